@@ -1,0 +1,32 @@
+"""Lengthwise: position encodings and the length generalization of Transformers.
+
+`import lengthwise` is cheap: torch is imported when `lengthwise.encodings`, `lengthwise.attend` or another part that
+needs it is first touched.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from lengthwise import attention, encodings, models, tasks
+    from lengthwise.attention import attend
+    from lengthwise.config import choose
+
+_MODULES = ("analysis", "attention", "config", "encodings", "evaluation", "models", "report", "store", "studies", "tasks", "training")
+_NAMES = {"attend": "lengthwise.attention", "choose": "lengthwise.config"}
+
+__all__ = ["attend", "attention", "choose", "encodings", "models", "tasks"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"lengthwise.{name}")
+    if name in _NAMES:
+        return getattr(importlib.import_module(_NAMES[name]), name)
+    raise AttributeError(f"module 'lengthwise' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULES, *_NAMES])

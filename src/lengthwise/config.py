@@ -1,0 +1,439 @@
+"""Experiments as values: frozen dataclasses, strict JSON both ways, and a content hash that is a run's key.
+
+Nothing here imports torch. `choose(FIRE, hidden_layers=2)` freezes a class and its settings until the model around it
+is known; a `Run` is the complete description of one training, with every default written out, so that the same
+question has the same key on every machine and however it was spelled.
+"""
+
+import dataclasses
+import difflib
+import hashlib
+import inspect
+import json
+import math
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any, Literal, Self
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be. The message is one line that says what it got, why that cannot be, and what to do."""
+
+
+def near_miss(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'alibi'?` when a known name is close to `name` (case ignored), and an empty string otherwise."""
+    spelled = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), spelled, 1)
+    return f"; did you mean {spelled[near[0]]!r}?" if near else ""
+
+
+def require_known(what: str, got: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `ConfigError` for the first name in `got` that `known` lacks, naming the near miss and what there is."""
+    known = list(known)
+    for name in got:
+        if name not in known:
+            there_is = f"its settings are: {', '.join(known)}" if known else "it has no settings"
+            raise ConfigError(f"{what} has no setting {name!r}{near_miss(name, known)}; {there_is}")
+
+
+# ---- choices: a class and its settings, before the model is known ----------------------------------------------
+
+
+def settings_of(make: type) -> dict[str, inspect.Parameter]:
+    """The settings of a class: the keyword-only arguments of `__init__` that have a default.
+
+    Arguments without a default (`num_heads`, `head_dim`, `d_model`, ...) are what the model tells it, not settings.
+    """
+    parameters = inspect.signature(make.__init__).parameters.values()
+    return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
+
+
+def context_of(make: type) -> list[str]:
+    """The names of the keyword-only arguments that the model fills in."""
+    parameters = inspect.signature(make.__init__).parameters.values()
+    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A class of a registry with its settings, defaults written out. Make it with `choose`; `build` makes the object."""
+
+    kind: str
+    name: str
+    settings: tuple[tuple[str, Any], ...]
+    make: type = field(compare=False, repr=False)
+
+    def build(self, **context: Any) -> Any:
+        """An instance; of `context`, the class gets just the arguments that it asks for."""
+        return self.make(**{k: context[k] for k in context_of(self.make)}, **dict(self.settings))
+
+    def to_data(self) -> dict[str, Any]:
+        return {"is": self.name, **dict(self.settings)}
+
+    def identity(self) -> dict[str, Any]:
+        """What counts for the key: without settings that only say where something lies (a path, when its hash is there)."""
+        skip = getattr(self.make, "not_identity", ())
+        return {k: v for k, v in self.to_data().items() if k not in skip}
+
+    @property
+    def label(self) -> str:
+        """The name, with the settings that differ from their defaults: `FIRE(hidden_layers=1)`."""
+        skip = {"sha256", *getattr(self.make, "not_identity", ())}
+        known = settings_of(self.make)
+        odd = [f"{k}={v}" for k, v in self.settings if k not in skip and v != known[k].default]
+        return f"{self.name}({', '.join(odd)})" if odd else self.name
+
+
+def choose(make: type, **settings: Any) -> Choice:
+    """Freeze a class and its settings: `choose(FIRE, hidden_layers=1)`. Names, types and values are checked now.
+
+    A class may have a classmethod `check(settings) -> settings` that raises `ValueError` for a value that cannot be and
+    may complete settings (a corpus writes its hash down).
+    """
+    kind = getattr(make, "kind", None)
+    if not isinstance(make, type) or kind is None:
+        raise ConfigError(f"choose() takes an encoding or a task class, not {make!r}")
+    known = settings_of(make)
+    require_known(make.__name__, settings, known)
+    complete = {
+        name: cast(settings[name], annotation(make, p), f"{make.__name__}.{name}") if name in settings else p.default
+        for name, p in known.items()
+    }
+    if check := getattr(make, "check", None):
+        try:
+            complete = check(complete)
+        except ConfigError:
+            raise
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"{make.__name__}: {error}") from error
+    return Choice(kind, make.__name__, tuple(complete.items()), make)
+
+
+def annotation(make: type, parameter: inspect.Parameter) -> Any:
+    if parameter.annotation is not parameter.empty and not isinstance(parameter.annotation, str):
+        return parameter.annotation
+    return type(parameter.default)
+
+
+class Registry:
+    """The list of one kind ("encoding", "task"): the one place that names every method.
+
+    Other packages add theirs through the entry-point group `lengthwise.<kind>s`. Names ignore case.
+    """
+
+    known: dict[str, "Registry"] = {}
+
+    def __init__(self, kind: str, makes: Iterable[type]):
+        self.kind, self._makes = kind, {make.__name__: make for make in makes}
+        self._outside_read = False
+        Registry.known[kind] = self
+
+    def _all(self) -> dict[str, type]:
+        if not self._outside_read:
+            self._outside_read = True
+            for point in entry_points(group=f"lengthwise.{self.kind}s"):
+                self._makes.setdefault(point.name, point.load())
+        return self._makes
+
+    def __iter__(self) -> Iterator[type]:
+        return iter(self._all().values())
+
+    def names(self) -> list[str]:
+        return list(self._all())
+
+    def find(self, name: str) -> type:
+        """The class called `name`, whatever its case; dashes and underscores do not count."""
+        plain = {_plain(n): make for n, make in self._all().items()}
+        if _plain(name) not in plain:
+            raise ConfigError(
+                f"there is no {self.kind} {name!r}{near_miss(name, self.names())}; there are: {', '.join(self.names())}"
+            )
+        return plain[_plain(name)]
+
+    def parse(self, text: str) -> Choice:
+        """A choice from one word of a command line: `fire`, `fire:hidden_layers=1,activation=gelu`."""
+        name, _, rest = text.partition(":")
+        make = self.find(name)
+        settings: dict[str, Any] = {}
+        known = settings_of(make)
+        for part in filter(None, rest.split(",")):
+            key, equals, value = part.partition("=")
+            key = key.strip().replace("-", "_")
+            if not equals:
+                raise ConfigError(f"{text!r}: {part!r} is not a setting; write {make.__name__.lower()}:name=value")
+            require_known(make.__name__, [key], known)
+            settings[key] = parse_value(value.strip(), annotation(make, known[key]), f"{make.__name__}.{key}")
+        return choose(make, **settings)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
+
+
+# ---- values: strict, typed, the same however they are spelled ---------------------------------------------------
+
+
+def cast(value: Any, wanted: Any, where: str) -> Any:
+    """`value` as the type `wanted`, or a `ConfigError`. An int is a float where a float is wanted, and nothing else bends."""
+    origin, args = typing.get_origin(wanted), typing.get_args(wanted)
+    if wanted is Any:
+        return value
+    if origin is Literal:
+        if value not in args or type(value) not in {type(a) for a in args}:
+            near = near_miss(value, [a for a in args if isinstance(a, str)]) if isinstance(value, str) else ""
+            raise ConfigError(f"{where} is {value!r}{near}; it is one of: {', '.join(map(repr, args))}")
+        return value
+    if origin in (typing.Union, types.UnionType):
+        for option in args:
+            try:
+                return cast(value, option, where)
+            except ConfigError:
+                continue
+    elif origin is tuple and isinstance(value, (list, tuple)):
+        inner = args[0] if len(args) == 2 and args[1] is Ellipsis else None
+        if inner is not None:
+            return tuple(cast(v, inner, f"{where}[{n}]") for n, v in enumerate(value))
+        if len(args) == len(value):
+            return tuple(cast(v, a, f"{where}[{n}]") for n, (v, a) in enumerate(zip(value, args, strict=True)))
+    elif wanted is type(None):
+        if value is None:
+            return None
+    elif wanted is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise ConfigError(f"{where} is {value!r}; it has to be a finite number")
+        return float(value)
+    elif isinstance(wanted, type) and isinstance(value, wanted) and not (wanted is int and isinstance(value, bool)):
+        return value
+    wanted_name = getattr(wanted, "__name__", None) if origin is None else None
+    raise ConfigError(f"{where} is {value!r}, a {type(value).__name__}; it has to be {wanted_name or wanted}")
+
+
+def parse_value(text: str, wanted: Any, where: str) -> Any:
+    """A value typed on a command line, as the type that the setting has."""
+    candidates: list[Any] = []
+    try:
+        candidates.append(json.loads(text))
+    except ValueError:
+        if text.lower() in ("true", "false"):
+            candidates.append(text.lower() == "true")
+        elif text.lower() == "none":
+            candidates.append(None)
+    candidates.append(text)
+    for candidate in candidates:
+        try:
+            return cast(candidate, wanted, where)
+        except ConfigError:
+            continue
+    return cast(candidates[0], wanted, where)
+
+
+# ---- the parts of a run -----------------------------------------------------------------------------------------
+
+
+class Config:
+    """Base of the configuration dataclasses: casts every field to its declared type when an object is made."""
+
+    def __post_init__(self) -> None:
+        hints = typing.get_type_hints(type(self))
+        for f in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if not isinstance(value, (Choice, Config)):
+                object.__setattr__(self, f.name, cast(value, hints[f.name], f"{type(self).__name__}.{f.name}"))
+            elif not isinstance(value, hints[f.name]):
+                raise ConfigError(f"{type(self).__name__}.{f.name} is {value!r}; it has to be a {hints[f.name].__name__}")
+
+    def fill(self, **values: Any) -> None:
+        """Write out a default that depends on another field."""
+        for name, value in values.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+
+    def positive(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{type(self).__name__}.{name} is {getattr(self, name)}; it has to be at least 1")
+
+    def within(self, low: float, high: float, *names: str) -> None:
+        for name in names:
+            if not low <= getattr(self, name) <= high:
+                raise ConfigError(f"{type(self).__name__}.{name} is {getattr(self, name)}; it has to lie in {low} ... {high}")
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain JSON data, every default written out."""
+        return {f.name: _data(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """The object that `to_data` described. An unknown setting is an error that names the near miss."""
+        if not isinstance(data, Mapping):
+            raise ConfigError(f"{cls.__name__} is {data!r}; it has to be an object with named settings")
+        fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        require_known(cls.__name__, data, fields)
+        hints = typing.get_type_hints(cls)
+        values: dict[str, Any] = {}
+        for name, value in data.items():
+            hint = hints[name]
+            if hint is Choice and not isinstance(value, Choice):
+                value = choice_from_data(fields[name].metadata["kind"], value)
+            elif isinstance(hint, type) and issubclass(hint, Config) and not isinstance(value, hint):
+                value = hint.from_data(value)
+            values[name] = value
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise ConfigError(f"{cls.__name__}: {error}") from error
+
+
+def choice_from_data(kind: str, data: Any) -> Choice:
+    if not isinstance(data, Mapping) or not isinstance(data.get("is"), str):
+        raise ConfigError(f'an {kind} is described by an object like {{"is": "NAME", ...}}, not by {data!r}')
+    settings = {k: v for k, v in data.items() if k != "is"}
+    return choose(Registry.known[kind].find(data["is"]), **settings)
+
+
+def _data(value: Any) -> Any:
+    if isinstance(value, (Config, Choice)):
+        return value.to_data()
+    return [_data(v) for v in value] if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Config):
+    """The shape of the decoder. `None` means the usual value for the other settings, and is written out at once.
+
+    `share_encoding`: one encoding module for all layers (T5, KERPLE, FIRE-S) or one per layer; None: as the source has it.
+    """
+
+    d_model: int = 128
+    num_layers: int = 4
+    num_heads: int = 4
+    num_kv_heads: int | None = None
+    head_dim: int | None = None
+    d_ff: int | None = None
+    norm: Literal["layer", "rms"] = "layer"
+    mlp: Literal["gelu", "relu", "swiglu"] = "gelu"
+    bias: bool = True
+    dropout: float = 0.0
+    tie_embeddings: bool = False
+    t5_scaling: bool = False
+    share_encoding: bool | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.positive("d_model", "num_layers", "num_heads")
+        if self.head_dim is None and self.d_model % self.num_heads:
+            raise ConfigError(
+                f"d_model {self.d_model} does not divide by num_heads {self.num_heads}; change one, or give head_dim"
+            )
+        d_ff = 4 * self.d_model if self.mlp != "swiglu" else -(-8 * self.d_model // 3 // 8) * 8
+        self.fill(num_kv_heads=self.num_heads, head_dim=self.d_model // self.num_heads, d_ff=d_ff)
+        self.positive("num_kv_heads", "head_dim", "d_ff")
+        if self.num_heads % self.num_kv_heads:
+            raise ConfigError(f"num_heads {self.num_heads} does not divide by num_kv_heads {self.num_kv_heads}")
+        self.within(0.0, 0.99, "dropout")
+
+    @classmethod
+    def gpt(cls, **settings: Any) -> Self:
+        """GPT-like: LayerNorm, GELU MLP, biases (the defaults)."""
+        return cls(**settings)
+
+    @classmethod
+    def llama(cls, **settings: Any) -> Self:
+        """Llama-like: RMSNorm, gated SiLU MLP, no biases."""
+        return cls(**{"norm": "rms", "mlp": "swiglu", "bias": False, **settings})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig(Config):
+    """How a model is trained. `train_length` is in the task's own unit (bytes of text, symbols to copy).
+
+    A step's batch has one length: `train_length`, or a uniform draw from `min_length ... train_length`.
+    """
+
+    train_length: int
+    min_length: int | None = None
+    steps: int = 1000
+    batch_size: int = 32
+    accumulation: int = 1
+    learning_rate: float = 1e-3
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    warmup: float = 0.05
+    final_learning_rate: float = 0.1
+    weight_decay: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.98
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.fill(min_length=self.train_length)
+        self.positive("train_length", "min_length", "steps", "batch_size", "accumulation")
+        self.within(0.0, 1.0, "warmup", "final_learning_rate", "weight_decay", "beta1", "beta2")
+        if self.min_length > self.train_length:
+            raise ConfigError(f"min_length {self.min_length} is more than train_length {self.train_length}")
+        if self.batch_size % self.accumulation:
+            raise ConfigError(f"batch_size {self.batch_size} does not divide by accumulation {self.accumulation}")
+        if self.learning_rate <= 0 or self.clip <= 0:
+            raise ConfigError(f"learning_rate {self.learning_rate} and clip {self.clip} have to be more than 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationConfig(Config):
+    """What is asked of a trained model. Each length is a question by itself: another length never retrains anything.
+
+    `examples` per length for tasks scored by example; tasks scored by token (text) take as many examples as fill `tokens`.
+    """
+
+    lengths: tuple[int, ...]
+    examples: int = 256
+    tokens: int = 65_536
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.positive("examples", "tokens")
+        if not self.lengths or min(self.lengths) < 1:
+            raise ConfigError(f"lengths are {list(self.lengths)}; give at least one, each 1 or more")
+        if len(set(self.lengths)) < len(self.lengths):
+            raise ConfigError(f"lengths {list(self.lengths)} has one twice; each is asked once")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Config):
+    """One training, completely described. `key` is its identity; evaluations and curves hang on it."""
+
+    encoding: Choice = field(metadata={"kind": "encoding"})
+    task: Choice = field(metadata={"kind": "task"})
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("encoding", "task"):
+            if getattr(self, name).kind != name:
+                raise ConfigError(f"Run.{name} is {getattr(self, name).name}, which is no {name}")
+        if self.model.share_encoding is None:
+            shared = bool(getattr(self.encoding.make, "shared_across_layers", False))
+            object.__setattr__(self, "model", dataclasses.replace(self.model, share_encoding=shared))
+
+    def identity(self) -> dict[str, Any]:
+        return {**self.to_data(), "encoding": self.encoding.identity(), "task": self.task.identity()}
+
+    @property
+    def key(self) -> str:
+        """16 hex digits: the hash of everything that determines the training, defaults written out."""
+        text = json.dumps(self.identity(), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """The encoding's label; `-S` where its layers share one module and the source's do not."""
+        usual = bool(getattr(self.encoding.make, "shared_across_layers", False))
+        if self.model.share_encoding == usual:
+            return self.encoding.label
+        mark = "-S" if self.model.share_encoding else "-per-layer"
+        return self.encoding.name + mark + self.encoding.label[len(self.encoding.name) :]
