@@ -1,0 +1,41 @@
+"""ALiBi: a fixed penalty, linear in the distance."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lengthwise.encodings.base import DistanceBias, at_least
+from lengthwise.forms import wide
+
+
+def slopes(num_heads: int) -> list[float]:
+    """2^(-8h/H) for h = 1 ... H when H is a power of two; else those of the largest power of two P below H, then every
+    second slope (1st, 3rd, ...) of 2P heads."""
+    power = 1 << (num_heads.bit_length() - 1)
+    listed = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
+    between = [2.0 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]
+    return listed + between[: num_heads - power]
+
+
+class ALiBi(DistanceBias):
+    """b(h, i, j) = -m_h (i - j) nats, with the fixed slopes m_h of `slopes`. Nothing is learned.
+
+    Past the trained length: the same line goes on, so far keys fade; a window in effect.
+
+    Source: Press et al. 2022, "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation".
+    Differs: the authors' code adds m_h · j, equal under a causal softmax; this is the bias itself. The NoPE paper's eq. 13
+    has a sign slip in the slopes (its code is right).
+
+    >>> ALiBi(num_heads=2).bias(torch.tensor([0, 1, 16]))   # slopes 1/16, 1/256
+    tensor([[ 0.0000, -0.0625, -1.0000],
+            [ 0.0000, -0.0039, -0.0625]], dtype=torch.float64)
+    """
+
+    def __init__(self, *, num_heads: int):
+        super().__init__()
+        at_least("ALiBi", num_heads=num_heads)
+        self.slopes = tuple(slopes(num_heads))  # no buffer: a buffer would be rounded with the model's dtype
+
+    def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
+        m = torch.tensor(self.slopes, dtype=wide(distance.device), device=distance.device)
+        return -m[:, None] * distance

@@ -1,0 +1,92 @@
+"""FIRE: a learned function of a normalised distance."""
+
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lengthwise.config import ConfigError
+from lengthwise.encodings.base import PositionEncoding, at_least, positive
+from lengthwise.encodings.piecewise import grid_pieces, relu_pieces
+from lengthwise.forms import Effect, ProgressiveBias, wide
+from lengthwise.span import Span
+
+_ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "tanh": torch.tanh}
+
+
+class FIRE(PositionEncoding):
+    """b(h, i, j) = f(x)_h nats, with x = ψ(i - j) / (ψ(max(L, i)) + eps) and ψ(d) = ln(|c| d + 1).
+
+    f is an MLP from one number to one per head: `hidden_layers` of `width` with an activation between, none at the end;
+    c and L are learned, L as |multiplier| · `L`. x lies in [0, 1] for every causal pair, whatever the length: past the
+    trained length, distances are squeezed into the interval that was trained. Positions count from 0.
+
+    The MLP is never evaluated on pairs: attention gets its straight pieces (`piecewise.py`), exact for relu; for smooth
+    activations the error is at most 7.5e-9 max|f''|. With one module for all layers (`share_encoding`) this is FIRE-S.
+
+    Source: Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context Transformers", eq. 4.
+    Code: no official code; the widely copied listing has one hidden layer, the paper's text and ablation two.
+    Differs: the paper counts the query position from 1, the copies from 0 with eps 1e-6; this follows the copies. With `L`
+    above the trained length the denominator is constant during training: for short sequences give an `L` below it.
+
+    >>> FIRE(num_heads=8).coordinate(torch.tensor(3), torch.tensor(1))     # ψ(2) / ψ(512)
+    tensor(0.0461, dtype=torch.float64, grad_fn=<DivBackward0>)
+    """
+
+    shared_across_layers: ClassVar[bool] = False
+    shift_invariant: ClassVar[bool] = False  # the coordinate depends on i itself once i > L
+
+    def __init__(
+        self,
+        *,
+        num_heads: int,
+        hidden_layers: int = 2,
+        width: int = 32,
+        activation: Literal["relu", "gelu", "silu", "tanh"] = "relu",
+        c: float = 0.1,
+        L: float = 512.0,
+        eps: float = 1e-6,
+    ):
+        super().__init__()
+        at_least("FIRE", num_heads=num_heads, width=width)
+        positive("FIRE", c=c, L=L)
+        if not 0 <= hidden_layers <= 4:
+            raise ConfigError(f"FIRE: hidden_layers is {hidden_layers}; it has to be 0 (linear) to 4, and the paper has 2")
+        if activation not in _ACTIVATIONS:
+            raise ConfigError(f"FIRE: activation is {activation!r}; it is one of {', '.join(_ACTIVATIONS)}")
+        if not eps >= 0:
+            raise ConfigError(f"FIRE: eps is {eps}; it has to be 0 or more")
+        sizes = [1, *[width] * hidden_layers, num_heads]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.c = nn.Parameter(torch.tensor(float(c)))
+        self.L_multiplier = nn.Parameter(torch.tensor(1.0))
+        self.activation, self.L, self.eps = activation, float(L), eps
+
+    def psi(self, distance: Tensor) -> Tensor:
+        return torch.log1p(self.c.to(wide(distance.device)).abs() * distance)
+
+    def _denominator(self, query: Tensor) -> Tensor:
+        threshold = (self.L_multiplier.to(wide(query.device)) * self.L).abs()
+        return self.psi(torch.maximum(threshold, query)) + self.eps
+
+    def coordinate(self, query: Int[Tensor, "..."], key: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """The normalised distance x of query and key positions (key <= query)."""
+        return self.psi(query - key) / self._denominator(query)
+
+    def f(self, x: Float[Tensor, "*n 1"]) -> Float[Tensor, "*n h"]:
+        """The MLP itself: [..., 1] -> [..., num_heads]."""
+        for n, layer in enumerate(self.layers):
+            x = _ACTIVATIONS[self.activation](x) if n else x
+            x = F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
+        return x
+
+    def effect(self, span: Span) -> Effect:
+        layers = list(self.layers)
+        if self.activation == "relu" or len(layers) == 1:
+            slope, intercept, knots = relu_pieces(layers)
+        else:
+            slope, intercept, knots = grid_pieces(self.f, like=self.c)
+        u = self.psi(torch.arange(span.length, device=span.q.device))
+        return Effect(terms=(ProgressiveBias(slope, intercept, knots, u, 1 / self._denominator(span.q)),))

@@ -1,0 +1,32 @@
+"""KERPLE, logarithmic: a learned penalty that grows with the logarithm of the distance."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lengthwise.encodings.base import DistanceBias, at_least, project
+
+
+class KerpleLog(DistanceBias):
+    """b(h, i, j) = -r1 ln(1 + r2 (i - j)) nats, with r1, r2 >= 0.01 learned per head; r1 ~ U(0, 2), r2 ~ U(0, 1) at first.
+
+    Past the trained length: the same curve goes on; -r1 ln(d) for far keys, so a weight falls like d^-r1.
+
+    Source: Chi et al. 2022, "KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation".
+    Code: the authors share one module among all layers and clamp the parameters in place before use.
+    Differs: here the clamp leaves the parameter alone (see `project`): a forward pass changes nothing.
+
+    >>> k = KerpleLog(num_heads=1); _ = nn.init.ones_(k.r1), nn.init.ones_(k.r2)
+    >>> k.bias(torch.tensor([0, 1, 3])).detach()    # 0, -ln 2, -ln 4
+    tensor([[ 0.0000, -0.6931, -1.3863]], dtype=torch.float64)
+    """
+
+    def __init__(self, *, num_heads: int):
+        super().__init__()
+        at_least("KerpleLog", num_heads=num_heads)
+        self.r1 = nn.Parameter(torch.rand(num_heads) * 2)
+        self.r2 = nn.Parameter(torch.rand(num_heads))
+
+    def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
+        r1, r2 = project(self.r1, 0.01)[:, None], project(self.r2, 0.01)[:, None]
+        return -r1 * torch.log1p(r2 * distance)

@@ -1,0 +1,34 @@
+"""KERPLE, power: a learned penalty that grows with a power of the distance."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lengthwise.encodings.base import DistanceBias, at_least, project
+
+
+class KerplePower(DistanceBias):
+    """b(h, i, j) = -r1 (i - j)^r2 nats, with r1 >= 0.01 and 0.01 <= r2 <= 2 learned per head; r1 ~ U(0, 1), r2 ~ U(0, 2) at first.
+
+    Past the trained length: the same curve goes on.
+
+    Source: Chi et al. 2022, "KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation".
+    Code: the authors share one module among all layers and clamp the parameters in place before use.
+    Differs: the clamp leaves the parameter alone (see `project`); distance 0 is set to 0 apart from the power, whose
+    gradient there is 0 · ln 0, not a number.
+
+    >>> k = KerplePower(num_heads=1); _ = nn.init.ones_(k.r1), nn.init.constant_(k.r2, 0.5)
+    >>> k.bias(torch.tensor([0, 1, 100])).detach()
+    tensor([[ -0.,  -1., -10.]], dtype=torch.float64)
+    """
+
+    def __init__(self, *, num_heads: int):
+        super().__init__()
+        at_least("KerplePower", num_heads=num_heads)
+        self.r1 = nn.Parameter(torch.rand(num_heads))
+        self.r2 = nn.Parameter(torch.rand(num_heads) * 2)
+
+    def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
+        r1, r2 = project(self.r1, 0.01)[:, None], project(self.r2, 0.01, 2.0)[:, None]
+        power = distance.clamp(min=1).to(r1.dtype) ** r2
+        return -r1 * torch.where(distance > 0, power, 0.0)

@@ -1,0 +1,41 @@
+"""Learned: one trained vector per position, added to the embeddings."""
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lengthwise.config import ConfigError
+from lengthwise.encodings.base import PositionEncoding, at_least, positive
+
+
+class Learned(PositionEncoding):
+    """x + P[position], P in R^{max_length x c}, drawn from N(0, std^2).
+
+    Past the trained length: rows never trained, and past `max_length` no row at all: a `ValueError`, never a wrap-around.
+
+    Source: Gehring et al. 2017, "Convolutional Sequence to Sequence Learning"; used by GPT-2 and BERT.
+
+    >>> Learned(d_model=4, max_length=2).embed(torch.zeros(1, 3, 4), torch.tensor([[0, 1, 2]]))
+    Traceback (most recent call last):
+    lengthwise.config.ConfigError: Learned: position 2 is past the 2 rows of its table; ...
+    """
+
+    shift_invariant: ClassVar[bool] = False
+
+    def __init__(self, *, d_model: int, max_length: int = 2048, std: float = 1.0):
+        super().__init__()
+        at_least("Learned", d_model=d_model, max_length=max_length)
+        positive("Learned", std=std)
+        self.max_length = max_length
+        self.table = nn.Parameter(torch.randn(max_length, d_model) * std)
+
+    def embed(self, x: Float[Tensor, "b t c"], positions: Int[Tensor, "#b t"]) -> Float[Tensor, "b t c"]:
+        last = int(positions.max()) if positions.numel() else 0
+        if last >= len(self.table):
+            raise ConfigError(
+                f"Learned: position {last} is past the {len(self.table)} rows of its table; "
+                "make Learned(max_length=...) larger, or choose an encoding without a table"
+            )
+        return x + self.table[positions].to(x.dtype)

@@ -1,0 +1,53 @@
+"""RoPE: rotate queries and keys by their position."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lengthwise.config import ConfigError
+from lengthwise.encodings.base import RotaryEncoding, at_least, positive
+from lengthwise.forms import wide
+
+
+class RoPE(RotaryEncoding):
+    """Pair p of the first r = rotary_fraction · d dims of q and k turns by position · base^(-2p/r) radians, p = 0 ... r/2 - 1.
+
+    <R_i q, R_j k> depends on i - j alone. `layout="interleaved"` pairs dims (2p, 2p+1) as in the paper, `"half"` pairs
+    (p, p + r/2) as Llama, NeoX and Hugging Face weights do; the two are the same up to an order of dims, and weights are
+    not interchangeable. Past the trained length: slow pairs reach angles never seen, which is what PI, NTK and YaRN mend.
+
+    Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", eq. 14-15.
+    Differs: the NoPE paper's code rotates a quarter of each head (`rotary_fraction=0.25`); the paper says only "Rotary".
+
+    >>> RoPE(head_dim=8).frequencies(1, torch.device("cpu"))
+    tensor([1.0000, 0.1000, 0.0100, 0.0010], dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        *,
+        head_dim: int,
+        base: float = 10_000.0,
+        rotary_fraction: float = 1.0,
+        layout: Literal["interleaved", "half"] = "interleaved",
+    ):
+        super().__init__()
+        at_least("RoPE", head_dim=head_dim)
+        positive("RoPE", base=base)
+        if not 0 < rotary_fraction <= 1:
+            raise ConfigError(f"RoPE: rotary_fraction is {rotary_fraction}; it has to be more than 0 and at most 1")
+        if layout not in ("interleaved", "half"):
+            raise ConfigError(f"RoPE: layout is {layout!r}; it is 'interleaved' or 'half'")
+        self.rotary_dims = int(rotary_fraction * head_dim)
+        if self.rotary_dims < 2 or self.rotary_dims % 2:
+            raise ConfigError(
+                f"RoPE: rotary_fraction {rotary_fraction} of head_dim {head_dim} is {self.rotary_dims} dims; "
+                "dims turn in pairs, so choose them so that an even number, at least 2, is rotated"
+            )
+        self.base, self.layout = base, layout
+
+    def frequencies(self, length: int, device: torch.device) -> Float[Tensor, " pairs"]:
+        pair = torch.arange(0, self.rotary_dims, 2, dtype=wide(device), device=device)
+        return self.base ** -(pair / self.rotary_dims)

@@ -1,0 +1,47 @@
+"""Sinusoidal: fixed sines and cosines added to the embeddings."""
+
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lengthwise.config import ConfigError
+from lengthwise.encodings.base import PositionEncoding, at_least, positive
+from lengthwise.forms import wide
+
+
+class Sinusoidal(PositionEncoding):
+    """x + PE(position), with PE(p, 2i) = sin(p / base^(2i/c)) and PE(p, 2i+1) = cos(p / base^(2i/c)), i = 0 ... c/2 - 1.
+
+    `layout="concat"` puts all sines before all cosines: the same numbers in another order.
+    Past the trained length: defined everywhere, but a trained model has not seen those vectors.
+
+    Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
+    Differs: the NoPE paper's eq. 11 counts i from 1, its code concatenates; this counts from 0 as Vaswani does.
+
+    >>> Sinusoidal(d_model=4).table(torch.tensor([1]))   # sin 1, cos 1, sin 0.01, cos 0.01
+    tensor([[0.8415, 0.5403, 0.0100, 0.9999]], dtype=torch.float64)
+    """
+
+    shift_invariant: ClassVar[bool] = False
+
+    def __init__(self, *, d_model: int, base: float = 10_000.0, layout: Literal["interleaved", "concat"] = "interleaved"):
+        super().__init__()
+        at_least("Sinusoidal", d_model=d_model)
+        positive("Sinusoidal", base=base)
+        if d_model % 2:
+            raise ConfigError(f"Sinusoidal: d_model is {d_model}; sines and cosines come in pairs, so make it even")
+        if layout not in ("interleaved", "concat"):
+            raise ConfigError(f"Sinusoidal: layout is {layout!r}; it is 'interleaved' or 'concat'")
+        self.d_model, self.base, self.layout = d_model, base, layout
+
+    def table(self, positions: Int[Tensor, "*t"]) -> Float[Tensor, "*t c"]:
+        """The vectors of the given positions."""
+        pair = torch.arange(0, self.d_model, 2, dtype=wide(positions.device), device=positions.device)
+        angle = positions[..., None] * self.base ** -(pair / self.d_model)
+        parts = angle.sin(), angle.cos()
+        return torch.cat(parts, -1) if self.layout == "concat" else torch.stack(parts, -1).flatten(-2)
+
+    def embed(self, x: Float[Tensor, "b t c"], positions: Int[Tensor, "#b t"]) -> Float[Tensor, "b t c"]:
+        return x + self.table(positions).to(x.dtype)

@@ -1,0 +1,53 @@
+"""T5: a learned scalar per head and bucket of distances."""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lengthwise.config import ConfigError
+from lengthwise.encodings.base import DistanceBias, at_least, positive
+from lengthwise.forms import wide
+
+
+class T5(DistanceBias):
+    """b(h, i, j) = E[h, bucket(i - j)] nats, B buckets, the first m = B // 2 for one distance each, then logarithmic to D:
+
+        bucket(d) = d                                                  for d < m
+                    min(B - 1, m + floor(ln(d/m) / ln(D/m) · (B - m)))  otherwise
+
+    E is drawn from N(0, std^2). Past the trained length: every distance from D on shares the last bucket.
+
+    Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer".
+    Code: the rule of the published T5 models (B 32, D 128). The FIRE paper's baseline has B 64.
+    Differs: the NoPE paper prints B/2 without the floor, against its own matrix for B 5, D 6. T5 draws E with
+    std d_model^-0.5; `std` is that for d_model 512.
+
+    >>> T5(num_heads=1, num_buckets=5, max_distance=6).bucket(torch.arange(8))
+    tensor([0, 1, 2, 3, 3, 4, 4, 4])
+    """
+
+    def __init__(self, *, num_heads: int, num_buckets: int = 32, max_distance: int = 128, std: float = 0.044):
+        super().__init__()
+        at_least("T5", num_heads=num_heads, num_buckets=num_buckets, max_distance=max_distance)
+        positive("T5", std=std)
+        if num_buckets < 2:
+            raise ConfigError(f"T5: num_buckets is {num_buckets}; near and far need at least 2")
+        if max_distance <= num_buckets // 2:
+            raise ConfigError(
+                f"T5: max_distance is {max_distance}, but the first {num_buckets // 2} of {num_buckets} buckets hold one "
+                f"distance each; make max_distance more than {num_buckets // 2}, or num_buckets smaller"
+            )
+        self.num_buckets, self.max_distance, self.reach = num_buckets, max_distance, max_distance
+        self.weight = nn.Parameter(torch.randn(num_heads, num_buckets) * std)
+
+    def bucket(self, distance: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
+        """The bucket of each distance; keys after the query fall in bucket 0."""
+        exact = self.num_buckets // 2
+        ratio = torch.log(distance.clamp(min=exact).to(wide(distance.device)) / exact) / math.log(self.max_distance / exact)
+        far = (exact + (ratio * (self.num_buckets - exact)).floor().long()).clamp(max=self.num_buckets - 1)
+        return torch.where(distance < exact, distance.clamp(min=0), far)
+
+    def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
+        return self.weight.to(wide(distance.device))[:, self.bucket(distance)]

@@ -1,0 +1,160 @@
+"""The closed vocabulary between encodings and attention: everything that position can do to one attention call.
+
+An encoding describes itself in these forms, an attention backend understands forms and never methods. Tables and
+angles are float64 where the device has it (`wide`), and a backend casts them to its own precision (at least float32).
+
+The logit of query i and key j in head h is
+
+    scale · <rotated q_i, rotated k_j>  +  every term(h, i, j)
+
+where the terms see q and k before rotation. Terms are in nats: they are added after scaling.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def wide(device: torch.device | str | None) -> torch.dtype:
+    """The dtype of tables and angles on a device: float64, or float32 where there is no float64."""
+    return torch.float32 if torch.device(device or "cpu").type == "mps" else torch.float64
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """Rotate pairs of the first `2 · angle.shape[-1]` dims of q and k, then stretch them by a gain.
+
+    Angles in radians, [b|1, i|j, pairs]; None leaves that side unrotated. A gain is a number or broadcasts to the
+    angle. `layout`: "interleaved" pairs dims (2p, 2p+1), "half" pairs (p, p + pairs).
+    """
+
+    angle_q: Float[Tensor, "..."] | None = None
+    angle_k: Float[Tensor, "..."] | None = None
+    gain_q: Float[Tensor, "..."] | float | None = None
+    gain_k: Float[Tensor, "..."] | float | None = None
+    layout: Literal["interleaved", "half"] = "interleaved"
+
+    def query(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
+        return q if self._q is None else _turn(q, *self._q, self.layout)
+
+    def key(self, k: Float[Tensor, "b h j d"]) -> Float[Tensor, "b h j d"]:
+        return k if self._k is None else _turn(k, *self._k, self.layout)
+
+    # Computed once per effect, however many layers share it.
+    @cached_property
+    def _q(self) -> tuple[Tensor, Tensor] | None:
+        return _cos_sin(self.angle_q, self.gain_q)
+
+    @cached_property
+    def _k(self) -> tuple[Tensor, Tensor] | None:
+        return _cos_sin(self.angle_k, self.gain_k)
+
+    def keys_from(self, start: int) -> Self:
+        """The rotation of keys `start` ... alone: what a cache applies to the keys that it is given."""
+        cut = lambda x: x[:, start:] if isinstance(x, Tensor) else x  # noqa: E731
+        return replace(self, angle_q=None, gain_q=None, angle_k=cut(self.angle_k), gain_k=cut(self.gain_k))
+
+    def queries_only(self) -> Self:
+        """The rotation for keys that are rotated already."""
+        return replace(self, angle_k=None, gain_k=None)
+
+
+def _cos_sin(angle: Tensor | None, gain: Tensor | float | None) -> tuple[Tensor, Tensor] | None:
+    if angle is None:
+        return None
+    cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+    if gain is not None:
+        gain = gain[:, None] if isinstance(gain, Tensor) else gain
+        cos, sin = cos * gain, sin * gain
+    return cos, sin
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
+    compute = torch.promote_types(x.dtype, torch.float32)
+    cos, sin = cos.to(compute), sin.to(compute)
+    pairs = cos.shape[-1]
+    turned, rest = x[..., : 2 * pairs].to(compute), x[..., 2 * pairs :]
+    if layout == "interleaved":
+        # One complex product in place of five passes over the tensor.
+        z = torch.view_as_complex(turned.contiguous().unflatten(-1, (pairs, 2)))
+        out = torch.view_as_real(z * torch.complex(cos, sin)).flatten(-2)
+    else:
+        first, second = turned.chunk(2, -1)
+        out = torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+    out = out.to(x.dtype)
+    return torch.cat([out, rest], -1) if rest.shape[-1] else out
+
+
+@dataclass(frozen=True)
+class ToeplitzBias:
+    """`+ table[h, distance]`. A distance past either end takes the nearest column. ALiBi, T5, KERPLE."""
+
+    table: Float[Tensor, "h n"]
+
+
+@dataclass(frozen=True)
+class ProgressiveBias:
+    """`+ slope[h, s] · x + intercept[h, s]` with x = u[i−j] · w[i] and s = the number of knots that are <= x. FIRE.
+
+    Piecewise linear in one coordinate x, with knots shared by all heads. `u` has one entry per distance, `w` one per
+    query. A distance past either end of `u` takes the nearest entry.
+    """
+
+    slope: Float[Tensor, "h s"]
+    intercept: Float[Tensor, "h s"]
+    knots: Float[Tensor, " s-1"]
+    u: Float[Tensor, " n"]
+    w: Float[Tensor, "b i"]
+
+
+@dataclass(frozen=True)
+class QueryRelative:
+    """`+ scale · <q_i, table[h, distance]>`. Shaw, Transformer-XL. Distances past either end take the nearest column."""
+
+    table: Float[Tensor, "h n d"]
+
+
+@dataclass(frozen=True)
+class KeyGlobal:
+    """`+ scale · <vector[h], k_j>`. Transformer-XL."""
+
+    vector: Float[Tensor, "h d"]
+
+
+@dataclass(frozen=True)
+class DenseBias:
+    """`+ bias[b|1, h|1, i, j]`: what no table can say."""
+
+    bias: Float[Tensor, "b h i j"]
+
+
+@dataclass(frozen=True)
+class ValueRelative:
+    """`Σ_j weight[i, j] · table[h, distance]` added to the output. Shaw. Distances past either end take the nearest column."""
+
+    table: Float[Tensor, "h n d"]
+
+
+@dataclass(frozen=True)
+class LogitRewrite:
+    """Any function of whole rows of logits: (logits [b,h,i,j], q [b,h,i,d], visible [b|1,1,i,j]) -> logits. Reference path only."""
+
+    function: Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+Term = ToeplitzBias | ProgressiveBias | QueryRelative | KeyGlobal | DenseBias
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Everything that one encoding does to one attention call."""
+
+    rotation: Rotation | None = None
+    terms: tuple[Term, ...] = ()
+    values: tuple[ValueRelative, ...] = ()
+    rewrite: LogitRewrite | None = None
