@@ -1,0 +1,135 @@
+"""Attention: backends that understand forms, one line per backend here.
+
+`attend` is for a model of your own; `plan` is what our models call: it prepares, once per forward pass and encoding,
+everything that the layers share.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lengthwise.attention import reference, sdpa
+from lengthwise.attention.cache import KVCache
+from lengthwise.attention.masks import Mask
+from lengthwise.config import ConfigError, near_miss
+from lengthwise.encodings.base import PositionEncoding
+from lengthwise.forms import Effect, ProgressiveBias, QueryRelative, ToeplitzBias, ValueRelative
+from lengthwise.layouts import consecutive
+from lengthwise.span import Span
+
+# The order is the order in which `auto` asks: the first that does not refuse serves.
+BACKENDS: dict[str, ModuleType] = {"sdpa": sdpa, "reference": reference}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Attention for one effect, span and mask, on the backend named."""
+
+    backend: str
+    run: Callable[..., Tensor]
+
+    def __call__(
+        self,
+        q: Float[Tensor, "b h i d"],
+        k: Float[Tensor, "b g j d"],
+        v: Float[Tensor, "b g j d"],
+        *,
+        scale: float | None = None,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "b h i d"]:
+        """`k` and `v` may have fewer heads than `q` (grouped queries). `scale`: 1/sqrt(head_dim) when not given."""
+        return self.run(q, k, v, scale=q.shape[-1] ** -0.5 if scale is None else scale, dropout=dropout)
+
+
+def plan(effect: Effect, span: Span, mask: Mask, *, backend: str = "auto") -> Plan:
+    """Choose a backend. "auto" takes the first that serves the effect; a named backend serves or raises, never falls back."""
+    if not mask.causal:
+        for form in (*effect.terms, *effect.values):
+            if isinstance(form, (ToeplitzBias, ProgressiveBias, QueryRelative, ValueRelative)):
+                raise ConfigError(
+                    f"{type(form).__name__} says nothing about keys after the query; use causal=True, or an encoding "
+                    "that looks both ways (NoPE, RoPE)"
+                )
+    if backend == "auto":
+        name = next(n for n, module in BACKENDS.items() if not module.refuses(effect))
+        return Plan(name, BACKENDS[name].prepare(effect, span, mask))
+    check_backend(backend)
+    if reason := BACKENDS[backend].refuses(effect):
+        raise ConfigError(f"backend {backend!r} refuses: {reason}; use backend='reference' or 'auto'")
+    return Plan(backend, BACKENDS[backend].prepare(effect, span, mask))
+
+
+def check_backend(backend: str) -> str:
+    """`backend` itself, or a `ConfigError` that names what there is."""
+    if backend not in ("auto", *BACKENDS):
+        names = ["auto", *BACKENDS]
+        raise ConfigError(f"there is no backend {backend!r}{near_miss(backend, names)}; there are: {', '.join(names)}")
+    return backend
+
+
+def attend(
+    q: Float[Tensor, "b h i d"],
+    k: Float[Tensor, "b g j d"],
+    v: Float[Tensor, "b g j d"],
+    encoding: PositionEncoding | None = None,
+    *,
+    positions: Int[Tensor, "#b j"] | None = None,
+    documents: Int[Tensor, "#b j"] | None = None,
+    causal: bool = True,
+    scale: float | None = None,
+    backend: str = "auto",
+) -> Float[Tensor, "b h i d"]:
+    """Attention with a position encoding, for a model of your own.
+
+    q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g (grouped queries) and i <= j: queries are the last i of the
+    j tokens, so one call serves training, a prompt, and a step of decoding with cached (unrotated) keys.
+
+    `positions` [b|1, j]: what the tokens claim; 0, 1, 2, ... in each document when not given. `documents` [b|1, j]:
+    tokens see their own document alone (padding: a document of its own). `scale`: 1/sqrt(d) when not given.
+
+    >>> fire = encodings.FIRE(num_heads=8)
+    >>> out = attend(q, k, v, fire)
+    """
+    _check_shapes(q, k, v)
+    queries, keys, device = q.shape[2], k.shape[2], q.device
+    for name, given in (("positions", positions), ("documents", documents)):
+        if given is not None and (given.shape[-1] != keys or given.shape[0] not in (1, q.shape[0])):
+            raise ConfigError(f"{name} has shape {tuple(given.shape)}; it has to be [{q.shape[0]} or 1, {keys}], one per key")
+        if given is not None and (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool):
+            raise ConfigError(f"{name} is {given.dtype}; it has to hold whole numbers")
+    if encoding is not None and encoding.acts_on_embedding():
+        raise ConfigError(
+            f"{type(encoding).__name__} acts on embeddings: add it with encoding.embed(x, positions), and call attend "
+            "without it"
+        )
+    if positions is None and documents is None:
+        span = Span.of(keys, queries, device)
+    else:
+        p = consecutive(documents) if positions is None else positions  # type: ignore[arg-type]
+        lowest, highest = (int(x) for x in torch.aminmax(p)) if p.numel() else (0, 0)
+        if lowest < 0:
+            raise ConfigError(f"positions go down to {lowest}; the first position is 0")
+        span = Span(p[:, keys - queries :], p, highest + 1)
+    effect = Effect() if encoding is None else encoding.effect(span)
+    return plan(effect, span, Mask(queries, keys, causal, documents), backend=backend)(q, k, v, scale=scale)
+
+
+def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
+    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+    if q.ndim != 4 or k.ndim != 4 or k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
+        raise ConfigError(f"{shapes}: q has to be [b, h, i, d], and k and v alike [b, g, j, d]")
+    if k.shape[1] == 0 or q.shape[1] % k.shape[1]:
+        raise ConfigError(f"{shapes}: the {q.shape[1]} heads of q have to be a multiple of the {k.shape[1]} of k and v")
+    if not 1 <= q.shape[2] <= k.shape[2]:
+        raise ConfigError(f"{shapes}: there have to be 1 to {k.shape[2]} queries, the last of the {k.shape[2]} tokens")
+    if not (q.dtype == k.dtype == v.dtype) or not (q.device == k.device == v.device):
+        raise ConfigError(f"q, k, v are {q.dtype}/{k.dtype}/{v.dtype} on {q.device}/{k.device}/{v.device}; make them alike")
+    if not q.is_floating_point():
+        raise ConfigError(f"q is {q.dtype}; attention needs floating-point numbers")
+
+
+__all__ = ["BACKENDS", "KVCache", "Mask", "Plan", "attend", "check_backend", "plan"]

@@ -1,0 +1,76 @@
+"""The meaning of every form: short, exact in float64, dull. Every other backend must agree with this one."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lengthwise.attention.masks import Mask
+from lengthwise.forms import DenseBias, Effect, KeyGlobal, ProgressiveBias, QueryRelative, Term, ToeplitzBias
+from lengthwise.span import Span
+
+Attend = Callable[..., Tensor]
+
+
+def refuses(effect: Effect) -> str | None:
+    """Why this backend cannot serve an effect: it can serve them all."""
+    return None
+
+
+def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
+    """softmax(scale · <rotated q, rotated k> + terms) v, written the way the papers write it."""
+
+    def attend(
+        q: Float[Tensor, "b h i d"],
+        k: Float[Tensor, "b g j d"],
+        v: Float[Tensor, "b g j d"],
+        *,
+        scale: float,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "b h i d"]:
+        given, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
+        groups = q.shape[1] // k.shape[1]
+        q = q.to(compute)
+        k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
+        rotation = effect.rotation
+        turned_q, turned_k = (rotation.query(q), rotation.key(k)) if rotation else (q, k)
+        logits = turned_q @ turned_k.mT * scale
+        for term in effect.terms:
+            logits = logits + dense(term, q, k, span, scale).to(compute)
+        visible = mask.visible(q.device)[:, None]
+        if effect.rewrite:
+            logits = effect.rewrite.function(logits, q, visible)
+        weights = logits.masked_fill(~visible, -math.inf).softmax(-1)
+        if dropout:
+            weights = torch.dropout(weights, dropout, train=True)
+        out = weights @ v
+        for value in effect.values:
+            table = value.table.to(compute).expand(q.shape[1], -1, -1)
+            index = span.distance().clamp(0, table.shape[1] - 1)
+            at = table[:, index].transpose(0, 1)  # [b, h, i, j, d]
+            out = out + (weights[..., None] * at).sum(-2)
+        return out.to(given)
+
+    return attend
+
+
+def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h #i j"]:
+    """A term for every pair of query and key."""
+    match term:
+        case ToeplitzBias(table):
+            return table[:, span.distance().clamp(0, table.shape[1] - 1)].transpose(0, 1)
+        case ProgressiveBias(slope, intercept, knots, u, w):
+            x = u[span.distance().clamp(0, len(u) - 1)] * w[..., None]
+            s = (x[..., None] >= knots).sum(-1)
+            return (slope[:, s] * x + intercept[:, s]).transpose(0, 1)
+        case QueryRelative(table):
+            rows = torch.einsum("bhid,hnd->bhin", q, table.to(q.dtype).expand(q.shape[1], -1, -1))
+            index = span.distance().clamp(0, table.shape[1] - 1)
+            return rows.gather(-1, index[:, None].expand(*rows.shape[:3], -1)) * scale
+        case KeyGlobal(vector):
+            return torch.einsum("hd,bhjd->bhj", vector.to(k.dtype), k)[:, :, None] * scale
+        case DenseBias(bias):
+            return bias
+    raise AssertionError(f"a term that is not in the vocabulary: {term}")

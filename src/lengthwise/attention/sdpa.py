@@ -1,0 +1,101 @@
+"""torch's fused attention (`scaled_dot_product_attention`) for every form that is a rotation or an additive bias.
+
+Memory: a bias is one (heads, queries, keys) tensor for the whole batch (one per row of the batch where positions differ
+between rows). On a GPU a bias takes the dtype of q: in bfloat16 it has 8 bits. On a CPU half precision computes in
+float32.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from lengthwise.attention import reference
+from lengthwise.attention.biased import BiasedAttention
+from lengthwise.attention.masks import Mask
+from lengthwise.attention.tables import of_distance, of_pieces
+from lengthwise.forms import DenseBias, Effect, KeyGlobal, ProgressiveBias, QueryRelative, ToeplitzBias
+from lengthwise.span import Span
+
+Attend = Callable[..., Tensor]
+
+
+def refuses(effect: Effect) -> str | None:
+    """Why this backend cannot serve an effect, or None."""
+    if effect.rewrite:
+        return "LogitRewrite needs whole rows of logits, and fused attention never has them"
+    if effect.values:
+        return "ValueRelative needs the weights, and fused attention never has them"
+    return None
+
+
+def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
+    """Attention for one span; what does not depend on q and k is made at the first call and kept."""
+    kept: dict[torch.dtype, Tensor | None] = {}
+
+    def attend(
+        q: Float[Tensor, "b h i d"],
+        k: Float[Tensor, "b g j d"],
+        v: Float[Tensor, "b g j d"],
+        *,
+        scale: float,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "b h i d"]:
+        given = q.dtype
+        if not q.is_cuda and given in (torch.bfloat16, torch.float16):
+            q, k, v = q.float(), k.float(), v.float()
+        groups = q.shape[1] // k.shape[1]
+        if groups > 1:
+            k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+        bias = kept[q.dtype] if q.dtype in kept else kept.setdefault(q.dtype, _static(effect, span, mask, q))
+        for term in effect.terms:
+            if isinstance(term, (QueryRelative, KeyGlobal)):
+                row = reference.dense(term, q, k, span, scale)
+                bias = _hide(row, mask) if bias is None else bias + row
+        if effect.rotation:
+            q, k = effect.rotation.query(q), effect.rotation.key(k)
+        return _fused(q, k, v, bias, mask, scale, dropout).to(given)
+
+    return attend
+
+
+def _static(effect: Effect, span: Span, mask: Mask, q: Tensor) -> Tensor | None:
+    """The sum of the terms that do not depend on q and k, -inf where nothing is seen; None when there is nothing to say."""
+    dtype, total = torch.promote_types(q.dtype, torch.float32), None
+    for term in effect.terms:
+        match term:
+            case ToeplitzBias(table):
+                new = of_distance(table.to(dtype), span).transpose(0, 1)
+            case ProgressiveBias(slope, intercept, knots, u, w):
+                x = of_distance(u.to(dtype)[None], span)[0] * w.to(dtype)[..., None]
+                new = of_pieces(slope.to(dtype), intercept.to(dtype), knots.to(dtype), x).transpose(0, 1)
+            case DenseBias(bias):
+                new = bias.to(dtype)
+            case _:
+                continue
+        total = new if total is None else total + new
+    if total is not None:
+        return _hide(total, mask)
+    if mask.causal_only or mask.hides_nothing:
+        return None
+    return _hide(torch.zeros((), dtype=dtype, device=q.device), mask)
+
+
+def _hide(bias: Tensor, mask: Mask) -> Tensor:
+    if mask.hides_nothing:
+        return bias
+    visible = mask.visible(bias.device)[:, None]
+    return torch.where(visible, bias, -math.inf)
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Mask, scale: float, dropout: float) -> Tensor:
+    if bias is None:
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=mask.causal_only, scale=scale)
+    if bias.requires_grad and q.device.type == "cpu" and not dropout:
+        shape = (bias.shape[0], bias.shape[1], q.shape[2], k.shape[2])
+        out: Tensor = BiasedAttention.apply(q, k, v, bias.expand(shape), scale, mask.causal)
+        return out
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype), dropout_p=dropout, scale=scale)
