@@ -1,0 +1,243 @@
+"""A decoder-only Transformer in one file: GPT-like or Llama-like, with any position encoding or none.
+
+Pre-norm blocks: x + attention(norm(x)), then x + mlp(norm(x)). The position encoding is the only thing in the model
+that knows about positions.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lengthwise.attention import KVCache, Mask, Plan, check_backend, plan
+from lengthwise.config import Choice, ConfigError, ModelConfig
+from lengthwise.encodings.base import PositionEncoding
+from lengthwise.forms import Effect
+from lengthwise.layouts import consecutive
+from lengthwise.span import Span
+
+
+class Block(nn.Module):
+    """One layer: attention with `num_heads` query and `num_kv_heads` key heads, then the MLP."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        c = config
+        self.heads, self.kv_heads, self.head_dim = c.num_heads, c.num_kv_heads, c.head_dim
+        self.scale = 1.0 if c.t5_scaling else c.head_dim**-0.5
+        self.attention_norm, self.mlp_norm = norm(c), norm(c)
+        self.qkv = nn.Linear(c.d_model, (c.num_heads + 2 * c.num_kv_heads) * c.head_dim, bias=c.bias)
+        self.out = nn.Linear(c.num_heads * c.head_dim, c.d_model, bias=c.bias)
+        self.gated = c.mlp == "swiglu"
+        self.up = nn.Linear(c.d_model, c.d_ff * (2 if self.gated else 1), bias=c.bias)
+        self.down = nn.Linear(c.d_ff, c.d_model, bias=c.bias)
+        self.activation = {"gelu": F.gelu, "relu": F.relu, "swiglu": F.silu}[c.mlp]
+        self.dropout = nn.Dropout(c.dropout)
+
+    def qkv_heads(self, x: Float[Tensor, "b t c"]) -> tuple[Tensor, Tensor, Tensor]:
+        """q [b, h, t, d] and k, v [b, g, t, d]."""
+        sizes = [n * self.head_dim for n in (self.heads, self.kv_heads, self.kv_heads)]
+        parts = self.qkv(self.attention_norm(x)).split(sizes, -1)
+        q, k, v = (part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in parts)
+        return q, k, v
+
+    def mlp(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t c"]:
+        h = self.up(self.mlp_norm(x))
+        if self.gated:
+            gate, h = h.chunk(2, -1)
+            h = self.activation(gate) * h
+        else:
+            h = self.activation(h)
+        return self.down(h)
+
+    def forward(self, x: Float[Tensor, "b t c"], attend: Any) -> Float[Tensor, "b t c"]:
+        out = attend(*self.qkv_heads(x), scale=self.scale)
+        x = x + self.dropout(self.out(out.transpose(1, 2).flatten(2)))
+        return x + self.dropout(self.mlp(x))
+
+
+def norm(config: ModelConfig) -> nn.Module:
+    if config.norm == "rms":
+        return nn.RMSNorm(config.d_model, eps=1e-6)
+    return nn.LayerNorm(config.d_model, bias=config.bias)
+
+
+class Decoder(nn.Module):
+    """Tokens [b, t] or vectors [b, t, input_width] in, logits [b, t, output_size] out.
+
+    `encoding` is a choice (`choose(FIRE, hidden_layers=1)`); the model tells it `num_heads`, `head_dim`, `d_model` and
+    `train_length`. `config.share_encoding`: one module for all layers or one per layer (None: as the source has it); its
+    effect is computed once per module and forward pass. `backend`: see `attention.plan`; `backends_used` records what
+    "auto" took. Dropout acts on the embeddings and on what each block adds, not on attention weights.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        encoding: Choice,
+        *,
+        vocab_size: int | None = None,
+        input_width: int | None = None,
+        output_size: int,
+        train_length: int,
+        backend: str = "auto",
+    ):
+        super().__init__()
+        if (vocab_size is None) == (input_width is None):
+            raise ConfigError("a decoder reads tokens or vectors: give either vocab_size or input_width")
+        if config.tie_embeddings and vocab_size != output_size:
+            raise ConfigError(f"tied embeddings need vocab_size {vocab_size} and output_size {output_size} to be equal")
+        self.config, self.backend = config, check_backend(backend)
+        self.backends_used: set[str] = set()
+        share = config.share_encoding
+        if share is None:
+            share = bool(encoding.make.shared_across_layers)  # type: ignore[attr-defined]
+        context = {"num_heads": config.num_heads, "head_dim": config.head_dim, "d_model": config.d_model}
+        absolute = encoding.make.acts_on_embedding()  # type: ignore[attr-defined]
+        modules = 1 if share or absolute else config.num_layers
+        self.encodings = nn.ModuleList(encoding.build(**context, train_length=train_length) for _ in range(modules))
+        self.read = nn.Embedding(vocab_size, config.d_model) if vocab_size else nn.Linear(input_width or 0, config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.norm = norm(config)
+        self.write = nn.Linear(config.d_model, output_size, bias=False)
+        self._initialise()
+        if config.tie_embeddings:
+            self.write.weight = self.read.weight
+
+    def _initialise(self) -> None:
+        """Tokens enter at unit scale, so that a sinusoidal table neither drowns them nor is drowned; every matrix keeps
+        the scale of its input, and what the blocks add is divided by sqrt(2 num_layers)."""
+        c = self.config
+        for name, module in self.named_modules():
+            if name.startswith("encodings"):
+                continue
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=module.in_features**-0.5)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Embedding):
+                # Tied weights serve as the output matrix, and are scaled up again where they are read.
+                nn.init.normal_(module.weight, std=c.d_model**-0.5 if c.tie_embeddings else 1.0)
+        for block in self.blocks:
+            for last in (block.out, block.down):
+                last.weight.data.mul_((2 * c.num_layers) ** -0.5)
+            if c.t5_scaling:  # logits are not divided by sqrt(head_dim): q is drawn smaller instead
+                block.qkv.weight.data[: c.num_heads * c.head_dim].mul_(c.head_dim**-0.5)
+
+    @property
+    def max_length(self) -> int | None:
+        """Positions that the encoding can serve; None: any."""
+        return self.encodings[0].max_length
+
+    def forward(
+        self,
+        inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"],
+        *,
+        positions: Int[Tensor, "#b t"] | None = None,
+        documents: Int[Tensor, "#b t"] | None = None,
+        cache: KVCache | None = None,
+    ) -> Float[Tensor, "b t o"]:
+        """`positions`: what the tokens claim; when not given, 0, 1, 2, ... in each document, going on from the cache.
+        `documents`: tokens see their own alone (left padding: a document of its own, say -1). With a `cache`, `inputs` are
+        the tokens after those stored, and the cache is extended."""
+        tokens = inputs.shape[1]
+        if tokens < 1:
+            raise ConfigError("the input has no tokens; a sequence has at least one (start an empty one with <bos>)")
+        span, mask = self._span(tokens, positions, documents, cache, inputs.device)
+        x = self.read(inputs)
+        if self.config.tie_embeddings:
+            x = x * self.config.d_model**0.5
+        x = self.dropout(self.encodings[0].embed(x, span.q))
+        plans: dict[int, tuple[Effect, Plan]] = {}
+        for layer, block in enumerate(self.blocks):
+            encoding = self.encodings[layer if len(self.encodings) > 1 else 0]
+            if id(encoding) not in plans:
+                plans[id(encoding)] = self._plan(encoding, span, mask, cache)
+            effect, attend = plans[id(encoding)]
+            x = block(x, attend if cache is None else _Cached(cache, layer, effect, attend, encoding.cache_rotated_keys))
+        return self.write(self.norm(x))
+
+    def _span(
+        self, tokens: int, positions: Tensor | None, documents: Tensor | None, cache: KVCache | None, device: torch.device
+    ) -> tuple[Span, Mask]:
+        past = cache.length if cache else 0
+        plain = positions is None and documents is None
+        if positions is None:
+            if documents is None:
+                start = cache.furthest + 1 if cache else 0
+                positions = torch.arange(start, start + tokens, device=device)[None]
+            else:
+                known = documents if not cache or cache.documents is None else torch.cat([cache.documents, documents], 1)
+                positions = consecutive(known)[:, -tokens:]
+        furthest = int(positions.max()) if not plain else (cache.furthest if cache else -1) + tokens
+        if cache is None:
+            return Span(positions, positions, furthest + 1, plain), Mask(tokens, tokens, True, documents)
+        cache.extend(positions, documents, furthest=furthest, consecutive=plain)
+        assert cache.positions is not None
+        span = Span(positions, cache.positions, cache.furthest + 1, cache.consecutive)
+        return span, Mask(tokens, past + tokens, True, cache.documents)
+
+    def _plan(self, encoding: PositionEncoding, span: Span, mask: Mask, cache: KVCache | None) -> tuple[Effect, Plan]:
+        effect = encoding.effect(span)
+        ready = effect
+        if cache is not None and effect.rotation and encoding.cache_rotated_keys:
+            ready = Effect(effect.rotation.queries_only(), effect.terms, effect.values, effect.rewrite)
+        attend = plan(ready, span, mask, backend=self.backend)
+        self.backends_used.add(attend.backend)
+        return effect, attend
+
+    @torch.no_grad()
+    def generate(
+        self,
+        tokens: Int[Tensor, "b t"],
+        steps: int,
+        *,
+        documents: Int[Tensor, "b t"] | None = None,
+        temperature: float = 0.0,
+        generator: torch.Generator | None = None,
+        stop: int | None = None,
+        cached: bool = True,
+    ) -> Int[Tensor, "b n"]:
+        """The next tokens, n <= steps: greedy at temperature 0, otherwise drawn with `generator`. Ends early when every row
+        has produced `stop`; a row repeats `stop` after its first. `documents` [b, t] marks left padding (see `forward`); what
+        is generated belongs to the document of the last token. `cached=False` runs the whole prefix at every step."""
+        if self.training:
+            raise ConfigError("generate() needs the model in evaluation mode; call model.eval() first")
+        if temperature < 0:
+            raise ConfigError(f"temperature is {temperature}; it has to be 0 (greedy) or more")
+        cache = KVCache(self.config.num_layers) if cached else None
+        ended = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
+        new, made, ids = tokens, tokens[:, :0], documents
+        for _ in range(steps):
+            logits = self(new, documents=ids, cache=cache)[:, -1]
+            if temperature:
+                chance = (logits.float() / temperature).softmax(-1)
+                following = torch.multinomial(chance, 1, generator=generator)
+            else:
+                following = logits.argmax(-1, keepdim=True)
+            if stop is not None:
+                following = following.masked_fill(ended[:, None], stop)
+                ended |= following[:, 0] == stop
+            made = torch.cat([made, following], 1)
+            if ended.all():
+                break
+            new = following if cached else torch.cat([new, following], 1)
+            if ids is not None:
+                ids = ids[:, -1:] if cached else torch.cat([ids, ids[:, -1:]], 1)
+        return made
+
+
+class _Cached:
+    """Attention of one layer through the cache: new keys are stored, rotated where the encoding allows it."""
+
+    def __init__(self, cache: KVCache, layer: int, effect: Effect, attend: Plan, rotated: bool):
+        self.cache, self.layer, self.effect, self.attend, self.rotated = cache, layer, effect, attend, rotated
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
+        if self.effect.rotation and self.rotated:
+            k = self.effect.rotation.keys_from(self.cache.length - k.shape[2]).key(k)
+        k, v = self.cache.update(self.layer, k, v)
+        return self.attend(q, k, v, scale=scale)
