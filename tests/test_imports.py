@@ -1,0 +1,102 @@
+"""Imports go one way: the order of the parts, which of them never see torch, and what that means in a fresh process."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "lengthwise"
+
+# A part may import the parts of earlier rows; parts in one row do not know each other.
+ORDER = [
+    {"config"},
+    {"span"},
+    {"forms"},
+    {"encodings", "layouts", "tasks"},
+    {"attention"},
+    {"models"},
+    {"training"},
+    {"evaluation"},
+    {"store"},
+    {"analysis"},
+    {"studies", "report"},
+    {"cli"},
+    {"__main__"},
+]
+RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
+WITHOUT_TORCH = {"config", "store", "analysis", "report"}  # and so without every part that has torch
+TORCH = {"torch", "triton", "safetensors.torch"}
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def part_of(path: Path) -> str:
+    """The part of the package that a file belongs to; an empty string for the package's own front."""
+    top = path.relative_to(SOURCE).parts[0]
+    return "" if top == "__init__.py" else top.removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    """The full names of the modules that a file imports, wherever in the file it does so."""
+    package = ["lengthwise", *path.relative_to(SOURCE).parts[:-1]]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            found |= {module} if module.count(".") else {f"{module}.{alias.name}" for alias in node.names} | {module}
+    return found
+
+
+def parts_imported(path: Path) -> set[str]:
+    parts = {name.split(".")[1] for name in imported(path) if name.startswith("lengthwise.")}
+    return parts - {"__version__", part_of(path)}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+@pytest.mark.parametrize("path", [f for f in FILES if part_of(f)], ids=name_of)
+def test_imports_go_down(path: Path) -> None:
+    part = part_of(path)
+    assert part in RANK, f"{part} has no place in ORDER: give it one"
+    back = {other for other in parts_imported(path) if RANK.get(other, len(ORDER)) >= RANK[part]}
+    assert not back, f"{name_of(path)} imports {', '.join(sorted(back))}, which may not be known to {part}"
+
+
+@pytest.mark.parametrize("path", [f for f in FILES if part_of(f) in WITHOUT_TORCH], ids=name_of)
+def test_no_torch_in_what_a_report_needs(path: Path) -> None:
+    names = imported(path)
+    torch = {name for name in names if name in TORCH or name.split(".")[0] in TORCH}
+    assert not torch, f"{name_of(path)} imports {', '.join(sorted(torch))}"
+    others = parts_imported(path) - WITHOUT_TORCH
+    assert not others, f"{name_of(path)} imports {', '.join(sorted(others))}, which may import torch"
+
+
+def test_relative_imports_are_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE", tmp_path)
+    (tmp_path / "store").mkdir()
+    file = tmp_path / "store" / "rows.py"
+    file.write_text("from ..tasks.text import Text\nfrom . import tables\ndef f():\n    from lengthwise import models\n")
+    assert parts_imported(file) == {"tasks", "models"}
+    assert part_of(file) == "store"
+
+
+@pytest.mark.parametrize("module", ["lengthwise", *(f"lengthwise.{part}" for part in sorted(WITHOUT_TORCH | {"cli"}))])
+def test_import_loads_no_torch(module: str) -> None:
+    code = f"import sys, {module}; print(sorted(m for m in sys.modules if m.split('.')[0] == 'torch'))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == "[]"
+
+
+def test_touching_an_encoding_loads_torch() -> None:
+    """Or else the tests above prove nothing."""
+    code = "import sys, lengthwise; lengthwise.encodings; print('torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.stdout.strip() == "True", ran.stderr
