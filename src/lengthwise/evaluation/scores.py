@@ -1,0 +1,184 @@
+"""Scores of a model at many lengths: one forward per example, no sliding window, no decoding loop."""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lengthwise.config import ConfigError, EvaluationConfig, Run
+from lengthwise.tasks.base import Batch, Task
+from lengthwise.training.numerics import reproducible
+from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a model does at one length."""
+
+    length: int  # in the task's unit
+    metric: str
+    better: str  # "higher" or "lower"
+    n: int  # examples scored
+    mean: float
+    standard_error: float | None  # of the mean, over examples; None for a single one
+    out_of_distribution: bool  # longer than anything in training
+    seconds: float
+    asked: dict[str, int]  # the question, see `asked`
+
+
+def asked(task: Task | type[Task], config: EvaluationConfig, length: int) -> dict[str, int]:
+    """What identifies the question at one length: a question that has its answer is not asked again."""
+    amount = {"tokens": config.tokens} if task.per_token else {"examples": config.examples}
+    return {"length": length, **amount, "seed": config.seed}
+
+
+def check_lengths(run: Run, lengths: Iterable[int]) -> None:
+    """Raise `ConfigError` for the first length that the run's task or encoding cannot do. Builds no model."""
+    task: Task = run.task.build()
+    encoding = run.encoding.build(
+        num_heads=run.model.num_heads,
+        head_dim=run.model.head_dim,
+        d_model=run.model.d_model,
+        train_length=task.tokens(run.training.train_length),
+    )
+    _check(task, [encoding], lengths)
+
+
+def evaluate(
+    model: nn.Module,
+    task: Task,
+    config: EvaluationConfig,
+    *,
+    lengths: Iterable[int] | None = None,
+    train_length: int,
+    batch_tokens: int = 16_384,
+    on_progress: Callable[[Progress], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> list[Score]:
+    """Score `model` at each of `lengths` (those of `config` when None), in the order given.
+
+    The examples of a length depend on the task, the config and the length alone: not on the other lengths, nor on
+    `batch_tokens` (places per forward), which changes a score by float rounding at most. Always in float32.
+
+    Raises `ConfigError` before any forward for a length that the task or the encoding cannot do, or when a score is not a
+    number; `Stopped` when `should_stop` says so, which is asked before every forward.
+    """
+    wanted = list(config.lengths if lengths is None else lengths)
+    if batch_tokens < 1:
+        raise ConfigError(f"batch_tokens is {batch_tokens}; it has to be at least 1")
+    _check(task, [m for m in model.modules() if getattr(m, "kind", None) == "encoding"], wanted)
+    device = next(model.parameters()).device
+    counts = {length: _count(task, config, length) for length in wanted}
+    work = _Work(task, counts, batch_tokens, Reporter(on_progress), should_stop)
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad(), reproducible(device):
+            return [_at(model, task, config, length, train_length, work, device) for length in wanted]
+    finally:
+        model.train(was_training)
+
+
+def _at(
+    model: nn.Module,
+    task: Task,
+    config: EvaluationConfig,
+    length: int,
+    train_length: int,
+    work: "_Work",
+    device: torch.device,
+) -> Score:
+    begin = time.perf_counter()
+    examples = task.examples(config.seed, work.counts[length], length, "test")
+    size = work.size(length)
+    scores = [
+        _forward(model, task, examples[n : n + size].to(device), work, length).cpu()
+        for n in range(0, len(examples), size)
+    ]
+    values = torch.cat(scores).double()
+    if not bool(values.isfinite().all()):
+        bad = int((~values.isfinite()).sum())
+        raise ConfigError(
+            f"at length {length} the {task.metric} of {bad} of {len(values)} examples is not a finite number: the model's "
+            "logits are broken there; leave this length out, or look at the encoding's numbers"
+        )
+    n = len(values)
+    error = float(values.std()) / math.sqrt(n) if n > 1 else None
+    return Score(
+        length=length,
+        metric=task.metric,
+        better=task.better,
+        n=n,
+        mean=float(values.mean()),
+        standard_error=error,
+        out_of_distribution=length > train_length,
+        seconds=time.perf_counter() - begin,
+        asked=asked(task, config, length),
+    )
+
+
+def _forward(model: nn.Module, task: Task, batch: Batch, work: "_Work", length: int) -> Tensor:
+    work.before(length)
+    scores = task.score(model(batch.inputs), batch)
+    work.after(length, len(batch))
+    return scores
+
+
+class _Work:
+    """How much there is to do, how much is done, and who wants to know."""
+
+    def __init__(
+        self,
+        task: Task,
+        counts: dict[int, int],
+        batch_tokens: int,
+        reporter: Reporter,
+        should_stop: Callable[[], bool] | None,
+    ):
+        self.counts, self.reporter, self.should_stop = counts, reporter, should_stop
+        self.places = {length: task.tokens(length) for length in counts}
+        self.batch_tokens = batch_tokens
+        self.forwards = {length: -(-n // self.size(length)) for length, n in counts.items()}
+        self.done = self.done_places = 0
+        self.pace = Pace(0, sum(n * self.places[length] for length, n in counts.items()))
+
+    def size(self, length: int) -> int:
+        """Examples per forward."""
+        return max(1, self.batch_tokens // self.places[length])
+
+    def before(self, length: int) -> None:
+        if self.should_stop is not None and self.should_stop():
+            raise Stopped("evaluate", self.done, sum(self.forwards.values()))
+
+    def after(self, length: int, examples: int) -> None:
+        self.done += 1
+        self.done_places += examples * self.places[length]
+        total = sum(self.forwards.values())
+        if self.reporter.due(last=self.done == total):
+            eta = self.pace.update(self.done_places)
+            rate = (total - self.done) / eta if eta else 0.0
+            self.reporter.tell(Progress("evaluate", self.done, total, None, rate, eta, length))
+
+
+def _count(task: Task, config: EvaluationConfig, length: int) -> int:
+    """Examples to score at one length: as many as are asked for, or as there are."""
+    count = max(1, -(-config.tokens // task.tokens(length))) if task.per_token else config.examples
+    available = task.available(length, "test")
+    return count if available is None else min(count, available)
+
+
+def _check(task: Task, encodings: Iterable[Any], lengths: Iterable[int]) -> None:
+    encodings = list(encodings)
+    for length in lengths:
+        task.check_length(length, "test")
+        places = task.tokens(length)
+        for encoding in encodings:
+            if encoding.max_length is not None and places > encoding.max_length:
+                raise ConfigError(
+                    f"length {length} {task.unit} needs {places} positions, and {type(encoding).__name__} has "
+                    f"{encoding.max_length}; give it a larger max_length, or leave this length out"
+                )

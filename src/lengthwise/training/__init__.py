@@ -1,0 +1,18 @@
+"""Training: plain PyTorch, interruptible at any moment, and the same bits at the end (on a CPU, for one thread count)."""
+
+from lengthwise.training.loop import Trained, build, load_trained, load_weights, train
+from lengthwise.training.progress import Progress, Stopped, TrainingError
+from lengthwise.training.tensorfile import CheckpointError, CheckpointWarning
+
+__all__ = [
+    "CheckpointError",
+    "CheckpointWarning",
+    "Progress",
+    "Stopped",
+    "Trained",
+    "TrainingError",
+    "build",
+    "load_trained",
+    "load_weights",
+    "train",
+]

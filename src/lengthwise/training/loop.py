@@ -1,0 +1,299 @@
+"""The training loop: a run and a folder in, a trained model out, and the same bits however often it was interrupted."""
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lengthwise.config import Run
+from lengthwise.models.decoder import Decoder
+from lengthwise.tasks.base import Batch, Task, generator
+from lengthwise.training.checkpoint import (
+    Folder,
+    Parts,
+    optimizer_tensors,
+    put_optimizer,
+    put_tensors,
+    tensors_of,
+)
+from lengthwise.training.numerics import reproducible, seed_step
+from lengthwise.training.optimiser import learning_rate, make_optimizer
+from lengthwise.training.progress import Pace, Progress, Reporter, Stopped, TrainingError
+from lengthwise.training.stopwatch import Stopwatch
+
+ROWS = 200  # a curve has at most about this many rows
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished training."""
+
+    model: nn.Module
+    task: Task
+    curve: list[dict[str, float]]  # step, loss, learning_rate, gradient_norm, tokens_per_second
+    seconds: float  # of training, all sittings added
+    parameters: int
+    backend: str  # attention backends that served, e.g. "sdpa"
+    loop_overhead: float  # share of the time that was not forward, backward or optimiser
+
+
+def build(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> tuple[Decoder, Task]:
+    """The model before its first step, and the task. The weights depend on the run alone, whatever the device."""
+    task: Task = run.task.build()
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(generator(run.seed, "weights").initial_seed())
+        model = Decoder(
+            run.model,
+            run.encoding,
+            vocab_size=task.vocab_size if task.input_width is None else None,
+            input_width=task.input_width,
+            output_size=task.output_size,
+            train_length=task.tokens(run.training.train_length),
+            backend=backend,
+        )
+    return model.to(device), task
+
+
+def train(
+    run: Run,
+    folder: Path,
+    *,
+    device: torch.device | str = "cpu",
+    backend: str = "auto",
+    checkpoint_every: int | None = None,
+    checkpoint_seconds: float = 10.0,
+    on_progress: Callable[[Progress], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> Trained:
+    """Train `run` in `folder`, from where the folder's newest whole checkpoint left it; at once done if it is finished.
+
+    A checkpoint is written every `checkpoint_every` steps; when None, every `checkpoint_seconds`, and never so often that
+    writing takes more than 5 % of the time. On a CPU the final weights have the same bits wherever and however often the
+    work was interrupted, for one number of threads. `should_stop` is asked before every step.
+
+    Raises `Stopped` (a checkpoint of the exact step is there), `TrainingError` (a loss that is not finite),
+    `CheckpointError` (a full disk, a folder of another run), `ConfigError` (a length that the task has not got).
+    """
+    files = Folder(folder, run)
+    files.prepare()
+    if (done := load_trained(folder, run, device=device, backend=backend)) is not None:
+        files.remove_checkpoints()
+        return done
+    place = torch.device(device)
+    with reproducible(place):
+        model, task = build(run, device=place, backend=backend)
+        for length in sorted({run.training.min_length or 1, run.training.train_length}):
+            task.check_length(length, "train")
+        sitting = _Sitting(run, model, task, place)
+        if (found := files.newest()) is not None:
+            sitting.restore(*found, path=files.path)
+        _run(sitting, files, checkpoint_every, checkpoint_seconds, Reporter(on_progress), should_stop)
+        trained = sitting.trained()
+        files.finish(tensors_of(model), {name: getattr(trained, name) for name in _KEPT})
+    return trained
+
+
+_KEPT = ("curve", "seconds", "parameters", "backend", "loop_overhead")  # of a `Trained`, in the file of the weights
+
+
+def load_trained(folder: Path, run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> Trained | None:
+    """What `train` returned, from its folder; None when the run is not finished. Damaged weights are moved aside."""
+    files = Folder(folder, run)
+    found = files.finished_or_none()
+    if found is None:
+        return None
+    tensors, facts = found
+    model, task = build(run, device=device, backend=backend)
+    put_tensors(model, tensors, files.weights)
+    return Trained(model, task, **{name: facts[name] for name in _KEPT})
+
+
+def load_weights(folder: Path, run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> Decoder:
+    """The trained model. `CheckpointError` when the weights are missing, damaged, or another run's."""
+    files = Folder(folder, run)
+    tensors, _ = files.finished()
+    model, _ = build(run, device=device, backend=backend)
+    put_tensors(model, tensors, files.weights)
+    return model
+
+
+def _run(
+    s: "_Sitting",
+    files: Folder,
+    every: int | None,
+    seconds: float,
+    reporter: Reporter,
+    should_stop: Callable[[], bool] | None,
+) -> None:
+    steps = s.run.training.steps
+    saved, saved_at, cost = s.step, time.perf_counter(), 0.0
+
+    def save() -> None:
+        nonlocal saved, saved_at, cost
+        begin = time.perf_counter()
+        s.require_finite()
+        files.save(s.step, *s.state())
+        saved, saved_at = s.step, time.perf_counter()
+        cost = saved_at - begin
+
+    pace = Pace(s.step, steps)
+    s.model.train()
+    while s.step < steps:
+        if should_stop is not None and should_stop():
+            if s.step > saved:
+                save()
+            raise Stopped("train", s.step, steps)
+        s.advance()
+        s.watch.lap(s.step)
+        if reporter.due(last=s.step == steps):
+            s.require_finite()
+            eta = pace.update(s.step)
+            reporter.tell(Progress("train", s.step, steps, s.loss(), pace.rate, eta))
+        if s.step % s.row == 0 or s.step == steps:
+            s.require_finite()
+        if s.step < steps:
+            late = time.perf_counter() - saved_at >= max(seconds, 20 * cost)
+            if late if every is None else s.step % every == 0:
+                save()
+
+
+class _Sitting:
+    """One process's work on a run: everything that changes from step to step, and what a checkpoint holds of it.
+
+    Nothing here waits for the device in a step: losses and norms are written into a tensor that lies there, and read
+    when a row of the curve, a progress report or a checkpoint needs them.
+    """
+
+    def __init__(self, run: Run, model: Decoder, task: Task, device: torch.device):
+        self.run, self.model, self.task, self.device = run, model, task, device
+        self.optimizer = make_optimizer(model, run.training)
+        self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        steps = run.training.steps
+        self.measured = torch.full((2, steps), math.nan, device=device)  # loss and gradient norm of every step
+        self.places = np.zeros(steps, np.int64)  # token places of every step's batch
+        self.watch = Stopwatch(device, steps)
+        self.row = max(1, math.ceil(steps / ROWS))
+        self.step = 0  # steps done
+        self.known_finite = 0
+
+    def batch(self) -> Batch:
+        """The batch of the step that comes next: a function of the run and the step, nothing else."""
+        config, g = self.run.training, generator(self.run.seed, "train", self.step)
+        length = low = config.min_length or config.train_length
+        if low < config.train_length:
+            length = int(torch.randint(low, config.train_length + 1, (), generator=g))
+        return self.task.sample(g, config.batch_size, length, "train")
+
+    def advance(self) -> None:
+        """One step: sample, forward and backward in `accumulation` parts, clip, update."""
+        config = self.run.training
+        batch = self.batch()
+        size = len(batch) // config.accumulation
+        parts = [batch[n : n + size] for n in range(0, len(batch), size)]
+        scored = [int(part.scored.sum()) for part in parts]
+        if not sum(scored):
+            raise TrainingError(f"{self.name}: no place of the batch of step {self.step + 1} counts for the loss; see the task")
+        if self.device.type != "cpu":
+            parts = [self.moved(part) for part in parts]
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(config, self.step)
+        seed_step(generator(self.run.seed, "dropout", self.step).initial_seed(), self.device)
+        with self.watch:
+            losses = []
+            for part, count in zip(parts, scored, strict=True):
+                if count:
+                    with self.autocast():
+                        # The mean over all scored places of the batch, whichever part they lie in.
+                        loss = self.task.loss(self.model(part.inputs), part) * (count / sum(scored))
+                    loss.backward()
+                    losses.append(loss.detach())
+            norm = nn.utils.clip_grad_norm_(self.parameters, config.clip)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+        self.measured[0, self.step] = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+        self.measured[1, self.step] = norm
+        self.places[self.step] = batch.targets.numel()
+        self.step += 1
+
+    def moved(self, part: Batch) -> Batch:
+        if self.device.type == "cuda":
+            part = Batch(part.inputs.pin_memory(), part.targets.pin_memory(), part.scored.pin_memory())
+        return part.to(self.device)
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """bfloat16 where a GPU has the hardware for it; everything in float32 on a CPU."""
+        return torch.autocast("cuda", dtype=torch.bfloat16) if self.device.type == "cuda" else nullcontext()
+
+    @property
+    def name(self) -> str:
+        return f"run {self.run.key} ({self.run.label}, {self.run.task.label}, seed {self.run.seed})"
+
+    def loss(self) -> float:
+        return float(self.measured[0, self.step - 1])
+
+    def require_finite(self) -> None:
+        """Raise `TrainingError` for the first step whose loss or gradient is not a number. Waits for the device."""
+        new = self.measured[:, self.known_finite : self.step].cpu()
+        bad = (~new.isfinite()).any(0).nonzero()
+        if len(bad):
+            column = int(bad[0])
+            loss, norm = (float(x) for x in new[:, column])
+            what = f"the loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {norm}"
+            config = self.run.training
+            raise TrainingError(
+                f"{self.name}: at step {self.known_finite + column + 1} of {config.steps} {what}; "
+                f"try a lower learning_rate (now {config.learning_rate:g}), a longer warmup or a smaller clip"
+            )
+        self.known_finite = self.step
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """What a checkpoint holds. The generators are not in it: every step seeds its own (see `batch`, `advance`)."""
+        history = {
+            "measured": self.measured[:, : self.step],
+            "places": torch.from_numpy(self.places[: self.step]),
+            "seconds": torch.from_numpy(self.watch.steps[: self.step]),
+        }
+        parts = Parts(tensors_of(self.model), optimizer_tensors(self.optimizer, self.model), history)
+        total, busy = self.watch.totals()
+        return parts.joined(), {"seconds": total, "busy": busy}
+
+    def restore(self, tensors: dict[str, Tensor], state: dict[str, Any], path: Path) -> None:
+        parts, self.step = Parts.split(tensors), int(state["step"])
+        put_tensors(self.model, parts.model, path)
+        put_optimizer(self.optimizer, self.model, parts.optimizer)
+        self.measured[:, : self.step] = parts.history["measured"].to(self.device)
+        self.places[: self.step] = parts.history["places"].numpy()
+        self.watch.restore(parts.history["seconds"].numpy(), state["seconds"], state["busy"])
+        self.known_finite = self.step
+
+    def curve(self) -> list[dict[str, float]]:
+        """One row for every `row` steps: means over them, and the learning rate of the last."""
+        measured, rows = self.measured.cpu().double(), []
+        for begin in range(0, self.step, self.row):
+            end = min(begin + self.row, self.step)
+            loss, norm = (float(x) for x in measured[:, begin:end].mean(1))
+            seconds = float(self.watch.steps[begin:end].sum())
+            rows.append(
+                {
+                    "step": end,
+                    "loss": loss,
+                    "learning_rate": learning_rate(self.run.training, end - 1),
+                    "gradient_norm": norm,
+                    "tokens_per_second": float(self.places[begin:end].sum()) / seconds if seconds else 0.0,
+                }
+            )
+        return rows
+
+    def trained(self) -> Trained:
+        total, busy = self.watch.totals()
+        parameters = sum(p.numel() for p in self.model.parameters())
+        backend = ",".join(sorted(self.model.backends_used))
+        overhead = max(0.0, 1.0 - busy / total) if total else 0.0
+        return Trained(self.model, self.task, self.curve(), total, parameters, backend, overhead)

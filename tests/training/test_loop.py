@@ -1,0 +1,244 @@
+"""The loop: the same bits however often it is interrupted, whatever else happens around it."""
+
+import dataclasses
+import itertools
+import math
+
+import pytest
+import torch
+
+from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.encodings import FIRE, ALiBi, NoPE
+from lengthwise.evaluation import evaluate
+from lengthwise.tasks import Copy
+from lengthwise.tasks.base import Batch
+from lengthwise.training import Progress, Stopped, TrainingError, build, load_trained, load_weights, train
+from lengthwise.training.checkpoint import tensors_of
+from lengthwise.training.loop import _Sitting
+
+
+def a_run(encoding=FIRE, model=None, **training) -> Run:
+    return Run(
+        encoding=choose(encoding),
+        task=choose(Copy, symbols=5),
+        model=ModelConfig(d_model=16, num_layers=2, num_heads=2, **(model or {})),
+        training=TrainingConfig(**{"train_length": 5, "steps": 12, "batch_size": 8, **training}),
+        seed=3,
+    )
+
+
+def bits(trained) -> dict[str, bytes]:
+    return {name: t.numpy().tobytes() for name, t in tensors_of(trained.model).items()}
+
+
+def plain_curve(trained) -> list[dict]:
+    return [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in trained.curve]
+
+
+def stop_after(steps):
+    """Asked before every step: says stop once `steps` steps were done in this call."""
+    asked = itertools.count()
+    return lambda: next(asked) >= steps
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        a_run(),
+        a_run(encoding=ALiBi, model={"dropout": 0.2}, accumulation=2, min_length=2),
+        a_run(encoding=NoPE, model={"dropout": 0.1, "tie_embeddings": True, "norm": "rms"}, schedule="linear"),
+    ],
+    ids=["FIRE", "dropout, accumulation, lengths", "tied, rms"],
+)
+def test_stopping_anywhere_changes_no_bit(run, tmp_path):
+    whole = train(run, tmp_path / "whole")
+    config = EvaluationConfig(lengths=(5, 9), examples=16)
+    scores = [s.mean for s in evaluate(whole.model, whole.task, config, train_length=5)]
+    for pattern in ([1] * 11, [5, 4], [11]):
+        folder = tmp_path / str(pattern)
+        for steps in pattern:
+            torch.manual_seed(steps)  # whatever the caller's generator is at
+            with pytest.raises(Stopped):
+                train(run, folder, should_stop=stop_after(steps))
+        broken = train(run, folder)
+        assert bits(broken) == bits(whole)
+        assert plain_curve(broken) == plain_curve(whole)
+        assert [s.mean for s in evaluate(broken.model, broken.task, config, train_length=5)] == scores
+
+
+@pytest.mark.parametrize("every", [1, 5, None])
+def test_checkpointing_changes_no_bit(every, tmp_path):
+    run = a_run(model={"dropout": 0.1})
+    assert bits(train(run, tmp_path / "a", checkpoint_every=every, checkpoint_seconds=0)) == bits(train(run, tmp_path / "b"))
+
+
+def test_a_stopped_run_says_where_and_left_that_checkpoint(tmp_path):
+    with pytest.raises(Stopped, match="step 7 of 12") as stopped:
+        train(a_run(), tmp_path, should_stop=stop_after(7), checkpoint_every=5)
+    assert (stopped.value.phase, stopped.value.step, stopped.value.steps) == ("train", 7, 12)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["checkpoint-00000005.safetensors", "checkpoint-00000007.safetensors"]
+    with pytest.raises(Stopped, match="step 7 of 12"):
+        train(a_run(), tmp_path, should_stop=lambda: True)
+
+
+def test_training_learns_and_the_curve_says_so(tmp_path):
+    trained = train(a_run(steps=300, batch_size=32, learning_rate=3e-3), tmp_path)
+    assert len(trained.curve) == 150 and trained.curve[-1]["step"] == 300
+    assert trained.curve[0]["loss"] > 1.5 > 1.3 > trained.curve[-1]["loss"]
+    assert all(row["gradient_norm"] > 0 and row["tokens_per_second"] > 0 for row in trained.curve)
+    assert trained.curve[-1]["learning_rate"] == pytest.approx(3e-4)
+    assert trained.parameters == sum(p.numel() for p in trained.model.parameters())
+    assert trained.backend == "sdpa" and 0 <= trained.loop_overhead < 1 and trained.seconds > 0
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path):
+    first = train(a_run(), tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["weights.safetensors"]
+    again = train(a_run(), tmp_path, on_progress=lambda p: pytest.fail("trained again"))
+    assert bits(again) == bits(first) and again.curve == first.curve
+    assert dataclasses.replace(again, model=None, task=None) == dataclasses.replace(first, model=None, task=None)
+    model = load_weights(tmp_path, a_run())
+    x = torch.tensor([[1, 2, 3]])
+    assert torch.equal(model.eval()(x), first.model.eval()(x))
+
+
+def test_load_trained_is_none_before_the_end(tmp_path):
+    assert load_trained(tmp_path, a_run()) is None
+    with pytest.raises(Stopped):
+        train(a_run(), tmp_path, should_stop=stop_after(3))
+    assert load_trained(tmp_path, a_run()) is None
+
+
+def test_weights_depend_on_the_run_alone():
+    run = a_run()
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = tensors_of(build(run)[0])
+    assert torch.equal(torch.get_rng_state(), before), "the caller's generator was moved"
+    torch.manual_seed(2)
+    second = tensors_of(build(run)[0])
+    other = tensors_of(build(dataclasses.replace(run, seed=4))[0])
+    assert all(torch.equal(first[n], second[n]) for n in first)
+    assert not torch.equal(first["write.weight"], other["write.weight"])
+
+
+def test_the_callers_generator_and_denormals_are_left_alone(tmp_path):
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    train(a_run(model={"dropout": 0.5}), tmp_path)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert float(torch.full((1,), 1e-39) * 1.0) > 0
+
+
+class Ragged(Copy):
+    """Copy in which every example scores another number of places, some none."""
+
+    def sample(self, generator, batch, length, split="train"):
+        b = super().sample(generator, batch, length, split)
+        keep = torch.arange(batch)[:, None] % (length + 2) > torch.arange(b.scored.shape[1])[None] - length
+        return Batch(b.inputs, b.targets, b.scored & keep)
+
+
+def one_step(accumulation: int, task) -> tuple[dict[str, torch.Tensor], float]:
+    run = a_run(accumulation=accumulation, batch_size=8, weight_decay=0.0, steps=3)
+    model, _ = build(run)
+    sitting = _Sitting(run, model.double(), task, torch.device("cpu"))
+    gradients: dict[str, torch.Tensor] = {}
+    step = sitting.optimizer.step
+    sitting.optimizer.step = lambda: (gradients.update({n: p.grad.clone() for n, p in model.named_parameters()}), step())
+    sitting.advance()
+    return gradients, sitting.loss()
+
+
+@pytest.mark.parametrize("task", [Copy(symbols=5), Ragged(symbols=5)], ids=["all alike", "ragged"])
+def test_accumulation_is_the_same_step(task):
+    whole, loss = one_step(1, task)
+    for accumulation in (2, 4, 8):
+        parts, parts_loss = one_step(accumulation, task)
+        assert parts_loss == pytest.approx(loss, rel=1e-6)
+        for name in whole:
+            torch.testing.assert_close(parts[name], whole[name], rtol=1e-4, atol=1e-7, msg=name)  # the loss is float32
+
+
+def test_gradients_are_clipped():
+    run = a_run(clip=1e-3)
+    model, task = build(run)
+    sitting = _Sitting(run, model, task, torch.device("cpu"))
+    norms = []
+    step = sitting.optimizer.step
+    sitting.optimizer.step = lambda: (norms.append(math.sqrt(sum(float((p.grad**2).sum()) for p in model.parameters()))), step())
+    sitting.advance()
+    assert norms[0] == pytest.approx(1e-3, rel=1e-3)
+    assert float(sitting.measured[1, 0]) > 0.1, "the curve keeps the norm before clipping"
+
+
+def test_lengths_are_drawn_from_the_range_and_every_step_draws_anew():
+    run = a_run(min_length=2, steps=60)
+    model, task = build(run)
+    sitting = _Sitting(run, model, task, torch.device("cpu"))
+    seen, firsts = set(), set()
+    for sitting.step in range(60):
+        batch = sitting.batch()
+        seen.add(batch.inputs.shape[1])
+        firsts.add(tuple(batch.inputs[:, 1].tolist()))
+    assert seen == {task.tokens(n) for n in (2, 3, 4, 5)}
+    assert len(firsts) == 60
+
+
+class Exploding(Copy):
+    """Its third loss, counted over all calls, is not a number."""
+
+    def __init__(self, *, symbols: int = 5):
+        super().__init__(symbols=symbols)
+        self.calls = itertools.count(1)
+
+    def loss(self, logits, batch):
+        return super().loss(logits, batch) * (math.nan if next(self.calls) == 3 else 1.0)
+
+
+@pytest.mark.parametrize("every", [None, 1])
+def test_a_loss_that_is_no_number_ends_the_run(every, tmp_path):
+    run = dataclasses.replace(a_run(steps=400), task=choose(Exploding))
+    with pytest.raises(TrainingError, match=rf"run {run.key} .*FIRE.*at step 3 of 400 the loss is nan.*learning_rate") as e:
+        train(run, tmp_path, checkpoint_every=every)
+    assert "\n" not in str(e.value)
+    assert {p.name for p in tmp_path.iterdir()} <= {"checkpoint-00000001.safetensors", "checkpoint-00000002.safetensors"}
+
+
+class Silent(Copy):
+    """No place counts."""
+
+    def sample(self, generator, batch, length, split="train"):
+        b = super().sample(generator, batch, length, split)
+        return Batch(b.inputs, b.targets, torch.zeros_like(b.scored))
+
+
+class Fussy(Copy):
+    def check_length(self, length, split="test"):
+        if length < 4 and split == "train":
+            raise ConfigError(f"no example of length {length}")
+
+
+def test_a_task_that_cannot_be_trained_says_so(tmp_path):
+    with pytest.raises(TrainingError, match="no place of the batch of step 1 counts"):
+        train(dataclasses.replace(a_run(), task=choose(Silent, symbols=5)), tmp_path / "a")
+    with pytest.raises(ConfigError, match="no example of length 3"):
+        train(dataclasses.replace(a_run(min_length=3), task=choose(Fussy, symbols=5)), tmp_path / "b")
+
+
+def test_progress_tells_the_way_to_the_end(tmp_path):
+    heard: list[Progress] = []
+    train(a_run(), tmp_path, on_progress=heard.append)
+    first, last = heard[0], heard[-1]
+    assert (first.phase, first.step, first.steps, last.step) == ("train", 1, 12, 12)
+    assert first.loss and first.loss > 0 and last.eta_seconds == 0 and last.steps_per_second > 0
+    assert len(heard) < 12, "a report per step would cost something"
+
+
+def test_what_a_caller_throws_comes_through_and_the_run_continues(tmp_path):
+    def lost(progress):
+        raise RuntimeError("claim lost")
+
+    with pytest.raises(RuntimeError, match="claim lost"):
+        train(a_run(), tmp_path, on_progress=lost)
+    assert train(a_run(), tmp_path).curve[-1]["step"] == 12
