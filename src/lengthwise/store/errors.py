@@ -1,0 +1,70 @@
+"""What can be wrong with a results database, in one plain line each."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+
+class StoreError(ValueError):
+    """Results that cannot be read or written. One line: what it got, why that cannot be, and what to do."""
+
+
+class ClaimLost(StoreError):
+    """A write by a worker that does not hold the run (any more). Nothing was written: drop the run, claim another."""
+
+
+@contextmanager
+def plain_words(name: str, path: Path | None, timeout: float) -> Iterator[None]:
+    """Turn what the database raises inside the block into a `StoreError`. `name` is the store as people know it."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise StoreError(_explain(error, name, path, timeout)) from error
+    except SQLAlchemyError as error:
+        raise StoreError(f"{name}: {_first_line(error)}") from error
+    except OverflowError as error:
+        raise StoreError(
+            f"{name} holds whole numbers of at most 64 bits, and one is larger; use a smaller seed"
+        ) from error
+
+
+def _explain(error: DBAPIError, name: str, path: Path | None, timeout: float) -> str:
+    code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) or getattr(error.orig, "sqlstate", "") == "55P03":
+        return (
+            f"{name} is locked by another program (waited {timeout:g} s); end or close that program and run this again"
+        )
+    if code == sqlite3.SQLITE_NOTADB:
+        return (
+            f"{name} is not a SQLite database; give the results folder or its .db file, or another name for a new one"
+        )
+    if code == sqlite3.SQLITE_CORRUPT:
+        return f"{name} is damaged ({_first_line(error)}); restore a copy, or move it away and run the study again"
+    if code == sqlite3.SQLITE_FULL:
+        return (
+            f"{name} could not be written, the disk is full; free some space and run this again (what was stored stays)"
+        )
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        return read_only(name)
+    if code == sqlite3.SQLITE_CANTOPEN:
+        if path is not None and path.exists() and not os.access(path, os.R_OK):
+            return f"{name} may not be read by this user; change its permissions"
+        if path is not None and not os.access(path.parent, os.W_OK):
+            return read_only(name)
+        return f"{name} cannot be opened ({_first_line(error)}); check that its folder exists and may be written"
+    if code == sqlite3.SQLITE_IOERR:
+        return f"{name} could not be read or written ({_first_line(error)}); check the disk and its free space"
+    return f"{name}: {_first_line(error)}"
+
+
+def read_only(name: str) -> str:
+    return f"{name} is read-only (it or its folder may not be written); change the permissions or give another folder"
+
+
+def _first_line(error: SQLAlchemyError) -> str:
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

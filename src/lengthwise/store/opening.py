@@ -1,0 +1,218 @@
+"""Opening a results database: which file or server is meant, and whether it can be used."""
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.pool import QueuePool
+
+from lengthwise.store import schema
+from lengthwise.store.errors import StoreError, plain_words, read_only
+from lengthwise.store.results import Store
+
+FILE_NAME = "results.db"
+_DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+
+
+def open_store(where: str | Path, create: bool = True, *, timeout: float = 60.0) -> Store:
+    """Open the results at `where`: a results folder (its `results.db`), a database file, or a URL.
+
+    With `create`, what is missing is made, and it has to be writable. Without, it has to be there, and where it may
+    only be read, it is opened for reading alone (`Store.readonly`). `timeout`: seconds to wait for another program's
+    lock. Raises `StoreError`.
+    """
+    if isinstance(where, str) and "://" in where:
+        url = _parse(where)
+        if url.get_backend_name() == "postgresql":
+            return _open_postgresql(url, create, timeout)
+        where = _file_of(url)
+    return _open_sqlite(_database_file(Path(where)), create, timeout)
+
+
+def _parse(where: str) -> URL:
+    try:
+        url = make_url(where)
+    except ArgumentError:
+        raise StoreError(f"{where!r} is not a database URL; write postgresql://user@host/name, or a folder") from None
+    if url.drivername not in ("sqlite", "postgresql", "postgresql+psycopg"):
+        raise StoreError(
+            f"{url.drivername}:// is not a store that lengthwise knows; give a folder, a .db file or postgresql://user@host/name"
+        )
+    return url
+
+
+def _file_of(url: URL) -> str:
+    if not url.database or url.database == ":memory:":
+        raise StoreError(f"{url} would be lost when the program ends; give a file: sqlite:///results.db")
+    if url.query or url.host:
+        raise StoreError(f"{url} has options, which a SQLite store has not; write sqlite:///{url.database}")
+    return url.database
+
+
+def _database_file(path: Path) -> Path:
+    """The file that is meant: the path itself, or `results.db` in the folder that it is or is going to be."""
+    try:
+        path = path.expanduser().absolute()
+        if path.is_dir() or not (path.suffix in _DATABASE_SUFFIXES or path.is_file()):
+            path /= FILE_NAME
+        if path.is_dir():
+            raise StoreError(
+                f"{path} is a folder where the database file should be; move it away or give another folder"
+            )
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(f"{str(path)!r} cannot be a results folder ({error}); give another one") from error
+    return path
+
+
+# ---- SQLite -----------------------------------------------------------------------------------------------------
+
+
+def _open_sqlite(path: Path, create: bool, timeout: float) -> Store:
+    _find(path, create)
+    writable = os.access(path if path.exists() else path.parent, os.W_OK) and os.access(path.parent, os.W_OK)
+    if create and not writable:
+        raise StoreError(read_only(str(path)))
+    scratch = None
+    with plain_words(str(path), path, timeout):
+        if writable:
+            engine = _sqlite_engine(path, "mode=rwc" if create else "mode=rw", timeout)
+        else:
+            engine, scratch = _sqlite_reader(path, timeout)
+        try:
+            _check_sqlite(engine, str(path), create, timeout)
+        except BaseException:
+            engine.dispose()
+            if scratch is not None:
+                scratch.cleanup()
+            raise
+    url = URL.create("sqlite", database=str(path)).render_as_string()
+    return Store(engine, name=str(path), url=url, path=path, readonly=not writable, timeout=timeout, scratch=scratch)
+
+
+def _find(path: Path, create: bool) -> None:
+    try:
+        if not create and not path.exists():
+            raise StoreError(f"there are no results at {path}; run a study first, or give the folder that has them")
+        if create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        told = error.strerror or error
+        raise StoreError(f"the results folder {path.parent} cannot be used ({told}); give another folder") from error
+
+
+def _sqlite_engine(path: Path, options: str, timeout: float) -> Engine:
+    """An engine that begins transactions itself: BEGIN, or BEGIN IMMEDIATE where the work is going to write."""
+    uri = f"file:{quote(str(path))}?{options}"
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA foreign_keys=ON")
+        return connection
+
+    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _sqlite_reader(path: Path, timeout: float) -> tuple[Engine, tempfile.TemporaryDirectory[str] | None]:
+    """An engine for a database in a place where SQLite may not make the files that go with a write-ahead log.
+
+    Without such files the file alone is everything. With a log that was never merged (its writer was killed) and that
+    SQLite cannot use from here, a copy of both is read.
+    """
+    engine = _sqlite_engine(path, "mode=ro", timeout)
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql("SELECT name FROM sqlite_master").all()
+        return engine, None
+    except DBAPIError as error:
+        engine.dispose()
+        if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            raise
+    log = Path(f"{path}-wal")
+    if not (log.exists() and log.stat().st_size):
+        return _sqlite_engine(path, "mode=ro&immutable=1", timeout), None
+    scratch = tempfile.TemporaryDirectory(prefix="lengthwise-")
+    try:
+        for file in (path, log):
+            shutil.copyfile(file, Path(scratch.name, file.name))
+    except OSError as error:
+        scratch.cleanup()
+        raise StoreError(
+            f"{path} could not be copied for reading ({error}); copy its folder to a writable place"
+        ) from error
+    return _sqlite_engine(Path(scratch.name, path.name), "mode=rw", timeout), scratch
+
+
+def _check_sqlite(engine: Engine, name: str, create: bool, timeout: float) -> None:
+    with engine.begin() as connection:
+        there = schema.exists(connection, name)
+    if not there and not create:
+        raise StoreError(f"{name} is empty; run a study first, or give the folder that has results")
+    if not there:
+        # Only now is it certain that nobody else's database is changed.
+        _retry_while_locked(lambda: _use_write_ahead_log(engine), timeout)
+        with engine.execution_options(writes=True).begin() as connection:
+            schema.create(connection, name)
+
+
+def _use_write_ahead_log(engine: Engine) -> None:
+    raw = engine.raw_connection()  # outside of any transaction, which this statement cannot be in
+    try:
+        raw.cursor().execute("PRAGMA journal_mode=WAL")
+    finally:
+        raw.close()
+
+
+def _retry_while_locked(work: Callable[[], None], timeout: float) -> None:
+    """SQLite refuses this change at once, not after its timeout, when two processes create the same file."""
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            return work()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise DBAPIError("PRAGMA journal_mode", None, error) from error
+            if time.monotonic() > end:
+                raise DBAPIError("PRAGMA journal_mode", None, error) from error
+        time.sleep(0.02)
+
+
+# ---- PostgreSQL -------------------------------------------------------------------------------------------------
+
+
+def _open_postgresql(url: URL, create: bool, timeout: float) -> Store:
+    url = url.set(drivername="postgresql+psycopg")
+    name = url.set(drivername="postgresql").render_as_string(hide_password=True)
+    options = f"-c lock_timeout={int(timeout * 1000)}"
+    try:
+        connect = {"connect_timeout": max(2, int(timeout)), "options": options}
+        engine = create_engine(url, connect_args=connect, pool_pre_ping=True)
+    except ModuleNotFoundError as error:
+        raise StoreError(f"{name} needs the package psycopg; install it: pip install 'psycopg[binary]'") from error
+    try:
+        with plain_words(name, None, timeout), engine.begin() as connection:
+            if create:
+                schema.create(connection, name)
+            elif not schema.exists(connection, name):
+                raise StoreError(f"{name} has no results; run a study first, or give the database that has them")
+    except BaseException:
+        engine.dispose()
+        raise
+    full = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    return Store(engine, name=name, url=full, path=None, readonly=False, timeout=timeout, scratch=None)

@@ -1,0 +1,330 @@
+"""`Store`: studies, claims, scores and curves in one database."""
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+from sqlalchemy import Connection, Engine, delete, insert, select, text, update
+
+from lengthwise.store import reading
+from lengthwise.store.errors import ClaimLost, StoreError, plain_words, read_only
+from lengthwise.store.rows import CurveRow, RunRow, ScoreRow, StudyRow, canonical, plain_text, take
+from lengthwise.store.schema import asked as asked_table
+from lengthwise.store.schema import curve as curve_table
+from lengthwise.store.schema import runs as runs_table
+from lengthwise.store.schema import scores as scores_table
+from lengthwise.store.schema import studies as studies_table
+from lengthwise.store.schema import study_runs
+from lengthwise.store.workers import is_dead
+
+_RUN: dict[str, type] = {
+    "key": str,
+    "label": str,
+    "encoding": str,
+    "task": str,
+    "metric": str,
+    "better": str,
+    "unit": str,
+}
+_RUN |= {"seed": int, "train_length": int, "config": dict, "asked": list}
+_SCORE: dict[str, type] = {"asked": dict, "length": int, "metric": str, "better": str, "n": int, "mean": float}
+_SCORE |= {"standard_error": float, "out_of_distribution": bool, "seconds": float}
+_CURVE: dict[str, type] = {
+    "step": int,
+    "loss": float,
+    "learning_rate": float,
+    "gradient_norm": float,
+    "tokens_per_second": float,
+}
+_CLAIM_OVER = {"worker": None, "heartbeat": None, "handed_out": None}
+
+
+class Store:
+    """A results database, opened by `open_store`. Every method is one transaction; all raise `StoreError`.
+
+    Safe for several processes and threads, not across a fork: another process opens `store.url` for itself.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        name: str,
+        url: str,
+        path: Path | None,
+        readonly: bool,
+        timeout: float,
+        scratch: TemporaryDirectory[str] | None,
+    ):
+        self.name, self.url, self.path, self.readonly = name, url, path, readonly
+        self._engine, self._timeout, self._scratch, self._process = engine, timeout, scratch, os.getpid()
+
+    def __repr__(self) -> str:
+        return f"Store({self.name!r}{', readonly=True' if self.readonly else ''})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database. Calling it again does nothing."""
+        self._engine.dispose()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+    @contextmanager
+    def _transaction(self, *, writes: bool) -> Iterator[Connection]:
+        assert os.getpid() == self._process, "a Store does not survive a fork: open store.url in the new process"
+        if writes and self.readonly:
+            raise StoreError(read_only(self.name))
+        engine = self._engine.execution_options(writes=True) if writes else self._engine
+        with plain_words(self.name, self.path, self._timeout), engine.begin() as connection:
+            yield connection
+
+    # ---- studies ------------------------------------------------------------------------------------------------
+
+    def add_study(
+        self,
+        name: str,
+        *,
+        question: str = "",
+        expectation: str = "",
+        cost: str = "",
+        command: str = "",
+        evaluation: dict[str, Any],
+        runs: list[dict[str, Any]],
+    ) -> None:
+        """Write down what a study wants, or what it wants now: the new list of runs and questions replaces the old one.
+
+        Runs that are known keep their training, their scores and whoever works on them; failed ones may be tried again.
+        """
+        if not name:
+            raise StoreError("a study has no name; give it one")
+        rows = [take(run, f"run {number} of study {name!r}", _RUN) for number, run in enumerate(runs)]
+        questions = {row["key"]: _questions(row.pop("asked"), f"run {row['key']}: asked") for row in rows}
+        if len(questions) < len(rows):
+            raise StoreError(f"study {name!r} has the same run twice; each run is listed once")
+        for row in rows:
+            row["config"] = canonical(row["config"], f"run {row['key']}: config")
+        name = plain_text(name)
+        about = {"question": question, "expectation": expectation, "cost": cost, "command": command}
+        about = {k: plain_text(v) for k, v in about.items()}
+        about["evaluation"] = canonical(evaluation, f"study {name!r}: evaluation")
+        keys = [row["key"] for row in rows]
+        with self._transaction(writes=True) as connection:
+            now = _now(connection)
+            study = {"name": name, **about, "created": now, "updated": now}
+            _upsert(connection, studies_table, ["name"], [study], ["created"])
+            fresh = {"created": now, "claims": 0, "step": 0, "steps": 0, "facts": "{}"}
+            _upsert(connection, runs_table, ["key"], [row | fresh for row in rows], list(fresh))
+            failed = runs_table.c.error.is_not(None)
+            for some in _portions(keys):
+                connection.execute(update(runs_table).where(runs_table.c.key.in_(some), failed).values(error=None))
+            connection.execute(delete(study_runs).where(study_runs.c.study == name))
+            connection.execute(delete(asked_table).where(asked_table.c.study == name))
+            members = [{"study": name, "key": key, "position": n} for n, key in enumerate(keys)]
+            _insert(connection, study_runs, members)
+            wanted = [
+                {"study": name, "key": key, "question": question, "position": n}
+                for key, texts in questions.items()
+                for n, question in enumerate(texts)
+            ]
+            _insert(connection, asked_table, wanted)
+
+    def studies(self) -> list[StudyRow]:
+        """Every study, oldest first."""
+        with self._transaction(writes=False) as connection:
+            return reading.studies(connection, _now(connection))
+
+    def progress(self, study: str) -> dict[str, int]:
+        """How many runs of the study have each status; all four statuses are there."""
+        with self._transaction(writes=False) as connection:
+            return reading.progress(connection, plain_text(study), _now(connection))
+
+    # ---- claims -------------------------------------------------------------------------------------------------
+
+    def claim(self, study: str, worker: str) -> RunRow | None:
+        """Take the study's first run that needs work and that no living worker holds; None when there is none now.
+
+        None does not mean that the study is done: others may be at work, and may die. Nobody else gets the run until it
+        is finished, failed or released, or until its worker is dead: its process is gone from this host, or it gave no
+        heartbeat for 60 s.
+        """
+        study = plain_text(study)
+        with self._transaction(writes=True) as connection:
+            now = _now(connection)
+            for row in reading.in_need(connection, study):
+                if row.worker is not None and not is_dead(row.worker, now - row.heartbeat):
+                    continue
+                questions = reading.questions_of(connection, study, row.key)
+                # SQLite lets one writer in at a time. Elsewhere two may choose the same run: the count of its claims
+                # makes the second one's update match nothing, and it takes the next.
+                mine = update(runs_table).where(runs_table.c.key == row.key, runs_table.c.claims == row.claims)
+                mine = mine.values(
+                    worker=worker,
+                    heartbeat=now,
+                    started=now,
+                    claims=row.claims + 1,
+                    handed_out=canonical(questions, "asked"),
+                )
+                if connection.execute(mine).rowcount == 1:
+                    return reading.run(connection, row.key, study, now)
+        return None
+
+    def heartbeat(self, key: str, worker: str, step: int, steps: int) -> bool:
+        """Say that the worker lives and how far it is. False: it does not hold the run any more and has to drop it."""
+        with self._transaction(writes=True) as connection:
+            values = {"heartbeat": _now(connection), "step": int(step), "steps": int(steps)}
+            return connection.execute(_held(key, worker).values(values)).rowcount == 1
+
+    def release(self, key: str, worker: str) -> bool:
+        """Give the run back, for anyone to continue. False, and nothing happens, when the worker does not hold it."""
+        with self._transaction(writes=True) as connection:
+            return connection.execute(_held(key, worker).values(_CLAIM_OVER)).rowcount == 1
+
+    def fail(self, key: str, worker: str, error: str) -> bool:
+        """Give the run up: nobody tries it again until a study that lists it is added again. False as in `release`."""
+        with self._transaction(writes=True) as connection:
+            values = {**_CLAIM_OVER, "error": plain_text(error) or "unknown"}
+            return connection.execute(_held(key, worker).values(values)).rowcount == 1
+
+    def finish(self, key: str, worker: str, facts: dict[str, Any]) -> None:
+        """The run is trained and every question that came with the claim has its score.
+
+        `facts` join those that are stored, new ones win; `{}` when only questions were answered. Raises `ClaimLost`
+        when the worker does not hold the run, and `StoreError` when a question that it was handed has no score.
+        """
+        canonical(facts, f"run {key}: facts")
+        with self._transaction(writes=True) as connection:
+            row = self._holding(connection, key, worker)
+            if open_questions := reading.unanswered(connection, key, reading.parse(row.handed_out)):
+                lengths = ", ".join(str(question["length"]) for question in open_questions)
+                raise StoreError(f"run {key} cannot be finished: length {lengths} has no score; add_scores first")
+            facts = reading.parse(row.facts) | facts
+            values = {**_CLAIM_OVER, "error": None, "finished": _now(connection), "facts": canonical(facts, "facts")}
+            connection.execute(_held(key, worker).values(values))
+
+    def _holding(self, connection: Connection, key: str, worker: str | None) -> Any:
+        """The run's row, locked; `ClaimLost` unless `worker` holds it (None: unless nobody does)."""
+        row = connection.execute(select(runs_table).where(runs_table.c.key == key).with_for_update()).one_or_none()
+        if row is None:
+            raise StoreError(f"there is no run {key!r} in {self.name}; add the study that lists it first")
+        if row.worker != worker:
+            holder = f"is held by {row.worker}" if row.worker else "is held by nobody"
+            raise ClaimLost(
+                f"run {key} {holder}, not by {worker or 'this caller'}; nothing was stored, claim a run anew"
+            )
+        return row
+
+    # ---- scores and curves --------------------------------------------------------------------------------------
+
+    def missing(self, key: str, asked: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Those of the questions that have no score yet, in the same order."""
+        with self._transaction(writes=False) as connection:
+            return reading.unanswered(connection, key, asked)
+
+    def add_scores(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
+        """Store answers: dicts or dataclasses with the columns of `ScoreRow` (`facts` may be left out).
+
+        A question that has an answer keeps it. `worker` has to hold the run; None is for a run that nobody holds
+        (results brought from elsewhere). Raises `ClaimLost` otherwise, and stores nothing.
+        """
+        values = []
+        for row in rows:
+            value = take(row, f"a score of run {key}", _SCORE, {"facts": None})
+            value["question"] = _questions([value.pop("asked")], f"a score of run {key}: asked")[0]
+            value["facts"] = canonical(value["facts"] or {}, f"a score of run {key}: facts")
+            values.append({"key": key, **value})
+        with self._transaction(writes=True) as connection:
+            self._holding(connection, key, worker)
+            now = _now(connection)
+            _upsert(connection, scores_table, ["key", "question"], [v | {"created": now} for v in values], None)
+
+    def add_curve(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
+        """Store points of the training curve: dicts or dataclasses with the columns of `CurveRow`.
+
+        They replace everything from the first of their steps on, so a training that was resumed from an earlier
+        checkpoint leaves one curve. `worker` as in `add_scores`.
+        """
+        values = {value["step"]: value for value in (take(row, f"the curve of run {key}", _CURVE) for row in rows)}
+        with self._transaction(writes=True) as connection:
+            self._holding(connection, key, worker)
+            if values:
+                old = curve_table.c.key == key, curve_table.c.step >= min(values)
+                connection.execute(delete(curve_table).where(*old))
+                _insert(connection, curve_table, [{"key": key, **value} for value in values.values()])
+
+    def scores(self, keys: Iterable[str]) -> list[ScoreRow]:
+        """Every answer for these runs: in the order of the keys, then by length."""
+        with self._transaction(writes=False) as connection:
+            return [row for key in keys for row in reading.scores(connection, key)]
+
+    def curve(self, key: str) -> list[CurveRow]:
+        """The run's training curve, by step."""
+        with self._transaction(writes=False) as connection:
+            return reading.curve(connection, key)
+
+    # ---- runs ---------------------------------------------------------------------------------------------------
+
+    def runs(self, study: str | None = None) -> list[RunRow]:
+        """The study's runs in its order, or all runs, oldest first."""
+        with self._transaction(writes=False) as connection:
+            return reading.runs(connection, None if study is None else plain_text(study), _now(connection))
+
+    def run(self, prefix: str) -> RunRow:
+        """The one run whose key begins so. `StoreError` when there is none (it names near misses) or more than one."""
+        with self._transaction(writes=False) as connection:
+            return reading.run(connection, reading.full_key(connection, prefix, self.name), None, _now(connection))
+
+
+def _questions(asked: Sequence[Any], what: str) -> list[str]:
+    for question in asked:
+        if not isinstance(question, dict) or not isinstance(question.get("length"), int):
+            raise StoreError(f'{what} is {question!r}; a question is an object with at least {{"length": N}}')
+    return list(dict.fromkeys(canonical(question, what) for question in asked))
+
+
+def _held(key: str, worker: str) -> Any:
+    return update(runs_table).where(runs_table.c.key == key, runs_table.c.worker == worker)
+
+
+def _now(connection: Connection) -> float:
+    """Unix seconds by the clock that all writers share: the server's, or this machine's for a file."""
+    if connection.dialect.name == "postgresql":
+        return float(connection.scalar(text("SELECT extract(epoch FROM clock_timestamp())")))
+    return time.time()
+
+
+def _portions(items: list[Any], size: int = 500) -> Iterator[list[Any]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _insert(connection: Connection, table: Any, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        connection.execute(insert(table), rows)
+
+
+def _upsert(
+    connection: Connection, table: Any, key: list[str], rows: list[dict[str, Any]], keep: list[str] | None
+) -> None:
+    """Insert; where the key is there already, update the other columns except `keep` (None: leave the row as it is)."""
+    if not rows:
+        return
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert as insert_or
+    else:
+        from sqlalchemy.dialects.sqlite import insert as insert_or  # type: ignore[assignment]
+    statement = insert_or(table)
+    if keep is None:
+        statement = statement.on_conflict_do_nothing(index_elements=key)
+    else:
+        change = {name: statement.excluded[name] for name in rows[0] if name not in key and name not in keep}
+        statement = statement.on_conflict_do_update(index_elements=key, set_=change)
+    connection.execute(statement, rows)

@@ -1,0 +1,150 @@
+"""The tables. Everything is plain SQL that SQLite and PostgreSQL both have.
+
+Status is not stored but follows from what is: a run is running while a living worker holds it, failed while it has an
+error, done when it is trained and every question of the study has a score, and pending otherwise. So a study that asks
+for one more length makes its runs pending by that alone.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    insert,
+    inspect,
+    select,
+    text,
+)
+
+from lengthwise.store.errors import StoreError
+
+SCHEMA_VERSION = 1
+"""Goes up with every change of the tables below; a database says which one it has."""
+
+tables = MetaData()
+
+about = Table("lengthwise", tables, Column("schema_version", Integer, primary_key=True, autoincrement=False))
+
+studies = Table(
+    "studies",
+    tables,
+    Column("name", Text, primary_key=True),
+    Column("question", Text, nullable=False),
+    Column("expectation", Text, nullable=False),
+    Column("cost", Text, nullable=False),
+    Column("command", Text, nullable=False),
+    Column("evaluation", Text, nullable=False),  # JSON
+    Column("created", Double, nullable=False),
+    Column("updated", Double, nullable=False),
+)
+
+runs = Table(
+    "runs",
+    tables,
+    Column("key", Text, primary_key=True),
+    Column("label", Text, nullable=False),
+    Column("encoding", Text, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("metric", Text, nullable=False),
+    Column("better", Text, nullable=False),
+    Column("unit", Text, nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("train_length", BigInteger, nullable=False),
+    Column("config", Text, nullable=False),  # JSON
+    Column("created", Double, nullable=False),
+    Column("worker", Text),  # who holds it
+    Column("heartbeat", Double),  # when that worker was last heard of
+    Column("handed_out", Text),  # JSON: the questions that came with the claim
+    Column("claims", Integer, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("steps", BigInteger, nullable=False),
+    Column("started", Double),
+    Column("finished", Double),
+    Column("error", Text),
+    Column("facts", Text, nullable=False),  # JSON
+)
+
+study_runs = Table(
+    "study_runs",
+    tables,
+    Column("study", Text, ForeignKey("studies.name"), primary_key=True),
+    Column("key", Text, ForeignKey("runs.key"), primary_key=True),
+    Column("position", Integer, nullable=False),
+)
+
+asked = Table(
+    "asked",
+    tables,
+    Column("study", Text, ForeignKey("studies.name"), primary_key=True),
+    Column("key", Text, ForeignKey("runs.key"), primary_key=True),
+    Column("question", Text, primary_key=True),  # JSON
+    Column("position", Integer, nullable=False),
+)
+
+scores = Table(
+    "scores",
+    tables,
+    Column("key", Text, ForeignKey("runs.key"), primary_key=True),
+    Column("question", Text, primary_key=True),  # JSON
+    Column("length", BigInteger, nullable=False),
+    Column("metric", Text, nullable=False),
+    Column("better", Text, nullable=False),
+    Column("n", BigInteger, nullable=False),
+    Column("mean", Double),  # NULL: not a number
+    Column("standard_error", Double),
+    Column("out_of_distribution", Boolean, nullable=False),
+    Column("seconds", Double),
+    Column("facts", Text, nullable=False),  # JSON
+    Column("created", Double, nullable=False),
+)
+
+curve = Table(
+    "curve",
+    tables,
+    Column("key", Text, ForeignKey("runs.key"), primary_key=True),
+    Column("step", BigInteger, primary_key=True, autoincrement=False),
+    Column("loss", Double),  # NULL: not a number
+    Column("learning_rate", Double),
+    Column("gradient_norm", Double),
+    Column("tokens_per_second", Double),
+)
+
+Index("study_runs_by_key", study_runs.c.key)
+
+_CREATING = 7266427  # any number, always the same: PostgreSQL's lock for two processes that create the tables at once
+
+
+def exists(connection: Connection, name: str) -> bool:
+    """Whether our tables are there; `StoreError` when they are another program's or of another schema version."""
+    there = inspect(connection).get_table_names()
+    if about.name not in there:
+        if there and connection.dialect.name == "sqlite":
+            raise StoreError(
+                f"{name} is a database of another program (it has the table {there[0]!r}); give another folder or file"
+            )
+        return False
+    versions = list(connection.scalars(select(about.c.schema_version)))
+    if versions == [SCHEMA_VERSION]:
+        return True
+    found = max(versions, default=0)
+    advice = "upgrade lengthwise" if found > SCHEMA_VERSION else "use the lengthwise that made it"
+    raise StoreError(
+        f"{name} has schema version {found or 'none'}, and this lengthwise reads version {SCHEMA_VERSION}; "
+        f"{advice}, or give another folder"
+    )
+
+
+def create(connection: Connection, name: str) -> None:
+    """Make the tables, inside a transaction that others wait for, unless another process just did."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _CREATING})
+    if not exists(connection, name):
+        tables.create_all(connection)
+        connection.execute(insert(about).values(schema_version=SCHEMA_VERSION))
