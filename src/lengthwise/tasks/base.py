@@ -1,0 +1,147 @@
+"""What a task is: a pure function of (generator, batch size, length), with its own loss and its own score."""
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from lengthwise.config import ConfigError, near_miss
+
+SPLITS = ("train", "test")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples of one length.
+
+    `targets[b, t]` is what the logits at place `t` should say; `scored` marks the places that count for loss and score.
+    """
+
+    inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"]
+    targets: Int[Tensor, "b t"]
+    scored: Bool[Tensor, "b t"]
+
+    def __len__(self) -> int:
+        return self.targets.shape[0]
+
+    def __getitem__(self, part: slice) -> "Batch":
+        """Some of the examples, as a batch."""
+        return Batch(self.inputs[part], self.targets[part], self.scored[part])
+
+    def to(self, device: torch.device | str) -> "Batch":
+        return Batch(*(part.to(device, non_blocking=True) for part in (self.inputs, self.targets, self.scored)))
+
+
+class Task(ABC):
+    """One question to train and test a model on. Subclasses take their settings by keyword, a default for each.
+
+    A docstring of a task says in one sentence what `length` counts and shows a sequence.
+    """
+
+    kind: ClassVar[str] = "task"
+    metric: ClassVar[str]  # "exact match" or "log perplexity"
+    better: ClassVar[Literal["higher", "lower"]]
+    unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"
+    per_token: ClassVar[bool]  # scored by token: an evaluation fills a number of tokens, not of examples
+    not_identity: ClassVar[tuple[str, ...]] = ()  # settings that do not count for a run's key
+
+    vocab_size: int | None
+    output_size: int
+    input_width: int | None = None
+
+    @abstractmethod
+    def tokens(self, length: int) -> int:
+        """Places in the sequences of that length."""
+
+    @abstractmethod
+    def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> Batch:
+        """`batch` examples; the same state of the generator gives the same batch on every machine."""
+
+    def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
+        """The examples an evaluation asks for: a function of the arguments alone.
+
+        At most `count`: fewer where fewer exist (`available`), so that no example is counted twice as if it were two.
+        """
+        return self.sample(generator(seed, split, length), count, length, split)
+
+    def available(self, length: int, split: str = "test") -> int | None:
+        """How many different examples there are; None: more than anyone will ask for."""
+        return None
+
+    def loss(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, ""]:
+        """Mean nats over the scored places of the whole batch, in float32."""
+        targets = batch.targets.masked_fill(~batch.scored, -100)
+        return cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=-100)
+
+    @abstractmethod
+    def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
+        """One float64 per example, in the words of `metric`."""
+
+    @abstractmethod
+    def render(self, batch: Batch) -> list[dict[str, Any]]:
+        """Each example for people to read: {"input": str, "target": str, "length": int}."""
+
+    def provenance(self) -> dict[str, str | int]:
+        """What has to be known about the data, beyond the settings, to find it again."""
+        return {}
+
+    @abstractmethod
+    def check_length(self, length: int, split: str = "test") -> None:
+        """Raise `ConfigError` when no example of that length can exist."""
+
+    def note(self, length: int) -> str | None:
+        """A sentence that belongs beside the scores of this length, if there is one."""
+        return None
+
+    @classmethod
+    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """Raise `ConfigError` for settings that cannot be; may complete them (see `config.choose`)."""
+        return settings
+
+
+def require_split(split: str) -> None:
+    if split not in SPLITS:
+        raise ConfigError(f"there is no split {split!r}{near_miss(str(split), SPLITS)}; there are: {', '.join(SPLITS)}")
+
+
+def require_length(length: int, unit: str) -> None:
+    if length < 1:
+        raise ConfigError(f"a length of {length} {unit} cannot be; it has to be at least 1")
+
+
+def mean_nats(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
+    """Log perplexity of each example: mean nats per scored token, the mean taken in float64."""
+    nats = cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten(), reduction="none")
+    nats = nats.view(batch.targets.shape).double() * batch.scored
+    return nats.sum(1) / batch.scored.sum(1)
+
+
+def exact_match(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
+    """1 where every scored target is the argmax under teacher forcing, else 0.
+
+    That equals an exact match under greedy decoding: up to the first mistake both see the same prefix.
+    """
+    right = (logits.argmax(-1) == batch.targets) | ~batch.scored
+    return right.all(1).double()
+
+
+def generator(*parts: int | str) -> torch.Generator:
+    """A CPU generator seeded by the SHA-256 of its parts: `generator(seed, "train", step)`.
+
+    The parts keep their borders and types: (1, 23), (12, 3) and ("1", 23) are three different streams. torch's CPU
+    engine takes 32 bits of a seed, so among a million streams about a hundred pairs are equal: harmless for batches,
+    too few for anything that must never repeat.
+    """
+    for part in parts:
+        if not isinstance(part, (int, str)) or isinstance(part, bool):
+            raise TypeError(f"a generator's parts are ints and strings, not {part!r}")
+    digest = hashlib.sha256(json.dumps(parts).encode()).digest()
+    made = torch.Generator()
+    made.manual_seed(int.from_bytes(digest[:4], "big"))
+    return made
