@@ -32,9 +32,9 @@ TORCH_BUILDS = {"cpu": "cpu", "cuda": "cu130"}
 
 COMMANDS = {  # name: (extras it needs, what it does)
     "demo": (["lab"], "train short, test long on real text: lengthwise run studies/quickstart.py"),
-    "test": (["test"], "run the tests with pytest"),
-    "test-slow": (["test"], "run the slow tests, which `test` leaves out"),
-    "check": (["test", "dev"], "lint, formatting and types: ruff and mypy"),
+    "test": (["lab", "test"], "run the tests with pytest"),
+    "test-slow": (["lab", "test"], "run the slow tests, which `test` leaves out"),
+    "check": (["dev", "lab", "test"], "lint, formatting and types: ruff and mypy"),
     "bench": (["lab"], "run one script of benchmarks/ by its name; without a name, list them"),
     "docs": (["lab"], "check that links and commands named in the documentation exist"),
 }
@@ -150,7 +150,7 @@ class Environment:
             # pip comes later: Debian's Python has venv, but may lack the ensurepip that venv would call
             command = [sys.executable, "-m", "venv", "--clear", "--without-pip", str(self.folder)]
         else:
-            stop(f"this Python ({sys.executable}) has no venv module; {HOW_TO_GET_PIP}")
+            stop(f"this Python ({sys.executable}) has no venv module: {HOW_TO_GET_PIP}")
         if subprocess.call(command) != 0:
             stop(f"could not make {self.folder}: {' '.join(command)} failed, as said above")
         self.version, self.packages = self._ask()
@@ -161,9 +161,7 @@ class Environment:
         return self.packages is not None and any(self.packages.glob("torch-*.dist-info"))
 
 
-HOW_TO_GET_PIP = (
-    "install it (Debian and Ubuntu: apt install python3-venv) or put uv on PATH (https://docs.astral.sh/uv), and repeat"
-)
+HOW_TO_GET_PIP = "on Debian and Ubuntu `apt install python3-venv` brings it, or put uv on PATH; then repeat"
 
 
 def find_uv() -> str | None:
@@ -218,7 +216,7 @@ def installer(environment: Environment, torch: str) -> list[str]:
         return [python, *pip, *install]
     if quiet([sys.executable, "-m", "pip", "--python", python, "--version"]):  # pip 22.3 and newer
         return [sys.executable, *pip, "--python", python, *install]
-    stop(f"this Python ({sys.executable}) has neither pip nor ensurepip; {HOW_TO_GET_PIP}")
+    stop(f"this Python ({sys.executable}) has neither pip nor ensurepip: {HOW_TO_GET_PIP}")
 
 
 def install(command: list[str], what: list[str]) -> None:

@@ -82,7 +82,9 @@ def test_relative_imports_are_understood(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sys.modules[__name__], "SOURCE", tmp_path)
     (tmp_path / "store").mkdir()
     file = tmp_path / "store" / "rows.py"
-    file.write_text("from ..tasks.text import Text\nfrom . import tables\ndef f():\n    from lengthwise import models\n")
+    file.write_text(
+        "from ..tasks.text import Text\nfrom . import tables\ndef f():\n    from lengthwise import models\n"
+    )
     assert parts_imported(file) == {"tasks", "models"}
     assert part_of(file) == "store"
 
