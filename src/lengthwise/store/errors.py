@@ -26,10 +26,6 @@ def plain_words(name: str, path: Path | None, timeout: float) -> Iterator[None]:
         raise StoreError(_explain(error, name, path, timeout)) from error
     except SQLAlchemyError as error:
         raise StoreError(f"{name}: {_first_line(error)}") from error
-    except OverflowError as error:
-        raise StoreError(
-            f"{name} holds whole numbers of at most 64 bits, and one is larger; use a smaller seed"
-        ) from error
 
 
 def _explain(error: DBAPIError, name: str, path: Path | None, timeout: float) -> str:
@@ -39,9 +35,7 @@ def _explain(error: DBAPIError, name: str, path: Path | None, timeout: float) ->
             f"{name} is locked by another program (waited {timeout:g} s); end or close that program and run this again"
         )
     if code == sqlite3.SQLITE_NOTADB:
-        return (
-            f"{name} is not a SQLite database; give the results folder or its .db file, or another name for a new one"
-        )
+        return not_a_database(name)
     if code == sqlite3.SQLITE_CORRUPT:
         return f"{name} is damaged ({_first_line(error)}); restore a copy, or move it away and run the study again"
     if code == sqlite3.SQLITE_FULL:
@@ -63,6 +57,10 @@ def _explain(error: DBAPIError, name: str, path: Path | None, timeout: float) ->
 
 def read_only(name: str) -> str:
     return f"{name} is read-only (it or its folder may not be written); change the permissions or give another folder"
+
+
+def not_a_database(name: str) -> str:
+    return f"{name} is not a SQLite database; give the results folder or its .db file, or another name for a new one"
 
 
 def _first_line(error: SQLAlchemyError) -> str:

@@ -14,11 +14,12 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import QueuePool
 
 from lengthwise.store import schema
-from lengthwise.store.errors import StoreError, plain_words, read_only
+from lengthwise.store.errors import StoreError, not_a_database, plain_words, read_only
 from lengthwise.store.results import Store
 
 FILE_NAME = "results.db"
 _DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+_SMALLEST = 512  # bytes; SQLite takes a smaller file for an empty database and would write over it
 
 
 def open_store(where: str | Path, create: bool = True, *, timeout: float = 60.0) -> Store:
@@ -104,8 +105,12 @@ def _find(path: Path, create: bool) -> None:
             raise StoreError(f"there are no results at {path}; run a study first, or give the folder that has them")
         if create:
             path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        told = error.strerror or error
+        if path.exists() and 0 < path.stat().st_size < _SMALLEST:
+            raise StoreError(not_a_database(str(path)))
+    except (OSError, ValueError) as error:
+        if isinstance(error, StoreError):
+            raise
+        told = getattr(error, "strerror", None) or error
         raise StoreError(f"the results folder {path.parent} cannot be used ({told}); give another folder") from error
 
 

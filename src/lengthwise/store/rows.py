@@ -131,11 +131,16 @@ def _as(value: Any, kind: type, what: str) -> Any:
             number = math.nan if value is None else float(value)
             return None if math.isnan(number) else number  # databases have no NaN, but they have NULL
         if kind is int:
-            return operator.index(value)
+            whole = operator.index(value)
+            if not -(2**63) <= whole < 2**63:
+                raise StoreError(f"{what} is {whole}; whole numbers are stored in 64 bits, choose a smaller one")
+            return whole
         if kind is bool and value in (True, False):
             return bool(value)
         if kind in (dict, list) and isinstance(value, kind):
             return value
+    except StoreError:
+        raise
     except (TypeError, ValueError, OverflowError):
         pass
     raise StoreError(f"{what} is {value!r}; it has to be of type {kind.__name__}")

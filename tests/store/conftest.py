@@ -1,0 +1,98 @@
+"""A store on each database. PostgreSQL takes part when LENGTHWISE_TEST_POSTGRES is the URL of an empty database."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from lengthwise.store import Store, open_store
+from lengthwise.store.schema import tables
+
+POSTGRES = os.environ.get("LENGTHWISE_TEST_POSTGRES", "")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.skipif(not POSTGRES, reason="no URL"))])
+def where(request: pytest.FixtureRequest, tmp_path: Any) -> str:
+    """Where an empty store can be opened."""
+    if request.param == "sqlite":
+        return str(tmp_path / "results")
+    engine = create_engine(POSTGRES.replace("postgresql://", "postgresql+psycopg://"))
+    tables.drop_all(engine)
+    engine.dispose()
+    return POSTGRES
+
+
+@pytest.fixture
+def store(where: str) -> Iterator[Store]:
+    with open_store(where, timeout=10) as opened:
+        yield opened
+
+
+@pytest.fixture
+def silence(store: Store) -> Callable[[str, float], None]:
+    """Make a run's worker look as if it had not been heard of for some seconds."""
+
+    def silence(key: str, seconds: float) -> None:
+        with store._engine.begin() as connection:
+            done = connection.execute(
+                text("UPDATE runs SET heartbeat = heartbeat - :s WHERE key = :k"), {"s": seconds, "k": key}
+            )
+            assert done.rowcount == 1
+
+    return silence
+
+
+def run_data(key: str, lengths: tuple[int, ...] = (8, 16), **change: Any) -> dict[str, Any]:
+    """A run as a study hands it over."""
+    return {
+        "key": key,
+        "label": "FIRE(hidden_layers=1)",
+        "encoding": "FIRE",
+        "task": "Copy",
+        "metric": "exact match",
+        "better": "higher",
+        "unit": "symbols",
+        "seed": 0,
+        "train_length": 8,
+        "config": {"encoding": {"is": "FIRE"}, "seed": 0},
+        "asked": [question(length) for length in lengths],
+        **change,
+    }
+
+
+def question(length: int) -> dict[str, Any]:
+    return {"length": length, "examples": 256, "seed": 0}
+
+
+def score(length: int, mean: float = 0.5, **change: Any) -> dict[str, Any]:
+    return {
+        "asked": question(length),
+        "length": length,
+        "metric": "exact match",
+        "better": "higher",
+        "n": 256,
+        "mean": mean,
+        "standard_error": 0.01,
+        "out_of_distribution": length > 8,
+        "seconds": 0.25,
+        **change,
+    }
+
+
+def point(step: int, loss: float = 1.0) -> dict[str, Any]:
+    return {"step": step, "loss": loss, "learning_rate": 1e-3, "gradient_norm": 0.5, "tokens_per_second": 9000.0}
+
+
+@pytest.fixture
+def make() -> Any:
+    """The builders above: `make.run("ab")`, `make.score(8)`, `make.point(10)`, `make.question(8)`."""
+
+    class Make:
+        run = staticmethod(run_data)
+        score = staticmethod(score)
+        point = staticmethod(point)
+        question = staticmethod(question)
+
+    return Make

@@ -1,0 +1,233 @@
+"""Claims: one worker per run, dead workers lose theirs, and who lost a claim cannot write."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from lengthwise.store import ClaimLost, Store, StoreError, open_store, worker_name
+from lengthwise.store.workers import is_dead
+
+FAR = "elsewhere:1:a"
+FAR_TOO = "elsewhere:1:b"
+
+
+@pytest.fixture
+def study(store: Store, make: Any) -> Store:
+    store.add_study("s", evaluation={}, runs=[make.run("a1"), make.run("b1")])
+    return store
+
+
+def claimed(store: Store, worker: str) -> str | None:
+    row = store.claim("s", worker)
+    return None if row is None else row.key
+
+
+def test_runs_are_claimed_once_in_the_study_s_order(study: Store) -> None:
+    row = study.claim("s", FAR)
+    assert row is not None
+    assert (row.key, row.worker, row.status, row.claims) == ("a1", FAR, "running", 1)
+    assert claimed(study, FAR_TOO) == "b1"
+    assert claimed(study, FAR) is None
+    assert study.progress("s") == {"pending": 0, "running": 2, "done": 0, "failed": 0}
+
+
+def test_a_released_run_is_claimed_again(study: Store) -> None:
+    claimed(study, FAR)
+    assert not study.release("a1", FAR_TOO), "not by another"
+    assert study.release("a1", FAR)
+    assert not study.release("a1", FAR)
+    assert study.run("a1").status == "pending"
+    assert claimed(study, FAR_TOO) == "a1"
+
+
+def test_a_heartbeat_tells_how_far_it_is_and_keeps_the_run(study: Store, silence: Callable[[str, float], None]) -> None:
+    claimed(study, FAR)
+    silence("a1", 59)
+    assert study.heartbeat("a1", FAR, 120, 1000)
+    silence("a1", 59)
+    assert (study.run("a1").step, study.run("a1").steps, study.run("a1").status) == (120, 1000, "running")
+    assert claimed(study, FAR_TOO) == "b1"
+    assert not study.heartbeat("a1", FAR_TOO, 1, 2)
+    assert not study.heartbeat("zz", FAR, 1, 2)
+
+
+def test_sixty_seconds_of_silence_lose_the_run(study: Store, silence: Callable[[str, float], None]) -> None:
+    claimed(study, FAR)
+    study.heartbeat("a1", FAR, 120, 1000)
+    silence("a1", 61)
+    assert study.run("a1").status == "pending", "it shows as what it is: waiting for someone"
+    row = study.claim("s", FAR_TOO)
+    assert row is not None
+    assert (row.key, row.worker, row.claims, row.step) == ("a1", FAR_TOO, 2, 120)
+
+
+def test_a_clock_that_was_set_back_does_not_hold_a_run_for_hours(
+    study: Store, silence: Callable[[str, float], None]
+) -> None:
+    claimed(study, FAR)
+    silence("a1", -3600)
+    assert claimed(study, FAR_TOO) == "a1"
+
+
+@pytest.mark.parametrize("later", ["claimed", "finished", "released"])
+def test_who_lost_the_claim_cannot_write(
+    study: Store, make: Any, silence: Callable[[str, float], None], later: str
+) -> None:
+    claimed(study, FAR)
+    study.add_curve("a1", [make.point(10, 2.0)], worker=FAR)
+    silence("a1", 61)
+    assert claimed(study, FAR_TOO) == "a1"
+    study.add_curve("a1", [make.point(10, 2.0), make.point(20, 1.0)], worker=FAR_TOO)
+    if later == "finished":
+        study.add_scores("a1", [make.score(8, 0.5), make.score(16, 0.5)], worker=FAR_TOO)
+        study.finish("a1", FAR_TOO, {"by": "b"})
+    elif later == "released":
+        study.release("a1", FAR_TOO)
+    before = study.run("a1"), study.scores(["a1"]), study.curve("a1")
+
+    assert not study.heartbeat("a1", FAR, 999, 1000)
+    assert not study.release("a1", FAR)
+    assert not study.fail("a1", FAR, "late")
+    with pytest.raises(ClaimLost, match=f"run a1 is held by .*, not by {FAR}; nothing was stored"):
+        study.add_scores("a1", [make.score(8, 0.1), make.score(16, 0.1), make.score(32, 0.1)], worker=FAR)
+    with pytest.raises(ClaimLost):
+        study.add_curve("a1", [make.point(5, 9.0)], worker=FAR)
+    with pytest.raises(ClaimLost):
+        study.finish("a1", FAR, {"by": "a"})
+    assert (study.run("a1"), study.scores(["a1"]), study.curve("a1")) == before
+
+
+def test_without_a_worker_s_name_only_a_free_run_takes_results(study: Store, make: Any) -> None:
+    study.add_scores("a1", [make.score(8)])
+    claimed(study, FAR)
+    with pytest.raises(ClaimLost, match="held by elsewhere:1:a, not by this caller"):
+        study.add_scores("a1", [make.score(16)])
+    with pytest.raises(ClaimLost):
+        study.add_curve("a1", [make.point(1)])
+
+
+def test_a_run_is_not_finished_with_a_question_open(study: Store, make: Any) -> None:
+    claimed(study, FAR)
+    study.add_scores("a1", [make.score(8)], worker=FAR)
+    with pytest.raises(StoreError, match="run a1 cannot be finished: length 16 has no score"):
+        study.finish("a1", FAR, {})
+    assert study.run("a1").status == "running"
+
+
+def test_a_question_that_comes_while_a_run_is_worked_on_is_not_lost(study: Store, make: Any) -> None:
+    claimed(study, FAR)
+    study.add_study("s", evaluation={}, runs=[make.run("a1", (8, 16, 32))])
+    study.add_scores("a1", [make.score(8), make.score(16)], worker=FAR)
+    study.finish("a1", FAR, {})
+    assert study.progress("s")["pending"] == 1
+    row = study.claim("s", FAR)
+    assert row is not None
+    assert study.missing("a1", row.asked) == [make.question(32)]
+
+
+def test_the_last_moment_before_finish_is_not_lost(
+    study: Store, make: Any, silence: Callable[[str, float], None]
+) -> None:
+    """Killed after the last score and before `finish`: another claims it, has nothing left to answer, and finishes."""
+    claimed(study, FAR)
+    study.add_scores("a1", [make.score(8), make.score(16)], worker=FAR)
+    silence("a1", 61)
+    row = study.claim("s", FAR_TOO)
+    assert row is not None
+    assert study.missing("a1", row.asked) == []
+    study.finish("a1", FAR_TOO, {})
+    assert study.run("a1").status == "done"
+
+
+# ---- dead or alive ----------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_ended_is_dead_at_once_and_this_one_lives(study: Store) -> None:
+    code = "from lengthwise.store.workers import worker_name; print(worker_name())"
+    ended = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+    assert is_dead(ended, 0.0)
+    mine, mine_too = worker_name(), worker_name()
+    assert mine != mine_too
+    assert not is_dead(mine, 0.0)
+    assert is_dead(mine, 61.0)
+    assert claimed(study, ended) == "a1"
+    assert claimed(study, mine) == "a1", "the dead worker's run is there at once"
+    assert claimed(study, mine_too) == "b1", "two workers of one process are two"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells when a process started")
+def test_a_pid_that_another_process_got_is_not_the_worker() -> None:
+    host, pid, token = worker_name().rsplit(":", 2)
+    namespace, started, rest = token.split("-")
+    assert is_dead(f"{host}:{pid}:{namespace}-{int(started) - 1}-{rest}", 0.0)
+    assert not is_dead(f"{host}:{pid}:{namespace}-{started}-{rest}", 0.0)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="zombies are seen through /proc")
+def test_a_killed_child_that_nobody_waited_for_is_dead() -> None:
+    code = "import time; from lengthwise.store import worker_name; print(worker_name(), flush=True); time.sleep(99)"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    name = child.stdout.readline().strip()
+    assert not is_dead(name, 0.0)
+    child.kill()
+    assert child.stdout.read() == ""  # it is gone, and as long as nobody calls wait() it is a zombie
+    os.kill(child.pid, 0)
+    for _ in range(100):
+        if is_dead(name, 0.0):
+            break
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert is_dead(name, 0.0)
+    child.wait()
+
+
+def test_only_silence_tells_about_workers_elsewhere() -> None:
+    host, _, token = worker_name().rsplit(":", 2)
+    namespace, started, rest = token.split("-")
+    unused_pid = 2**22 + 1
+    elsewhere = [
+        f"other:{unused_pid}:{token}",
+        f"{host}:{unused_pid}:{namespace}1-{started}-{rest}",
+        "w",
+        "a:b:c",
+        "::",
+    ]
+    for worker in elsewhere:
+        assert not is_dead(worker, 59.0)
+        assert is_dead(worker, 61.0)
+    if sys.platform != "win32":
+        assert is_dead(f"{host}:{unused_pid}:{token}", 0.0)
+
+
+def test_threads_share_a_store(store: Store, make: Any) -> None:
+    """A worker's heartbeat may come from a thread of its own while the main one writes."""
+    store.add_study("s", evaluation={}, runs=[make.run(f"{n:02x}") for n in range(24)])
+
+    def work(number: int) -> list[str]:
+        worker, done = f"elsewhere:{number}:w", []
+        while (key := claimed(store, worker)) is not None:
+            for step in range(3):
+                store.add_curve(key, [make.point(step)], worker=worker)
+                assert store.heartbeat(key, worker, step, 3)
+            store.add_scores(key, [make.score(8), make.score(16)], worker=worker)
+            store.finish(key, worker, {})
+            done.append(key)
+        return done
+
+    with ThreadPoolExecutor(4) as threads:
+        done = list(threads.map(work, range(4)))
+    assert sorted(key for keys in done for key in keys) == [f"{n:02x}" for n in range(24)]
+    assert {(row.status, row.claims) for row in store.runs()} == {("done", 1)}
+
+
+def test_two_stores_see_each_other_s_claims(where: str, make: Any) -> None:
+    with open_store(where) as one, open_store(where) as two:
+        one.add_study("s", evaluation={}, runs=[make.run("a1"), make.run("b1")])
+        assert claimed(two, FAR) == "a1"
+        assert claimed(one, FAR_TOO) == "b1"
+        assert claimed(two, FAR_TOO) is None
