@@ -14,11 +14,14 @@ def copied(task, batch):
     """The symbols of each example, after checking the frame around them."""
     length = (batch.inputs.shape[1] - 2) // 2
     symbols = batch.inputs[:, 1 : length + 1]
-    assert (batch.inputs[:, 0] == task.bos).all() and (batch.inputs[:, length + 1] == task.sep).all()
+    assert (batch.inputs[:, 0] == task.bos).all()
+    assert (batch.inputs[:, length + 1] == task.sep).all()
     assert batch.inputs[:, length + 2 :].equal(symbols)
-    assert batch.targets[:, length + 1 : -1].equal(symbols) and (batch.targets[:, -1] == task.eos).all()
+    assert batch.targets[:, length + 1 : -1].equal(symbols)
+    assert (batch.targets[:, -1] == task.eos).all()
     assert batch.scored.tolist() == [[t > length for t in range(2 * length + 2)]] * len(batch)
-    assert symbols.min() >= 0 and symbols.max() < task.symbols
+    assert symbols.min() >= 0
+    assert symbols.max() < task.symbols
     return symbols
 
 
@@ -148,7 +151,9 @@ def test_chance_and_certainty():
     perfect = torch.nn.functional.one_hot(batch.targets, task.output_size).float() * 50
     assert task.score(perfect, batch).tolist() == [1.0] * 8
     assert task.loss(perfect, batch).item() == pytest.approx(0, abs=1e-6)
-    assert task.loss(torch.zeros_like(perfect), batch).item() == pytest.approx(torch.tensor(29.0).log().item(), rel=1e-6)
+    assert task.loss(torch.zeros_like(perfect), batch).item() == pytest.approx(
+        torch.tensor(29.0).log().item(), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("symbols", [-1, 0, 1, 65_537])

@@ -59,7 +59,8 @@ def test_docstrings_and_comments_in_their_order():
 
 
 @pytest.mark.parametrize(
-    "source", [b"", b"x = 1\n", b"'''open", b"\\", b'"a" "b"\n', b'def f(:\n)("', b"\xff\xfe\x00", b'"""\xff"""', b"\r\r\n'"]
+    "source",
+    [b"", b"x = 1\n", b"'''open", b"\\", b'"a" "b"\n', b'def f(:\n)("', b"\xff\xfe\x00", b'"""\xff"""', b"\r\r\n'"],
 )
 def test_what_is_no_module_gives_no_prose(source):
     assert extraction.prose(source) == b""

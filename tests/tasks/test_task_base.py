@@ -28,7 +28,7 @@ def test_a_generator_keeps_the_borders_and_types_of_its_parts():
     seeds = {generator(*p).initial_seed() for p in ((1, 23), (12, 3), (123,), ("1", 23), ("1,23",), ())}
     assert len(seeds) == 6
     with pytest.raises(TypeError, match="ints and strings"):
-        generator(1.5)
+        generator(True)
 
 
 def test_a_generator_s_stream_is_the_same_everywhere():
@@ -97,8 +97,10 @@ class TestEveryTask:
         assert batch.targets.shape == batch.scored.shape == (5, task.tokens(length))
         assert batch.inputs.shape[:2] == batch.targets.shape
         assert batch.inputs.dtype == batch.targets.dtype == torch.int64
-        assert 0 <= batch.inputs.min() and batch.inputs.max() < task.vocab_size
-        assert 0 <= batch.targets.min() and batch.targets.max() < task.output_size
+        assert batch.inputs.min() >= 0
+        assert batch.inputs.max() < task.vocab_size
+        assert batch.targets.min() >= 0
+        assert batch.targets.max() < task.output_size
         assert batch.scored.any(1).all()
         assert len(task.sample(generator(0), 0, length, split)) == 0
 
@@ -109,7 +111,8 @@ class TestEveryTask:
         torch.manual_seed(1)
         again = task.sample(generator(3), 20, 16, split)
         other = task.sample(generator(5), 20, 16, split)
-        assert again.inputs.equal(first.inputs) and again.targets.equal(first.targets)
+        assert again.inputs.equal(first.inputs)
+        assert again.targets.equal(first.targets)
         assert not other.targets.equal(first.targets)
 
     def test_examples_depend_on_their_arguments_alone(self, task):
@@ -129,7 +132,9 @@ class TestEveryTask:
         assert [row.keys() for row in rows] == [{"input", "target", "length"}] * 3
         assert all(row["length"] == 5 and row["input"].isprintable() and row["target"].isprintable() for row in rows)
 
-    @pytest.mark.parametrize(("length", "split", "says"), [(0, "test", "at least 1"), (4, "tset", "did you mean 'test'")])
+    @pytest.mark.parametrize(
+        ("length", "split", "says"), [(0, "test", "at least 1"), (4, "tset", "did you mean 'test'")]
+    )
     def test_impossible_questions_are_refused_in_one_line(self, task, length, split, says):
         for ask in (task.check_length, lambda *a: task.sample(generator(0), 2, *a), lambda *a: task.examples(0, 2, *a)):
             with pytest.raises(ConfigError, match=says) as caught:
@@ -137,6 +142,10 @@ class TestEveryTask:
             assert "\n" not in str(caught.value)
 
     def test_it_says_what_it_is(self, make):
-        assert make.kind == "task" and make.metric and make.unit and make.better in ("higher", "lower")
+        assert make.kind == "task"
+        assert make.metric
+        assert make.unit
+        assert make.better in ("higher", "lower")
         assert isinstance(make.per_token, bool)
-        assert "inputs" in make.__doc__ and "targets" in make.__doc__  # shows a sequence
+        assert "inputs" in make.__doc__
+        assert "targets" in make.__doc__

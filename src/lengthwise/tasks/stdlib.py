@@ -177,13 +177,13 @@ def load(file: Path) -> list[Part] | None:
     """What `save` wrote; None if it is not there or not what was written."""
     try:
         digest, _, body = file.read_bytes().partition(b"\n")
-    except OSError:
+        if hashlib.sha256(body).hexdigest().encode() != digest:
+            return None
+        start = body.index(b"\n") + 1
+        parts = []
+        for name, origin, size in json.loads(body[:start]):
+            parts.append((name, origin, body[start : start + size]))
+            start += size
+        return parts
+    except (OSError, ValueError):
         return None
-    if hashlib.sha256(body).hexdigest().encode() != digest:
-        return None
-    start = body.index(b"\n") + 1
-    parts = []
-    for name, origin, size in json.loads(body[: start - 1]):
-        parts.append((name, origin, body[start : start + size]))
-        start += size
-    return parts
