@@ -69,33 +69,36 @@ def test_stopping_anywhere_changes_no_bit(run, tmp_path):
 @pytest.mark.parametrize("every", [1, 5, None])
 def test_checkpointing_changes_no_bit(every, tmp_path):
     run = a_run(model={"dropout": 0.1})
-    assert bits(train(run, tmp_path / "a", checkpoint_every=every, checkpoint_seconds=0)) == bits(train(run, tmp_path / "b"))
+    often = train(run, tmp_path / "often", checkpoint_every=every, checkpoint_seconds=0)
+    assert bits(often) == bits(train(run, tmp_path / "never"))
 
 
 def test_a_stopped_run_says_where_and_left_that_checkpoint(tmp_path):
     with pytest.raises(Stopped, match="step 7 of 12") as stopped:
         train(a_run(), tmp_path, should_stop=stop_after(7), checkpoint_every=5)
     assert (stopped.value.phase, stopped.value.step, stopped.value.steps) == ("train", 7, 12)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["checkpoint-00000005.safetensors", "checkpoint-00000007.safetensors"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"checkpoint-0000000{n}.safetensors" for n in (5, 7)]
     with pytest.raises(Stopped, match="step 7 of 12"):
         train(a_run(), tmp_path, should_stop=lambda: True)
 
 
 def test_training_learns_and_the_curve_says_so(tmp_path):
     trained = train(a_run(steps=300, batch_size=32, learning_rate=3e-3), tmp_path)
-    assert len(trained.curve) == 150 and trained.curve[-1]["step"] == 300
+    assert [row["step"] for row in trained.curve] == list(range(2, 301, 2))
     assert trained.curve[0]["loss"] > 1.5 > 1.3 > trained.curve[-1]["loss"]
     assert all(row["gradient_norm"] > 0 and row["tokens_per_second"] > 0 for row in trained.curve)
     assert trained.curve[-1]["learning_rate"] == pytest.approx(3e-4)
     assert trained.parameters == sum(p.numel() for p in trained.model.parameters())
-    assert trained.backend == "sdpa" and 0 <= trained.loop_overhead < 1 and trained.seconds > 0
+    assert trained.backend == "sdpa"
+    assert 0 <= trained.loop_overhead < 1
+    assert trained.seconds > 0
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path):
     first = train(a_run(), tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["weights.safetensors"]
     again = train(a_run(), tmp_path, on_progress=lambda p: pytest.fail("trained again"))
-    assert bits(again) == bits(first) and again.curve == first.curve
+    assert bits(again) == bits(first)
     assert dataclasses.replace(again, model=None, task=None) == dataclasses.replace(first, model=None, task=None)
     model = load_weights(tmp_path, a_run())
     x = torch.tensor([[1, 2, 3]])
@@ -144,8 +147,7 @@ def one_step(accumulation: int, task) -> tuple[dict[str, torch.Tensor], float]:
     model, _ = build(run)
     sitting = _Sitting(run, model.double(), task, torch.device("cpu"))
     gradients: dict[str, torch.Tensor] = {}
-    step = sitting.optimizer.step
-    sitting.optimizer.step = lambda: (gradients.update({n: p.grad.clone() for n, p in model.named_parameters()}), step())
+    sitting.optimizer.step = lambda: gradients.update({n: p.grad.clone() for n, p in model.named_parameters()})
     sitting.advance()
     return gradients, sitting.loss()
 
@@ -164,11 +166,10 @@ def test_gradients_are_clipped():
     run = a_run(clip=1e-3)
     model, task = build(run)
     sitting = _Sitting(run, model, task, torch.device("cpu"))
-    norms = []
-    step = sitting.optimizer.step
-    sitting.optimizer.step = lambda: (norms.append(math.sqrt(sum(float((p.grad**2).sum()) for p in model.parameters()))), step())
+    used: list[torch.Tensor] = []
+    sitting.optimizer.step = lambda: used.extend(p.grad.flatten().clone() for p in model.parameters())
     sitting.advance()
-    assert norms[0] == pytest.approx(1e-3, rel=1e-3)
+    assert float(torch.cat(used).norm()) == pytest.approx(1e-3, rel=1e-3)
     assert float(sitting.measured[1, 0]) > 0.1, "the curve keeps the norm before clipping"
 
 
@@ -199,10 +200,11 @@ class Exploding(Copy):
 @pytest.mark.parametrize("every", [None, 1])
 def test_a_loss_that_is_no_number_ends_the_run(every, tmp_path):
     run = dataclasses.replace(a_run(steps=400), task=choose(Exploding))
-    with pytest.raises(TrainingError, match=rf"run {run.key} .*FIRE.*at step 3 of 400 the loss is nan.*learning_rate") as e:
+    said = rf"run {run.key} .*FIRE.*at step 3 of 400 the loss is nan.*learning_rate"
+    with pytest.raises(TrainingError, match=said) as error:
         train(run, tmp_path, checkpoint_every=every)
-    assert "\n" not in str(e.value)
-    assert {p.name for p in tmp_path.iterdir()} <= {"checkpoint-00000001.safetensors", "checkpoint-00000002.safetensors"}
+    assert "\n" not in str(error.value)
+    assert {p.name for p in tmp_path.iterdir()} <= {f"checkpoint-0000000{n}.safetensors" for n in (1, 2)}
 
 
 class Silent(Copy):
@@ -220,7 +222,7 @@ class Fussy(Copy):
 
 
 def test_a_task_that_cannot_be_trained_says_so(tmp_path):
-    with pytest.raises(TrainingError, match="no place of the batch of step 1 counts"):
+    with pytest.raises(TrainingError, match="at step 1 no place of the batch counts"):
         train(dataclasses.replace(a_run(), task=choose(Silent, symbols=5)), tmp_path / "a")
     with pytest.raises(ConfigError, match="no example of length 3"):
         train(dataclasses.replace(a_run(min_length=3), task=choose(Fussy, symbols=5)), tmp_path / "b")
@@ -231,7 +233,10 @@ def test_progress_tells_the_way_to_the_end(tmp_path):
     train(a_run(), tmp_path, on_progress=heard.append)
     first, last = heard[0], heard[-1]
     assert (first.phase, first.step, first.steps, last.step) == ("train", 1, 12, 12)
-    assert first.loss and first.loss > 0 and last.eta_seconds == 0 and last.steps_per_second > 0
+    assert first.loss is not None
+    assert first.loss > 0
+    assert last.eta_seconds == 0
+    assert last.steps_per_second > 0
     assert len(heard) < 12, "a report per step would cost something"
 
 

@@ -15,6 +15,10 @@ from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 
 
+class EvaluationError(ValueError):
+    """A score that cannot be used. One line: at which length, why, what to do."""
+
+
 @dataclass(frozen=True)
 class Score:
     """What a model does at one length."""
@@ -64,8 +68,8 @@ def evaluate(
     The examples of a length depend on the task, the config and the length alone: not on the other lengths, nor on
     `batch_tokens` (places per forward), which changes a score by float rounding at most. Always in float32.
 
-    Raises `ConfigError` before any forward for a length that the task or the encoding cannot do, or when a score is not a
-    number; `Stopped` when `should_stop` says so, which is asked before every forward.
+    Raises `ConfigError` before any forward for a length that the task or the encoding cannot do; `EvaluationError` for
+    a score that is not a number; `Stopped` when `should_stop` says so, which is asked before every forward.
     """
     wanted = list(config.lengths if lengths is None else lengths)
     if batch_tokens < 1:
@@ -102,9 +106,9 @@ def _at(
     values = torch.cat(scores).double()
     if not bool(values.isfinite().all()):
         bad = int((~values.isfinite()).sum())
-        raise ConfigError(
-            f"at length {length} the {task.metric} of {bad} of {len(values)} examples is not a finite number: the model's "
-            "logits are broken there; leave this length out, or look at the encoding's numbers"
+        raise EvaluationError(
+            f"at length {length} the {task.metric} of {bad} of {len(values)} examples is not a finite number: the "
+            "model's logits overflow there; leave this length out, or look at the encoding's numbers"
         )
     n = len(values)
     error = float(values.std()) / math.sqrt(n) if n > 1 else None

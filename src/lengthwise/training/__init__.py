@@ -1,4 +1,4 @@
-"""Training: plain PyTorch, interruptible at any moment, and the same bits at the end (on a CPU, for one thread count)."""
+"""Training: plain PyTorch, interruptible at any moment with the same bits at the end (on a CPU, one thread count)."""
 
 from lengthwise.training.loop import Trained, build, load_trained, load_weights, train
 from lengthwise.training.progress import Progress, Stopped, TrainingError

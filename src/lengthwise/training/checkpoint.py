@@ -1,4 +1,4 @@
-"""What a run leaves in its folder: the newest two checkpoints while it trains, `weights.safetensors` when it is done."""
+"""What a run leaves in its folder: the newest two checkpoints while it trains, `weights.safetensors` at the end."""
 
 import json
 import re
@@ -74,7 +74,7 @@ class Folder:
     def finished(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The final weights, and what `finish` was told. `CheckpointError` when missing, damaged, or of another run."""
         if not self.weights.exists():
-            raise CheckpointError(f"there is no {self.weights}; run {self.run.key} has not been trained to its end: run it")
+            raise CheckpointError(f"there is no {self.weights}; run {self.run.key} was not trained to its end: run it")
         tensors, facts = read(self.weights)
         return tensors, self._own(self.weights, facts)["trained"]
 
@@ -96,7 +96,7 @@ class Folder:
         """The facts of a whole file as data, once it is certain that it belongs to this run."""
         if facts.get("format") != FORMAT:
             raise CheckpointError(
-                f"{path} has format {facts.get('format')!r}, and this version reads {FORMAT!r}; remove it to train again"
+                f"{path} has format {facts.get('format')!r}, this version reads {FORMAT!r}; remove it to train again"
             )
         if facts["key"] != self.run.key:
             raise CheckpointError(
@@ -104,8 +104,8 @@ class Folder:
             )
         was, now = json.loads(facts["made_with"]), _made_with()
         if path != self.weights and was != now:
-            changed = ", ".join(f"{name} {was.get(name)} then, {now[name]} now" for name in now if was.get(name) != now[name])
-            _warn(f"{path} continues under other conditions ({changed}); the last digits may differ from an unbroken run")
+            changed = ", ".join(f"{n} {was.get(n)} then, {now[n]} now" for n in now if was.get(n) != now[n])
+            _warn(f"{path} goes on under other conditions ({changed}); the last digits may differ from an unbroken run")
         return {name: json.loads(facts[name]) for name in ("state", "trained") if name in facts}
 
 
@@ -123,11 +123,10 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
 def put_tensors(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Copy `tensors` into the model. `CheckpointError` unless names and shapes are exactly the model's."""
     own = tensors_of(model)
-    if {n: t.shape for n, t in own.items()} != {n: t.shape for n, t in tensors.items()}:
-        odd = sorted(n for n in own.keys() | tensors.keys() if n not in own or n not in tensors or own[n].shape != tensors[n].shape)
-        raise CheckpointError(
-            f"{path} does not fit the model of this version ({odd[0]} and {len(odd) - 1} more differ); remove it to train again"
-        )
+    odd = {(n, t.shape) for n, t in own.items()} ^ {(n, t.shape) for n, t in tensors.items()}
+    if odd:
+        names = ", ".join(sorted({name for name, _ in odd}))
+        raise CheckpointError(f"{path} does not fit the model of this version ({names}); remove it to train again")
     for name, t in own.items():
         t.copy_(tensors[name])
 

@@ -74,9 +74,9 @@ def train(
 ) -> Trained:
     """Train `run` in `folder`, from where the folder's newest whole checkpoint left it; at once done if it is finished.
 
-    A checkpoint is written every `checkpoint_every` steps; when None, every `checkpoint_seconds`, and never so often that
-    writing takes more than 5 % of the time. On a CPU the final weights have the same bits wherever and however often the
-    work was interrupted, for one number of threads. `should_stop` is asked before every step.
+    A checkpoint is written every `checkpoint_every` steps; when None, every `checkpoint_seconds`, and never so often
+    that writing takes more than 5 % of the time. On a CPU the final weights have the same bits wherever and however
+    often the work was interrupted, for one number of threads. `should_stop` is asked before every step.
 
     Raises `Stopped` (a checkpoint of the exact step is there), `TrainingError` (a loss that is not finite),
     `CheckpointError` (a full disk, a folder of another run), `ConfigError` (a length that the task has not got).
@@ -103,7 +103,9 @@ def train(
 _KEPT = ("curve", "seconds", "parameters", "backend", "loop_overhead")  # of a `Trained`, in the file of the weights
 
 
-def load_trained(folder: Path, run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> Trained | None:
+def load_trained(
+    folder: Path, run: Run, *, device: torch.device | str = "cpu", backend: str = "auto"
+) -> Trained | None:
     """What `train` returned, from its folder; None when the run is not finished. Damaged weights are moved aside."""
     files = Folder(folder, run)
     found = files.finished_or_none()
@@ -199,7 +201,7 @@ class _Sitting:
         parts = [batch[n : n + size] for n in range(0, len(batch), size)]
         scored = [int(part.scored.sum()) for part in parts]
         if not sum(scored):
-            raise TrainingError(f"{self.name}: no place of the batch of step {self.step + 1} counts for the loss; see the task")
+            raise TrainingError(f"{self.name}: at step {self.step + 1} no place of the batch counts for the loss")
         if self.device.type != "cpu":
             parts = [self.moved(part) for part in parts]
         for group in self.optimizer.param_groups:
@@ -212,7 +214,7 @@ class _Sitting:
                     with self.autocast():
                         # The mean over all scored places of the batch, whichever part they lie in.
                         loss = self.task.loss(self.model(part.inputs), part) * (count / sum(scored))
-                    loss.backward()
+                    loss.backward()  # type: ignore[no-untyped-call]
                     losses.append(loss.detach())
             norm = nn.utils.clip_grad_norm_(self.parameters, config.clip)
             self.optimizer.step()

@@ -27,7 +27,7 @@ def decayed(model: nn.Module) -> tuple[list[str], list[str]]:
 
 
 def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
-    """AdamW over two groups, see `decayed`. The fused kernel: 0.6 ms for 0.8 M parameters on one core, foreach 2.9 ms."""
+    """AdamW over two groups, see `decayed`. Fused: 0.6 ms for 0.8 M parameters on one core; foreach: 2.9 ms."""
     parameters = dict(model.named_parameters())
     with_decay, without = decayed(model)
     groups = [

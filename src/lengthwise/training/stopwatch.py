@@ -12,8 +12,8 @@ class Stopwatch:
 
     What happens between steps (a report, a checkpoint) counts for the step after it.
 
-    On CUDA the work is timed by events on the device, so that timing it never waits for it; a step's own seconds are then
-    those of handing it over, which evens out over a row of the curve.
+    On CUDA the work is timed by events on the device, so that timing it never waits for it; a step's own seconds are
+    then those of handing it over, which evens out over a row of the curve.
     """
 
     def __init__(self, device: torch.device, steps: int):
@@ -32,13 +32,15 @@ class Stopwatch:
 
     def __enter__(self) -> None:
         if self.cuda:
-            pair = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-            self._events.append(pair)
-            pair[0].record()
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+            self._events.append((begin, end))
+            begin.record()
         else:
             self._entered = time.perf_counter()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.cuda:
             self._events[-1][1].record()
             if len(self._events) >= 1000:

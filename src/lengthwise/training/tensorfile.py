@@ -81,7 +81,7 @@ def digest(tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:
         t = tensors[name]
         sha.update(f"\0{name} {t.dtype} {tuple(t.shape)}\0".encode())
         if t.numel():
-            sha.update(t.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+            sha.update(t.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return sha.hexdigest()
 
 

@@ -1,0 +1,245 @@
+"""Scores at many lengths: each by itself, whatever the order and the batch size."""
+
+import dataclasses
+import math
+import statistics
+
+import pytest
+import torch
+from torch import nn
+
+from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.encodings import FIRE, ALiBi, Learned
+from lengthwise.evaluation import EvaluationError, asked, check_lengths, evaluate
+from lengthwise.tasks import Copy, Text
+from lengthwise.tasks.base import generator
+from lengthwise.training import Progress, Stopped, build
+
+
+def a_run(task, encoding=FIRE, **settings) -> Run:
+    return Run(
+        encoding=choose(encoding, **settings),
+        task=task,
+        model=ModelConfig(d_model=16, num_layers=2, num_heads=2, dropout=0.3),
+        training=TrainingConfig(train_length=8),
+    )
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    for n in range(12):
+        (folder / f"{n}.txt").write_text(" ".join(f"word{(i * i + n) % 97}" for i in range(1000)))
+    return choose(Text, path=str(folder), validation=0.3)
+
+
+@pytest.fixture(scope="module", params=["text", "copy"])
+def scored(request, text):
+    """A model that knows nothing yet, its task, and a config."""
+    run = a_run(text if request.param == "text" else choose(Copy, symbols=2))
+    model, task = build(run)
+    return model, task, EvaluationConfig(lengths=(4, 8, 16, 64), examples=40, tokens=2048)
+
+
+def numbers(scores):
+    return {s.length: (s.n, s.mean, s.standard_error) for s in scores}
+
+
+class Half(nn.Module):
+    """Knows the answer of every second example of `Copy` and says nonsense for the others."""
+
+    def __init__(self, task):
+        super().__init__()
+        self.task, self.weight = task, nn.Parameter(torch.zeros(1))
+        self.seen: list[int] = []
+
+    def forward(self, inputs):
+        n = inputs.shape[1] // 2 - 1
+        answer = torch.cat([inputs[:, 1:], torch.full((len(inputs), 1), self.task.eos)], 1)
+        answer[:, n + 1 : -1] = inputs[:, 1 : n + 1]
+        first = sum(self.seen)
+        self.seen.append(len(inputs))
+        wrong = (torch.arange(first, first + len(inputs)) % 2 == 1)[:, None]
+        return nn.functional.one_hot(torch.where(wrong, self.task.sep, answer), self.task.vocab_size).float()
+
+
+def test_means_and_standard_errors_are_what_they_are_called():
+    task = Copy()
+    config = EvaluationConfig(lengths=(10,), examples=50)
+    (score,) = evaluate(Half(task), task, config, train_length=10)
+    assert (score.length, score.metric, score.better, score.n) == (10, "exact match", "higher", 50)
+    assert score.mean == 0.5
+    values = [1.0, 0.0] * 25
+    assert score.standard_error == pytest.approx(statistics.stdev(values) / math.sqrt(50))
+    assert score.asked == {"length": 10, "examples": 50, "seed": 0}
+    assert score.seconds > 0
+
+
+def test_one_example_has_no_standard_error():
+    task = Copy()
+    (score,) = evaluate(Half(task), task, EvaluationConfig(lengths=(10,), examples=1), train_length=10)
+    assert (score.n, score.mean, score.standard_error) == (1, 1.0, None)
+
+
+def test_every_example_gets_one_forward_in_batches_of_so_many_places():
+    task = Copy()
+    model = Half(task)
+    evaluate(
+        model, task, EvaluationConfig(lengths=(9,), examples=50), train_length=10, batch_tokens=7 * task.tokens(9) + 3
+    )
+    assert model.seen == [7] * 7 + [1]
+    model = Half(task)
+    evaluate(model, task, EvaluationConfig(lengths=(9,), examples=3), train_length=10, batch_tokens=1)
+    assert model.seen == [1, 1, 1]
+
+
+def test_neither_order_nor_company_matters(scored):
+    model, task, config = scored
+    together = numbers(evaluate(model, task, config, train_length=8))
+    torch.manual_seed(17)
+    reverse = numbers(evaluate(model, task, config, lengths=(64, 16, 8, 4), train_length=8))
+    alone = {
+        k: v
+        for n in config.lengths
+        for k, v in numbers(evaluate(model, task, config, lengths=[n], train_length=8)).items()
+    }
+    assert together == reverse == alone
+    assert numbers(evaluate(model, task, config, train_length=8)) == together, "call history"
+
+
+def test_the_batch_size_changes_rounding_alone(scored):
+    model, task, config = scored
+    whole = numbers(evaluate(model, task, config, train_length=8, batch_tokens=10**6))
+    for batch_tokens in (1, 100, 1000):
+        parts = numbers(evaluate(model, task, config, train_length=8, batch_tokens=batch_tokens))
+        for length, expected in whole.items():
+            assert parts[length] == pytest.approx(expected, rel=1e-6)
+
+
+def test_another_seed_asks_other_examples_and_another_length_is_no_prefix(scored):
+    model, task, config = scored
+    first = numbers(evaluate(model, task, config, lengths=[64], train_length=8))
+    other = numbers(evaluate(model, task, dataclasses.replace(config, seed=1), lengths=[64], train_length=8))
+    if task.metric == "exact match":  # a model that knows nothing scores 0 for any of them: look at the examples
+        a, b = (task.examples(seed, 20, 64) for seed in (0, 1))
+        assert not torch.equal(a.inputs, b.inputs)
+    else:
+        assert first != other
+
+
+def test_the_score_of_text_is_the_mean_of_its_nats(text):
+    model, task = build(a_run(text))
+    config = EvaluationConfig(lengths=(16,), tokens=320)
+    (score,) = evaluate(model, task, config, train_length=8)
+    batch = task.examples(0, 20, 16, "test")
+    with torch.no_grad():
+        nats = nn.functional.cross_entropy(
+            model.eval()(batch.inputs).flatten(0, 1), batch.targets.flatten(), reduction="none"
+        )
+    assert (score.n, score.metric) == (20, "log perplexity")
+    assert score.mean == pytest.approx(float(nats.double().mean()), rel=1e-6)
+    assert score.asked == {"length": 16, "tokens": 320, "seed": 0}
+
+
+def test_in_and_out_of_distribution_are_apart(scored):
+    model, task, config = scored
+    marks = {s.length: s.out_of_distribution for s in evaluate(model, task, config, train_length=8)}
+    assert marks == {4: False, 8: False, 16: True, 64: True}
+
+
+def test_fewer_examples_than_asked_are_scored_once_each():
+    run = a_run(choose(Copy, symbols=2))
+    model, task = build(run)
+    heard: list[Progress] = []
+    config = EvaluationConfig(lengths=(5, 20), examples=100)
+    five, twenty = evaluate(model, task, config, train_length=8, batch_tokens=64, on_progress=heard.append)
+    assert five.n == task.available(5, "test") < 100
+    assert twenty.n == 100
+    assert heard[-1].step == heard[-1].steps
+    assert five.asked["examples"] == 100, "the question stays the one that was asked"
+
+
+def test_dropout_is_off_and_the_mode_comes_back(scored):
+    model, task, config = scored
+    for training in (True, False):
+        model.train(training)
+        evaluate(model, task, config, lengths=[8], train_length=8)
+        assert model.training is training
+    model.train()
+    with pytest.raises(ConfigError):
+        evaluate(model, task, config, lengths=[0], train_length=8)
+    assert model.training
+    assert all(p.grad is None for p in model.parameters())
+
+
+class Unused(nn.Module):
+    """Fails when it is asked anything."""
+
+    def __init__(self, encoding=None):
+        super().__init__()
+        self.weight, self.encoding = nn.Parameter(torch.zeros(1)), encoding
+
+    def forward(self, inputs):
+        pytest.fail("a forward before the check")
+
+
+def test_a_length_past_the_table_is_refused_before_any_forward():
+    config = EvaluationConfig(lengths=(4, 7, 8))  # 2 n + 2 positions: 8 needs 18
+    with pytest.raises(
+        ConfigError, match=r"length 8 symbols needs 18 positions, and Learned has 16; .*max_length"
+    ) as e:
+        evaluate(Unused(Learned(d_model=4, max_length=16)), Copy(), config, train_length=4)
+    assert "\n" not in str(e.value)
+    run = a_run(choose(Copy), Learned, max_length=16)
+    check_lengths(run, [4, 7])
+    with pytest.raises(ConfigError, match="needs 18 positions"):
+        check_lengths(run, [4, 7, 8])
+    check_lengths(a_run(choose(Copy), ALiBi), [10**6])
+
+
+def test_a_length_that_the_task_has_not_got_is_refused_before_any_forward(text):
+    with pytest.raises(ConfigError):
+        evaluate(Unused(), text.build(), EvaluationConfig(lengths=(8, 10**7)), train_length=8)
+    with pytest.raises(ConfigError):
+        check_lengths(a_run(text), [8, 10**7])
+    with pytest.raises(ConfigError, match="batch_tokens is 0"):
+        evaluate(Unused(), Copy(), EvaluationConfig(lengths=(8,)), train_length=8, batch_tokens=0)
+
+
+class Overflowing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+
+    def forward(self, inputs):
+        return torch.full((*inputs.shape, 257), math.nan)
+
+
+def test_a_score_that_is_no_number_names_its_length(text):
+    with pytest.raises(
+        EvaluationError, match="at length 16 the log perplexity of 2 of 2 examples is not a finite number"
+    ):
+        evaluate(Overflowing(), text.build(), EvaluationConfig(lengths=(16,), tokens=32), train_length=8)
+
+
+def test_progress_and_stopping(scored):
+    model, task, config = scored
+    heard: list[Progress] = []
+    evaluate(model, task, config, train_length=8, batch_tokens=256, on_progress=heard.append)
+    assert all(p.phase == "evaluate" and p.loss is None for p in heard)
+    assert heard[0].step == 1
+    assert heard[-1].step == heard[-1].steps
+    assert heard[-1].length == 64
+    assert heard[-1].eta_seconds == 0
+    with pytest.raises(Stopped, match=r"stopped at step 0 of \d+ \(evaluate\)"):
+        evaluate(Unused(), task, config, train_length=8, should_stop=lambda: True)
+
+
+def test_the_question_is_the_same_for_a_task_and_its_class():
+    config = EvaluationConfig(lengths=(8,), tokens=100, examples=9, seed=4)
+    assert asked(Copy, config, 8) == asked(Copy(), config, 8) == {"length": 8, "examples": 9, "seed": 4}
+    assert asked(Text, config, 16) == {"length": 16, "tokens": 100, "seed": 4}
+
+
+def test_generators_of_tests_are_not_those_of_training():
+    assert generator(0, "test", 8).initial_seed() != generator(0, "train", 8).initial_seed()
