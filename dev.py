@@ -339,10 +339,15 @@ def variables(environment: Environment, **more: str) -> dict[str, str]:
     return {**env, "VIRTUAL_ENV": str(environment.folder), "PATH": path, **more}
 
 
+# The parts whose signatures have shapes: there types are checked while testing. Elsewhere wrong types are a user's, and
+# answered by the code itself.
+SHAPED = [f"lengthwise.{part}" for part in ("span", "forms", "encodings", "layouts", "attention", "models")]
+
+
 def pytest(environment: Environment, which: str, arguments: list[str]) -> NoReturn:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     command = [str(environment.python), "-m", "pytest", "-n", str(min(cores, 4)), "-m", which, "--timeout", "300",
-               "--jaxtyping-packages=lengthwise,beartype.beartype", *arguments]  # fmt: skip
+               "--jaxtyping-packages=" + ",".join((*SHAPED, "beartype.beartype")), *arguments]  # fmt: skip
     become(command, variables(environment, OMP_NUM_THREADS="1"))
 
 

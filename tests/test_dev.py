@@ -99,12 +99,12 @@ def test_an_interrupted_installation_is_repeated_with_the_same_choices(dev: Any)
     with pytest.raises(KeyboardInterrupt):
         dev.set_up(["lab"], "cpu")
     dev.install.fail = False
-    dev.set_up(["test"], None)
+    dev.set_up(["lab"], None)
     torch, package = dev.install.asked[1:]
     assert torch[:2] == ["--index-url", "https://download.pytorch.org/whl/cpu"]
     assert torch[2:] == ["--no-deps", "torch==" + dev.pinned("torch")]
-    assert package[-1] == ".[lab,test]"
-    dev.set_up(["test"], None)
+    assert package[-1] == ".[lab]"
+    dev.set_up(["lab"], None)
     assert len(dev.install.asked) == 3
 
 

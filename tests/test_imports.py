@@ -17,7 +17,7 @@ ORDER = [
     {"encodings", "layouts", "tasks"},
     {"attention"},
     {"models"},
-    {"training"},
+    {"training", "conformance"},
     {"evaluation"},
     {"store"},
     {"analysis"},

@@ -13,7 +13,7 @@ where the terms see q and k before rotation. Terms are in nats: they are added a
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Self
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -54,12 +54,12 @@ class Rotation:
     def _k(self) -> tuple[Tensor, Tensor] | None:
         return _cos_sin(self.angle_k, self.gain_k)
 
-    def keys_from(self, start: int) -> Self:
+    def keys_from(self, start: int) -> "Rotation":
         """The rotation of keys `start` ... alone: what a cache applies to the keys that it is given."""
         cut = lambda x: x[:, start:] if isinstance(x, Tensor) else x  # noqa: E731
         return replace(self, angle_q=None, gain_q=None, angle_k=cut(self.angle_k), gain_k=cut(self.gain_k))
 
-    def queries_only(self) -> Self:
+    def queries_only(self) -> "Rotation":
         """The rotation for keys that are rotated already."""
         return replace(self, angle_k=None, gain_k=None)
 

@@ -4,7 +4,6 @@ Letters, for the whole project: `b` batch, `h` heads, `i` queries, `j` keys, `n`
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from jaxtyping import Int
@@ -29,7 +28,7 @@ class Span:
     consecutive: bool = False
 
     @classmethod
-    def of(cls, keys: int, queries: int | None = None, device: torch.device | str | None = None) -> Self:
+    def of(cls, keys: int, queries: int | None = None, device: torch.device | str | None = None) -> "Span":
         """Keys at 0 ... keys-1; queries are the last `queries` of them (all, when not given)."""
         k = torch.arange(keys, device=device)[None]
         return cls(k[:, keys - (keys if queries is None else queries) :], k, keys, consecutive=True)
