@@ -1,0 +1,18 @@
+"""Studies: a Python file per question, expanded into runs, and executed here.
+
+    study = Study(
+        name="shift",
+        question="Which encoding still copies at four times the trained length?",
+        runs=grid(["nope", "rope", "fire-s"], ["copy"], seeds=3, training=TrainingConfig(train_length=8, steps=500)),
+        evaluation=EvaluationConfig(lengths=(8, 16, 32)),
+    )
+
+`lengthwise run FILE` executes the `study` that a file leaves; `execute(study, results)` is the same from Python.
+"""
+
+from lengthwise.studies.events import Event
+from lengthwise.studies.execution import Interrupted, Outcome, execute
+from lengthwise.studies.loading import StudyError, load
+from lengthwise.studies.study import Study, encoding, grid, task
+
+__all__ = ["Event", "Interrupted", "Outcome", "Study", "StudyError", "encoding", "execute", "grid", "load", "task"]

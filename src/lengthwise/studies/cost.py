@@ -1,0 +1,51 @@
+"""How much work a run is, roughly: for shares and ETAs, never for decisions."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lengthwise.config import EvaluationConfig, Run
+from lengthwise.tasks import Task
+
+
+@dataclass(frozen=True)
+class Cost:
+    """In multiples of a multiply-add of a forward pass."""
+
+    train: float
+    ask: dict[int, float]  # by length
+
+    @property
+    def total(self) -> float:
+        return self.train + sum(self.ask.values())
+
+
+def costs(runs: Iterable[tuple[Run, EvaluationConfig]]) -> dict[str, Cost]:
+    """The cost of each run, by key."""
+    built: dict[object, Task] = {}
+    found = {}
+    for run, asked in runs:
+        if run.task not in built:
+            built[run.task] = run.task.build()
+        found[run.key] = cost(run, asked, built[run.task])
+    return found
+
+
+def cost(run: Run, asked: EvaluationConfig, task: Task) -> Cost:
+    training = run.training
+    middle = ((training.min_length or training.train_length) + training.train_length) // 2
+    examples = training.steps * training.batch_size
+    ask = {}
+    for length in asked.lengths:
+        count = -(-asked.tokens // task.tokens(length)) if task.per_token else asked.examples
+        available = task.available(length, "test")
+        ask[length] = (count if available is None else min(count, available)) * _forward(run, task, length)
+    return Cost(3 * examples * _forward(run, task, middle), ask)  # backward is twice a forward
+
+
+def _forward(run: Run, task: Task, length: int) -> float:
+    """Multiply-adds of one example: linear maps, attention scores and values, logits."""
+    model, places = run.model, task.tokens(length)
+    assert model.d_ff is not None  # config fills it
+    linear = 4 * model.d_model**2 + (3 if model.mlp == "swiglu" else 2) * model.d_model * model.d_ff
+    per_token = model.num_layers * (linear + 2 * places * model.d_model) + model.d_model * task.output_size
+    return float(places * per_token)

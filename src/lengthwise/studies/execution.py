@@ -1,0 +1,319 @@
+"""The local executor: worker processes on this machine take a study's runs from the store until none is left."""
+
+import os
+import pickle
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import connection, get_context
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from lengthwise.attention import check_backend
+from lengthwise.config import ConfigError
+from lengthwise.store import Store, StoreError, open_store
+from lengthwise.studies.cost import costs
+from lengthwise.studies.events import Begun, Counted, Done, Event, Failed, Note, Released, Started
+from lengthwise.studies.study import Study
+from lengthwise.studies.worker import Bye, Hello, Spec, main
+
+TICK_SECONDS = 0.2  # the longest that a signal waits
+COUNT_SECONDS = 1.0  # between two looks at what other calls have done
+STOP_SECONDS = 30.0  # for the workers' last checkpoints
+MOST_DEATHS = 2  # of a run's worker, until the run is given up
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM. Everything done so far is kept: the same call continues."""
+
+    def __init__(self, number: int, counts: dict[str, int]):
+        super().__init__(f"interrupted by {signal.Signals(number).name}")
+        self.signal, self.counts = number, counts
+
+
+class WorkerError(ValueError):
+    """Worker processes that cannot work. One line."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a study stands at the end of a call."""
+
+    counts: dict[str, int]  # of runs: pending, running, done, failed
+    failed: tuple[tuple[str, str], ...]  # (key, one line)
+    seconds: float
+
+
+def execute(
+    study: Study,
+    results: str | Path,
+    *,
+    workers: int | None = None,
+    device: str = "cpu",
+    backend: str = "auto",
+    threads: int = 1,
+    on_event: Callable[[Event], None] | None = None,
+) -> Outcome:
+    """Train and evaluate what the folder `results` does not have yet of `study`; finished runs are not repeated.
+
+    Everything is checked before anything trains. `workers`: processes, one run each at a time; None: as many as there
+    are cores (on a GPU one), and no more than runs. `threads`: of torch in each worker; the same number gives the same
+    bits. Other calls may execute the same study in the same folder at the same time: no run is done twice, and all
+    calls end when all runs are done. A run that fails does not stop the others.
+
+    Raises `ConfigError`, `StoreError`, `WorkerError`; `Interrupted` after Ctrl-C or SIGTERM, when the workers have
+    saved where they are. Workers are spawned: a script calls this under `if __name__ == "__main__":`.
+    """
+    _check(workers, device, backend, threads)
+    study.check()
+    folder = Path(results)
+    with open_store(folder) as store:
+        store.add_study(**study.about(), runs=study.rows())
+        spec = Spec(
+            store=store.url,
+            study=study.name,
+            results=str(folder.resolve()),
+            runs=pickle.dumps({run.key: run for run in study.runs}),
+            source=_own_source(study),
+            device=device,
+            backend=backend,
+            threads=threads,
+        )
+        return _Crew(store, study, spec, workers, on_event or (lambda event: None)).work()
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _check(workers: int | None, device: str, backend: str, threads: int) -> None:
+    for name, value in (("workers", workers), ("threads", threads)):
+        if value is not None and value < 1:
+            raise ConfigError(f"{name} is {value}; it has to be at least 1")
+    check_backend(backend)
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        first = str(error).strip().splitlines()[0]
+        hint = "this PyTorch or this machine has no CUDA" if device.startswith("cuda") else first
+        raise ConfigError(f"device {device!r} cannot be used: {hint}; use cpu, or another device") from error
+
+
+def _own_source(study: Study) -> str | None:
+    """The study's file when some class is defined there, so that a worker can find it."""
+    own = any(c.make.__module__.startswith("lengthwise_study_") for r in study.runs for c in (r.encoding, r.task))
+    return str(study.source) if own and study.source is not None else None
+
+
+class _Worker:
+    """A worker process as its parent sees it."""
+
+    def __init__(self, spec: Spec):
+        context = get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=main, args=(theirs, spec), daemon=True)
+        with _ctrl_c_held_back():  # the child inherits that, so that Ctrl-C does not hit it while it starts
+            self.process.start()
+        theirs.close()
+        self.name: str | None = None  # in the store; None until it is ready
+        self.key = ""  # the run it works on
+        self.bye: Bye | None = None
+
+    def stop(self) -> None:
+        try:
+            self.pipe.send("stop")
+        except OSError:
+            pass  # it has ended
+        if self.name is None:
+            self.process.terminate()  # it is still importing and holds nothing
+
+
+class _Crew:
+    """The workers of one call, and what they say."""
+
+    def __init__(self, store: Store, study: Study, spec: Spec, workers: int | None, tell: Callable[[Event], None]):
+        self.store, self.study, self.spec, self.tell = store, study, spec, tell
+        self.wanted = workers
+        self.crew: list[_Worker] = []
+        self.deaths: Counter[str] = Counter()
+        self.failed_starts = 0
+        self.signal: int | None = None
+        self.error: str | None = None
+        self.counted: tuple[dict[str, int], bool] | None = None
+        self.count_at = 0.0
+
+    def work(self) -> Outcome:
+        begin = time.perf_counter()
+        counts = self.store.progress(self.study.name)
+        left = counts["pending"] + counts["running"]
+        usual = 1 if torch.device(self.spec.device).type == "cuda" else cores()
+        number = min(self.wanted or usual, left)
+        todo = {row.key: row.status for row in self.store.runs(self.study.name) if row.status in ("pending", "running")}
+        cost = costs((run, self.study.evaluation_of(run)) for run in self.study.runs if run.key in todo)
+        total = len(self.study.runs)
+        self.tell(Begun(total=total, counts=counts, workers=number, costs=cost))
+        with self._signals():
+            try:
+                for _ in range(number):
+                    self.crew.append(_Worker(self.spec))
+                while self.crew and self.signal is None and self.error is None:
+                    self._listen(TICK_SECONDS)
+                    self._count()
+            finally:
+                self._stop()
+        counts = self.store.progress(self.study.name)
+        if self.signal is not None:
+            raise Interrupted(self.signal, counts)
+        if self.error is not None:
+            raise WorkerError(self.error)
+        failed = tuple((r.key, r.error or "") for r in self.store.runs(self.study.name) if r.status == "failed")
+        return Outcome(counts, failed, time.perf_counter() - begin)
+
+    # ---- what workers say ---------------------------------------------------------------------------------------
+
+    def _listen(self, seconds: float) -> None:
+        """Hear what has been said, waiting at most so long for the first word."""
+        by_pipe = {worker.pipe: worker for worker in self.crew}
+        for pipe in connection.wait(list(by_pipe), seconds):
+            worker = by_pipe[pipe]  # type: ignore[index]
+            try:
+                while worker.pipe.poll():
+                    self._hear(worker, worker.pipe.recv())
+            except (EOFError, OSError, pickle.UnpicklingError):
+                self._ended(worker)
+
+    def _hear(self, worker: _Worker, message: Event | Hello | Bye) -> None:
+        if isinstance(message, Hello):
+            worker.name = message.name
+        elif isinstance(message, Bye):
+            worker.bye = message
+            self.error = self.error or message.error
+            worker.process.kill()  # it has let go of everything; taking torch down would only take time
+        else:
+            if isinstance(message, Started):
+                worker.key = message.key
+            elif isinstance(message, (Done, Failed, Released)):
+                worker.key = ""
+            self.tell(message)
+            if isinstance(message, (Done, Failed)):
+                self._count(now=True)
+
+    def _ended(self, worker: _Worker) -> None:
+        """A worker's pipe is closed: it said good-bye, or it was killed."""
+        self.crew.remove(worker)
+        worker.process.join(STOP_SECONDS)
+        worker.pipe.close()
+        if worker.bye is not None or self._stopping:
+            return
+        how = _how(worker.process.exitcode)
+        if worker.name is None:
+            self.failed_starts += 1
+            if self.failed_starts > 1:
+                self.error = f"worker processes do not start ({how}); what they printed may say why"
+                return
+        if worker.key:
+            self._died_at(worker, worker.key, how)
+        self.crew.append(_Worker(self.spec))
+
+    def _died_at(self, worker: _Worker, key: str, how: str) -> None:
+        self.deaths[key] += 1
+        if self.deaths[key] < MOST_DEATHS or worker.name is None:
+            self.tell(Released(key=key, reason=f"its worker ended ({how})"))
+            self.tell(Note(key=key, text=f"a worker ended ({how}); the run continues from its last checkpoint"))
+            return
+        error = f"its worker ended {self.deaths[key]} times ({how}); if memory was short, use fewer --workers"
+        # The dead worker still holds the run: nobody else takes it before this.
+        if self.store.fail(key, worker.name, error):
+            self.tell(Failed(key=key, error=error))
+
+    def _count(self, now: bool = False) -> None:
+        """Tell how many runs are done, other calls' too, when that has changed."""
+        if not now and time.perf_counter() - self.count_at < COUNT_SECONDS:
+            return
+        try:
+            counts = self.store.progress(self.study.name)
+        except StoreError:  # locked for long: the next look will tell
+            return
+        self.count_at = time.perf_counter()
+        ours = sum(1 for worker in self.crew if worker.key)
+        ready = any(worker.name for worker in self.crew)
+        waiting = ready and not ours and counts["running"] > 0 and not counts["pending"]
+        if self.counted != (counts, waiting):
+            self.counted = counts, waiting
+            self.tell(Counted(counts=counts, waiting=waiting))
+
+    # ---- the end ------------------------------------------------------------------------------------------------
+
+    @property
+    def _stopping(self) -> bool:
+        return self.signal is not None or self.error is not None
+
+    def _stop(self) -> None:
+        """Let every worker save where it is and give its run back; after a while, or a second signal, end it."""
+        first = self.signal
+        for worker in self.crew:
+            worker.stop()
+        end = time.perf_counter() + STOP_SECONDS
+        while self.crew and time.perf_counter() < end and self.signal == first:
+            self._listen_to_the_end()
+        for worker in self.crew:
+            worker.process.kill()
+            worker.process.join()
+            worker.pipe.close()
+        self.crew.clear()
+
+    def _listen_to_the_end(self) -> None:
+        if self.error is None and self.signal is None:
+            self.error = "stopped"  # an exception is under way: no worker is replaced
+        self._listen(TICK_SECONDS)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM are noted instead of raised wherever the parent happens to be."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def note(number: int, frame: FrameType | None) -> None:
+            if self.signal is not None:  # the second one: do not wait for checkpoints
+                for worker in self.crew:
+                    worker.process.kill()
+            self.signal = number
+
+        old: dict[int, Any] = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+
+def _how(code: int | None) -> str:
+    if code is not None and code < 0:
+        try:
+            return f"killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"killed by signal {-code}"
+    return f"exit code {code}"
