@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
-from lengthwise.store import SCHEMA_VERSION, StoreError, open_store
+from lengthwise.store import SCHEMA_VERSION, StoreError, open_store, reading
 
 
 def refused(where: str | Path, create: bool = True, timeout: float = 0.2) -> str:
@@ -224,6 +225,22 @@ def test_a_full_disk(results: Path, make: Any) -> None:
             connection.exec_driver_sql("PRAGMA max_page_count=1000000")
         store.add_curve("a1", many, worker="w")
         assert len(store.curve("a1")) == 5000
+
+
+@pytest.mark.parametrize(("free", "words"), [(4096, "the disk is full"), (2**30, "check the disk and its free space")])
+def test_no_space_for_the_log_s_index(results: Path, monkeypatch: pytest.MonkeyPatch, free: int, words: str) -> None:
+    usage = shutil.disk_usage(results)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=free))
+    failed = sqlite3.OperationalError("disk I/O error")
+    failed.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+
+    def fail(*_: object) -> None:
+        raise OperationalError("SELECT", None, failed)
+
+    with open_store(results) as store:
+        monkeypatch.setattr(reading, "runs", fail)
+        with pytest.raises(StoreError, match=rf"results.db could not be .*{words}"):
+            store.runs()
 
 
 # ---- read-only --------------------------------------------------------------------------------------------------

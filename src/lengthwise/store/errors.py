@@ -1,6 +1,7 @@
 """What can be wrong with a results database, in one plain line each."""
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +39,7 @@ def _explain(error: DBAPIError, name: str, path: Path | None, timeout: float) ->
         return not_a_database(name)
     if code == sqlite3.SQLITE_CORRUPT:
         return f"{name} is damaged ({_first_line(error)}); restore a copy, or move it away and run the study again"
-    if code == sqlite3.SQLITE_FULL:
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _nearly_full(path)):
         return (
             f"{name} could not be written, the disk is full; free some space and run this again (what was stored stays)"
         )
@@ -53,6 +54,14 @@ def _explain(error: DBAPIError, name: str, path: Path | None, timeout: float) ->
     if code == sqlite3.SQLITE_IOERR:
         return f"{name} could not be read or written ({_first_line(error)}); check the disk and its free space"
     return f"{name}: {_first_line(error)}"
+
+
+def _nearly_full(path: Path | None) -> bool:
+    """SQLite has no better word than "disk I/O error" when there is no space for the index of its log."""
+    try:
+        return path is not None and shutil.disk_usage(path.parent).free < 2**18
+    except OSError:
+        return False
 
 
 def read_only(name: str) -> str:
