@@ -1,0 +1,203 @@
+"""Experiments as values: strict, complete, and with a key that does not depend on how they were spelled."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lengthwise.config import (
+    ConfigError,
+    EvaluationConfig,
+    ModelConfig,
+    Registry,
+    Run,
+    TrainingConfig,
+    cast,
+    choose,
+    near_miss,
+    parse_value,
+    settings_of,
+)
+from lengthwise.encodings import ENCODINGS, FIRE, T5, NoPE, RoPE
+from lengthwise.tasks import TASKS, Copy, Text
+
+
+def run(**settings) -> Run:
+    return Run(**{"encoding": choose(FIRE), "task": choose(Copy), "training": TrainingConfig(train_length=8), **settings})
+
+
+def test_key_does_not_depend_on_the_spelling():
+    spelled = run(
+        encoding=choose(FIRE, L=512, hidden_layers=2, c=0.1),
+        model=ModelConfig(num_kv_heads=4, head_dim=32, d_ff=512, share_encoding=False, dropout=0),
+        training=TrainingConfig(batch_size=32, train_length=8, min_length=8, clip=1),
+    )
+    assert spelled.key == run().key
+    assert spelled == run()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"encoding": choose(FIRE, L=256.0)},
+        {"encoding": choose(NoPE)},
+        {"task": choose(Copy, symbols=10)},
+        {"model": ModelConfig(share_encoding=True)},
+        {"model": ModelConfig(d_ff=100)},
+        {"training": TrainingConfig(train_length=8, min_length=1)},
+        {"training": TrainingConfig(train_length=8, steps=999)},
+    ],
+)
+def test_whatever_changes_the_training_changes_the_key(change):
+    assert run(**change).key != run().key
+
+
+def test_every_field_of_a_run_is_in_its_identity():
+    """A new field that were left out of the key would make two different trainings one."""
+    data = run().identity()
+    assert set(data) == {f.name for f in dataclasses.fields(Run)}
+    for name in ("model", "training"):
+        assert set(data[name]) == {f.name for f in dataclasses.fields(getattr(run(), name))}
+    assert None not in [*data["model"].values(), *data["training"].values()]  # defaults are written out
+
+
+def test_the_key_is_the_same_on_every_machine():
+    """A key that changes orphans every stored result: change this number only together with CHANGELOG.md."""
+    assert run().key == "8ce7c696a83907dc"
+
+
+def test_a_text_is_identified_by_its_bytes_not_by_its_path(tmp_path):
+    keys = set()
+    for place in ("a", "b"):
+        folder = tmp_path / place
+        folder.mkdir()
+        for n in range(4):
+            (folder / f"{n}.txt").write_text(f"document {n} " * 400)
+        keys.add(run(task=choose(Text, path=str(folder))).key)
+    (tmp_path / "b" / "0.txt").write_text("another text " * 400)
+    assert len(keys) == 1
+    assert run(task=choose(Text, path=str(tmp_path / "b"))).key not in keys
+
+
+@pytest.mark.parametrize("make", [*ENCODINGS, Copy])
+def test_json_both_ways(make):
+    kind = "encoding" if make.kind == "encoding" else "task"
+    there = run(**{kind: choose(make)})
+    back = Run.from_data(json.loads(json.dumps(there.to_data())))
+    assert back == there
+    assert back.key == there.key
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda d: d["encoding"].update(hiden_layers=2), "hidden_layers"),
+        (lambda d: d["model"].update(d_modle=2), "d_model"),
+        (lambda d: d["training"].update(step=2), "steps"),
+        (lambda d: d.update(sed=1), "seed"),
+        (lambda d: d["encoding"].update({"is": "FIER"}), "FIRE"),
+        (lambda d: d["training"].update(steps="many"), "steps"),
+        (lambda d: d["training"].update(steps=1.5), "steps"),
+        (lambda d: d["model"].update(bias=1), "bias"),
+        (lambda d: d["model"].update(norm="layr"), "did you mean 'layer'"),
+        (lambda d: d.update(task="copy"), "is"),
+        (lambda d: d.pop("training"), "training"),
+    ],
+)
+def test_wrong_json_names_what_is_meant(spoil, words):
+    data = run().to_data()
+    spoil(data)
+    with pytest.raises(ConfigError, match=words) as error:
+        Run.from_data(data)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: choose(FIRE, hidden_layer=1),
+        lambda: choose(FIRE, hidden_layers=9),
+        lambda: choose(FIRE, num_heads=4),
+        lambda: choose(FIRE, c=0),
+        lambda: choose(T5, num_buckets=1),
+        lambda: choose(T5, max_distance=16),
+        lambda: choose(RoPE, rotary_fraction=1.5),
+        lambda: choose(RoPE, layout="half-half"),
+        lambda: choose(Copy, symbols=1),
+        lambda: choose(dict),
+        lambda: TrainingConfig(train_length=0),
+        lambda: TrainingConfig(train_length=8, min_length=9),
+        lambda: TrainingConfig(train_length=8, batch_size=10, accumulation=3),
+        lambda: TrainingConfig(train_length=8, learning_rate=float("nan")),
+        lambda: TrainingConfig(train_length=8, learning_rate=0.0),
+        lambda: ModelConfig(num_heads=3),
+        lambda: ModelConfig(num_heads=0),
+        lambda: ModelConfig(num_heads=4, num_kv_heads=3),
+        lambda: ModelConfig(dropout=1.0),
+        lambda: EvaluationConfig(lengths=()),
+        lambda: EvaluationConfig(lengths=(0,)),
+        lambda: EvaluationConfig(lengths=(8, 8)),
+        lambda: run(task=choose(NoPE)),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(make):
+    with pytest.raises(ConfigError) as error:
+        make()
+    assert "\n" not in str(error.value)
+
+
+def test_names_ignore_case_and_dashes():
+    assert ENCODINGS.find("kerple-log") is ENCODINGS.find("KERPLELOG") is ENCODINGS.find("KerpleLog")
+    assert TASKS.find("COPY") is Copy
+    with pytest.raises(ConfigError, match="did you mean 'RoPE'"):
+        ENCODINGS.find("rpe")
+
+
+def test_a_choice_from_one_word():
+    assert ENCODINGS.parse("fire:hidden_layers=1,activation=gelu,c=1") == choose(
+        FIRE, hidden_layers=1, activation="gelu", c=1.0
+    )
+    with pytest.raises(ConfigError, match="hidden_layers"):
+        ENCODINGS.parse("fire:hidden_layrs=1")
+    with pytest.raises(ConfigError, match="not a setting"):
+        ENCODINGS.parse("fire:gelu")
+
+
+def test_label_names_what_differs_from_the_defaults():
+    assert run().label == "FIRE"
+    assert run(encoding=choose(FIRE, hidden_layers=1)).label == "FIRE(hidden_layers=1)"
+    assert run(model=ModelConfig(share_encoding=True)).label == "FIRE-S"
+    assert run(encoding=choose(T5), model=ModelConfig(share_encoding=False)).label == "T5-per-layer"
+
+
+def test_another_package_can_add_to_a_list(monkeypatch):
+    class Point:
+        name = "Elsewhere"
+
+        def load(self):
+            return NoPE
+
+    before = Registry.known["encoding"]
+    monkeypatch.setattr("lengthwise.config.entry_points", lambda group: [Point()] if group == "lengthwise.encodings" else [])
+    assert Registry("encoding", (FIRE,)).find("elsewhere") is NoPE
+    Registry.known["encoding"] = before
+
+
+@given(st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none()))
+def test_a_value_typed_in_is_the_value(value):
+    wanted = type(value)
+    assert parse_value(json.dumps(value), wanted, "x") == value
+
+
+@pytest.mark.parametrize(("value", "wanted"), [(True, int), (1, bool), ("1", int), (1.0, int), (None, int), (float("inf"), float)])
+def test_nothing_bends_in_silence(value, wanted):
+    with pytest.raises(ConfigError):
+        cast(value, wanted, "x")
+
+
+def test_near_miss_is_silent_when_nothing_is_near():
+    assert near_miss("qqqq", ["alibi", "rope"]) == ""
+    assert settings_of(NoPE) == {}
