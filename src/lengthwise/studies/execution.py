@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import connection, get_context
 from pathlib import Path
@@ -130,10 +130,8 @@ class _Worker:
         self.bye: Bye | None = None
 
     def stop(self) -> None:
-        try:
+        with suppress(OSError):  # it has ended
             self.pipe.send("stop")
-        except OSError:
-            pass  # it has ended
         if self.name is None:
             self.process.terminate()  # it is still importing and holds nothing
 

@@ -19,7 +19,7 @@ Word = str | type | Choice
 class Study:
     """A question and the runs that answer it; what was expected, and what it costs, is written before it runs.
 
-    `evaluation`: one for all runs, or one per task's name (`{"Text": ..., "Copy": ...}`). `source`: the file it is from.
+    `evaluation`: one for all runs, or one per task's name (`{"Text": ..., "Copy": ...}`). `source`: the file it is in.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Study:
         return [self._row(run) for run in self.runs]
 
     def _row(self, run: Run) -> dict[str, Any]:
-        make = run.task.make
+        make: Any = run.task.make
         config = self.evaluation_of(run)
         return {
             "key": run.key,
@@ -174,7 +174,7 @@ def grid(
 
     >>> grid(["rope", "fire-s"], ["copy"], seeds=3, training=TrainingConfig(train_length=16))
     """
-    encodings = [_encoding(word) for word in _several("encodings", encodings)]
+    pairs = [_encoding(word) for word in _several("encodings", encodings)]
     chosen = [_task(word) for word in _several("tasks", tasks)]
     names = list(dict.fromkeys(choice.name for choice in chosen))
     training_of = _per_task("training", training, TrainingConfig, names)
@@ -189,7 +189,7 @@ def grid(
         )
         for seed in _seeds(seeds)
         for task in chosen
-        for choice, share in encodings
+        for choice, share in pairs
     )
 
 
@@ -203,7 +203,7 @@ def encoding(word: str) -> tuple[Choice, bool | None]:
         if not name.lower().endswith(mark) or _is_known(name):
             continue
         choice = ENCODINGS.parse(name[: -len(mark)] + colon + settings)
-        usual = bool(choice.make.shared_across_layers)
+        usual = bool(getattr(choice.make, "shared_across_layers", False))
         if usual == share:
             how = "one for all layers" if share else "one per layer"
             raise ConfigError(f"{word!r}: {choice.name} has {how} already; write {choice.name.lower()!r}")

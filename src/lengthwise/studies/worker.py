@@ -188,7 +188,12 @@ class Worker:
 
         trained_at = time.time()
         trained = train(
-            run, folder, device=self.spec.device, backend=self.spec.backend, on_progress=on_training, should_stop=should_stop
+            run,
+            folder,
+            device=self.spec.device,
+            backend=self.spec.backend,
+            on_progress=on_training,
+            should_stop=should_stop,
         )
         beat.step = beat.steps = run.training.steps
         self.store.add_curve(row.key, trained.curve, worker=self.name)

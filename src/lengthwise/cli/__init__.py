@@ -1,0 +1,81 @@
+"""The command line `lengthwise`, also `python -m lengthwise`.
+
+The verbs are in `app.py`. Nothing heavy is imported before a verb needs it: help answers at once, and what only reads
+results never imports torch.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+WRONG = 2  # the exit code of everything that the user can put right
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code. 0: done; 1: some runs failed; 2: it cannot be done, as one line on stderr says.
+
+    130 and 143: stopped by Ctrl-C and by SIGTERM. With LENGTHWISE_DEBUG=1 errors show where they come from.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter shows a question mark
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        code = _run(given)
+        sys.stdout.flush()
+    except KeyboardInterrupt as interrupt:
+        return _stopped(interrupt)
+    except BrokenPipeError:  # as in `lengthwise list runs | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get("LENGTHWISE_DEBUG", "") not in ("", "0"):
+            traceback.print_exc()
+        print(f"lengthwise: {_line(error, given)}", file=sys.stderr)
+        return WRONG
+    return code
+
+
+def _run(given: list[str]) -> int:
+    try:
+        from lengthwise.cli.app import app
+    except ModuleNotFoundError as error:
+        if error.name != "cyclopts":
+            raise
+        raise OSError(_extra("cyclopts")) from error
+    code = app(given or ["--help"], exit_on_error=False, print_error=False, result_action="return_value")
+    return code if isinstance(code, int) else 0
+
+
+def _stopped(interrupt: KeyboardInterrupt) -> int:
+    """One line on how to go on."""
+    counts = getattr(interrupt, "counts", None)
+    how = "run the same command again to continue"
+    if counts is not None:
+        how = f"{counts['done']} of {sum(counts.values())} runs are done and everything is kept; {how}"
+    print(f"\nlengthwise: stopped; {how}", file=sys.stderr)
+    return 128 + int(getattr(interrupt, "signal", 2))
+
+
+def _line(error: Exception, given: list[str]) -> str:
+    """What is wrong and what to do, in one line."""
+    kind = type(error)
+    text = " ".join(str(error).split())
+    if kind.__module__.startswith("cyclopts"):
+        verb = given[0] if given and not given[0].startswith("-") and kind.__name__ != "UnknownCommandError" else ""
+        return f"{text.rstrip('.')}; `{' '.join(filter(None, ['lengthwise', verb, '--help']))}` shows how it is written"
+    if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("lengthwise"):
+        return _extra(error.name or "a package")
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or text}"
+    if isinstance(error, ValueError) and kind.__module__.startswith("lengthwise."):
+        return text
+    return f"{kind.__name__}: {text}; this looks like a fault in the program, LENGTHWISE_DEBUG=1 shows where"
+
+
+def _extra(name: str) -> str:
+    return f"the package {name} is missing; install the laboratory with: pip install 'lengthwise[lab]'"

@@ -1,0 +1,256 @@
+"""The verbs: what can be written after `lengthwise`. Each imports what it needs when it runs."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+import lengthwise
+
+app = App(
+    name="lengthwise",
+    help="Train short, test long: position encodings and the length generalization of Transformers.",
+    help_format="plaintext",
+    help_epilogue=(
+        "First steps: lengthwise list encodings; lengthwise sample copy --length 5;\n"
+        "lengthwise run studies/quickstart.py. Help on a command: lengthwise run --help"
+    ),
+    version=lengthwise.__version__,
+)
+
+RESULTS = "lengthwise-results"
+Results = Annotated[str, Parameter(env_var="LENGTHWISE_RESULTS")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """How runs are executed; none of it changes what comes out, but `threads` and `device` change the last digits."""
+
+    results: Results = RESULTS
+    """Folder of the results database, the trained models and the report."""
+    workers: int | None = None
+    """Runs at a time; usually one for each core, on a GPU one."""
+    device: str = "cpu"
+    """cpu, cuda, cuda:1, ..."""
+    threads: Annotated[int, Parameter(env_var="LENGTHWISE_THREADS")] = 1
+    """Threads of each run."""
+    backend: str = "auto"
+    """Attention backend; auto takes the fastest that serves an encoding."""
+
+
+@app.command(sort_key=1, help_epilogue="")
+def run(study: str, /, *, execution: Execution = Execution()) -> int:
+    """Train and evaluate what a study file lists, and report what came out.
+
+    Stop it at any moment: the same command continues, and repeats no finished run. Two at once share the work.
+
+    Example: lengthwise run studies/quickstart.py --workers 2
+
+    Parameters
+    ----------
+    study
+        The study: a Python file that leaves a `study`.
+    """
+    from lengthwise.cli.running import run_file
+
+    return run_file(study, execution)
+
+
+@app.command(sort_key=2, help_epilogue="")
+def compare(
+    *encodings: str,
+    text: str | None = None,
+    glob: str = "**/*",
+    task: str | None = None,
+    train_length: int,
+    lengths: str | None = None,
+    seeds: int = 1,
+    steps: int = 500,
+    batch_size: int = 16,
+    learning_rate: float = 1e-3,
+    d_model: int = 128,
+    num_layers: int = 4,
+    num_heads: int = 4,
+    examples: int = 256,
+    tokens: int = 65_536,
+    name: str | None = None,
+    execution: Execution = Execution(),
+) -> int:
+    """Compare encodings on your own text, or on a task: train at one length, score at many.
+
+    Continues like `run`. Asking for more lengths later trains nothing again.
+
+    Example: lengthwise compare rope alibi fire --text notes/ --train-length 256 --lengths 256,512,1024 --seeds 3
+
+    Parameters
+    ----------
+    encodings
+        Names, with settings if wanted: rope alibi fire:hidden_layers=1 fire-s (FIRE with shared layers).
+    text
+        A text file or a folder; python is Python's own manual, docstrings and source.
+    glob
+        Which files of a folder.
+    task
+        A task instead of a text, with settings if wanted: copy or copy:symbols=10.
+    train_length
+        The length of the sequences in training, in the task's unit (bytes of text, symbols to copy).
+    lengths
+        Lengths to score, with commas: 256,512,1024. Usually 1, 2, 4 and 8 times the trained one.
+    seeds
+        How many models of each encoding are trained; intervals need more than one.
+    steps
+        Training steps.
+    batch_size
+        Sequences in a step.
+    learning_rate
+        The highest of the schedule.
+    d_model
+        Width of the model.
+    num_layers
+        Layers of the model.
+    num_heads
+        Attention heads of a layer.
+    examples
+        Examples that are scored at each length, for tasks that are scored by example.
+    tokens
+        Tokens that are scored at each length, for text.
+    name
+        The study's name; usually made of the task and the trained length.
+    """
+    from lengthwise.cli.comparing import Comparison, study_of
+    from lengthwise.cli.running import run_study
+
+    asked = Comparison(
+        encodings=encodings,
+        text=text,
+        glob=glob,
+        task=task,
+        train_length=train_length,
+        lengths=lengths,
+        seeds=seeds,
+        training={"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate},
+        model={"d_model": d_model, "num_layers": num_layers, "num_heads": num_heads},
+        evaluation={"examples": examples, "tokens": tokens},
+        name=name,
+    )
+    return run_study(study_of(asked), execution)
+
+
+@app.command(sort_key=3, help_epilogue="")
+def report(
+    *, study: str | None = None, results: Results = RESULTS, output: str | None = None, json: bool = False
+) -> int:
+    """Make the report of what has been found so far: a table here, and a page to look at and to send to others.
+
+    Example: lengthwise report --study quickstart --output quickstart.html
+
+    Parameters
+    ----------
+    study
+        One study; usually all in the folder.
+    results
+        Folder of the results.
+    output
+        The HTML file; usually report.html in the folder of the results.
+    json
+        Print the findings as JSON; the page is made only with --output.
+    """
+    from lengthwise.cli.reporting import make_report
+
+    return make_report(results, study, output, json)
+
+
+@app.command(name="list", sort_key=4, help_epilogue="")
+def list_(what: str, /, *names: str, study: str | None = None, results: Results = RESULTS, json: bool = False) -> int:
+    """List encodings, tasks, runs or studies; with names of encodings or tasks, all that is to be said about them.
+
+    Example: lengthwise list encodings; lengthwise list encodings fire; lengthwise list runs --study quickstart
+
+    Parameters
+    ----------
+    what
+        encodings, tasks, runs or studies.
+    names
+        Encodings or tasks to describe.
+    study
+        Runs of this study alone.
+    results
+        Folder of the results.
+    json
+        Print JSON.
+    """
+    from lengthwise.cli.listing import show_list
+
+    return show_list(what, names, study, results, json)
+
+
+@app.command(sort_key=5, help_epilogue="")
+def show(run: str, /, *, results: Results = RESULTS, json: bool = False) -> int:
+    """Show a run: its settings, its scores, its training curve, and where the numbers come from.
+
+    Example: lengthwise show 3f9a (`lengthwise list runs` shows the keys)
+
+    Parameters
+    ----------
+    run
+        The run's key, or how it begins.
+    results
+        Folder of the results.
+    json
+        Print JSON.
+    """
+    from lengthwise.cli.showing import show_run
+
+    return show_run(run, results, json)
+
+
+@app.command(sort_key=6, help_epilogue="")
+def sample(
+    task: str,
+    /,
+    *,
+    length: int = 10,
+    count: int = 3,
+    seed: int = 0,
+    split: Literal["train", "test"] = "test",
+    json: bool = False,
+) -> int:
+    """Look at examples of a task before training on them. The same seed shows the same examples.
+
+    Example: lengthwise sample copy:symbols=10 --length 5 --count 3; lengthwise sample text:path=notes.txt --length 80
+
+    Parameters
+    ----------
+    task
+        The task, with settings if wanted.
+    length
+        Length in the task's unit.
+    count
+        How many.
+    seed
+        Which; in the split test those that an evaluation with this seed asks.
+    split
+        train or test; no example is in both.
+    json
+        Print one JSON object a line.
+    """
+    from lengthwise.cli.sampling import show_examples
+
+    return show_examples(task, length, count, seed, split, json)
+
+
+@app.command(sort_key=7, help_epilogue="")
+def check(*, json: bool = False) -> int:
+    """Put the same questions to every encoding on every attention backend, and print what each answers.
+
+    Example: lengthwise check
+
+    Parameters
+    ----------
+    json
+        Print JSON.
+    """
+    from lengthwise import conformance
+
+    return conformance.main(json=json)

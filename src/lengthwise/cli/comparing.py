@@ -1,0 +1,81 @@
+"""`lengthwise compare`: a study without a file."""
+
+import re
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lengthwise.config import Choice, ConfigError, EvaluationConfig, ModelConfig, TrainingConfig, choose
+from lengthwise.studies import Study, grid
+from lengthwise.studies import task as task_from_word
+from lengthwise.tasks import Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What was written on the command line."""
+
+    encodings: tuple[str, ...]
+    text: str | None
+    glob: str
+    task: str | None
+    train_length: int
+    lengths: str | None
+    seeds: int
+    training: dict[str, Any]
+    model: dict[str, Any]
+    evaluation: dict[str, Any]
+    name: str | None
+
+
+def study_of(asked: Comparison) -> Study:
+    """The study that the words describe. `ConfigError` in one line for words that describe none."""
+    if not asked.encodings:
+        raise ConfigError(
+            "compare has nothing to compare; name encodings, as in: lengthwise compare rope alibi --text python "
+            "--train-length 128 (`lengthwise list encodings` shows them)"
+        )
+    training = TrainingConfig(train_length=asked.train_length, **asked.training)
+    lengths = _lengths(asked)
+    evaluation = EvaluationConfig(lengths=lengths, **asked.evaluation)
+    model = ModelConfig(**asked.model)
+    task = _task(asked)
+    runs = grid(asked.encodings, [task], asked.seeds, training=training, model=model)
+    return Study(
+        name=asked.name or f"compare-{_slug(task)}-{asked.train_length}",
+        question=f"Trained at length {asked.train_length}, what is right at {', '.join(map(str, lengths))}?",
+        command=shlex.join(["lengthwise", *sys.argv[1:]]),
+        runs=runs,
+        evaluation=evaluation,
+    )
+
+
+def _task(asked: Comparison) -> Choice:
+    if (asked.text is None) == (asked.task is None):
+        got = "neither" if asked.text is None else "both"
+        raise ConfigError(
+            f"compare needs --text PATH or --task NAME, and got {got}; --text python is a text every machine has"
+        )
+    if asked.text is not None:
+        return choose(Text, path=asked.text, glob=asked.glob)
+    assert asked.task is not None
+    return task_from_word(asked.task)
+
+
+def _lengths(asked: Comparison) -> tuple[int, ...]:
+    if asked.lengths is None:
+        return tuple(asked.train_length * times for times in (1, 2, 4, 8))
+    words = [word for word in re.split(r"[,\s]+", asked.lengths.strip()) if word]
+    for word in words:
+        if not re.fullmatch(r"\d+", word):
+            raise ConfigError(f"--lengths has {word!r}, which is no length; write whole numbers: 256,512,1024")
+    return tuple(map(int, words))
+
+
+def _slug(task: Choice) -> str:
+    """A name for a study of that task, from the last part of a text's path."""
+    path = dict(task.settings).get("path")
+    words = f"{task.name} {Path(path).name if path else ''}"
+    return re.sub(r"[^\w.]+", "-", words).strip("-").lower()

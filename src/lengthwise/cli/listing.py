@@ -1,0 +1,159 @@
+"""`lengthwise list`: encodings, tasks, runs, studies."""
+
+import inspect
+from typing import Any
+
+from lengthwise.cli.printing import print_json, stdout
+from lengthwise.config import ConfigError, Registry, near_miss, settings_of
+
+LISTS = ("encodings", "tasks", "runs", "studies")
+
+
+def show_list(what: str, names: tuple[str, ...], study: str | None, results: str, json: bool) -> int:
+    wanted = what.lower()
+    wanted = wanted if wanted in LISTS else f"{wanted}s" if f"{wanted}s" in LISTS else wanted
+    if wanted not in LISTS:
+        raise ConfigError(f"there is no list of {what!r}{near_miss(what, LISTS)}; there are: {', '.join(LISTS)}")
+    if names and wanted not in ("encodings", "tasks"):
+        raise ConfigError(f"list {wanted} takes no names, and got {names[0]!r}; `lengthwise show KEY` shows one run")
+    if study is not None and wanted != "runs":
+        raise ConfigError(f"--study is for list runs, not for list {wanted}; leave it out")
+    if wanted == "runs":
+        _runs(study, results, json)
+    elif wanted == "studies":
+        _studies(results, json)
+    else:
+        _methods(_registry(wanted), names, json)
+    return 0
+
+
+def _registry(wanted: str) -> Registry:
+    if wanted == "tasks":
+        from lengthwise.tasks import TASKS
+
+        return TASKS
+    from lengthwise.encodings import ENCODINGS
+
+    return ENCODINGS
+
+
+# ---- encodings and tasks ----------------------------------------------------------------------------------------
+
+
+def _methods(registry: Registry, names: tuple[str, ...], json: bool) -> None:
+    makes = [registry.find(name) for name in names] or list(registry)
+    rows = [_method(make) for make in makes]
+    if json:
+        print_json(rows)
+    elif names:
+        for row in rows:
+            print(f"{row['name']}: {row['documentation']}\n")
+            settings = ", ".join(f"{k}={v!r}" for k, v in row["settings"].items())
+            print(f"Settings: {settings or 'none'}\n")
+    else:
+        _method_table(registry.kind, rows)
+
+
+def _method(make: Any) -> dict[str, Any]:
+    documentation = inspect.getdoc(make) or ""
+    row: dict[str, Any] = {
+        "name": make.__name__,
+        "summary": documentation.partition("\n\n")[0].replace("\n", " "),
+        "settings": {name: parameter.default for name, parameter in settings_of(make).items()},
+    }
+    for name in ("metric", "better", "unit", "shared_across_layers", "shift_invariant"):
+        if hasattr(make, name):
+            row[name] = getattr(make, name)
+    return row | {"documentation": documentation}
+
+
+def _method_table(kind: str, rows: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(kind, no_wrap=True)
+    table.add_column("what it is")
+    if kind == "task":
+        table.add_column("score", no_wrap=True)
+        table.add_column("length in", no_wrap=True)
+    table.add_column("settings and their defaults")
+    for row in rows:
+        settings = ", ".join(f"{k}={v}" if v != "" else f"{k}=''" for k, v in row["settings"].items())
+        score = [f"{row['metric']}, {row['better']} is better", row["unit"]] if kind == "task" else []
+        table.add_row(
+            Text(row["name"], style="bold"), Text(row["summary"]), *map(Text, score), Text(settings or "none")
+        )
+    stdout().print(table)
+    example = "fire:hidden_layers=1" if kind == "encoding" else "copy:symbols=10"
+    print(f"\nWith settings: {example}. More about one: lengthwise list {kind}s {example.partition(':')[0]}")
+
+
+# ---- runs and studies -------------------------------------------------------------------------------------------
+
+
+def _runs(study: str | None, results: str, json: bool) -> None:
+    import dataclasses
+
+    from rich.table import Table
+    from rich.text import Text
+
+    from lengthwise.store import open_store
+
+    with open_store(results, create=False) as store:
+        rows = store.runs(study)
+        where = store.name
+    if json:
+        print_json([dataclasses.asdict(row) for row in rows])
+        return
+    if not rows:
+        print(f"There are no runs in {where}{f' of study {study}' if study else ''}.")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("key", "encoding", "task"):
+        table.add_column(name, overflow="fold")
+    for name in ("seed", "trained at", "steps"):
+        table.add_column(name, justify="right")
+    table.add_column("status")
+    for row in rows:
+        steps = row.config.get("training", {}).get("steps", row.steps)
+        done = steps if row.finished is not None else row.step
+        status = f"{row.status}: {row.error}" if row.error else row.status
+        table.add_row(
+            Text(row.key[:8], style="bold"),
+            Text(row.label),
+            Text(row.task),
+            f"{row.seed}",
+            f"{row.train_length}",
+            f"{done}/{steps}",
+            Text(status),
+        )
+    stdout().print(table)
+
+
+def _studies(results: str, json: bool) -> None:
+    import dataclasses
+
+    from rich.table import Table
+    from rich.text import Text
+
+    from lengthwise.store import open_store
+
+    with open_store(results, create=False) as store:
+        rows = store.studies()
+        where = store.name
+    if json:
+        print_json([dataclasses.asdict(row) for row in rows])
+        return
+    if not rows:
+        print(f"There are no studies in {where}.")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("study", overflow="fold")
+    table.add_column("runs", justify="right")
+    table.add_column("status")
+    table.add_column("question")
+    for row in rows:
+        status = ", ".join(f"{number} {name}" for name, number in row.progress.items() if number)
+        table.add_row(Text(row.name, style="bold"), f"{sum(row.progress.values())}", status, Text(row.question))
+    stdout().print(table)

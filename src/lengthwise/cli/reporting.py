@@ -1,0 +1,48 @@
+"""`lengthwise report`: findings as a table, a page, or JSON. Imports no torch."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lengthwise.cli.printing import print_json, stdout
+
+if TYPE_CHECKING:
+    from lengthwise.store import Store
+
+
+def make_report(results: str, study: str | None, output: str | None, json: bool) -> int:
+    from lengthwise.analysis import findings
+    from lengthwise.report import write
+    from lengthwise.store import open_store
+
+    folder = Path(results)
+    with open_store(folder, create=False) as store:
+        if json:
+            found = findings(store, study)
+            if output is not None:
+                write(found, Path(output))
+            print_json(as_data(found))
+            return 0
+        page = print_table(store, study, Path(output) if output is not None else _beside(folder))
+    print(f"Report: {page}")
+    return 0
+
+
+def print_table(store: "Store", study: str | None, page: Path) -> Path:
+    """Print the findings, write the page; where it is."""
+    from lengthwise.analysis import findings
+    from lengthwise.report import table, write
+
+    found = findings(store, study)
+    stdout().print(table(found))
+    return write(found, page)
+
+
+def _beside(results: Path) -> Path:
+    """report.html in the folder; also when the database itself was named."""
+    return (results.parent if results.is_file() else results) / "report.html"
+
+
+def as_data(value: Any) -> Any:
+    """Findings as JSON has them."""
+    return dataclasses.asdict(value)

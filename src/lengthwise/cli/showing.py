@@ -1,0 +1,82 @@
+"""`lengthwise show`: one run. Imports no torch."""
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+from lengthwise.cli.printing import figure, print_json, stdout
+from lengthwise.store import CurveRow, RunRow, ScoreRow, open_store
+
+BARS = "▁▂▃▄▅▆▇█"
+CURVE_WIDTH = 60
+
+
+def show_run(prefix: str, results: str, as_json: bool) -> int:
+    with open_store(results, create=False) as store:
+        run = store.run(prefix)
+        scores, curve = store.scores([run.key]), store.curve(run.key)
+    if as_json:
+        row = dataclasses.asdict(run)
+        row["scores"] = [dataclasses.asdict(score) for score in scores]
+        row["curve"] = [dataclasses.asdict(point) for point in curve]
+        print_json(row)
+        return 0
+    _print(run, scores, curve)
+    return 0
+
+
+def _print(run: RunRow, scores: list[ScoreRow], curve: list[CurveRow]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    console = stdout()
+    console.print(Text(f"{run.label} on {run.task}, seed {run.seed}", style="bold"))
+    facts = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    facts.add_row("key", run.key)
+    facts.add_row("status", Text(f"{run.status}: {run.error}" if run.error else run.status))
+    if run.finished is None and run.steps:
+        facts.add_row("step", f"{run.step} of {run.steps}")
+    for name in ("encoding", "task", "model", "training"):
+        facts.add_row(name, Text(_settings(run.config.get(name))))
+    for name, value in run.facts.items():
+        facts.add_row(name, Text(_settings(value)))
+    console.print(facts)
+    if curve:
+        losses = [point.loss for point in curve]
+        print(f"\nloss {figure(losses[0])} {_bars(losses)} {figure(losses[-1])}, {curve[-1].step} steps")
+    if scores:
+        print()
+        console.print(_scores(run, scores))
+
+
+def _scores(run: RunRow, scores: list[ScoreRow]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in (f"length ({run.unit})", run.metric, "standard error", "examples"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for score in scores:
+        seen = "new" if score.out_of_distribution else "trained"
+        table.add_row(f"{score.length}", f"{score.mean:.4f}", figure(score.standard_error, 2), f"{score.n}", seen)
+    return table
+
+
+def _settings(value: Any) -> str:
+    if isinstance(value, dict):
+        name = f"{value['is']} " if "is" in value else ""
+        return name + ", ".join(f"{k}={_settings(v)}" for k, v in value.items() if k != "is")
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _bars(values: list[float]) -> str:
+    """The values as a row of bars, the lowest to the highest."""
+    step = max(1, math.ceil(len(values) / CURVE_WIDTH))
+    shown = [value for value in values[::step] if math.isfinite(value)]
+    if not shown:
+        return ""
+    low, span = min(shown), (max(shown) - min(shown)) or 1.0
+    return "".join(BARS[round((value - low) / span * (len(BARS) - 1))] for value in shown)
