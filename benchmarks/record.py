@@ -40,4 +40,6 @@ def save(name: str, figures: dict[str, Any]) -> None:
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({"made": facts, "figures": figures}, indent=2) + "\n")
     print(f"\n{facts['processor']}, {facts['cores']} cores, Python {facts['python']}, torch {facts['torch']}")
-    print(f"command: {facts['command']}\nkept in {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")
+    print(
+        f"command: {facts['command']}\nkept in {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}"
+    )

@@ -25,7 +25,9 @@ from lengthwise.tasks import TASKS, Copy, Text
 
 
 def run(**settings) -> Run:
-    return Run(**{"encoding": choose(FIRE), "task": choose(Copy), "training": TrainingConfig(train_length=8), **settings})
+    return Run(
+        **{"encoding": choose(FIRE), "task": choose(Copy), "training": TrainingConfig(train_length=8), **settings}
+    )
 
 
 def test_key_does_not_depend_on_the_spelling():
@@ -181,7 +183,9 @@ def test_another_package_can_add_to_a_list(monkeypatch):
             return NoPE
 
     before = Registry.known["encoding"]
-    monkeypatch.setattr("lengthwise.config.entry_points", lambda group: [Point()] if group == "lengthwise.encodings" else [])
+    monkeypatch.setattr(
+        "lengthwise.config.entry_points", lambda group: [Point()] if group == "lengthwise.encodings" else []
+    )
     assert Registry("encoding", (FIRE,)).find("elsewhere") is NoPE
     Registry.known["encoding"] = before
 
@@ -192,7 +196,9 @@ def test_a_value_typed_in_is_the_value(value):
     assert parse_value(json.dumps(value), wanted, "x") == value
 
 
-@pytest.mark.parametrize(("value", "wanted"), [(True, int), (1, bool), ("1", int), (1.0, int), (None, int), (float("inf"), float)])
+@pytest.mark.parametrize(
+    ("value", "wanted"), [(True, int), (1, bool), ("1", int), (1.0, int), (None, int), (float("inf"), float)]
+)
 def test_nothing_bends_in_silence(value, wanted):
     with pytest.raises(ConfigError):
         cast(value, wanted, "x")

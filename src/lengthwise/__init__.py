@@ -14,7 +14,19 @@ if TYPE_CHECKING:
     from lengthwise.attention import attend
     from lengthwise.config import choose
 
-_MODULES = ("analysis", "attention", "config", "encodings", "evaluation", "models", "report", "store", "studies", "tasks", "training")
+_MODULES = (
+    "analysis",
+    "attention",
+    "config",
+    "encodings",
+    "evaluation",
+    "models",
+    "report",
+    "store",
+    "studies",
+    "tasks",
+    "training",
+)
 _NAMES = {"attend": "lengthwise.attention", "choose": "lengthwise.config"}
 
 __all__ = ["attend", "attention", "choose", "encodings", "models", "tasks"]

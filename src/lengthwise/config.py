@@ -243,7 +243,9 @@ class Config:
             if not isinstance(value, (Choice, Config)):
                 object.__setattr__(self, f.name, cast(value, hints[f.name], f"{type(self).__name__}.{f.name}"))
             elif not isinstance(value, hints[f.name]):
-                raise ConfigError(f"{type(self).__name__}.{f.name} is {value!r}; it has to be a {hints[f.name].__name__}")
+                raise ConfigError(
+                    f"{type(self).__name__}.{f.name} is {value!r}; it has to be a {hints[f.name].__name__}"
+                )
 
     def fill(self, **values: Any) -> None:
         """Write out a default that depends on another field."""
@@ -259,7 +261,9 @@ class Config:
     def within(self, low: float, high: float, *names: str) -> None:
         for name in names:
             if not low <= getattr(self, name) <= high:
-                raise ConfigError(f"{type(self).__name__}.{name} is {getattr(self, name)}; it has to lie in {low} ... {high}")
+                raise ConfigError(
+                    f"{type(self).__name__}.{name} is {getattr(self, name)}; it has to lie in {low} ... {high}"
+                )
 
     def to_data(self) -> dict[str, Any]:
         """Plain JSON data, every default written out."""

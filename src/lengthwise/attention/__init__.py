@@ -98,7 +98,9 @@ def attend(
     queries, keys, device = q.shape[2], k.shape[2], q.device
     for name, given in (("positions", positions), ("documents", documents)):
         if given is not None and (given.shape[-1] != keys or given.shape[0] not in (1, q.shape[0])):
-            raise ConfigError(f"{name} has shape {tuple(given.shape)}; it has to be [{q.shape[0]} or 1, {keys}], one per key")
+            raise ConfigError(
+                f"{name} has shape {tuple(given.shape)}; it has to be [{q.shape[0]} or 1, {keys}], one per key"
+            )
         if given is not None and (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool):
             raise ConfigError(f"{name} is {given.dtype}; it has to hold whole numbers")
     if encoding is not None and encoding.acts_on_embedding():
@@ -115,6 +117,7 @@ def attend(
             raise ConfigError(f"positions go down to {lowest}; the first position is 0")
         span = Span(p[:, keys - queries :], p, highest + 1)
     effect = Effect() if encoding is None else encoding.effect(span)
+    _check_fit(effect, q, encoding)
     return plan(effect, span, Mask(queries, keys, causal, documents), backend=backend)(q, k, v, scale=scale)
 
 
@@ -127,9 +130,26 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
     if not 1 <= q.shape[2] <= k.shape[2]:
         raise ConfigError(f"{shapes}: there have to be 1 to {k.shape[2]} queries, the last of the {k.shape[2]} tokens")
     if not (q.dtype == k.dtype == v.dtype) or not (q.device == k.device == v.device):
-        raise ConfigError(f"q, k, v are {q.dtype}/{k.dtype}/{v.dtype} on {q.device}/{k.device}/{v.device}; make them alike")
+        raise ConfigError(
+            f"q, k, v are {q.dtype}/{k.dtype}/{v.dtype} on {q.device}/{k.device}/{v.device}; make them alike"
+        )
     if not q.is_floating_point():
         raise ConfigError(f"q is {q.dtype}; attention needs floating-point numbers")
+
+
+def _check_fit(effect: Effect, q: Tensor, encoding: PositionEncoding | None) -> None:
+    """The encoding was made for these heads and this head dim."""
+    name = type(encoding).__name__
+    for term in effect.terms:
+        heads = next((len(getattr(term, a)) for a in ("table", "slope", "vector") if hasattr(term, a)), 1)
+        if heads not in (1, q.shape[1]):
+            raise ConfigError(
+                f"{name} was made for {heads} heads, and q has {q.shape[1]}; make {name}(num_heads={q.shape[1]})"
+            )
+    angle = effect.rotation.angle_q if effect.rotation else None
+    if angle is not None and 2 * angle.shape[-1] > q.shape[-1]:
+        dims = 2 * angle.shape[-1]
+        raise ConfigError(f"{name} turns {dims} dims, and q has {q.shape[-1]}; make {name}(head_dim={q.shape[-1]})")
 
 
 __all__ = ["BACKENDS", "KVCache", "Mask", "Plan", "attend", "check_backend", "plan"]

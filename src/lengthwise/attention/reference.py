@@ -63,7 +63,7 @@ def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[T
             return table[:, span.distance().clamp(0, table.shape[1] - 1)].transpose(0, 1)
         case ProgressiveBias(slope, intercept, knots, u, w):
             x = u[span.distance().clamp(0, len(u) - 1)] * w[..., None]
-            s = (x[..., None] >= knots).sum(-1)
+            s = torch.bucketize(x.detach(), knots, right=True)  # the number of knots <= x
             return (slope[:, s] * x + intercept[:, s]).transpose(0, 1)
         case QueryRelative(table):
             rows = torch.einsum("bhid,hnd->bhin", q, table.to(q.dtype).expand(q.shape[1], -1, -1))

@@ -50,7 +50,9 @@ def _sums(index: Tensor, grad: Tensor, entries: int) -> Tensor:
     """Per row of grad [r, ...], the sum over each index."""
     flat = index.flatten()
     if grad.is_cuda:  # bincount is not deterministic there
-        return torch.zeros(len(grad), entries, dtype=grad.dtype, device=grad.device).index_add_(1, flat, grad.flatten(1))
+        return torch.zeros(len(grad), entries, dtype=grad.dtype, device=grad.device).index_add_(
+            1, flat, grad.flatten(1)
+        )
     rows = [torch.bincount(flat, weights=row.flatten(), minlength=entries) for row in grad]
     return torch.stack(rows).to(grad.dtype)
 
@@ -90,7 +92,10 @@ def of_distance(table: Float[Tensor, "r n"], span: Span) -> Float[Tensor, "r b i
 
 
 def of_pieces(
-    slope: Float[Tensor, "h s"], intercept: Float[Tensor, "h s"], knots: Float[Tensor, " s-1"], x: Float[Tensor, "b i j"]
+    slope: Float[Tensor, "h s"],
+    intercept: Float[Tensor, "h s"],
+    knots: Float[Tensor, " s-1"],
+    x: Float[Tensor, "b i j"],
 ) -> Float[Tensor, "h b i j"]:
     """slope[h, s] x + intercept[h, s] with s = the number of knots <= x."""
     s: Int[Tensor, "b i j"] = torch.bucketize(x.detach(), knots.detach(), right=True, out_int32=True)

@@ -23,7 +23,9 @@ class PositionEncoding(nn.Module, ABC):
     """
 
     kind: ClassVar[str] = "encoding"
-    shared_across_layers: ClassVar[bool] = True  # one module serves every layer, as in the source (or nothing is learned)
+    shared_across_layers: ClassVar[bool] = (
+        True  # one module serves every layer, as in the source (or nothing is learned)
+    )
     shift_invariant: ClassVar[bool] = True  # moving every position by the same amount changes no logit
     cache_rotated_keys: ClassVar[bool] = True  # False when a key's rotation depends on the current length
     max_length: int | None = None  # positions it can serve; None: any
@@ -75,7 +77,9 @@ class RotaryEncoding(PositionEncoding):
     def effect(self, span: Span) -> Effect:
         # float64 until the cosine is taken: at position 10^6 a float32 angle is off by 0.06 radians.
         f = self.frequencies(span.length, span.q.device)
-        return Effect(rotation=Rotation(span.q[..., None] * f, span.k[..., None] * f, self.gain, self.gain, self.layout))
+        return Effect(
+            rotation=Rotation(span.q[..., None] * f, span.k[..., None] * f, self.gain, self.gain, self.layout)
+        )
 
 
 class DistanceBias(PositionEncoding):

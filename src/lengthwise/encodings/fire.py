@@ -53,7 +53,9 @@ class FIRE(PositionEncoding):
         at_least("FIRE", num_heads=num_heads, width=width)
         positive("FIRE", c=c, L=L)
         if not 0 <= hidden_layers <= 4:
-            raise ConfigError(f"FIRE: hidden_layers is {hidden_layers}; it has to be 0 (linear) to 4, and the paper has 2")
+            raise ConfigError(
+                f"FIRE: hidden_layers is {hidden_layers}; it has to be 0 (linear) to 4, and the paper has 2"
+            )
         if activation not in _ACTIVATIONS:
             raise ConfigError(f"FIRE: activation is {activation!r}; it is one of {', '.join(_ACTIVATIONS)}")
         if not eps >= 0:

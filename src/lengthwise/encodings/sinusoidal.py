@@ -26,7 +26,9 @@ class Sinusoidal(PositionEncoding):
 
     shift_invariant: ClassVar[bool] = False
 
-    def __init__(self, *, d_model: int, base: float = 10_000.0, layout: Literal["interleaved", "concat"] = "interleaved"):
+    def __init__(
+        self, *, d_model: int, base: float = 10_000.0, layout: Literal["interleaved", "concat"] = "interleaved"
+    ):
         super().__init__()
         at_least("Sinusoidal", d_model=d_model)
         positive("Sinusoidal", base=base)

@@ -45,7 +45,9 @@ class T5(DistanceBias):
     def bucket(self, distance: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
         """The bucket of each distance; keys after the query fall in bucket 0."""
         exact = self.num_buckets // 2
-        ratio = torch.log(distance.clamp(min=exact).to(wide(distance.device)) / exact) / math.log(self.max_distance / exact)
+        ratio = torch.log(distance.clamp(min=exact).to(wide(distance.device)) / exact) / math.log(
+            self.max_distance / exact
+        )
         far = (exact + (ratio * (self.num_buckets - exact)).floor().long()).clamp(max=self.num_buckets - 1)
         return torch.where(distance < exact, distance.clamp(min=0), far)
 

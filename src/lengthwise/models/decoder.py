@@ -98,7 +98,9 @@ class Decoder(nn.Module):
         absolute = encoding.make.acts_on_embedding()  # type: ignore[attr-defined]
         modules = 1 if share or absolute else config.num_layers
         self.encodings = nn.ModuleList(encoding.build(**context, train_length=train_length) for _ in range(modules))
-        self.read = nn.Embedding(vocab_size, config.d_model) if vocab_size else nn.Linear(input_width or 0, config.d_model)
+        self.read = (
+            nn.Embedding(vocab_size, config.d_model) if vocab_size else nn.Linear(input_width or 0, config.d_model)
+        )
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.norm = norm(config)
@@ -157,11 +159,18 @@ class Decoder(nn.Module):
             if id(encoding) not in plans:
                 plans[id(encoding)] = self._plan(encoding, span, mask, cache)
             effect, attend = plans[id(encoding)]
-            x = block(x, attend if cache is None else _Cached(cache, layer, effect, attend, encoding.cache_rotated_keys))
+            x = block(
+                x, attend if cache is None else _Cached(cache, layer, effect, attend, encoding.cache_rotated_keys)
+            )
         return self.write(self.norm(x))
 
     def _span(
-        self, tokens: int, positions: Tensor | None, documents: Tensor | None, cache: KVCache | None, device: torch.device
+        self,
+        tokens: int,
+        positions: Tensor | None,
+        documents: Tensor | None,
+        cache: KVCache | None,
+        device: torch.device,
     ) -> tuple[Span, Mask]:
         past = cache.length if cache else 0
         plain = positions is None and documents is None
@@ -170,7 +179,9 @@ class Decoder(nn.Module):
                 start = cache.furthest + 1 if cache else 0
                 positions = torch.arange(start, start + tokens, device=device)[None]
             else:
-                known = documents if not cache or cache.documents is None else torch.cat([cache.documents, documents], 1)
+                known = (
+                    documents if not cache or cache.documents is None else torch.cat([cache.documents, documents], 1)
+                )
                 positions = consecutive(known)[:, -tokens:]
         furthest = int(positions.max()) if not plain else (cache.furthest if cache else -1) + tokens
         if cache is None:

@@ -1,0 +1,83 @@
+"""`lengthwise.attend`: three lines in a user's own code, and plain words when they cannot be."""
+
+import pytest
+import torch
+
+import lengthwise
+from lengthwise import encodings
+from lengthwise.config import ConfigError
+
+Q, KV = (2, 4, 9, 8), (2, 2, 9, 8)
+
+
+def qkv(q=Q, kv=KV, dtype=torch.float32):
+    torch.manual_seed(0)
+    return torch.randn(q, dtype=dtype), torch.randn(kv, dtype=dtype), torch.randn(kv, dtype=dtype)
+
+
+def test_three_lines():
+    q, k, v = qkv()
+    fire = encodings.FIRE(num_heads=4)
+    out = lengthwise.attend(q, k, v, fire)
+    assert out.shape == q.shape
+    rope = encodings.RoPE(head_dim=8)
+    assert not torch.allclose(out, lengthwise.attend(q, k, v, rope))
+
+
+def test_without_an_encoding_it_is_causal_attention():
+    q, k, v = qkv(kv=Q)
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    torch.testing.assert_close(lengthwise.attend(q, k, v), expected)
+
+
+def test_fewer_queries_are_the_last_tokens():
+    q, k, v = qkv(dtype=torch.float64)
+    alibi = encodings.ALiBi(num_heads=4)
+    whole = lengthwise.attend(q, k, v, alibi)
+    torch.testing.assert_close(lengthwise.attend(q[:, :, -3:], k, v, alibi), whole[:, :, -3:])
+
+
+def test_documents_restart_positions():
+    q, k, v = qkv(dtype=torch.float64)
+    fire = encodings.FIRE(num_heads=4, L=2.0).double()
+    ids = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, 1]])
+    packed = lengthwise.attend(q, k, v, fire, documents=ids)
+    for part in (slice(0, 4), slice(4, 9)):
+        torch.testing.assert_close(
+            packed[:, :, part], lengthwise.attend(q[:, :, part], k[:, :, part], v[:, :, part], fire)
+        )
+
+
+def test_positions_are_what_tokens_claim():
+    q, k, v = qkv(dtype=torch.float64)
+    alibi = encodings.ALiBi(num_heads=4)
+    plain = lengthwise.attend(q, k, v, alibi)
+    torch.testing.assert_close(lengthwise.attend(q, k, v, alibi, positions=torch.arange(9)[None] + 1000), plain)
+    assert not torch.allclose(lengthwise.attend(q, k, v, alibi, positions=torch.arange(9)[None] * 2), plain)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"q": torch.zeros(2, 9, 8)}, "has to be"),
+        ({"q": torch.zeros(2, 3, 9, 8)}, "multiple"),
+        ({"q": torch.zeros(2, 4, 10, 8)}, "queries"),
+        ({"q": torch.zeros(2, 4, 0, 8)}, "queries"),
+        ({"q": torch.zeros(2, 4, 9, 8, dtype=torch.float64)}, "alike"),
+        ({"k": torch.zeros(2, 2, 8, 8)}, "alike"),
+        ({"positions": torch.zeros(1, 8, dtype=torch.long)}, "one per key"),
+        ({"positions": torch.zeros(1, 9)}, "whole numbers"),
+        ({"positions": torch.full((1, 9), -1)}, "first position is 0"),
+        ({"documents": torch.zeros(3, 9, dtype=torch.long)}, "one per key"),
+        ({"encoding": encodings.Sinusoidal(d_model=8)}, "embed"),
+        ({"encoding": encodings.ALiBi(num_heads=4), "causal": False}, "causal"),
+        ({"encoding": encodings.ALiBi(num_heads=3)}, "heads"),
+        ({"encoding": encodings.RoPE(head_dim=16)}, "dims"),
+        ({"backend": "flash"}, "there is no backend"),
+    ],
+)
+def test_what_cannot_be(change, words):
+    q, k, v = qkv()
+    with pytest.raises(ConfigError, match=words) as error:
+        lengthwise.attend(**{"q": q, "k": k, "v": v, "encoding": None, **change})
+    assert "\n" not in str(error.value)

@@ -1,0 +1,129 @@
+"""Every form of the vocabulary, those that no encoding uses yet included: the fused backend against the reference."""
+
+import pytest
+import torch
+
+from lengthwise.attention import BACKENDS, Mask, plan
+from lengthwise.config import ConfigError
+from lengthwise.forms import (
+    DenseBias,
+    Effect,
+    KeyGlobal,
+    LogitRewrite,
+    ProgressiveBias,
+    QueryRelative,
+    Rotation,
+    ToeplitzBias,
+    ValueRelative,
+)
+from lengthwise.span import Span
+
+B, H, G, D = 2, 4, 2, 6
+
+
+def leaf(*shape):
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+def effects(span: Span) -> dict[str, tuple[Effect, list[torch.Tensor]]]:
+    i, n = span.q.shape[1], 5
+    table, dense = leaf(H, n), leaf(1, H, i, span.k.shape[1])
+    slope, intercept, u, w = leaf(H, 3), leaf(H, 3), leaf(span.length), leaf(span.q.shape[0], i)
+    knots = torch.tensor([-0.3, 0.4], dtype=torch.float64)
+    rows, vector, values = leaf(1, n, D), leaf(H, D), leaf(H, n, D)
+    angle_q, angle_k = leaf(*span.q.shape, 2), leaf(*span.k.shape, 2)
+    progressive = ProgressiveBias(slope, intercept, knots, u, w)
+    return {
+        "nothing": (Effect(), []),
+        "toeplitz": (Effect(terms=(ToeplitzBias(table),)), [table]),
+        "progressive": (Effect(terms=(progressive,)), [slope, intercept, u, w]),
+        "dense": (Effect(terms=(DenseBias(dense),)), [dense]),
+        "query relative": (Effect(terms=(QueryRelative(rows),)), [rows]),
+        "key global": (Effect(terms=(KeyGlobal(vector),)), [vector]),
+        "sum": (
+            Effect(terms=(ToeplitzBias(table), progressive, QueryRelative(rows))),
+            [table, slope, intercept, u, w, rows],
+        ),
+        "half": (Effect(rotation=Rotation(angle_q, angle_k, 1.3, 0.7, "half")), [angle_q, angle_k]),
+        "rotated and biased": (
+            Effect(rotation=Rotation(angle_q, angle_k), terms=(ToeplitzBias(table), KeyGlobal(vector))),
+            [angle_q, angle_k, table, vector],
+        ),
+        "values": (Effect(values=(ValueRelative(values),)), [values]),
+        "rewrite": (Effect(rewrite=LogitRewrite(lambda logits, q, visible: logits * 2)), []),
+    }
+
+
+def spans(keys: int, queries: int):
+    irregular = torch.randint(0, keys + 4, (B, keys)).sort(1).values
+    documents = (torch.arange(keys) // 3)[None].expand(B, -1)
+    yield Span.of(keys, queries), Mask(queries, keys)
+    yield Span(irregular[:, keys - queries :], irregular, keys + 4), Mask(queries, keys)
+    yield Span.of(keys, queries), Mask(queries, keys, documents=documents)
+
+
+@pytest.mark.parametrize("name", effects(Span.of(1)))
+@pytest.mark.parametrize(("keys", "queries"), [(1, 1), (7, 7), (11, 1), (11, 4), (131, 131)])
+def test_output_and_every_gradient_agree(name, keys, queries):
+    torch.manual_seed(keys + queries)
+    for span, mask in spans(keys, queries):
+        effect, learned = effects(span)[name]
+        if BACKENDS["sdpa"].refuses(effect):
+            with pytest.raises(ConfigError, match="refuses"):
+                plan(effect, span, mask, backend="sdpa")
+            assert plan(effect, span, mask).backend == "reference"
+            return
+        q, k, v = leaf(B, H, queries, D), leaf(B, G, keys, D), leaf(B, G, keys, D)
+        weight = torch.randn(B, H, queries, D, dtype=torch.float64)
+        found = []
+        for backend in ("reference", "sdpa"):
+            out = plan(effect, span, mask, backend=backend)(q, k, v)
+            grads = torch.autograd.grad((out * weight).sum(), [q, k, v, *learned], allow_unused=True, retain_graph=True)
+            found.append([out, *grads])
+        for a, b in zip(*found, strict=True):
+            assert (a is None) == (b is None)
+            if a is not None:
+                torch.testing.assert_close(a, b, rtol=0, atol=1e-11)
+
+
+def test_values_and_rewrites_mean_what_they_say():
+    torch.manual_seed(0)
+    q, k, v = leaf(1, 1, 3, D), leaf(1, 1, 3, D), leaf(1, 1, 3, D)
+    span, mask = Span.of(3), Mask(3, 3)
+    table = leaf(1, 2, D)
+    out = plan(Effect(values=(ValueRelative(table),)), span, mask)(q, k, v)[0, 0]
+    weights = (q[0, 0] @ k[0, 0].T * D**-0.5).masked_fill(~torch.ones(3, 3).tril().bool(), -torch.inf).softmax(-1)
+    for i in range(3):
+        by_hand = sum(weights[i, j] * (v[0, 0, j] + table[0, min(i - j, 1)]) for j in range(i + 1))
+        torch.testing.assert_close(out[i], by_hand)
+
+
+def test_a_named_backend_never_falls_back():
+    effect = Effect(rewrite=LogitRewrite(lambda logits, q, visible: logits))
+    with pytest.raises(ConfigError, match="whole rows"):
+        plan(effect, Span.of(3), Mask(3, 3), backend="sdpa")
+    with pytest.raises(ConfigError, match="did you mean 'sdpa'"):
+        plan(Effect(), Span.of(3), Mask(3, 3), backend="spda")
+
+
+def test_one_sided_tables_are_refused_without_a_causal_mask():
+    effect = Effect(terms=(ToeplitzBias(torch.zeros(2, 3)),))
+    with pytest.raises(ConfigError, match="causal"):
+        plan(effect, Span.of(3), Mask(3, 3, causal=False))
+    torch.manual_seed(0)
+    q, k, v = leaf(B, H, 5, D), leaf(B, G, 5, D), leaf(B, G, 5, D)
+    results = [plan(Effect(), Span.of(5), Mask(5, 5, causal=False), backend=b)(q, k, v) for b in BACKENDS]
+    torch.testing.assert_close(results[0], results[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_on_a_cpu_computes_in_float32(dtype):
+    torch.manual_seed(0)
+    span, mask = Span.of(40), Mask(40, 40)
+    effect = Effect(terms=(ToeplitzBias(-torch.arange(40.0, dtype=torch.float64).expand(H, -1)),))
+    q, k, v = (torch.randn(B, H, 40, D).to(dtype) for _ in range(3))
+    exact = plan(effect, span, mask, backend="reference")(q.double(), k.double(), v.double())
+    for backend in BACKENDS:
+        out = plan(effect, span, mask, backend=backend)(q, k, v)
+        assert out.dtype == dtype
+        torch.testing.assert_close(out.double(), exact, rtol=0, atol=4 * torch.finfo(dtype).eps)

@@ -1,0 +1,102 @@
+"""Masks, tables, the biased kernel and the cache, each against the plain way of writing it."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lengthwise.attention import KVCache, Mask
+from lengthwise.attention.biased import BiasedAttention
+from lengthwise.attention.tables import of_distance, of_pieces
+from lengthwise.layouts import consecutive
+from lengthwise.span import Span
+
+
+@given(st.integers(1, 12), st.data())
+def test_visible(keys, data):
+    queries = data.draw(st.integers(1, keys))
+    ids = data.draw(st.lists(st.integers(-1, 2), min_size=keys, max_size=keys))
+    seen = Mask(queries, keys, True, torch.tensor([ids])).visible(torch.device("cpu"))[0]
+    for i in range(queries):
+        own = keys - queries + i
+        assert seen[i].tolist() == [j <= own and ids[j] == ids[own] for j in range(keys)]
+        assert seen[i, own]  # nobody is left with nothing to see
+
+
+@given(st.lists(st.integers(-1, 2), min_size=1, max_size=12))
+def test_consecutive_positions_restart_with_each_document(ids):
+    expected, position = [], -1
+    for n, document in enumerate(ids):
+        position = position + 1 if n and ids[n - 1] == document else 0
+        expected.append(position)
+    assert consecutive(torch.tensor([ids])).tolist() == [expected]
+
+
+@given(st.integers(1, 9), st.integers(1, 12), st.data())
+def test_tables_over_pairs(queries, entries, data):
+    keys = data.draw(st.integers(queries, 12))
+    table = torch.randn(3, entries, dtype=torch.float64, requires_grad=True)
+    span = Span.of(keys, queries)
+    plain = table[:, span.distance().clamp(0, entries - 1)]
+    weight = torch.randn_like(plain)
+    (expected,) = torch.autograd.grad((plain * weight).sum(), table)
+    for variant in (span, Span(span.q, span.k, keys, consecutive=False)):
+        out = of_distance(table, variant)
+        (grad,) = torch.autograd.grad((out * weight).sum(), table)
+        torch.testing.assert_close(out, plain)
+        torch.testing.assert_close(grad, expected)
+
+
+def test_pieces_pass_gradcheck():
+    torch.manual_seed(0)
+    knots = torch.tensor([0.2, 0.5], dtype=torch.float64)
+    # Away from the knots: the function has no second side there.
+    x = torch.tensor([[[0.1, 0.3], [0.45, 0.9]]], dtype=torch.float64, requires_grad=True)
+    slope, intercept = (torch.randn(2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert torch.autograd.gradcheck(lambda x, a, b: of_pieces(a, b, knots, x), (x, slope, intercept))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 2), (3, 1), (3, 2)])
+@pytest.mark.parametrize(("queries", "keys"), [(5, 5), (2, 5), (1, 1)])
+@pytest.mark.parametrize("causal", [True, False])
+def test_biased_attention_passes_gradcheck(shape, queries, keys, causal):
+    torch.manual_seed(0)
+    q = torch.randn(3, 2, queries, 4, dtype=torch.float64, requires_grad=True)
+    k, v = (torch.randn(3, 2, keys, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    bias = torch.randn(*shape, queries, keys, dtype=torch.float64, requires_grad=True)
+    hidden = ~Mask(queries, keys, causal).visible(torch.device("cpu"))
+
+    def attend(q, k, v, bias):
+        return BiasedAttention.apply(q, k, v, bias.masked_fill(hidden, -torch.inf), 0.3, causal)
+
+    assert torch.autograd.gradcheck(attend, (q, k, v, bias))
+
+
+def test_biased_attention_in_several_blocks(monkeypatch):
+    monkeypatch.setattr("lengthwise.attention.biased._PAIRS", 100)
+    monkeypatch.setattr("lengthwise.attention.biased._ROWS", 2)
+    test_biased_attention_passes_gradcheck((1, 2), 5, 5, True)
+    test_biased_attention_passes_gradcheck((3, 1), 2, 5, True)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6))
+def test_the_cache_returns_everything_in_order(chunks):
+    cache, given_k = KVCache(1), []
+    for size in chunks:
+        start = cache.length
+        cache.extend(torch.arange(start, start + size)[None], None, furthest=start + size - 1, consecutive=True)
+        k = torch.randn(2, 1, size, 3)
+        given_k.append(k)
+        keys, values = cache.update(0, k, 2 * k)
+        torch.testing.assert_close(keys, torch.cat(given_k, 2))
+        torch.testing.assert_close(values, 2 * keys)
+    assert cache.positions is not None and cache.positions[0].tolist() == list(range(sum(chunks)))
+
+
+def test_a_cache_has_documents_from_the_start_or_never():
+    cache = KVCache(1)
+    cache.extend(torch.zeros(1, 1, dtype=torch.long), None, furthest=0, consecutive=True)
+    with pytest.raises(ValueError, match="documents"):
+        cache.extend(
+            torch.zeros(1, 1, dtype=torch.long), torch.zeros(1, 1, dtype=torch.long), furthest=0, consecutive=False
+        )
