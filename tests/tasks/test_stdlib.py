@@ -1,6 +1,8 @@
 import hashlib
 import os
+import sys
 import sysconfig
+import types
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ def test_three_domains_of_real_size(everything):
     assert 2_000_000 < sizes["docstrings"] < 6_000_000
     assert 8_000_000 < sizes["source"] < 20_000_000
     assert max(len(d.data) for d in everything.documents if d.name.startswith("manual/")) > 32_768
+    assert not any(stdlib.MANUAL in document.name for document in everything.documents)  # it is there as topics
 
 
 @pytest.mark.parametrize("domain", stdlib.DOMAINS)
@@ -52,6 +55,28 @@ def test_no_paragraph_of_the_manual_is_in_both_splits():
     ]
     assert len(paragraphs[1]) > 50
     assert paragraphs[0].isdisjoint(paragraphs[1])
+
+
+def test_topics_that_stand_in_another_are_left_out_and_relatives_stay_together(monkeypatch):
+    a, b, c, d, e, f = (f"{letter * 50}" for letter in "abcdef")
+    topics = {
+        "whole": "\n\n".join([a, b, c, d]),
+        "section": "\n\n".join([b, c]),  # all of it stands in the whole
+        "half": "\n\n".join([a, e]),
+        "relative": "\n\n".join([d, e, f]),  # one paragraph in three
+        "alone": f + "!",
+        "short": "too short to tell",
+    }
+    module = types.ModuleType("topics")
+    module.topics = topics
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", module)
+    origin = stdlib.MANUAL + "#"
+    assert [(name, at) for name, at, _ in stdlib.manual()] == [
+        ("manual/alone", origin + "alone"),
+        ("manual/relative", origin + "whole"),
+        ("manual/short", origin + "short"),
+        ("manual/whole", origin + "whole"),
+    ]
 
 
 def test_tests_and_other_people_s_packages_are_left_out():
