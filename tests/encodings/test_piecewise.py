@@ -1,0 +1,78 @@
+"""FIRE's straight pieces are its MLP: values and every gradient, at first and after training."""
+
+import pytest
+import torch
+from torch import nn
+
+from lengthwise.encodings import FIRE
+from lengthwise.encodings.piecewise import GRID, relu_pieces
+from lengthwise.span import Span
+
+
+def bias_of_pieces(fire: FIRE, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+    term = fire.effect(Span.of(int(i.max()) + 1)).terms[0]
+    x = term.u[i - j] * term.w[0, i]
+    s = (x[:, None] >= term.knots).sum(1)
+    return (term.slope[:, s] * x + term.intercept[:, s]).T
+
+
+def trained(fire: FIRE) -> FIRE:
+    """Fit steps, a spike and waves: weights as far from their start as training takes them."""
+    x = torch.rand(2048, 1)
+    target = torch.cat(
+        [-(x > 0.4).float() * 6, torch.exp(-((x - 0.7) ** 2) * 500) * 5, torch.sin(30 * x) * 2, -8 * x], 1
+    )
+    optimiser = torch.optim.Adam(fire.parameters(), lr=1e-2)
+    for _ in range(300):
+        optimiser.zero_grad()
+        (fire.f(x) - target).square().mean().backward()
+        optimiser.step()
+    return fire
+
+
+@pytest.mark.parametrize("hidden_layers", [0, 1, 2, 3])
+@pytest.mark.parametrize("fitted", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_relu_is_exact_in_value_and_every_gradient(hidden_layers, fitted, seed):
+    torch.manual_seed(seed)
+    fire = FIRE(num_heads=4, hidden_layers=hidden_layers, L=20.0)
+    fire = (trained(fire) if fitted else fire).double()
+    i = torch.randint(1, 300, (4000,))
+    j = (torch.rand(4000) * (i + 1)).long()
+    direct = fire.f(fire.coordinate(i, j)[:, None])
+    pieces = bias_of_pieces(fire, i, j)
+    torch.testing.assert_close(pieces, direct, rtol=0, atol=1e-11)
+    weight = torch.randn_like(direct)
+    expected = torch.autograd.grad((direct * weight).sum(), list(fire.parameters()))
+    found = torch.autograd.grad((pieces * weight).sum(), list(fire.parameters()))
+    for (name, _), a, b in zip(fire.named_parameters(), expected, found, strict=True):
+        torch.testing.assert_close(b, a, rtol=1e-9, atol=1e-9, msg=name)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "silu", "tanh"])
+@pytest.mark.parametrize("fitted", [False, True])
+def test_the_grid_keeps_its_stated_error(activation, fitted):
+    torch.manual_seed(0)
+    fire = FIRE(num_heads=4, activation=activation)
+    fire = (trained(fire) if fitted else fire).double()
+    i = torch.randint(1, 3000, (20_000,))
+    j = (torch.rand(20_000) * (i + 1)).long()
+    error = (fire.f(fire.coordinate(i, j)[:, None]) - bias_of_pieces(fire, i, j)).abs().max()
+    x = torch.linspace(0, 1, 20_001, dtype=torch.float64)[:, None]
+    step = 1e-4
+    curvature = ((fire.f(x + step) - 2 * fire.f(x) + fire.f(x - step)) / step**2).abs().max()
+    assert GRID >= 4096
+    assert error <= 7.5e-9 * curvature * 1.02 + 1e-14
+
+
+def test_knots_that_coincide_or_leave_the_interval():
+    first, last = nn.Linear(1, 4), nn.Linear(4, 1)
+    with torch.no_grad():
+        first.weight[:] = torch.tensor([[2.0], [4.0], [1.0], [0.0]])
+        first.bias[:] = torch.tensor([-1.0, -2.0, 5.0, 1.0])  # kinks at 0.5, 0.5, -5 and nowhere
+        last.weight[:] = torch.tensor([[1.0, -3.0, 0.5, 2.0]])
+    slope, intercept, knots = relu_pieces([first, last])
+    x = torch.linspace(0, 1, 101, dtype=torch.float64)
+    s = (x[:, None] >= knots).sum(1)
+    expected = last.double()(torch.relu(first.double()(x[:, None])))[:, 0]
+    torch.testing.assert_close(slope[0, s] * x + intercept[0, s], expected, rtol=0, atol=1e-14)

@@ -1,0 +1,150 @@
+"""The decoder: shapes, sharing, caching, dropout, and what it refuses."""
+
+import pytest
+import torch
+
+from lengthwise.attention import KVCache
+from lengthwise.config import ConfigError, ModelConfig, choose
+from lengthwise.encodings import FIRE, T5, ALiBi, Learned, NoPE, RoPE, RotaryEncoding, Sinusoidal
+from lengthwise.models import Decoder
+
+SMALL = {"d_model": 32, "num_layers": 2, "num_heads": 4}
+GPT, LLAMA = ModelConfig.gpt(**SMALL), ModelConfig.llama(**SMALL, num_kv_heads=2)
+
+
+def decoder(config=GPT, encoding=NoPE, **settings) -> Decoder:
+    torch.manual_seed(0)
+    return Decoder(
+        config, choose(encoding), **{"vocab_size": 11, "output_size": 11, "train_length": 8, **settings}
+    ).eval()
+
+
+class Stretching(RotaryEncoding):
+    """Rotates by less and less as the sequence grows: keys can not be cached rotated."""
+
+    cache_rotated_keys = False
+
+    def __init__(self, *, head_dim: int):
+        super().__init__()
+        self.pairs = head_dim // 2
+
+    def frequencies(self, length, device):
+        return torch.linspace(1, 0.1, self.pairs, dtype=torch.float64, device=device) / max(1.0, length / 4)
+
+
+def test_parameters_are_counted_as_written_down():
+    c, v = 32, 11
+    per_layer = 4 * c * c + 4 * c + 2 * c * 4 * c + 5 * c + 4 * c  # attention, its biases, MLP, its biases, two norms
+    assert sum(p.numel() for p in decoder().parameters()) == 2 * v * c + 2 * per_layer + 2 * c
+    f = LLAMA.d_ff
+    per_layer = 2 * c * c + 2 * c * 16 + 3 * c * f + 2 * c
+    assert sum(p.numel() for p in decoder(LLAMA).parameters()) == 2 * v * c + 2 * per_layer + c
+
+
+@pytest.mark.parametrize("config", [GPT, LLAMA])
+def test_without_an_encoding_order_shows_only_through_the_mask(config):
+    """The last logits of NoPE with one layer do not depend on the order of what came before."""
+    model = decoder(ModelConfig(**{**config.to_data(), "num_layers": 1})).double()
+    x = torch.tensor([[1, 2, 3, 4, 5]])
+    torch.testing.assert_close(model(x)[:, -1], model(x[:, [3, 1, 0, 2, 4]])[:, -1])
+    assert not torch.allclose(model(x)[:, -2], model(x[:, [3, 1, 0, 2, 4]])[:, -2])
+
+
+@pytest.mark.parametrize(
+    ("encoding", "share", "modules"), [(FIRE, None, 2), (FIRE, True, 1), (T5, None, 1), (T5, False, 2)]
+)
+def test_layers_share_an_encoding_as_told(encoding, share, modules):
+    model = decoder(ModelConfig(**SMALL, share_encoding=share), encoding)
+    assert len(model.encodings) == modules
+    one = sum(p.numel() for p in encoding(num_heads=4).parameters())
+    without = sum(p.numel() for p in decoder().parameters())
+    assert sum(p.numel() for p in model.parameters()) == without + modules * one
+
+
+def test_an_absolute_encoding_is_added_once_however_many_layers():
+    model = decoder(ModelConfig(**SMALL, share_encoding=False), Learned)
+    assert len(model.encodings) == 1
+
+
+def test_an_effect_is_computed_once_per_module(monkeypatch):
+    calls = []
+    monkeypatch.setattr(T5, "effect", lambda self, span, real=T5.effect: calls.append(1) or real(self, span))
+    decoder(encoding=T5)(torch.zeros(1, 4, dtype=torch.long))
+    assert len(calls) == 1
+
+
+def test_keys_that_a_growing_length_turns_are_cached_unrotated():
+    model = decoder(ModelConfig(**{**SMALL, "num_layers": 1}), Stretching).double()
+    x = torch.randint(0, 11, (2, 12))
+    cache = KVCache(1)
+    for t in range(12):
+        step = model(x[:, t : t + 1], cache=cache)[:, 0]
+        torch.testing.assert_close(step, model(x[:, : t + 1])[:, -1])
+    monkey = type("Rotated", (Stretching,), {"cache_rotated_keys": True})
+    wrong = decoder(ModelConfig(**{**SMALL, "num_layers": 1}), monkey).double()
+    cache = KVCache(1)
+    steps = [wrong(x[:, t : t + 1], cache=cache)[:, 0] for t in range(12)]
+    assert not torch.allclose(steps[-1], wrong(x)[:, -1])  # what the flag is for
+
+
+@pytest.mark.parametrize("encoding", [NoPE, Sinusoidal, RoPE, ALiBi, FIRE])
+@pytest.mark.parametrize("cached", [True, False])
+def test_generate_takes_the_most_likely_token(encoding, cached):
+    model = decoder(encoding=encoding).double()
+    x = torch.randint(0, 11, (2, 5))
+    made = model.generate(x, 6, cached=cached)
+    for n in range(6):
+        whole = torch.cat([x, made[:, :n]], 1)
+        assert torch.equal(model(whole)[:, -1].argmax(-1), made[:, n])
+
+
+def test_generate_stops_and_samples():
+    model = decoder().double()
+    x = torch.randint(0, 11, (3, 4))
+    first = model.generate(x, 1)[0, 0].item()
+    ended = model.generate(x[:1], 9, stop=first)
+    assert ended.tolist() == [[first]]
+    draws = [model.generate(x, 5, temperature=1.0, generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2)]
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+
+
+def test_vectors_in_numbers_out():
+    torch.manual_seed(0)
+    model = Decoder(LLAMA, choose(RoPE), input_width=3, output_size=1, train_length=8)
+    assert model(torch.randn(2, 7, 3)).shape == (2, 7, 1)
+
+
+def test_dropout_acts_in_training_only():
+    model = decoder(ModelConfig(**SMALL, dropout=0.5))
+    x = torch.randint(0, 11, (2, 5))
+    assert torch.equal(model(x), model(x))
+    model.train()
+    assert not torch.equal(model(x), model(x))
+
+
+def test_tied_embeddings_and_t5_scaling():
+    tied = decoder(ModelConfig(**SMALL, tie_embeddings=True))
+    assert tied.write.weight is tied.read.weight
+    assert torch.isfinite(tied(torch.randint(0, 11, (2, 5)))).all()
+    plain, t5 = decoder(ModelConfig(**SMALL)), decoder(ModelConfig(**SMALL, t5_scaling=True))
+    x = torch.randint(0, 11, (2, 5))
+    torch.testing.assert_close(t5(x), plain(x))  # the scale moves into q's weights
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Decoder(GPT, choose(NoPE), output_size=3, train_length=4), "either"),
+        (lambda: Decoder(GPT, choose(NoPE), vocab_size=3, input_width=2, output_size=3, train_length=4), "either"),
+        (lambda: decoder(ModelConfig(**SMALL, tie_embeddings=True), output_size=3), "equal"),
+        (lambda: decoder(backend="spda"), "did you mean"),
+        (lambda: decoder()(torch.zeros(1, 0, dtype=torch.long)), "no tokens"),
+        (lambda: decoder().train().generate(torch.zeros(1, 2, dtype=torch.long), 1), "eval"),
+        (lambda: decoder(encoding=Learned)(torch.zeros(1, 2049, dtype=torch.long)), "2048 rows"),
+        (lambda: decoder(ModelConfig(d_model=30, num_heads=2, num_layers=1), RoPE), "pairs"),
+    ],
+)
+def test_what_cannot_be(make, words):
+    with pytest.raises(ConfigError, match=words):
+        make()
