@@ -1,0 +1,31 @@
+"""Rows of the results database → findings: means and intervals over seeds, what is missing, where it comes from.
+
+Imports no torch. `findings(store, study)` is the way in; `Findings` is plain data that a report or a script reads.
+"""
+
+from lengthwise.analysis.findings import (
+    Findings,
+    Point,
+    RunInfo,
+    SeedScore,
+    Series,
+    StudyInfo,
+    TaskFindings,
+)
+from lengthwise.analysis.gather import findings, from_rows
+from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
+
+__all__ = [
+    "Findings",
+    "Interval",
+    "Point",
+    "RunInfo",
+    "SeedScore",
+    "Series",
+    "StudyInfo",
+    "TaskFindings",
+    "findings",
+    "from_rows",
+    "over_examples",
+    "over_seeds",
+]

@@ -1,0 +1,166 @@
+"""What a study found, as plain data: everything that a page or a table shows, and nothing about how it is shown."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lengthwise.analysis.intervals import Interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedScore:
+    """One trained model's score at one length: the mean over its `n` examples and its standard error (NaN: unknown)."""
+
+    key: str
+    seed: int
+    mean: float
+    standard_error: float
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """An encoding at one length, over its seeds. `length` in the task's unit."""
+
+    length: int
+    out_of_distribution: bool
+    interval: Interval
+    seeds: tuple[SeedScore, ...]
+
+    @property
+    def mean(self) -> float:
+        return self.interval.mean
+
+    @property
+    def n_seeds(self) -> int:
+        return len(self.seeds)
+
+    @property
+    def n_examples(self) -> int:
+        """Of all seeds together."""
+        return sum(s.n for s in self.seeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One encoding's points, by length; a length that has no score yet is left out."""
+
+    label: str
+    encoding: str
+    points: tuple[Point, ...]
+
+    def at(self, length: int) -> Point | None:
+        return next((p for p in self.points if p.length == length), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFindings:
+    """The scores that may be compared with each other: one task, one protocol, one way of asking.
+
+    `title` is the task's name, with what differs where a study has the same task twice. `settings` is what all runs
+    share (model, training, task, question), flat: {"model.d_model": 128, ...}. `shortest` is the shortest length
+    trained on: `train_length`, unless training drew lengths. `keys`: its runs. `reading`: a plain sentence.
+    """
+
+    title: str
+    name: str
+    metric: str
+    better: Literal["lower", "higher"]
+    unit: str
+    train_length: int
+    shortest: int
+    lengths: tuple[int, ...]
+    series: tuple[Series, ...]
+    settings: Mapping[str, Any]
+    keys: tuple[str, ...]
+    reading: str = ""
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        return bounds_of(self.metric)
+
+    def is_new(self, length: int) -> bool:
+        """Whether the length is out of distribution: longer than anything trained on."""
+        return length > self.train_length
+
+    def best(self, length: int) -> Point | None:
+        """The point with the best mean at a length."""
+        point = self.ranked(length)[0].at(length) if self.series else None
+        return point if point is not None and math.isfinite(point.mean) else None
+
+    def ranked(self, length: int) -> list[Series]:
+        """The encodings, best mean at that length first; those without a finite score there stay below, in order."""
+
+        def rank(series: Series) -> float:
+            point = series.at(length)
+            if point is None or not math.isfinite(point.mean):
+                return math.inf
+            return point.mean if self.better == "lower" else -point.mean
+
+        return sorted(self.series, key=rank)
+
+
+def bounds_of(metric: str) -> tuple[float, float] | None:
+    """The values that a metric can have, where it has limits; intervals are cut there."""
+    return (0.0, 1.0) if metric == "exact match" else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """One run and where its numbers come from. `facts` is flat: {"versions.torch": "2.13.0", ...}."""
+
+    key: str
+    label: str
+    task: str
+    seed: int
+    status: str
+    step: int = 0
+    steps: int = 0
+    error: str | None = None
+    finished: float | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyInfo:
+    """What a study's author wrote down before it ran."""
+
+    name: str
+    question: str = ""
+    expectation: str = ""
+    cost: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """All that is known about one study, or about everything in a store."""
+
+    studies: tuple[StudyInfo, ...] = ()
+    tasks: tuple[TaskFindings, ...] = ()
+    runs: tuple[RunInfo, ...] = ()
+
+    @property
+    def title(self) -> str:
+        names = [s.name for s in self.studies]
+        return names[0] if len(names) == 1 else f"{len(names)} studies" if names else "No results yet"
+
+    @property
+    def unfinished(self) -> tuple[RunInfo, ...]:
+        """Runs that are still to do or at work; failed ones are apart."""
+        return tuple(r for r in self.runs if r.status in ("pending", "running"))
+
+    @property
+    def failed(self) -> tuple[RunInfo, ...]:
+        return tuple(r for r in self.runs if r.status == "failed")
+
+    @property
+    def finished(self) -> float | None:
+        """When the last run was done, Unix seconds."""
+        return max((r.finished for r in self.runs if r.finished is not None), default=None)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Every encoding's label once, in the order of the runs."""
+        return tuple(dict.fromkeys(s.label for t in self.tasks for s in t.series))

@@ -1,0 +1,185 @@
+"""Rows of the store → findings."""
+
+import dataclasses
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lengthwise.analysis.findings import (
+    Findings,
+    Point,
+    RunInfo,
+    SeedScore,
+    Series,
+    StudyInfo,
+    TaskFindings,
+    bounds_of,
+)
+from lengthwise.analysis.intervals import over_examples, over_seeds
+from lengthwise.analysis.reading import reading
+
+if TYPE_CHECKING:
+    from lengthwise.store import RunRow, ScoreRow, Store, StudyRow
+
+# A text's path and pattern are where it lay; what it was is its hash. (In the tasks: `not_identity`.)
+WHERE_ABOUTS = ("path", "glob")
+
+
+def findings(store: "Store", study: str | None = None) -> Findings:
+    """What the store knows about a study, or about all its studies. `StoreError` for a study that it does not have."""
+    runs = store.runs(study)
+    studies = [s for s in store.studies() if study is None or s.name == study]
+    return from_rows(studies, runs, store.scores([r.key for r in runs]))
+
+
+def from_rows(studies: Iterable["StudyRow"], runs: Sequence["RunRow"], scores: Iterable["ScoreRow"]) -> Findings:
+    """Findings from the store's rows (or anything with their attributes)."""
+    answers = {(s.key, canonical(s.asked)): s for s in scores}
+    panels: dict[str, _Panel] = {}
+    for run in runs:
+        shared = protocol(run.config)
+        for asked in run.asked:
+            question = {k: v for k, v in asked.items() if k != "length"}
+            identity = canonical([run.task, run.metric, run.better, run.unit, run.train_length, shared, question])
+            if identity not in panels:
+                panels[identity] = _Panel(run, flat(shared | {"question": question}))
+            panels[identity].add(run, asked["length"], answers.get((run.key, canonical(asked))))
+    titles = _titles([p.first.task for p in panels.values()], [p.settings for p in panels.values()])
+    return Findings(
+        studies=tuple(
+            StudyInfo(name=s.name, question=s.question, expectation=s.expectation, cost=s.cost, command=s.command)
+            for s in studies
+        ),
+        tasks=tuple(panel.findings(title) for panel, title in zip(panels.values(), titles, strict=True)),
+        runs=tuple(_info(run) for run in runs),
+    )
+
+
+class _Panel:
+    """The runs whose scores may be compared: same task, same protocol, same question."""
+
+    def __init__(self, first: "RunRow", settings: dict[str, Any]):
+        self.first, self.settings = first, settings
+        self.runs: dict[str, RunRow] = {}
+        self.lengths: set[int] = set()
+        self.scores: dict[str, dict[int, list[tuple[RunRow, ScoreRow]]]] = {}
+        self.encodings: dict[str, RunRow] = {}
+
+    def add(self, run: "RunRow", length: int, score: "ScoreRow | None") -> None:
+        self.runs[run.key] = run
+        self.lengths.add(length)
+        # Labels leave defaults out: the same label with other settings (from another version) is another encoding.
+        series = canonical([run.label, _encoding(run)])
+        self.encodings.setdefault(series, run)
+        by_length = self.scores.setdefault(series, defaultdict(list))
+        if score is not None:
+            by_length[length].append((run, score))
+
+    def findings(self, title: str) -> TaskFindings:
+        runs = list(self.encodings.values())
+        labels = _titles([r.label for r in runs], [flat(_encoding(r)) for r in runs])
+        first, bounds = self.first, bounds_of(self.first.metric)
+        series = tuple(
+            Series(
+                label=label,
+                encoding=run.encoding,
+                points=tuple(_point(first, length, by_length[length], bounds) for length in sorted(by_length)),
+            )
+            for label, run, by_length in zip(labels, runs, self.scores.values(), strict=True)
+        )
+        task = TaskFindings(
+            title=title,
+            name=first.task,
+            metric=first.metric,
+            better=first.better,  # type: ignore[arg-type]  # the store keeps it as text
+            unit=first.unit,
+            train_length=first.train_length,
+            shortest=_shortest(first),
+            lengths=tuple(sorted(self.lengths)),
+            series=series,
+            settings=self.settings,
+            keys=tuple(self.runs),
+        )
+        done = sum(r.status == "done" for r in self.runs.values())
+        return dataclasses.replace(task, reading=reading(task, done))
+
+
+def _point(
+    first: "RunRow", length: int, rows: list[tuple["RunRow", "ScoreRow"]], bounds: tuple[float, float] | None
+) -> Point:
+    seeds = tuple(
+        SeedScore(key=run.key, seed=run.seed, mean=s.mean, standard_error=s.standard_error, n=s.n) for run, s in rows
+    )
+    if len(seeds) > 1:
+        interval = over_seeds([s.mean for s in seeds], bounds)
+    else:
+        interval = over_examples(seeds[0].mean, seeds[0].standard_error, bounds)
+    return Point(length=length, out_of_distribution=length > first.train_length, interval=interval, seeds=seeds)
+
+
+def protocol(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What runs must share for their scores to be compared: the config without the encoding and the seed."""
+    shared = {k: v for k, v in config.items() if k not in ("encoding", "seed")}
+    if isinstance(model := shared.get("model"), Mapping):
+        shared["model"] = {k: v for k, v in model.items() if k != "share_encoding"}  # it belongs to the encoding
+    if isinstance(task := shared.get("task"), Mapping) and task.get("sha256"):
+        shared["task"] = {k: v for k, v in task.items() if k not in WHERE_ABOUTS}
+    return shared
+
+
+def _encoding(run: "RunRow") -> dict[str, Any]:
+    model = run.config.get("model") or {}
+    return {"encoding": run.config.get("encoding", run.encoding), "share_encoding": model.get("share_encoding")}
+
+
+def _shortest(run: "RunRow") -> int:
+    training = run.config.get("training") or {}
+    return int(training.get("min_length") or run.train_length)
+
+
+def _info(run: "RunRow") -> RunInfo:
+    return RunInfo(
+        key=run.key,
+        label=run.label,
+        task=run.task,
+        seed=run.seed,
+        status=run.status,
+        step=run.step,
+        steps=run.steps,
+        error=run.error,
+        finished=run.finished,
+        facts=flat(run.facts),
+    )
+
+
+def _titles(names: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names; those that occur twice get the settings in which they differ: `Text (train_length 64)`."""
+    titles = []
+    for name, own in zip(names, settings, strict=True):
+        twins = [s for n, s in zip(names, settings, strict=True) if n == name]
+        odd = [k for k in own if any(canonical(t.get(k)) != canonical(own[k]) for t in twins)]
+        differs = ", ".join(f"{k.rpartition('.')[2]} {plain(own[k])}" for k in odd)
+        titles.append(f"{name} ({differs})" if differs else name)
+    return titles
+
+
+def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested objects as one: {"versions": {"torch": "2.13"}} → {"versions.torch": "2.13"}."""
+    result: dict[str, Any] = {}
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            result |= flat(value, f"{prefix}{key}.")
+        else:
+            result[f"{prefix}{key}"] = value
+    return result
+
+
+def plain(value: Any) -> str:
+    """A setting as people read it; a hash by its first digits."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text[:12] if len(text) == 64 and set(text) <= set("0123456789abcdef") else text
+
+
+def canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)

@@ -1,0 +1,35 @@
+"""How a score is written, the same in sentences, tables, tooltips and the terminal."""
+
+import math
+from collections.abc import Sequence
+
+from lengthwise.analysis.intervals import Interval
+
+
+def figure(value: float) -> str:
+    """A score with three decimals; large ones with four digits. A minus is a minus."""
+    if not math.isfinite(value):
+        return "not finite"
+    text = f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}" if abs(value) < 1e6 else f"{value:.3g}"
+    return text.replace("-", "−") if float(text.replace(",", "")) else text.lstrip("-")
+
+
+def spread(interval: Interval) -> str:
+    """`± 0.012`, or the two ends where the scale's limit cut the interval (`0.910 … 1.000`); empty without interval.
+
+    The first space does not break.
+    """
+    if interval.basis == "none":
+        return ""
+    cut = not math.isclose(interval.high - interval.low, 2 * interval.half_width, rel_tol=1e-6, abs_tol=1e-9)
+    return f"{figure(interval.low)}\u00a0… {figure(interval.high)}" if cut else f"±\u00a0{figure(interval.half_width)}"
+
+
+def times(ratio: float) -> str:
+    """A length over the trained one: `8×`, `1.5×`."""
+    return f"{ratio:.3g}×"
+
+
+def listing(words: Sequence[str]) -> str:
+    """`ALiBi, FIRE and T5`."""
+    return " and ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,120 @@
+"""One plain reading of a task's numbers. It claims less than the numbers might allow, and nothing that they do not."""
+
+import math
+from typing import Literal
+
+from lengthwise.analysis.findings import Series, TaskFindings
+from lengthwise.analysis.intervals import over_seeds
+from lengthwise.analysis.numbers import figure, listing, spread, times
+
+# What an encoding may lose on the way to a longer length and still hold: 5 points of exact match, or 5 % of perplexity.
+MARGIN = 0.05
+# A model that is right in fewer than half of the cases at the trained length has nothing that it could hold.
+LEARNED = 0.5
+
+Verdict = Literal["holds", "loses", "open", "unlearned", "one seed", "unknown"]
+
+
+def home_length(task: TaskFindings) -> int | None:
+    """The length that others are measured against: the trained one, or the longest one within it that was asked."""
+    return max((length for length in task.lengths if not task.is_new(length)), default=None)
+
+
+def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
+    """How the score at `length` stands to the score at the trained length, paired by seed.
+
+    holds: the 95 % interval of the loss lies below `MARGIN` · loses: it lies above 0 and reaches past the margin ·
+    open: neither · unlearned: exact match under `LEARNED` at the trained length · one seed · unknown: a score is
+    missing or not finite.
+    """
+    home = home_length(task)
+    before, after = series.at(home) if home is not None else None, series.at(length)
+    if before is None or after is None:
+        return "unknown"
+    sign = 1 if task.better == "lower" else -1
+    start = {s.key: s.mean for s in before.seeds}
+    losses = [sign * (s.mean - start[s.key]) for s in after.seeds if s.key in start]
+    if not losses or not all(map(math.isfinite, losses)):
+        return "unknown"
+    if task.bounds and before.mean < LEARNED:
+        return "unlearned"
+    if len(losses) < 2:
+        return "one seed"
+    loss = over_seeds(losses)
+    if loss.high <= MARGIN:
+        return "holds"
+    return "loses" if loss.low > 0 else "open"
+
+
+def reading(task: TaskFindings, done: int) -> str:
+    """A sentence or two on the longest length. `done`: how many of the task's runs are finished."""
+    if not any(s.points for s in task.series):
+        return "No run has a score yet."
+    text = _reading(task)
+    if done == len(task.keys):
+        return text[0].upper() + text[1:]
+    return f"So far ({done} of {len(task.keys)} runs): {text}"
+
+
+def _reading(task: TaskFindings) -> str:
+    longest = max(p.length for s in task.series for p in s.points)
+    if not task.is_new(longest):
+        return (
+            f"no score yet beyond the trained length of {task.train_length:,} {task.unit}, "
+            "so nothing here speaks of longer inputs."
+        )
+    where = f"at {longest:,} {task.unit}, {times(longest / task.train_length)} the trained length"
+    groups: dict[Verdict, list[str]] = {}
+    for series in task.ranked(longest):
+        groups.setdefault(verdict(task, series, longest), []).append(series.label)
+    if all(p.n_seeds == 1 for series in task.series if (p := series.at(longest))):
+        return _one_seed(task, longest, where)
+    return f"{_sentence(groups, where)} {_best(task, longest)}".strip()
+
+
+WORDS: dict[Verdict, tuple[str, str]] = {
+    "holds": ("keeps its score", "keep their score"),
+    "loses": ("gets worse", "get worse"),
+    "open": ("is left open by its seeds", "are left open by their seeds"),
+    "unlearned": ("never learned the task", "never learned the task"),
+    "one seed": ("has one seed only", "have one seed only"),
+    "unknown": ("cannot be judged yet", "cannot be judged yet"),
+}
+
+
+def _sentence(groups: dict[Verdict, list[str]], where: str) -> str:
+    parts = []
+    for name, (one, many) in WORDS.items():
+        labels = groups.get(name, [])
+        if len(labels) > 2 and len(groups) == 1:
+            parts.append(f"all {len(labels)} encodings {many}")
+        elif labels:
+            parts.append(f"{listing(labels)} {one if len(labels) == 1 else many}")
+    return f"{where}, {'; '.join(parts)}."
+
+
+def _best(task: TaskFindings, length: int) -> str:
+    best = task.best(length)
+    if best is None:
+        return ""
+    here = [(s.label, p) for s in task.ranked(length) if (p := s.at(length)) and math.isfinite(p.mean)]
+    ties = [label for label, p in here if figure(p.mean) == figure(best.mean)]
+    others = [(label, p) for label, p in here if label not in ties]
+    near = [label for label, p in others if not p.interval.apart(best.interval)]
+    extreme = "lowest" if task.better == "lower" else "highest"
+    value = f"{figure(best.mean)} {spread(best.interval)}".strip() if len(ties) == 1 else figure(best.mean)
+    text = f"{listing(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric} ({value})"
+    if near:
+        return f"{text}; {listing(near)} cannot be told apart from {'it' if len(ties) == 1 else 'them'}."
+    return f"{text}, clear of the others." if others else f"{text}."
+
+
+def _one_seed(task: TaskFindings, length: int, where: str) -> str:
+    best = task.best(length)
+    if best is None:
+        return f"{where}, no score is a finite number."
+    extreme = "lowest" if task.better == "lower" else "highest"
+    return (
+        f"{where}, {task.ranked(length)[0].label} has the {extreme} {task.metric} ({figure(best.mean)}), "
+        "but with one seed no difference can be told from chance."
+    )

@@ -1,0 +1,228 @@
+"""A task's chart as a Vega-Lite spec: score against length, what was never trained shaded, intervals as bands.
+
+The spec holds numbers and made-up ids ("s0", "s1", ...) only, no text from users: names are in the page's own legend
+and tooltip. Colours are CSS variables, so the page changes between light, dark and print without drawing anything anew.
+Signals that the page sets: `hidden` (list of ids), `focus` (an id or ""), `at` (the length under the pointer, or 0) and
+`range` (the number of the y axis' range, see `ranges`).
+"""
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lengthwise.analysis import Point, TaskFindings
+from lengthwise.report.palette import Look
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+ROOM = 0.3  # free space left and right of the outer lengths, in octaves
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name: nothing is read from there
+ARROW = "M0,-1L.95,.1H.4V1H-.4V.1H-.95Z"
+CONFIG: dict[str, Any] = {
+    "font": FONT,
+    "axis": {
+        "labelColor": "var(--soft)",
+        "labelFontSize": 12,
+        "domain": False,
+        "ticks": False,
+        "gridColor": "var(--grid)",
+        "gridWidth": 1,
+    },
+    "axisX": {"domain": True, "domainColor": "var(--rule)", "labelPadding": 8},
+    "view": {"stroke": None},
+    "aria": False,  # the page describes the chart and has its numbers as a table
+    "autosize": {"type": "fit-x", "contains": "padding"},
+    "padding": {"left": 2, "right": 6, "top": 6, "bottom": 2},
+}
+
+
+@dataclass(frozen=True)
+class Range:
+    """A y axis from `low` to `high`. Means above it become arrows at the upper edge. `name`: for its button."""
+
+    name: str
+    low: float
+    high: float
+
+
+def ranges(task: TaskFindings) -> list[Range]:
+    """The y axes to choose from, widest first: "all", "most" and "best" of the scores. The page begins with `first`.
+
+    Bounded metrics show their whole scale and have one. Where a few encodings explode, "most" stays with the others: it
+    reaches at most four times as far above the best mean as three quarters of the means do. "best" has all of the
+    better half of the encodings. A range that would leave out little is not offered.
+    """
+    if task.bounds:
+        low, high = task.bounds
+        pad = 0.03 * (high - low)
+        return [Range("all", low - pad, high + pad)]
+    points = [p for s in task.series for p in s.points if math.isfinite(p.mean)]
+    if not points:
+        return [Range("all", 0.0, 1.0)]
+    means = sorted(p.mean for p in points)
+    lowest, limits = means[0], {"all": means[-1]}
+    if task.better == "lower" and len(means) > 1:
+        upper = statistics.quantiles(means, n=4, method="inclusive")[2]
+        worst = sorted(max(p.mean for p in own) for s in task.series if (own := [p for p in points if p in s.points]))
+        candidates = {"most": lowest + 4 * (upper - lowest), "best": worst[(len(worst) - 1) // 2]}
+        for name, limit in candidates.items():
+            if lowest < limit and (limit - lowest) * 1.5 < min(limits.values()) - lowest:
+                limits[name] = limit
+    return [_range(name, [p for p in points if p.mean <= limit], lowest, limit) for name, limit in limits.items()]
+
+
+def first(choices: list[Range]) -> int:
+    """The range to begin with: "most" where a few encodings explode, and otherwise "all"."""
+    return next((n for n, choice in enumerate(choices) if choice.name == "most"), 0)
+
+
+def _range(name: str, points: list[Point], lowest: float, limit: float) -> Range:
+    """Around the points' means, with room for their intervals, but for these not much more than for the means."""
+    reach = max(limit - lowest, 1e-3 * abs(limit), 1e-6)
+    ends = [p.interval for p in points if p.interval.basis != "none"]
+    low = max(min((i.low for i in ends), default=lowest), lowest - 0.35 * reach)
+    high = max(limit, min(max((i.high for i in ends), default=limit), limit + 0.35 * reach))
+    pad = 0.07 * (high - low) or reach
+    return Range(name, min(low, lowest) - pad, high + pad)
+
+
+def rows(task: TaskFindings, choices: list[Range]) -> list[dict[str, Any]]:
+    """One row per encoding and length. A missing score is null, which breaks the line there.
+
+    `over`: per range, the place of the row's arrow among the `outside` arrows at that length, or −1.
+    """
+    result: list[dict[str, Any]] = []
+    for length in task.lengths:
+        outside = [0] * len(choices)
+        here = []
+        for number, series in enumerate(task.series):
+            point = series.at(length)
+            row: dict[str, Any] = {"e": f"s{number}", "x": length, "y": None, "lo": None, "hi": None}
+            row["over"] = [-1] * len(choices)
+            if point is not None and math.isfinite(point.mean):
+                row["y"] = point.mean
+                if point.interval.basis != "none":
+                    row["lo"], row["hi"] = point.interval.low, point.interval.high
+                for n, choice in enumerate(choices):
+                    if point.mean > choice.high:
+                        row["over"][n], outside[n] = outside[n], outside[n] + 1
+            here.append(row)
+        result += [row | {"outside": outside} for row in here]
+    return result
+
+
+def spec(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any]:
+    """The Vega-Lite spec of a task, as JSON data.
+
+    Written out as data: building it with Altair costs a second of import and half a second of checks per chart. A test
+    lets Altair check it against Vega-Lite's schema instead.
+    """
+    choices = ranges(task)
+    left, right = min(*task.lengths, task.train_length), max(*task.lengths, task.train_length)
+    ends = [left / 2**ROOM, right * 2**ROOM]
+    layers = _region(task, ends[1]) if task.is_new(right) else []
+    layers += _series(task, [looks[s.label] for s in task.series], ends, choices)
+    return {
+        "$schema": SCHEMA,
+        "params": [
+            {"name": "hidden", "value": []},
+            {"name": "focus", "value": ""},
+            {"name": "at", "value": 0},
+            {"name": "range", "value": first(choices)},
+        ],
+        "data": {"values": rows(task, choices)},
+        "width": "container",
+        "height": 360,
+        "background": "transparent",
+        "layer": layers,
+        "config": CONFIG,
+    }
+
+
+def _region(task: TaskFindings, right: float) -> list[dict[str, Any]]:
+    """The shade over lengths never trained, and the rule at the trained length with its words on both sides."""
+    data = {"values": [{"train": task.train_length, "right": right}]}
+    at = {"x": {"field": "train", "type": "quantitative"}}
+    over = {"x2": {"field": "right"}}
+    text = {"type": "text", "y": -9, "baseline": "bottom", "fontSize": 12}
+    marks: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"type": "rect", "color": "var(--new)"}, at | over),
+        ({"type": "rule", "color": "var(--ink)", "strokeWidth": 1.2, "opacity": 0.75}, at),
+        (text | {"text": trained(task), "color": "var(--ink)", "dx": -6, "align": "right"}, at),
+        (
+            text | {"text": "never trained →", "color": "var(--soft)", "dx": 6, "align": "left", "fontStyle": "italic"},
+            at,
+        ),
+    ]
+    return [{"data": data, "mark": mark, "encoding": encoding} for mark, encoding in marks]
+
+
+def _series(task: TaskFindings, own: list[Look], ends: list[float], choices: list[Range]) -> list[dict[str, Any]]:
+    """Bands, interval bars, lines, points and arrows of all encodings."""
+    domain = [f"s{n}" for n in range(len(own))]
+
+    def kind(values: list[Any]) -> dict[str, Any]:
+        return {"field": "e", "type": "nominal", "scale": {"domain": domain, "range": values}, "legend": None}
+
+    def opacity(usual: float, faded: float) -> dict[str, Any]:
+        return {"condition": {"test": "focus == '' || datum.e == focus", "value": usual}, "value": faded}
+
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "scale": {"type": "log", "base": 2, "domain": ends, "nice": False},
+        "axis": {
+            "values": list(task.lengths),
+            "title": None,
+            "grid": False,
+            "labelOverlap": "greedy",
+            "labelExpr": f"[format(datum.value, ',d'), format(datum.value / {task.train_length}, '.3~g') + '×']",
+            "labelLineHeight": 15,
+        },
+    }
+    limits: list[Any] = [choices[0].low, choices[0].high]
+    if len(choices) > 1:
+        limits = [{"expr": f"{values}[range]"} for values in ([c.low for c in choices], [c.high for c in choices])]
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "scale": {"domain": limits, "nice": False, "zero": False},
+        "axis": {"title": None, "tickCount": 6, "labelPadding": 6},
+    }
+    colour, shape = kind([look.colour for look in own]), kind([look.shape for look in own])
+    dash = kind([list(look.dash) for look in own])
+    band = {"x": x, "y": {"field": "lo", "type": "quantitative"}, "y2": {"field": "hi"}, "color": colour}
+    mean = {"x": x, "y": y, "color": colour, "opacity": opacity(1, 0.12)}
+    edge = {"stroke": "var(--paper)", "strokeWidth": 1}
+    marks: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("datum.x == at", {"type": "rule", "color": "var(--faint)", "strokeDash": [2, 3]}, {"x": x}),
+        ("", {"type": "area", "clip": True}, band | {"opacity": opacity(0.13, 0.02)}),
+        (
+            "datum.lo != null",
+            {"type": "rule", "clip": True, "strokeWidth": 1.2},
+            band | {"opacity": opacity(0.5, 0.06)},
+        ),
+        ("", {"type": "line", "clip": True, "strokeWidth": 2}, mean | {"strokeDash": dash}),
+        (
+            "datum.y != null",
+            {"type": "point", "clip": True, "filled": True, "size": 130, **edge},
+            mean | {"shape": shape},
+        ),
+    ]
+    if len(choices) > 1:
+        offset = {"expr": "(datum.over[range] - (datum.outside[range] - 1) / 2) * 14"}
+        arrow = {"type": "point", "shape": ARROW, "filled": True, "size": 130, "y": 10, "xOffset": offset}
+        marks.append(("datum.over[range] >= 0", arrow, {k: v for k, v in mean.items() if k != "y"}))
+    shown = "indexof(hidden, datum.e) < 0"
+    return [
+        {"transform": [{"filter": f} for f in (shown, test) if f], "mark": mark, "encoding": encoding}
+        for test, mark, encoding in marks
+    ]
+
+
+def trained(task: TaskFindings) -> str:
+    """The label of the rule at the trained length."""
+    if task.shortest < task.train_length:
+        return f"trained on {task.shortest:,}–{task.train_length:,}"
+    return f"trained at {task.train_length:,}"

@@ -1,0 +1,235 @@
+"""Findings → one HTML file that needs nothing else: style, script, charts and numbers are inside."""
+
+import base64
+import contextlib
+import hashlib
+import json
+import math
+import os
+import secrets
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lengthwise
+from lengthwise.analysis import Findings, Point, TaskFindings
+from lengthwise.analysis.numbers import figure, listing, spread, times
+from lengthwise.analysis.reading import LEARNED, MARGIN
+from lengthwise.report import bundle, palette, provenance
+from lengthwise.report.chart import first, ranges, spec
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+HERE = Path(__file__).parent
+
+
+def render(findings: Findings) -> str:
+    """The page. The same findings give the same text, byte for byte."""
+    looks = palette.looks(findings.labels)
+    tasks = [_task(task, number, looks) for number, task in enumerate(findings.tasks)]
+    has_chart = any(t["chart"] for t in tasks)
+    data = {"tasks": [t.pop("data") for t in tasks if t["chart"]]}
+    scripts = [bundle.script(), _file("page.js")] if has_chart else [_file("page.js")]
+    return _template().render(
+        f=findings,
+        tasks=tasks,
+        title=findings.title,
+        version=lengthwise.__version__,
+        when=_when(findings.finished),
+        style=_style(),
+        policy=_policy(scripts),
+        scripts=scripts,
+        data=_json(data),
+        provenance=provenance.provenance(findings.runs),
+        seconds=provenance.seconds,
+        written=provenance.written,
+        seeds=_seeds(findings),
+        margin=MARGIN,
+        learned=LEARNED,
+        listing=listing,
+    )
+
+
+def write(findings: Findings, path: str | os.PathLike[str]) -> Path:
+    """Render to `path`, all or nothing: who has the old page open never sees half a one. `OSError` as it comes."""
+    target = Path(path)
+    text = render(findings)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        with open(draft, "x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.replace(draft, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+    return target
+
+
+# ---- parts of the page ------------------------------------------------------------------------------------------
+
+
+def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> dict[str, Any]:
+    drawn = any(math.isfinite(p.mean) for s in task.series for p in s.points)
+    longest = max(task.lengths)
+    lines = [
+        {
+            "label": series.label,
+            "look": looks[series.label],
+            "cells": [_cell(task, series.at(length), length) for length in task.lengths],
+        }
+        for series in task.ranked(longest)
+    ]
+    heads = [{"text": f"{n:,}", "times": times(n / task.train_length), "new": task.is_new(n)} for n in task.lengths]
+    return {
+        "task": task,
+        "number": number,
+        "chart": drawn,
+        "ranges": [r.name for r in ranges(task)] if drawn else [],
+        "first": first(ranges(task)),
+        "not_finite": [
+            f"{s.label} at {p.length:,}" for s in task.series for p in s.points if not math.isfinite(p.mean)
+        ],
+        "lines": lines,
+        "legend": [
+            {"id": f"s{n}", "label": s.label, "look": looks[s.label], "empty": not s.points}
+            for n, s in enumerate(task.series)
+        ],
+        "heads": heads,
+        "known": sum(not h["new"] for h in heads),
+        "asked": _asked(task),
+        "settings": provenance.settings(task),
+        "one_seed": any(p.n_seeds == 1 for s in task.series for p in s.points),
+        "data": _data(task, looks) if drawn else None,
+    }
+
+
+def _data(task: TaskFindings, looks: dict[str, palette.Look]) -> dict[str, Any]:
+    """What the page's script needs for one chart: the spec and the tooltip's texts."""
+    return {
+        "spec": spec(task, looks),
+        "unit": task.unit,
+        "better": task.better,
+        "lengths": [{"length": n, "text": f"{n:,} {task.unit}", "times": _relation(task, n)} for n in task.lengths],
+        "series": [
+            {
+                "id": f"s{n}",
+                "label": s.label,
+                "points": {str(p.length): _tip(p) for p in s.points},
+            }
+            for n, s in enumerate(task.series)
+        ],
+    }
+
+
+def _tip(point: Point) -> dict[str, Any]:
+    return {
+        "y": point.mean if math.isfinite(point.mean) else None,
+        "mean": figure(point.mean),
+        "interval": _interval(point),
+        "n": _count(point),
+    }
+
+
+def _cell(task: TaskFindings, point: Point | None, length: int) -> dict[str, Any]:
+    if point is None:
+        return {"mean": "–", "spread": "", "sort": "", "kind": "empty", "title": "no score yet"}
+    best = task.best(length)
+    kind = ""
+    if best is not None and math.isfinite(point.mean):
+        if figure(point.mean) == figure(best.mean):
+            kind = "best"
+        elif not point.interval.apart(best.interval):
+            kind = "near"
+    by_seed = ", ".join(f"seed {s.seed}: {figure(s.mean)}" for s in point.seeds)
+    return {
+        "mean": figure(point.mean),
+        "spread": spread(point.interval),
+        "sort": repr(point.mean) if math.isfinite(point.mean) else "",
+        "kind": kind,
+        "title": "; ".join(filter(None, [_interval(point), _count(point), by_seed])),
+    }
+
+
+def _interval(point: Point) -> str:
+    i = point.interval
+    if i.basis == "none":
+        return "no interval"
+    return f"{figure(i.low)} … {figure(i.high)}" + (" over examples" if i.basis == "examples" else "")
+
+
+def _count(point: Point) -> str:
+    seeds = "1 seed" if point.n_seeds == 1 else f"{point.n_seeds} seeds"
+    each = {s.n for s in point.seeds}
+    if len(each) == 1:
+        return f"{seeds} × {each.pop():,} examples"
+    return f"{seeds}, {point.n_examples:,} examples"
+
+
+def _relation(task: TaskFindings, length: int) -> str:
+    ratio = f"{times(length / task.train_length)} the trained length"
+    if task.is_new(length):
+        return f"{ratio}, never trained"
+    return "the trained length" if length == task.train_length else ratio
+
+
+def _asked(task: TaskFindings) -> str:
+    """How many examples a score rests on, in words."""
+    counts = {s.n for series in task.series for p in series.points for s in p.seeds}
+    if not counts:
+        return ""
+    low, high = min(counts), max(counts)
+    return f"{low:,} examples" if low == high else f"{low:,} to {high:,} examples"
+
+
+def _seeds(findings: Findings) -> str:
+    counts = {p.n_seeds for t in findings.tasks for s in t.series for p in s.points}
+    if not counts:
+        return ""
+    low, high = min(counts), max(counts)
+    return f"{low} seed{'s' if low != 1 else ''}" if low == high else f"{low} to {high} seeds"
+
+
+def _when(finished: float | None) -> str:
+    return datetime.fromtimestamp(finished, UTC).strftime("%Y-%m-%d %H:%M UTC") if finished else ""
+
+
+# ---- text that must not break out -------------------------------------------------------------------------------
+
+
+def _json(data: Any) -> str:
+    """JSON for a script element: no character that could end it or open a comment."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _policy(scripts: list[str]) -> str:
+    """Only the page's own scripts may run, and nothing may be loaded from anywhere."""
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    others = "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    return f"default-src 'none'; script-src {hashes}; {others}"
+
+
+@lru_cache(maxsize=4)
+def _file(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")
+
+
+def _style() -> str:
+    """The style sheet, with the palette written in."""
+    light = "".join(f"--c{n}:{c[0]};" for n, c in enumerate(palette.COLOURS))
+    dark = "".join(f"--c{n}:{c[1]};" for n, c in enumerate(palette.COLOURS))
+    return _file("page.css").replace("/*light*/", light).replace("/*dark*/", dark)
+
+
+@lru_cache(maxsize=1)
+def _template() -> "Template":
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_file("page.html.j2"))

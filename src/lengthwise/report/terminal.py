@@ -1,0 +1,78 @@
+"""Findings as tables for the terminal; they fit 80 columns."""
+
+from typing import TYPE_CHECKING
+
+from lengthwise.analysis import Findings, TaskFindings
+from lengthwise.analysis.numbers import figure, spread, times
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+COLUMNS = 5  # lengths side by side; more go into a table below
+
+
+def table(findings: Findings) -> "Group":
+    """What rich prints: per task a table (mean, and ± half of the 95 % interval below it) and its plain reading."""
+    from rich.console import Group
+    from rich.text import Text
+
+    if not findings.runs:
+        return Group(Text("There are no results yet: no study has been run here."))
+    parts: list[Table | Text] = []
+    for task in findings.tasks:
+        for start in range(0, len(task.lengths), COLUMNS):
+            parts.append(_table(task, task.lengths[start : start + COLUMNS], first=start == 0))
+        parts += [Text(task.reading), Text("")]
+    parts += _missing(findings)
+    return Group(*parts)
+
+
+def _table(task: TaskFindings, lengths: tuple[int, ...], first: bool) -> "Table":
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    better = f"{task.metric}, {task.better} is better, by {task.unit}"
+    shown = Table(
+        title=Text.assemble((task.title, "bold"), f"  {better}") if first else None,
+        title_justify="left",
+        title_style="",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+    )
+    shown.add_column("", overflow="fold", max_width=24)
+    for length in lengths:
+        kind = f"{times(length / task.train_length)} new" if task.is_new(length) else "trained"
+        shown.add_column(Text.assemble(f"{length:,}\n", (kind, "dim")), justify="right", no_wrap=True)
+    longest = max(task.lengths)
+    for series in task.ranked(longest):
+        cells = []
+        for length in lengths:
+            point, best = series.at(length), task.best(length)
+            if point is None:
+                cells.append(Text("–", style="dim"))
+                continue
+            strong = best is not None and figure(point.mean) == figure(best.mean)
+            cell = Text(figure(point.mean), style="bold" if strong else "")
+            cell.append(f"\n{spread(point.interval)}", style="dim not bold")
+            cells.append(cell)
+        shown.add_row(Text(series.label), *cells)
+    return shown
+
+
+def _missing(findings: Findings) -> list["Text"]:
+    from rich.text import Text
+
+    lines = []
+    for words, runs in (("failed", findings.failed), ("not finished", findings.unfinished)):
+        if runs:
+            lines.append(Text(f"{len(runs)} of {len(findings.runs)} runs {words}:", style="bold"))
+            for run in runs[:8]:
+                why = f": {run.error.splitlines()[0]}" if run.error else f" ({run.step:,} of {run.steps:,} steps)"
+                lines.append(Text(f"  {run.label}, {run.task}, seed {run.seed}, {run.key[:8]}{why}"))
+            if len(runs) > 8:
+                lines.append(Text(f"  and {len(runs) - 8} more"))
+    return lines

@@ -1,0 +1,93 @@
+"""Rows as the store gives them, from a short notation."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from lengthwise.analysis import Findings, from_rows
+from lengthwise.store.rows import RunRow, ScoreRow
+
+Make = Callable[..., RunRow]
+
+
+def run_row(label: str = "FIRE", seed: int = 0, lengths: Sequence[int] = (10, 20, 80), **changes: Any) -> RunRow:
+    metric = changes.pop("metric", "log perplexity")
+    config = {
+        "encoding": {"is": label},
+        "task": {"is": "Text"},
+        "model": {"d_model": 64, "share_encoding": label == "T5"},
+        "training": {"train_length": 10, "min_length": 10, "steps": 5},
+        "seed": seed,
+    }
+    row: dict[str, Any] = {
+        "key": f"{label}-{seed}",
+        "label": label,
+        "encoding": label,
+        "task": "Text",
+        "metric": metric,
+        "better": "lower" if metric == "log perplexity" else "higher",
+        "unit": "bytes",
+        "seed": seed,
+        "train_length": 10,
+        "config": config,
+        "asked": [{"length": n, "examples": 64, "seed": 0} for n in lengths],
+        "status": "done",
+        "worker": None,
+        "heartbeat": None,
+        "step": 5,
+        "steps": 5,
+        "claims": 1,
+        "error": None,
+        "facts": {},
+        "created": 0.0,
+        "started": 0.0,
+        "finished": 1.0,
+    }
+    return RunRow(**{**row, **changes})
+
+
+def score_row(run: RunRow, mean: float, standard_error: float = 0.01, asked: Any = None, **changes: Any) -> ScoreRow:
+    asked = asked or run.asked[0]
+    row: dict[str, Any] = {
+        "key": run.key,
+        "asked": asked,
+        "length": asked["length"],
+        "metric": run.metric,
+        "better": run.better,
+        "n": 64,
+        "mean": mean,
+        "standard_error": standard_error,
+        "out_of_distribution": asked["length"] > run.train_length,
+        "seconds": 0.1,
+        "facts": {},
+        "created": 0.0,
+    }
+    return ScoreRow(**{**row, **changes})
+
+
+def study(table: Mapping[str, Sequence[Sequence[float | None]]], **changes: Any) -> Findings:
+    """`{"FIRE": [[seed 0's scores by length], [seed 1's], ...]}`; None: no score yet."""
+    runs, scores = [], []
+    for label, seeds in table.items():
+        for seed, means in enumerate(seeds):
+            run = run_row(label, seed, status="done" if None not in means else "running", **changes)
+            runs.append(run)
+            pairs = zip(run.asked, means, strict=True)
+            scores += [score_row(run, mean, asked=asked) for asked, mean in pairs if mean is not None]
+    return from_rows([], runs, scores)
+
+
+@pytest.fixture
+def make_run() -> Make:
+    return run_row
+
+
+@pytest.fixture
+def make_score() -> Callable[..., ScoreRow]:
+    return score_row
+
+
+@pytest.fixture
+def make_study() -> Callable[..., Findings]:
+    return study

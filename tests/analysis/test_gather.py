@@ -1,0 +1,187 @@
+"""From the store's rows to findings: what may be averaged, what is kept apart, what is named as missing."""
+
+import copy
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lengthwise.analysis import Findings, findings, from_rows
+from lengthwise.store import StoreError, open_store, worker_name
+
+Make = Callable[..., Any]
+
+
+def test_seeds_are_the_unit(make_run: Make, make_score: Make) -> None:
+    runs = [make_run(seed=n) for n in range(3)]
+    scores = [make_score(run, mean) for run, mean in zip(runs, (1.0, 1.2, 1.4), strict=True)]
+    (task,) = from_rows([], runs, scores).tasks
+    (series,) = task.series
+    (point,) = series.points
+    assert (point.mean, point.interval.half_width) == pytest.approx((1.2, 0.4968275))
+    assert (point.n_seeds, point.n_examples, point.interval.basis) == (3, 192, "seeds")
+    assert [(s.key, s.seed, s.mean) for s in point.seeds] == [
+        ("FIRE-0", 0, 1.0),
+        ("FIRE-1", 1, 1.2),
+        ("FIRE-2", 2, 1.4),
+    ]
+    assert task.lengths == (10, 20, 80)
+    assert series.at(80) is None
+
+
+def test_one_seed_says_so(make_run: Make, make_score: Make) -> None:
+    run = make_run()
+    point = from_rows([], [run], [make_score(run, 2.0, 0.1)]).tasks[0].series[0].points[0]
+    assert point.interval.basis == "examples"
+    assert point.interval.half_width == pytest.approx(0.1959964)
+
+
+def test_exact_match_stays_within_its_scale(make_study: Make) -> None:
+    task = make_study({"FIRE": [[1.0, 0.9, 0.0], [1.0, 0.5, 0.0], [1.0, 1.0, 0.1]]}, metric="exact match").tasks[0]
+    assert task.better == "higher"
+    for point in task.series[0].points:
+        assert 0 <= point.interval.low <= point.mean <= point.interval.high <= 1
+
+
+def test_in_and_out_of_distribution(make_study: Make) -> None:
+    task = make_study({"FIRE": [[1.0, 2.0, 3.0]]}).tasks[0]
+    assert [p.out_of_distribution for p in task.series[0].points] == [False, True, True]
+    assert [task.is_new(n) for n in (5, 10, 11)] == [False, False, True]
+
+
+def changed(run: Any, part: str, **settings: Any) -> dict[str, Any]:
+    config = copy.deepcopy(run.config)
+    config[part].update(settings)
+    return config
+
+
+@pytest.mark.parametrize(
+    ("part", "setting"), [("model", {"d_model": 96}), ("training", {"steps": 7}), ("task", {"a": 1})]
+)
+def test_other_protocols_are_never_averaged(
+    part: str, setting: dict[str, Any], make_run: Make, make_score: Make
+) -> None:
+    one = make_run(seed=0)
+    other = make_run(seed=1, config=changed(make_run(seed=1), part, **setting))
+    tasks = from_rows([], [one, other], [make_score(one, 1.0), make_score(other, 3.0)]).tasks
+    assert [t.series[0].points[0].mean for t in tasks] == [1.0, 3.0]
+    assert len({t.title for t in tasks}) == 2, "the titles have to say what differs"
+    assert next(iter(setting)) in tasks[1].title
+
+
+def test_another_question_is_another_panel(make_run: Make, make_score: Make) -> None:
+    run = make_run(asked=[{"length": 10, "examples": 64, "seed": 0}, {"length": 10, "examples": 8, "seed": 0}])
+    scores = [make_score(run, 1.0, asked=run.asked[0]), make_score(run, 2.0, asked=run.asked[1])]
+    tasks = from_rows([], [run], scores).tasks
+    assert [(t.title, t.series[0].points[0].mean) for t in tasks] == [
+        ("Text (examples 64)", 1.0),
+        ("Text (examples 8)", 2.0),
+    ]
+
+
+def test_scores_that_the_study_did_not_ask_for_stay_out(make_run: Make, make_score: Make) -> None:
+    run = make_run(lengths=[10])
+    scores = [make_score(run, 1.0), make_score(run, 9.0, asked={"length": 640, "examples": 64, "seed": 0})]
+    task = from_rows([], [run], scores).tasks[0]
+    assert [p.length for p in task.series[0].points] == [10]
+
+
+def test_where_a_text_lay_does_not_matter_but_what_it_was_does(make_run: Make) -> None:
+    def run(seed: int, **task: Any) -> Any:
+        return make_run(seed=seed, config=changed(make_run(seed=seed), "task", **task))
+
+    same = [run(0, path="/a/x", glob="*", sha256="1"), run(1, path="/b/x", glob="**", sha256="1")]
+    assert len(from_rows([], same, []).tasks) == 1
+    assert len(from_rows([], [same[0], run(1, path="/a/x", glob="*", sha256="2")], []).tasks) == 2
+
+
+def test_sharing_belongs_to_the_encoding(make_run: Make) -> None:
+    assert len(from_rows([], [make_run("T5"), make_run("FIRE")], []).tasks) == 1
+
+
+def test_one_label_with_two_meanings_is_two_encodings(make_run: Make, make_score: Make) -> None:
+    one = make_run(seed=0, config=changed(make_run(seed=0), "encoding", width=32))
+    two = make_run(seed=1, config=changed(make_run(seed=1), "encoding", width=64))
+    (task,) = from_rows([], [one, two], [make_score(one, 1.0), make_score(two, 3.0)]).tasks
+    assert [(s.label, s.points[0].mean) for s in task.series] == [("FIRE (width 32)", 1.0), ("FIRE (width 64)", 3.0)]
+
+
+def test_what_is_missing_is_named(make_run: Make, make_score: Make) -> None:
+    runs = [make_run(seed=0), make_run(seed=1, status="failed", error="no"), make_run(seed=2, status="running", step=3)]
+    found = from_rows([], runs, [make_score(runs[0], 1.0)])
+    assert [(r.key, r.error) for r in found.failed] == [("FIRE-1", "no")]
+    assert [(r.key, r.step) for r in found.unfinished] == [("FIRE-2", 3)]
+    assert found.tasks[0].series[0].points[0].n_seeds == 1
+
+
+def test_a_score_that_is_no_number_is_not_dropped(make_study: Make) -> None:
+    task = make_study(
+        {"RoPE": [[1.0, 1.0, math.nan], [1.0, 1.0, 2.0]], "FIRE": [[1.0, 1.0, 5.0], [1.0, 1.0, 5.0]]}
+    ).tasks[0]
+    point = task.series[0].at(80)
+    assert point is not None
+    assert math.isnan(point.mean)
+    assert point.n_seeds == 2
+    best = task.best(80)
+    assert best is not None
+    assert best.mean == 5.0
+    assert [s.label for s in task.ranked(80)] == ["FIRE", "RoPE"]
+
+
+def test_facts_are_flat(make_run: Make) -> None:
+    found = from_rows([], [make_run(facts={"device": "cpu", "versions": {"torch": "2.13.0"}})], [])
+    assert found.runs[0].facts == {"device": "cpu", "versions.torch": "2.13.0"}
+
+
+def test_nothing() -> None:
+    empty = from_rows([], [], [])
+    assert empty == Findings()
+    assert (empty.title, empty.labels, empty.finished) == ("No results yet", (), None)
+
+
+# ---- with a real store ------------------------------------------------------------------------------------------
+
+
+def store_run(row: Any) -> dict[str, Any]:
+    names = ("key", "label", "encoding", "task", "metric", "better", "unit", "seed", "train_length", "config", "asked")
+    return {name: getattr(row, name) for name in names}
+
+
+def test_from_the_store(tmp_path: Path, make_run: Make, make_score: Make) -> None:
+    rows = [make_run(seed=n, lengths=[10, 80]) for n in range(2)]
+    with open_store(tmp_path) as store:
+        store.add_study("one", question="why?", evaluation={}, runs=[store_run(r) for r in rows])
+        store.add_study("two", evaluation={}, runs=[store_run(make_run("RoPE", lengths=[10]))])
+        worker = worker_name()
+        for row, mean in zip(rows, (1.0, 2.0), strict=True):
+            assert store.claim("one", worker) is not None
+            answers = [make_score(row, mean + n, asked=asked) for n, asked in enumerate(row.asked)]
+            wanted = (
+                "asked",
+                "length",
+                "metric",
+                "better",
+                "n",
+                "mean",
+                "standard_error",
+                "out_of_distribution",
+                "seconds",
+            )
+            store.add_scores(row.key, [{n: getattr(a, n) for n in wanted} for a in answers], worker=worker)
+            store.finish(row.key, worker, {"device": "cpu"})
+        found = findings(store, "one")
+        assert (found.title, found.studies[0].question) == ("one", "why?")
+        assert [p.mean for p in found.tasks[0].series[0].points] == [1.5, 2.5]
+        assert {r.status for r in found.runs} == {"done"}
+        everything = findings(store)
+        assert everything.title == "2 studies"
+        assert [r.label for r in everything.unfinished] == ["RoPE"]
+        with pytest.raises(StoreError, match="there is no study 'tow'; did you mean 'two'"):
+            findings(store, "tow")
+
+
+def test_an_empty_store(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        assert findings(store) == Findings()

@@ -1,0 +1,117 @@
+"""What the plain sentence says, and what it must not say."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lengthwise.analysis.reading import home_length, verdict
+
+Make = Callable[..., Any]
+
+STEADY = [[2.0, 2.0, 2.00], [2.1, 2.1, 2.11], [2.05, 2.05, 2.05]]
+WORSE = [[2.0, 2.5, 3.0], [2.1, 2.6, 3.1], [2.05, 2.5, 3.2]]
+OPEN = [[2.0, 2.0, 1.7], [2.1, 2.1, 3.9], [2.05, 2.0, 2.6]]
+
+
+def test_the_three_verdicts(make_study: Make) -> None:
+    task = make_study({"FIRE": STEADY, "RoPE": WORSE, "NoPE": OPEN}).tasks[0]
+    assert [verdict(task, s, 80) for s in task.series] == ["holds", "loses", "open"]
+    assert task.reading.startswith(
+        "At 80 bytes, 8× the trained length, FIRE keeps its score; RoPE gets worse; NoPE is left open by its seeds. "
+    )
+
+
+def test_losing_less_than_the_margin_is_holding_and_more_is_not(make_study: Make) -> None:
+    task = make_study(
+        {"FIRE": [[2.0, 2.0, 2.04], [2.1, 2.1, 2.14]], "RoPE": [[2.0, 2.0, 2.06], [2.1, 2.1, 2.16]]}
+    ).tasks[0]
+    assert [verdict(task, s, 80) for s in task.series] == ["holds", "loses"]
+
+
+def test_pairs_by_seed(make_study: Make) -> None:
+    """Seeds that differ much from each other, but each by the same amount from itself."""
+    task = make_study({"FIRE": [[1.0, 1.0, 1.2], [3.0, 3.0, 3.2], [5.0, 5.0, 5.2]]}).tasks[0]
+    assert verdict(task, task.series[0], 80) == "loses"
+
+
+def test_no_claim_where_intervals_overlap(make_study: Make) -> None:
+    task = make_study(
+        {"FIRE": [[2.0, 2.0, 2.00], [2.0, 2.0, 2.02]], "ALiBi": [[2.0, 2.0, 2.01], [2.0, 2.0, 2.03]]}
+    ).tasks[0]
+    assert (
+        "FIRE has the lowest mean log perplexity (2.010 ±\u00a00.127); ALiBi cannot be told apart from it."
+        in task.reading
+    )
+    assert "clear" not in task.reading
+
+
+def test_clear_of_the_others(make_study: Make) -> None:
+    assert (
+        make_study({"FIRE": STEADY, "RoPE": WORSE})
+        .tasks[0]
+        .reading.endswith("(2.053 ±\u00a00.137), clear of the others.")
+    )
+
+
+def test_equal_best_ones_share(make_study: Make) -> None:
+    perfect = [[1.0, 1.0, 1.0]] * 2
+    task = make_study({"FIRE": perfect, "T5": perfect, "NoPE": [[1.0, 0.5, 0.0]] * 2}, metric="exact match").tasks[0]
+    assert task.reading == (
+        "At 80 bytes, 8× the trained length, FIRE and T5 keep their score; NoPE gets worse. "
+        "FIRE and T5 share the highest mean exact match (1.000), clear of the others."
+    )
+
+
+def test_nothing_learned_is_nothing_held(make_study: Make) -> None:
+    task = make_study({"NoPE": [[0.1, 0.1, 0.1]] * 3, "FIRE": [[1.0, 1.0, 1.0]] * 3}, metric="exact match").tasks[0]
+    assert "FIRE keeps its score; NoPE never learned the task." in task.reading
+
+
+def test_one_seed_claims_nothing(make_study: Make) -> None:
+    reading = make_study({"FIRE": STEADY[:1], "RoPE": WORSE[:1]}).tasks[0].reading
+    assert reading == (
+        "At 80 bytes, 8× the trained length, FIRE has the lowest log perplexity (2.000), "
+        "but with one seed no difference can be told from chance."
+    )
+
+
+def test_a_seed_alone_among_others(make_study: Make) -> None:
+    reading = make_study({"FIRE": STEADY, "RoPE": WORSE[:1]}).tasks[0].reading
+    assert "FIRE keeps its score; RoPE has one seed only." in reading
+    assert "RoPE cannot be told apart" in reading, "one seed is never called worse"
+
+
+def test_unfinished_work_says_so_far(make_study: Make) -> None:
+    reading = make_study({"FIRE": STEADY, "RoPE": [*WORSE[:2], [2.0, None, None]]}).tasks[0].reading
+    assert reading.startswith("So far (5 of 6 runs): at 80 bytes")
+
+
+def test_no_longer_length(make_study: Make) -> None:
+    reading = make_study({"FIRE": [[2.0], [2.1]]}, lengths=[10]).tasks[0].reading
+    assert reading.startswith("No score yet beyond the trained length of 10 bytes")
+
+
+def test_no_score_at_all(make_study: Make) -> None:
+    reading = make_study({"FIRE": [[None, None, None]]}).tasks[0].reading
+    assert reading == "No run has a score yet."
+
+
+def test_a_loss_that_is_no_number(make_study: Make) -> None:
+    task = make_study({"FIRE": STEADY, "RoPE": [[2.0, 2.0, math.nan], [2.0, 2.0, 9.0]]}).tasks[0]
+    assert "RoPE cannot be judged yet" in task.reading
+    every = make_study({"RoPE": [[2.0, 2.0, math.nan]] * 2}).tasks[0]
+    assert "nan" not in every.reading
+    alone = make_study({"RoPE": [[2.0, 2.0, math.nan]]}).tasks[0]
+    assert alone.reading == "At 80 bytes, 8× the trained length, no score is a finite number."
+
+
+def test_all_alike_is_said_once(make_study: Make) -> None:
+    assert "all 3 encodings get worse." in make_study({"A": WORSE, "B": WORSE, "C": WORSE}).tasks[0].reading
+
+
+@pytest.mark.parametrize(("lengths", "home"), [((5, 10, 20), 10), ((5, 8, 20), 8), ((20, 40), None)])
+def test_home_is_the_trained_length_or_the_longest_within(lengths: Any, home: int | None, make_study: Make) -> None:
+    table = {"FIRE": [[2.0] * len(lengths)] * 2}
+    assert home_length(make_study(table, lengths=lengths).tasks[0]) == home
