@@ -16,7 +16,7 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal
 
 
 class ConfigError(ValueError):
@@ -124,7 +124,7 @@ class Registry:
     Other packages add theirs through the entry-point group `lengthwise.<kind>s`. Names ignore case.
     """
 
-    known: dict[str, "Registry"] = {}
+    known: ClassVar[dict[str, "Registry"]] = {}
 
     def __init__(self, kind: str, makes: Iterable[type]):
         self.kind, self._makes = kind, {make.__name__: make for make in makes}
@@ -233,6 +233,9 @@ def parse_value(text: str, wanted: Any, where: str) -> Any:
 # ---- the parts of a run -----------------------------------------------------------------------------------------
 
 
+C = typing.TypeVar("C", bound="Config")
+
+
 class Config:
     """Base of the configuration dataclasses: casts every field to its declared type when an object is made."""
 
@@ -270,7 +273,7 @@ class Config:
         return {f.name: _data(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Self:
+    def from_data(cls: type[C], data: Mapping[str, Any]) -> C:
         """The object that `to_data` described. An unknown setting is an error that names the near miss."""
         if not isinstance(data, Mapping):
             raise ConfigError(f"{cls.__name__} is {data!r}; it has to be an object with named settings")
@@ -340,12 +343,12 @@ class ModelConfig(Config):
         self.within(0.0, 0.99, "dropout")
 
     @classmethod
-    def gpt(cls, **settings: Any) -> Self:
+    def gpt(cls, **settings: Any) -> "ModelConfig":
         """GPT-like: LayerNorm, GELU MLP, biases (the defaults)."""
         return cls(**settings)
 
     @classmethod
-    def llama(cls, **settings: Any) -> Self:
+    def llama(cls, **settings: Any) -> "ModelConfig":
         """Llama-like: RMSNorm, gated SiLU MLP, no biases."""
         return cls(**{"norm": "rms", "mlp": "swiglu", "bias": False, **settings})
 

@@ -1,5 +1,7 @@
 """`lengthwise.attend`: three lines in a user's own code, and plain words when they cannot be."""
 
+import inspect
+
 import pytest
 import torch
 
@@ -79,5 +81,6 @@ def test_positions_are_what_tokens_claim():
 def test_what_cannot_be(change, words):
     q, k, v = qkv()
     with pytest.raises(ConfigError, match=words) as error:
-        lengthwise.attend(**{"q": q, "k": k, "v": v, "encoding": None, **change})
+        # Tests check shapes before the call; users do not have that, so this goes past it.
+        inspect.unwrap(lengthwise.attend)(**{"q": q, "k": k, "v": v, "encoding": None, **change})
     assert "\n" not in str(error.value)
