@@ -13,8 +13,8 @@ import torch
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is Unix")
 
-# Dropout, accumulation, random lengths, a learned encoding: everything that could have state. Steps of a few milliseconds
-# with a checkpoint after each or every fourth, so that a good part of the kills hit the writing of one.
+# Dropout, accumulation, random lengths, a learned encoding: everything that could have state. Steps of a few
+# milliseconds with a checkpoint after each or every fourth, so that a good part of the kills hit the writing of one.
 WORKER = """
     import hashlib
     from pathlib import Path

@@ -88,7 +88,7 @@ def digest(tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return " ".join(str(error).split()) or type(error).__name__
+    return " ".join(str(error).split()).rpartition("I/O error: ")[2] or type(error).__name__
 
 
 def _sync_folder(folder: Path) -> None:
