@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,19 @@ def test_locked_altogether(results: Path, tmp_path: Path) -> None:
     new.execute("BEGIN EXCLUSIVE")
     assert "is locked by another program" in refused(tmp_path / "new.db")
     new.close()
+
+
+def test_a_new_file_that_another_process_is_about_to_fill(tmp_path: Path) -> None:
+    """SQLite refuses the change to WAL at once then, whatever the timeout; opening waits all the same."""
+    other = sqlite3.connect(tmp_path / "new.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    assert "is locked by another program" in refused(tmp_path / "new.db")
+    leaves = threading.Timer(0.3, lambda: other.execute("COMMIT"))
+    leaves.start()
+    with open_store(tmp_path / "new.db", timeout=30) as store:
+        assert store.runs() == []
+    leaves.join()
+    other.close()
 
 
 def test_a_full_disk(results: Path, make: Any) -> None:
