@@ -60,7 +60,7 @@ def finish(folder, steps, every):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_twenty_kills_at_random_moments_change_no_bit(tmp_path):
-    steps = 2500
+    steps = 1500
     whole = finish(tmp_path / "whole", steps, 1000)
     chance, folder, moments, half_written = random.Random(0), tmp_path / "killed", [], 0
     while len(moments) < 20:

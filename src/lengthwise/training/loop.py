@@ -214,7 +214,7 @@ class _Sitting:
                     with self.autocast():
                         # The mean over all scored places of the batch, whichever part they lie in.
                         loss = self.task.loss(self.model(part.inputs), part) * (count / sum(scored))
-                    loss.backward()  # type: ignore[no-untyped-call]
+                    loss.backward()
                     losses.append(loss.detach())
             norm = nn.utils.clip_grad_norm_(self.parameters, config.clip)
             self.optimizer.step()

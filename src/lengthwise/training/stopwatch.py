@@ -32,7 +32,7 @@ class Stopwatch:
 
     def __enter__(self) -> None:
         if self.cuda:
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             self._events.append((begin, end))
             begin.record()
         else:
