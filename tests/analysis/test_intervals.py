@@ -63,8 +63,17 @@ def test_apart_needs_seeds_on_both_sides_and_no_common_value() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1.7764, "1.776"), (-0.5, "−0.500"), (0.0, "0.000"), (-0.0001, "0.000"), (99.9994, "99.999"), (12345.6, "12,346")]
-    + [(3e9, "3e+09"), (math.nan, "not finite"), (math.inf, "not finite")],
+    [
+        (1.7764, "1.776"),
+        (-0.5, "−0.500"),
+        (0.0, "0.000"),
+        (-0.0001, "0.000"),
+        (99.9994, "99.999"),
+        (12345.6, "12,346"),
+        (3e9, "3e+09"),
+        (math.nan, "not finite"),
+        (math.inf, "not finite"),
+    ],
 )
 def test_figure(value: float, text: str) -> None:
     assert figure(value) == text

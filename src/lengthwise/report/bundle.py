@@ -24,7 +24,8 @@ def script() -> str:
         return kept
     import vl_convert
 
-    made = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    made = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    made = made.replace("</script", "<\\/script").replace("<!--", "<\\!--")
     if path is not None:
         _save(path, made)
     return made

@@ -1,0 +1,103 @@
+"""The Vega-Lite spec: valid, readable when scores explode, and free of anybody's text."""
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lengthwise.analysis import Findings, TaskFindings, from_rows
+from lengthwise.report.chart import first, ranges, rows, spec
+from lengthwise.report.palette import looks
+
+Make = Callable[..., Any]
+
+
+def task_of(table: dict[str, list[float]], make_row: Make, make_score: Make, **changes: Any) -> TaskFindings:
+    runs = [make_row(key=label, label=label, **changes) for label in table]
+    pairs = [
+        (run, asked["length"], mean) for run in runs for asked, mean in zip(run.asked, table[run.label], strict=True)
+    ]
+    return from_rows([], runs, [make_score(*p) for p in pairs]).tasks[0]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_altair_finds_the_spec_valid(number: int, quickstart: Findings) -> None:
+    import altair
+    import jsonschema
+
+    made = spec(quickstart.tasks[number], looks(quickstart.labels))
+    assert altair.Chart.from_dict(made).to_dict()
+    broken = json.loads(json.dumps(made).replace('"nominal"', '"nominial"'))
+    with pytest.raises(jsonschema.ValidationError):
+        altair.Chart.from_dict(broken)
+
+
+def test_lengths_are_the_ticks_of_a_log2_axis(quickstart: Findings) -> None:
+    made = json.dumps(spec(quickstart.tasks[0], looks(quickstart.labels)))
+    assert '"type": "log", "base": 2' in made
+    assert '"values": [128, 256, 512, 1024]' in made
+    assert '"text": "trained at 128"' in made
+    assert '"text": "never trained' in made
+
+
+def test_no_shade_where_nothing_is_new(make_row: Make, make_score: Make) -> None:
+    task = task_of({"FIRE": [1.0] * 4}, make_row, make_score, train_length=1024)
+    assert "never trained" not in json.dumps(spec(task, looks(["FIRE"])))
+
+
+def test_no_text_of_users_is_in_the_spec(make_row: Make, make_score: Make) -> None:
+    evil = "</script><script>alert(1)</script>"
+    task = task_of({evil: [1.0] * 4}, make_row, make_score, unit=evil, task=evil)
+    assert "alert" not in json.dumps(spec(task, looks([evil])))
+
+
+def test_exploding_scores_leave_the_axis_to_the_others(quickstart: Findings) -> None:
+    task = quickstart.tasks[0]
+    choices = ranges(task)
+    assert [c.name for c in choices] == ["all", "most", "best"]
+    everything, most, best = choices
+    assert everything.high > 9.38
+    assert 3.8 < most.high < 5
+    assert 1.96 < best.high < 2.1
+    assert choices[first(choices)] is most
+    assert max(c.low for c in choices) < 1.774, "the best score is always on the axis"
+
+
+def test_every_score_off_the_axis_has_an_arrow(quickstart: Findings) -> None:
+    task = quickstart.tasks[0]
+    choices = ranges(task)
+    for row in rows(task, choices):
+        for n, choice in enumerate(choices):
+            assert (row["over"][n] >= 0) == (row["y"] > choice.high)
+            assert row["over"][n] < row["outside"][n] or row["over"][n] == -1
+    assert sum(row["over"][0] >= 0 for row in rows(task, choices)) == 0
+    assert {(r["e"], r["x"]) for r in rows(task, choices) if r["over"][1] >= 0} >= {("s1", 512), ("s1", 1024)}
+
+
+def test_scores_that_lie_together_have_one_axis(make_row: Make, make_score: Make) -> None:
+    task = task_of({"A": [2.0, 2.1, 2.2, 2.3], "B": [2.0, 2.05, 2.1, 2.25]}, make_row, make_score)
+    assert [c.name for c in ranges(task)] == ["all"]
+
+
+def test_exact_match_has_its_whole_scale(quickstart: Findings) -> None:
+    (whole,) = ranges(quickstart.tasks[1])
+    assert (whole.low, whole.high) == pytest.approx((-0.03, 1.03))
+
+
+@pytest.mark.parametrize(
+    "means", [[1.0] * 4, [0.0] * 4, [-1.0] * 4, [1e9] * 4, [math.nan] * 4, [math.inf, 1.0, 2.0, 3.0]]
+)
+def test_an_axis_has_an_extent_whatever_the_scores(means: list[float], make_row: Make, make_score: Make) -> None:
+    task = task_of({"A": means}, make_row, make_score)
+    for choice in ranges(task):
+        assert math.isfinite(choice.low)
+        assert choice.low < choice.high < math.inf
+    json.dumps(spec(task, looks(["A"])), allow_nan=False)
+
+
+def test_a_missing_score_breaks_the_line(make_row: Make, make_score: Make) -> None:
+    run = make_row()
+    task = from_rows([], [run], [make_score(run, 128, 2.0), make_score(run, 512, 3.0)]).tasks[0]
+    assert [r["y"] for r in rows(task, ranges(task))] == [2.0, None, 3.0, None]

@@ -1,0 +1,56 @@
+"""The table in the terminal fits 80 columns and says the same as the page."""
+
+import dataclasses
+import io
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+
+from lengthwise.analysis import Findings, from_rows
+from lengthwise.report import table
+
+Make = Callable[..., Any]
+
+
+def printed(findings: Findings, width: int = 80) -> str:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(table(findings))
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_fits_80_columns(quickstart: Findings) -> None:
+    text = printed(quickstart)
+    assert max(map(len, text.splitlines())) <= 80
+    for words in ("1,024", "8× new", "trained", "FIRE", "Sinusoidal", "9.387", "±\u00a00.007", "0.942\u00a0… 1.000"):
+        assert words in text, words
+    assert "…" not in text.replace("\u00a0… ", ""), "something was cut off"
+    assert "FIRE, KerpleLog and ALiBi keep" in text
+
+
+def test_many_lengths_and_long_names(make_row: Make, make_score: Make) -> None:
+    lengths = [2**n for n in range(4, 16)]
+    label = "FIRE(hidden_layers=2, hidden_width=64, activation=gelu)"
+    run = make_row(label=label, asked=[{"length": n, "tokens": 9, "seed": 0} for n in lengths])
+    text = printed(from_rows([], [run], [make_score(run, n, 1234.5678) for n in lengths]))
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(f"{n:,}" in text for n in lengths)
+    assert text.partition("At 32,768")[0].count("1,235") == len(lengths)
+
+
+def test_names_are_no_markup(make_row: Make, make_score: Make) -> None:
+    run = make_row(label="[bold]x[/bold]", task="[red]", status="failed", error="[link=x]y\nsecond line")
+    text = printed(from_rows([], [run], [make_score(run, 128, 1.0)]))
+    assert all(word in text for word in ("[bold]x[/bold]", "[red]", "[link=x]y"))
+    assert "second line" not in text
+
+
+def test_nothing_yet_and_what_is_missing(make_row: Make) -> None:
+    assert "no results yet" in printed(Findings())
+    runs = [make_row(key=f"{n:016x}", seed=n, status="pending", step=0) for n in range(10)]
+    runs[0] = dataclasses.replace(runs[0], status="failed", error="the loss is not finite")
+    text = printed(from_rows([], runs, []))
+    assert "1 of 10 runs failed" in text
+    assert "the loss is not finite" in text
+    assert "9 of 10 runs not finished" in text
+    assert "and 1 more" in text
