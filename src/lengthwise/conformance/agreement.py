@@ -1,0 +1,96 @@
+"""Question 2: is the output, and every gradient, what the forms mean?"""
+
+import torch
+from torch import Tensor
+
+from lengthwise.attention import Mask
+from lengthwise.conformance import oracle
+from lengthwise.conformance.answers import Wrong, question
+from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, numbers, tokens
+from lengthwise.conformance.scenes import SCENES, Scene, require_close
+from lengthwise.layouts import consecutive
+
+
+@question(
+    2,
+    "agrees",
+    "Output and every gradient: the reference equals plain numbers pair by pair, the others equal the reference",
+)
+def agrees(case: EncodingCase, backend: str) -> str:
+    if backend == "reference":
+        _equals_oracle(case)
+        _gradients_are_slopes(case)
+        return "pair by pair and by finite differences"
+    for scene in SCENES:
+        got, wanted = (_output_and_gradients(case, name, scene) for name in (backend, "reference"))
+        for name in wanted:
+            require_close(f"{scene.name}: {name}", got[name], wanted[name])
+    got, wanted = (_model_gradients(case, name) for name in (backend, "reference"))
+    for name in wanted:
+        require_close(f"2-layer model: {name}", got[name], wanted[name], 1e-9)
+    return f"{len(SCENES)} shapes and a model"
+
+
+def _output_and_gradients(case: EncodingCase, backend: str, scene: Scene) -> dict[str, Tensor]:
+    encoding = case.build(num_heads=scene.heads)
+    layer = Layer(encoding, backend, num_heads=scene.heads, kv_heads=scene.kv_heads)
+    x = numbers(11, scene.batch, scene.keys, layer.width).requires_grad_()
+    out = layer(
+        x,
+        positions=scene.positions(scene.keys) if scene.positions else None,
+        documents=scene.documents(scene.keys) if scene.documents else None,
+        queries=scene.queries,
+    )
+    (out * numbers(12, *out.shape)).sum().backward()
+    assert x.grad is not None
+    return {"output": out.detach(), "gradient of the input": x.grad, **_of_parameters(encoding)}
+
+
+def _of_parameters(module: torch.nn.Module) -> dict[str, Tensor]:
+    """A parameter that was not reached counts as one whose gradient is 0; question 10 asks for more."""
+    return {f"gradient of {n}": torch.zeros_like(p) if p.grad is None else p.grad for n, p in module.named_parameters()}
+
+
+def _model_gradients(case: EncodingCase, backend: str) -> dict[str, Tensor]:
+    model = case.decoder(backend)
+    logits = model(tokens(5, 3, 13))
+    (logits * numbers(13, *logits.shape)).sum().backward()
+    return {"logits": logits.detach(), **_of_parameters(model)}
+
+
+def _equals_oracle(case: EncodingCase) -> None:
+    encoding = case.build()
+    for name, documents, positions in (
+        ("one row", None, torch.arange(7)[None]),
+        ("packed, other positions in each row", torch.tensor([[0, 0, 0, 1, 1, 1, 1], [5, 5, 5, 5, 5, 5, 2]]), None),
+        ("far apart", None, torch.tensor([[0, 2, 90, 130, 700, 1100, 2000]])),
+    ):
+        at = positions if positions is not None else consecutive(documents)  # type: ignore[arg-type]
+        layer = Layer(encoding, "reference", kv_heads=2)
+        x = numbers(14, len(at), 7, HEADS * HEAD_DIM)
+        q, k, v = layer.qkv(x, at)
+        visible = Mask(7, 7, True, documents).visible(x.device).expand(len(at), -1, -1)
+        wanted = oracle.output(encoding, q, k, v, at, visible, HEAD_DIM**-0.5)
+        require_close(name, layer(x, positions, documents), wanted, 1e-11)
+
+
+def _gradients_are_slopes(case: EncodingCase) -> None:
+    """Every gradient, along a random direction, against the difference of the loss on both sides."""
+    encoding = case.build()
+    layer = Layer(encoding, "reference", kv_heads=2)
+    x = numbers(15, 2, 9, HEADS * HEAD_DIM).requires_grad_()
+    weights, step = numbers(16, 2, HEADS, 9, HEAD_DIM), 1e-6
+    loss = lambda: (layer(x) * weights).sum()  # noqa: E731
+    loss().backward()
+    for n, (name, tensor) in enumerate([("the input", x), *encoding.named_parameters()]):
+        direction = numbers(20 + n, *tensor.shape)
+        along = 0.0 if tensor.grad is None else float((tensor.grad * direction).sum())
+        with torch.no_grad():
+            tensor += step * direction
+            above = float(loss())
+            tensor -= 2 * step * direction
+            below = float(loss())
+            tensor += step * direction
+        slope = (above - below) / (2 * step)
+        if not abs(along - slope) <= 1e-6 * max(1.0, abs(slope)):
+            raise Wrong(f"gradient of {name} along a direction: {along:.9g}, and the loss changes by {slope:.9g}")

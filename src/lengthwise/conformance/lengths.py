@@ -1,0 +1,93 @@
+"""Questions 8 and 9: does it work at every length and position, in every precision?"""
+
+import copy
+
+import torch
+from torch import Tensor
+
+from lengthwise.conformance.answers import Refused, Wrong, question
+from lengthwise.conformance.cases import HEAD_DIM, TRAIN_LENGTH, EncodingCase, Layer, numbers, run, served, tokens
+from lengthwise.conformance.scenes import require_close
+
+
+@question(8, "lengths", "Lengths 1, L, 4 L, 64 L: works, or an error that says why")
+def lengths(case: EncodingCase, backend: str) -> str:
+    limit = case.build().max_length
+    refused = []
+    with torch.no_grad():
+        for train_length in (TRAIN_LENGTH, 512):
+            for length in (
+                1,
+                train_length,
+                4 * train_length,
+                64 * train_length,
+                *([limit, limit + 1] if limit else []),
+            ):
+                try:
+                    _works(case, backend, train_length, length)
+                except ValueError as error:
+                    _is_plain(case, error, limit, length)
+                    refused.append((length, str(error)))
+                else:
+                    if limit is not None and length > limit:
+                        raise Wrong(f"max_length is {limit}, and length {length} gives no error")
+        model = case.decoder(backend)
+        for length in (1, 4 * TRAIN_LENGTH):
+            if not torch.isfinite(model(tokens(81, 1, length))).all():
+                raise Wrong(f"the model's logits at length {length} are not finite")
+    if refused:
+        length, reason = min(refused)
+        raise Refused(f"length {length}: {reason}")
+    return f"up to {64 * 512}"
+
+
+def _works(case: EncodingCase, backend: str, train_length: int, length: int) -> None:
+    """Finite, and the last queries get what they get in a call of their own. All queries where that is small."""
+    encoding = case.build(num_heads=2, train_length=train_length).float()
+    layer = Layer(encoding, backend, num_heads=2)
+    x = numbers(82, 1, length, layer.width).float()
+    few = min(length, 3)
+    many = length if length <= 64 * TRAIN_LENGTH else few
+    out = layer(x, queries=many)
+    if not torch.isfinite(out).all():
+        raise Wrong(f"length {length}: {int((~torch.isfinite(out)).sum())} numbers are not finite")
+    require_close(f"length {length}: the last token alone", layer(x, queries=1), out[:, :, -1:], 1e-4)
+
+
+def _is_plain(case: EncodingCase, error: ValueError, limit: int | None, length: int) -> None:
+    if limit is None or length <= limit:
+        raise Wrong(f"length {length} raises {error}, and max_length is {limit}")
+    if case.make.__name__ not in str(error) or "\n" in str(error):
+        raise Wrong(f"length {length}: the error {str(error)!r} has to be one line that names {case.make.__name__}")
+
+
+@question(9, "precision", "float32 and bfloat16 against float64 at positions up to 10^6")
+def precision(case: EncodingCase, backend: str) -> str:
+    exact = case.build()
+    scattered = torch.randperm(1_000_000, generator=torch.Generator().manual_seed(91))[:29].sort().values.tolist()
+    top = 1_000_000 if exact.max_length is None else exact.max_length - 1
+    worst: dict[torch.dtype, float] = {}
+    for dtype, allowed in ((torch.float32, 2e-5), (torch.bfloat16, 2e-2)):
+        low = case.build().to(dtype)
+        exact = copy.deepcopy(low).double()  # the same rounded parameters
+        for positions in (list(range(top - 32, top + 1)), served(exact, *scattered, top), list(range(33))):
+            at = torch.tensor([positions])
+            q, k, v = (numbers(92 + n, 2, 4, len(positions), HEAD_DIM).to(dtype) for n in range(3))
+            x = numbers(95, 2, len(positions), 4 * HEAD_DIM).to(dtype)
+            with torch.no_grad():
+                pairs: list[tuple[str, Tensor, Tensor]] = [
+                    (
+                        "attention",
+                        run(low, backend, q, k, v, at),
+                        run(exact, backend, q.double(), k.double(), v.double(), at),
+                    ),
+                    ("embedding", low.embed(x, at), exact.embed(x.double(), at)),
+                ]
+            for what, got, wanted in pairs:
+                if got.dtype != dtype:
+                    raise Wrong(f"{what} in {dtype} comes back in {got.dtype}")
+                require_close(f"{what}, {dtype}, positions {positions[0]} to {positions[-1]}", got, wanted, allowed)
+                off = float((got.double() - wanted).abs().max())
+                worst[dtype] = max(worst.get(dtype, 0.0), off)
+    at_most = f", positions to {top}, where its table ends" if exact.max_length is not None else ""
+    return ", ".join(f"{str(dtype).removeprefix('torch.')} off by {off:.1e}" for dtype, off in worst.items()) + at_most

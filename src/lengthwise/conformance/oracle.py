@@ -1,0 +1,105 @@
+"""What position does, asked pair by pair and computed with plain numbers: the judge of the reference backend."""
+
+import cmath
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lengthwise.encodings import PositionEncoding
+from lengthwise.forms import DenseBias, Effect, KeyGlobal, ProgressiveBias, QueryRelative, Rotation, ToeplitzBias
+from lengthwise.span import Span
+
+Numbers = list[float]
+
+
+@torch.no_grad()
+def output(
+    encoding: PositionEncoding, q: Tensor, k: Tensor, v: Tensor, positions: Tensor, visible: Tensor, scale: float
+) -> Float[Tensor, "b h i d"]:
+    """Attention, as many queries as keys. `positions` [b, j], `visible` [b, i, j]; each pair gets a span of its own."""
+    batch, heads, count, width = q.shape
+    groups, length = heads // k.shape[1], int(positions.max()) + 1
+    out = torch.zeros_like(q)
+    rewrite: Effect | None = None
+    for b in range(batch):
+        at = positions[b].tolist()
+        logits = [[[-math.inf] * count for _ in range(count)] for _ in range(heads)]
+        effects = {}
+        for i in range(count):
+            for j in range(count):
+                if not visible[b, i, j]:
+                    continue
+                span = Span(torch.tensor([[at[i]]]), torch.tensor([[at[j]]]), length)
+                effects[i, j] = effect = encoding.effect(span)
+                rewrite = effect if effect.rewrite else rewrite
+                for h in range(heads):
+                    logits[h][i][j] = pair(
+                        effect, h, q[b, h, i].tolist(), k[b, h // groups, j].tolist(), at[i] - at[j], scale
+                    )
+        if rewrite and rewrite.rewrite:
+            rows = torch.tensor(logits, dtype=torch.float64)[None]
+            logits = rewrite.rewrite.function(rows, q[b : b + 1], visible[b : b + 1, None])[0].tolist()
+        for h in range(heads):
+            for i in range(count):
+                seen = [j for j in range(count) if visible[b, i, j]]
+                top = max(logits[h][i][j] for j in seen)
+                mass = [math.exp(logits[h][i][j] - top) for j in seen]
+                for d in range(width):
+                    parts = []
+                    for j, m in zip(seen, mass, strict=True):
+                        values = float(v[b, h // groups, j, d])
+                        for form in effects[i, j].values:
+                            values += float(_entry(form.table, h, at[i] - at[j])[d])
+                        parts.append(m * values)
+                    out[b, h, i, d] = math.fsum(parts) / math.fsum(mass)
+    return out
+
+
+def pair(effect: Effect, head: int, q: Numbers, k: Numbers, distance: int, scale: float) -> float:
+    """The logit of one query and one key, before softmax and before any rewrite."""
+    turned_q, turned_k = q, k
+    if (r := effect.rotation) is not None:
+        turned_q, turned_k = turn(q, r, r.angle_q, r.gain_q), turn(k, r, r.angle_k, r.gain_k)
+    total = scale * math.fsum(a * b for a, b in zip(turned_q, turned_k, strict=True))
+    for term in effect.terms:
+        match term:
+            case ToeplitzBias(table):
+                total += float(_entry(table, head, distance))
+            case ProgressiveBias(slope, intercept, knots, u, w):
+                x = float(u[min(max(distance, 0), len(u) - 1)]) * float(w)
+                s = sum(knot <= x for knot in knots.tolist())
+                total += float(slope[head, s]) * x + float(intercept[head, s])
+            case QueryRelative(table):
+                total += scale * math.fsum(
+                    a * b for a, b in zip(q, _entry(table, head, distance).tolist(), strict=True)
+                )
+            case KeyGlobal(vector):
+                total += scale * math.fsum(a * b for a, b in zip(k, vector[head].tolist(), strict=True))
+            case DenseBias(bias):
+                total += float(bias[0, head if bias.shape[1] > 1 else 0, 0, 0])
+    return total
+
+
+def turn(x: Numbers, rotation: Rotation, angle: Tensor | None, gain: Tensor | float | None) -> Numbers:
+    if angle is None:
+        return x
+    angles = angle.flatten().tolist()
+    out, pairs = list(x), len(angles)
+    for p, radians in enumerate(angles):
+        a, b = (2 * p, 2 * p + 1) if rotation.layout == "interleaved" else (p, p + pairs)
+        stretch = (
+            1.0
+            if gain is None
+            else float(gain)
+            if not isinstance(gain, Tensor)
+            else float(gain.expand_as(angle).flatten()[p])
+        )
+        z = complex(x[a], x[b]) * cmath.exp(1j * radians) * stretch
+        out[a], out[b] = z.real, z.imag
+    return out
+
+
+def _entry(table: Tensor, head: int, distance: int) -> Tensor:
+    return table[head if len(table) > 1 else 0, min(max(distance, 0), table.shape[1] - 1)]

@@ -1,0 +1,112 @@
+"""Shapes of attention calls in which all backends must agree, and observations that questions share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lengthwise.attention import reference
+from lengthwise.conformance.answers import Wrong
+from lengthwise.conformance.cases import HEAD_DIM, HEADS, numbers, served
+from lengthwise.encodings import PositionEncoding
+from lengthwise.span import Span
+
+
+@dataclass(frozen=True)
+class Scene:
+    """`positions` and `documents` are made from the number of keys; None: 0, 1, 2, ... and one document."""
+
+    name: str
+    keys: int
+    queries: int | None = None
+    batch: int = 1
+    heads: int = HEADS
+    kv_heads: int | None = None
+    positions: Callable[[int], Tensor] | None = None
+    documents: Callable[[int], Tensor] | None = None
+
+
+def gaps(seed: int, rows: int, reach: int) -> Callable[[int], Int[Tensor, "b j"]]:
+    """Rising positions below `reach` with gaps, other ones in every row."""
+
+    def make(keys: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        return torch.stack([torch.randperm(reach, generator=generator)[:keys].sort().values for _ in range(rows)])
+
+    return make
+
+
+def packed(*starts: tuple[int, ...]) -> Callable[[int], Int[Tensor, "b j"]]:
+    """Documents numbered 0, 1, ... that begin at the given places, one tuple for every row."""
+
+    def make(keys: int) -> Tensor:
+        index = torch.arange(keys)
+        return torch.stack([torch.bucketize(index, torch.tensor(row, dtype=torch.long), right=True) for row in starts])
+
+    return make
+
+
+def padded(*left: int) -> Callable[[int], Int[Tensor, "b j"]]:
+    """Left padding of the given numbers of tokens: document -1, then document 0."""
+    return lambda keys: torch.stack([torch.where(torch.arange(keys) < n, -1, 0) for n in left])
+
+
+SCENES = (
+    Scene("one token", 1),
+    Scene("one head, odd length", 37, heads=1),
+    Scene("grouped queries", 19, batch=3, kv_heads=2),
+    Scene("one key head, the last 5 queries", 23, 5, kv_heads=1),
+    Scene("one query", 33, 1, batch=2),
+    Scene("more rows than a block holds", 131, batch=9),
+    Scene("positions with gaps, other in each row", 21, batch=3, heads=2, positions=gaps(1, 3, 1500)),
+    Scene("positions with gaps, alike in all rows, the last 4 queries", 21, 4, batch=2, positions=gaps(2, 1, 1900)),
+    Scene("packed documents", 29, batch=2, kv_heads=2, documents=packed((9, 13), (1, 28))),
+    Scene("left padding, the last 6 queries", 17, 6, batch=3, documents=padded(0, 3, 9)),
+    Scene("documents with positions of their own", 15, batch=1, documents=packed((6,)), positions=gaps(3, 1, 800)),
+)
+
+
+def observe(encoding: PositionEncoding, seed: int = 3) -> list[Float[Tensor, "..."]]:
+    """Everything that an encoding does, in numbers: embeddings, logits, what it adds to values, at near and far positions."""
+    seen = []
+    # Near, past what is trained, and far.
+    for positions in (
+        served(encoding, *range(40)),
+        served(encoding, 0, 3, 77, 150, 400, 511, 513, 640, 1000, 1001, 1499, 4000),
+    ):
+        at = torch.tensor([positions])
+        seen.append(encoding.embed(numbers(seed, 1, len(positions), HEADS * HEAD_DIM), at))
+        span = Span(at, at, positions[-1] + 1)
+        effect = encoding.effect(span)
+        q, k = (numbers(seed + n, 1, HEADS, len(positions), HEAD_DIM) for n in (1, 2))
+        turned_q, turned_k = (effect.rotation.query(q), effect.rotation.key(k)) if effect.rotation else (q, k)
+        logits = turned_q @ turned_k.mT * HEAD_DIM**-0.5
+        for term in effect.terms:
+            logits = logits + reference.dense(term, q, k, span, HEAD_DIM**-0.5)
+        visible = torch.ones(len(positions), len(positions), dtype=torch.bool).tril()
+        if effect.rewrite:
+            logits = effect.rewrite.function(logits, q, visible[None, None])
+        seen.append(logits.masked_fill(~visible, 0.0))
+        seen.extend(value.table for value in effect.values)
+    return seen
+
+
+def same(one: list[Tensor], other: list[Tensor]) -> bool:
+    """Bit for bit."""
+    return len(one) == len(other) and all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def require_close(what: str, got: Tensor, wanted: Tensor, tolerance: float = 1e-10) -> None:
+    """Raise `Wrong` when two tensors differ by more than `tolerance`, absolute, or relative to the largest number wanted."""
+    if got.shape != wanted.shape:
+        raise Wrong(f"{what}: shape {tuple(got.shape)}, expected {tuple(wanted.shape)}")
+    off = difference(got, wanted)
+    limit = tolerance * max(1.0, float(wanted.detach().abs().max()) if wanted.numel() else 1.0)
+    if not off <= limit:
+        raise Wrong(f"{what}: off by {off:.3g}, allowed {limit:.3g}")
+
+
+def difference(got: Tensor, wanted: Tensor) -> float:
+    return float((got.detach().double() - wanted.detach().double()).abs().max()) if got.numel() else 0.0

@@ -1,0 +1,59 @@
+"""Question 5: does it see what it may see, and position as it says it does?"""
+
+import torch
+from torch import Tensor
+
+from lengthwise.conformance.answers import NotApplicable, Wrong, question
+from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, numbers, tokens
+from lengthwise.conformance.scenes import difference
+
+COUNT = 13
+SHIFTS = (1, 17, 1000, 5000)
+
+
+@question(5, "future", "The future does not leak")
+def no_future(case: EncodingCase, backend: str) -> None:
+    layer, model = Layer(case.build(), backend, kv_heads=2), case.decoder(backend)
+    x, ids = numbers(51, 2, COUNT, HEADS * HEAD_DIM), tokens(52, 2, COUNT)
+    with torch.no_grad():
+        for name, run, given in (("layer", layer, x), ("2-layer model", model, ids)):
+            whole = run(given)
+            for now in range(1, COUNT):
+                changed = torch.cat([given[:, :now], given[:, now:].flip(0, 1) * (50 if run is layer else 1)], 1)
+                if not torch.equal(run(changed)[..., :now, :], whole[..., :now, :]):
+                    raise Wrong(f"{name}: tokens from {now} on change what is said before")
+    x.requires_grad_()
+    (gradient,) = torch.autograd.grad(layer(x)[:, :, : COUNT // 2].square().sum(), x)
+    if gradient[:, COUNT // 2 :].any():
+        raise Wrong("gradients of the past reach tokens of the future")
+
+
+@question(5, "shift", "Shift invariance is what the class declares, both ways")
+def shifts(case: EncodingCase, backend: str) -> str:
+    if case.make.shift_invariant and case.depends_on_length:
+        raise NotApplicable("a shift is a longer length too, and what this encoding does depends on the length")
+    layer, model = Layer(case.build(), backend), case.decoder(backend)
+    ids = torch.randperm(31, generator=torch.Generator().manual_seed(53))[None, :COUNT]
+    moved: list[float] = []
+    limit = case.build().max_length
+    with torch.no_grad():
+        for name, run, given in (
+            ("layer", layer, numbers(54, 1, COUNT, HEADS * HEAD_DIM)),
+            ("2-layer model", model, ids),
+        ):
+            for positions in (torch.arange(COUNT), torch.arange(COUNT) ** 2):
+                here: Tensor = run(given, positions=positions[None])
+                for shift in SHIFTS:
+                    if limit is not None and int(positions.max()) + shift >= limit:
+                        continue
+                    off = difference(run(given, positions=positions[None] + shift), here)
+                    moved.append(off)
+                    if case.make.shift_invariant and not off <= 1e-9:
+                        raise Wrong(
+                            f"{name}: declared shift invariant, and moving by {shift} changes the output by {off:.3g}"
+                        )
+    if case.make.shift_invariant:
+        return "no shift changes anything"
+    if not max(moved) > 1e-6:
+        raise Wrong(f"declared not shift invariant, and no shift changes the output by more than {max(moved):.3g}")
+    return f"not invariant: a shift changes the output by up to {max(moved):.2g}"

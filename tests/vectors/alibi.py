@@ -1,0 +1,86 @@
+"""ALiBi: b = -m_h (i - j), m_h = 2^(-8h/H) for H a power of two, else the slopes of the power below, then every second
+of twice that power. Plain Python, float64; the slopes are also typed from the sources (`printed`)."""
+
+import json
+
+PRINTED = {
+    1: [0.00390625],
+    2: [0.0625, 0.00390625],
+    3: [0.0625, 0.00390625, 0.25],
+    4: [0.25, 0.0625, 0.015625, 0.00390625],
+    6: [0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125],
+    8: [0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625],
+    12: [
+        0.5,
+        0.25,
+        0.125,
+        0.0625,
+        0.03125,
+        0.015625,
+        0.0078125,
+        0.00390625,
+        0.70710678,
+        0.35355339,
+        0.1767767,
+        0.088388348,
+    ],
+    16: [2.0 ** (-h / 2) for h in range(1, 17)],
+}
+
+
+def power_slopes(heads):
+    ratio = 2.0 ** (-8.0 / heads)
+    return [ratio**h for h in range(1, heads + 1)]
+
+
+def slopes(heads):
+    below = 1
+    while 2 * below <= heads:
+        below *= 2
+    return power_slopes(below) + power_slopes(2 * below)[0::2][: heads - below]
+
+
+KEYS = [1000, 999, 998, 990, 900, 500, 1, 0]
+SPAN = [[0, 1, 2, 5, 6], [0, 1, 2, 5, 6]]
+cases = []
+for heads, printed in PRINTED.items():
+    said = {"what": "bias", "context": {"num_heads": heads}}
+    cases.append(
+        {
+            "name": f"{heads} heads",
+            **said,
+            "from": "printed",
+            "atol": 5e-9,
+            "rtol": 0.0,
+            "query": [1],
+            "key": [0],
+            "expected": [[[-m]] for m in printed],
+        }
+    )
+    cases.append(
+        {
+            "name": f"{heads} heads",
+            **said,
+            "from": "formula",
+            "atol": 0.0,
+            "rtol": 1e-14,
+            "query": [1000],
+            "key": KEYS,
+            "expected": [[[-m * (1000 - j) for j in KEYS]] for m in slopes(heads)],
+        }
+    )
+for heads in (5, 7, 32):
+    cases.append(
+        {
+            "name": f"{heads} heads, a square",
+            "what": "bias",
+            "context": {"num_heads": heads},
+            "from": "formula",
+            "atol": 0.0,
+            "rtol": 1e-14,
+            "query": SPAN[0],
+            "key": SPAN[1],
+            "expected": [[[-m * (i - j) if j <= i else None for j in SPAN[1]] for i in SPAN[0]] for m in slopes(heads)],
+        }
+    )
+print(json.dumps({"encoding": "ALiBi", "how": __doc__, "cases": cases}))

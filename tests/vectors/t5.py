@@ -1,0 +1,126 @@
+"""T5: bucket(d) = d for d < m = B // 2, else min(B - 1, m + floor(ln(d/m) / ln(D/m) (B - m))); bias E[head, bucket].
+
+Plain Python, float64. `printed`: the first distance that falls in each bucket, typed from the sources, and the matrix
+that the NoPE paper prints for B 5, D 6. E is set to the bucket's number (head 0) and to 100 minus it (head 1), so that a
+bias shows its bucket.
+"""
+
+import json
+import math
+
+
+def bucket(distance, buckets, reach):
+    m = buckets // 2
+    if distance < m:
+        return distance
+    return min(buckets - 1, m + math.floor(math.log(distance / m) / math.log(reach / m) * (buckets - m)))
+
+
+def case(name, buckets, reach, distances, numbers, made):
+    far = max(distances)
+    return {
+        "name": f"B {buckets}, D {reach}: {name}",
+        "what": "bias",
+        "from": made,
+        "atol": 0.0,
+        "rtol": 0.0,
+        "context": {"num_heads": 2},
+        "settings": {"num_buckets": buckets, "max_distance": reach},
+        "parameters": {"weight": [list(range(buckets)), [100 - b for b in range(buckets)]]},
+        "query": [far],
+        "key": [far - d for d in distances],
+        "expected": [[numbers], [[100 - n for n in numbers]]],
+    }
+
+
+FIRST = {
+    (32, 128): {
+        **{d: d for d in range(17)},
+        17: 19,
+        18: 21,
+        19: 24,
+        20: 27,
+        21: 31,
+        22: 35,
+        23: 40,
+        24: 46,
+        25: 52,
+        26: 59,
+        27: 67,
+        28: 77,
+        29: 87,
+        30: 99,
+        31: 113,
+    },
+    (64, 128): {
+        **{d: d for d in range(33)},
+        33: 34,
+        34: 35,
+        35: 37,
+        36: 39,
+        37: 40,
+        38: 42,
+        39: 44,
+        40: 46,
+        41: 48,
+        42: 50,
+        43: 52,
+        44: 54,
+        45: 57,
+        46: 59,
+        47: 62,
+        48: 64,
+        49: 67,
+        50: 70,
+        51: 73,
+        52: 77,
+        53: 80,
+        54: 83,
+        55: 87,
+        56: 91,
+        57: 95,
+        58: 99,
+        59: 104,
+        60: 108,
+        61: 113,
+        62: 118,
+        63: 123,
+    },
+    (64, 2048): {32: 32, 33: 37, 34: 42, 35: 48, 36: 54, 37: 62, 38: 70, 39: 80, 40: 91, 48: 256, 56: 725, 63: 1799},
+}
+cases = [
+    case("the printed matrix", 5, 6, list(range(10)), [0, 1, 2, 3, 3, 4, 4, 4, 4, 4], "printed"),
+    case("far", 32, 128, [113, 128, 1000], [31, 31, 31], "printed"),
+]
+for (buckets, reach), first in FIRST.items():
+    cases.append(case("first distances", buckets, reach, list(first.values()), list(first), "printed"))
+    before = {number - 1: distance - 1 for number, distance in first.items() if number and number - 1 in first}
+    cases.append(case("last distances", buckets, reach, list(before.values()), list(before), "printed"))
+for buckets, reach, upto in [
+    (32, 128, 400),
+    (64, 128, 200),
+    (5, 6, 12),
+    (64, 2048, 2200),
+    (3, 2, 8),
+    (2, 2, 5),
+    (32, 129, 140),
+]:
+    distances = list(range(upto)) if upto <= 400 else list(range(0, upto, 7))
+    cases.append(case("formula", buckets, reach, distances, [bucket(d, buckets, reach) for d in distances], "formula"))
+rows = list(range(9))
+cases.append(
+    {
+        "name": "a square",
+        "what": "bias",
+        "from": "formula",
+        "atol": 0.0,
+        "rtol": 0.0,
+        "context": {"num_heads": 1},
+        "settings": {"num_buckets": 4, "max_distance": 5},
+        "parameters": {"weight": [[0.5, -1.5, 2.0, 7.0]]},
+        "query": rows,
+        "key": rows,
+        "expected": [[[[0.5, -1.5, 2.0, 7.0][bucket(i - j, 4, 5)] if j <= i else None for j in rows] for i in rows]],
+    }
+)
+print(json.dumps({"encoding": "T5", "how": __doc__, "cases": cases}))
