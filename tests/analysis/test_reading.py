@@ -30,6 +30,11 @@ def test_losing_less_than_the_margin_is_holding_and_more_is_not(make_study: Make
     assert [verdict(task, s, 80) for s in task.series] == ["holds", "loses"]
 
 
+def test_a_small_mean_loss_alone_is_not_holding(make_study: Make) -> None:
+    task = make_study({"FIRE": [[2.0, 2.0, 1.9], [2.0, 2.0, 2.1], [2.0, 2.0, 2.05]]}).tasks[0]  # loss 0.017 ± 0.26
+    assert verdict(task, task.series[0], 80) == "open"
+
+
 def test_pairs_by_seed(make_study: Make) -> None:
     """Seeds that differ much from each other, but each by the same amount from itself."""
     task = make_study({"FIRE": [[1.0, 1.0, 1.2], [3.0, 3.0, 3.2], [5.0, 5.0, 5.2]]}).tasks[0]

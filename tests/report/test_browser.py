@@ -247,6 +247,7 @@ def test_paper_is_light_and_complete(browser: Any, report: Path) -> None:
         page.emulate_media(media="print", color_scheme="dark")
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert page.evaluate("getComputedStyle(document.querySelector('h1')).color") == "rgb(22, 26, 33)"
         assert page.locator("details:not([open])").count() == 0
         assert not page.locator("[data-range]").first.is_visible()
         page.evaluate("dispatchEvent(new Event('afterprint'))")
