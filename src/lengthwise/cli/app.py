@@ -16,6 +16,7 @@ app = App(
         "lengthwise run studies/quickstart.py. Help on a command: lengthwise run --help"
     ),
     version=lengthwise.__version__,
+    suppress_keyboard_interrupt=False,  # `main` says how to go on
 )
 
 RESULTS = "lengthwise-results"

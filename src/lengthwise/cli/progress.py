@@ -110,9 +110,8 @@ class Overview:
         run = self.runs.get(event.key)
         if run is None or not event.scores:
             return ""
-        return f"{getattr(run.task.make, 'metric', 'score')} " + ", ".join(
-            f"{figure(mean, 3)} at {length}" for length, mean in event.scores
-        )
+        scores = ", ".join(f"{figure(mean, 3)} at {length}" for length, mean in event.scores)
+        return f"{getattr(run.task.make, 'metric', 'score')} {scores}"
 
     def opening(self, event: Begun, results: Path) -> str:
         done = event.counts["done"]

@@ -75,17 +75,17 @@ def execute(
     study.check()
     folder = Path(results)
     with open_store(folder) as store:
-        store.add_study(**study.about(), runs=study.rows())
         spec = Spec(
             store=store.url,
             study=study.name,
             results=str(folder.resolve()),
-            runs=pickle.dumps({run.key: run for run in study.runs}),
+            runs=_pickled(study),
             source=_own_source(study),
             device=device,
             backend=backend,
             threads=threads,
         )
+        store.add_study(**study.about(), runs=study.rows())
         return _Crew(store, study, spec, workers, on_event or (lambda event: None)).work()
 
 
@@ -107,6 +107,20 @@ def _check(workers: int | None, device: str, backend: str, threads: int) -> None
         first = str(error).strip().splitlines()[0]
         hint = "this PyTorch or this machine has no CUDA" if device.startswith("cuda") else first
         raise ConfigError(f"device {device!r} cannot be used: {hint}; use cpu, or another device") from error
+
+
+def _pickled(study: Study) -> bytes:
+    """The runs, for the workers, which import each class by its name."""
+    for run in study.runs:
+        for choice in (run.encoding, run.task):
+            try:
+                pickle.dumps(choice.make)
+            except (pickle.PicklingError, AttributeError) as error:
+                raise ConfigError(
+                    f"{choice.name} cannot be found by its name in {choice.make.__module__}, as worker processes have "
+                    "to; define it at the top level of a module or of the study's file"
+                ) from error
+    return pickle.dumps({run.key: run for run in study.runs})
 
 
 def _own_source(study: Study) -> str | None:

@@ -1,0 +1,200 @@
+"""Bad input: one plain line on stderr, exit code 2, no traceback."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Call = Callable[..., Any]
+
+COMPARE = ["compare", "nope", "--task", "copy", "--train-length", "4"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with things that are wrong."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "short.txt").write_text("To be, or not to be, that is the question.\n" * 20)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.py").write_text("x = 1\n")
+    (tmp_path / "raises.py").write_text("import math\n\nmath.sqrt('two')\n")
+    (tmp_path / "unknown.py").write_text(
+        "from lengthwise.studies import grid\n\ngrid(['fier'], ['copy'], training=0)\n"
+    )
+    (tmp_path / "no_database").mkdir()
+    (tmp_path / "no_database" / "results.db").write_text("this is a letter, not a database " * 50)
+    (tmp_path / "future").mkdir()
+    return tmp_path
+
+
+def plainly(ran: Any, says: str) -> None:
+    assert ran.code == 2, (ran.code, ran.out, ran.err)
+    assert "Traceback" not in ran.err
+    assert ran.err.startswith("lengthwise: ")
+    assert ran.err.count("\n") == 1, ran.err
+    assert says in ran.err
+
+
+USAGE = [
+    (["rnu", "x.py"], 'Unknown command "rnu". Did you mean "run"?'),
+    (["run"], "requires an argument; `lengthwise run --help` shows"),
+    (["run", "x.py", "--wokers", "2"], "Did you mean --workers?"),
+    (["run", "x.py", "--workers", "two"], "--workers"),
+    (["run", "x.py", "y.py"], "y.py"),
+    (["compare", "nope", "--task", "copy"], "--train-length"),
+    (["compare", "--task", "copy", "--train-length", "4"], "compare has nothing to compare; name encodings"),
+    (["compare", "nope", "--train-length", "4"], "compare needs --text PATH or --task NAME, and got neither"),
+    ([*COMPARE, "--text", "short.txt"], "and got both"),
+    ([*COMPARE, "--lengths", "4,x8"], "--lengths has 'x8', which is no length"),
+    ([*COMPARE, "--lengths", "4,4"], "has one twice"),
+    ([*COMPARE, "--lengths", ""], "give at least one"),
+    ([*COMPARE, "--seeds", "0"], "seeds is 0; give at least 1"),
+    ([*COMPARE, "--steps", "0"], "TrainingConfig.steps is 0; it has to be at least 1"),
+    ([*COMPARE, "--num-heads", "3"], "d_model 128 does not divide by num_heads 3"),
+    ([*COMPARE, "--workers", "0"], "workers is 0; it has to be at least 1"),
+    ([*COMPARE, "--device", "gpu"], "device 'gpu' cannot be used"),
+    (["compare", "nope", "--task", "copy", "--train-length", "0"], "train_length is 0; it has to be at least 1"),
+    (["compare", "fier", "--task", "copy", "--train-length", "4"], "no encoding 'fier'; did you mean 'FIRE'?"),
+    (["compare", "nope", "--task", "cpoy", "--train-length", "4"], "no task 'cpoy'; did you mean 'Copy'?"),
+    (["compare", "fire:hiden_layers=1", "--task", "copy", "--train-length", "4"], "did you mean 'hidden_layers'?"),
+    (["compare", "fire:activation=rleu", "--task", "copy", "--train-length", "4"], "did you mean 'relu'?"),
+    (["list", "encodigns"], "no list of 'encodigns'; did you mean 'encodings'?"),
+    (["list", "encodings", "rop"], "no encoding 'rop'; did you mean 'RoPE'?"),
+    (["list", "runs", "x"], "list runs takes no names"),
+    (["list", "tasks", "--study", "x"], "--study is for list runs"),
+    (["sample", "cpoy"], "no task 'cpoy'; did you mean 'Copy'?"),
+    (["sample", "copy", "--length", "0"], "length of 0 symbols cannot be"),
+    (["sample", "copy", "--count", "0"], "--count is 0"),
+    (["sample", "copy", "--split", "tset"], 'Did you mean "test"?'),
+    (["sample", "copy:symbols=x"], "Copy.symbols is 'x'"),
+]
+
+INPUT = [
+    (["run", "unknwon.py"], "there is no file unknwon.py; did you mean 'unknown.py'?"),
+    (["run", "folder"], "folder is a folder; name a study file in it: a.py"),
+    (["run", "raises.py"], "raises.py, line 3: TypeError: must be real number, not str"),
+    (["run", "unknown.py"], "unknown.py, line 3: there is no encoding 'fier'; did you mean 'FIRE'?"),
+    (["run", "folder/a.py"], "leaves no `study`"),
+    (["compare", "nope", "--text", "empty.txt", "--train-length", "16"], "empty.txt"),
+    (["compare", "nope", "--text", "missing.txt", "--train-length", "16"], "missing.txt"),
+    (["compare", "nope", "--text", "folder", "--glob", "*.md", "--train-length", "16"], "*.md"),
+    (
+        ["compare", "nope", "--text", "short.txt", "--train-length", "16", "--lengths", "16,512"],
+        "a length of 512 bytes is more than the longest validation document",
+    ),
+    (
+        ["compare", "learned:max_length=12", "--task", "copy", "--train-length", "4", "--lengths", "4,8"],
+        "needs 18 positions, and Learned has 12",
+    ),
+    (["sample", "text:path=missing.txt"], "missing.txt"),
+    ([*COMPARE, "--results", "no_database"], "not a SQLite database"),
+    (["report", "--results", "no_database"], "not a SQLite database"),
+    (["list", "runs", "--results", "nowhere"], "nowhere"),
+    (["show", "abc", "--results", "nowhere"], "nowhere"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), USAGE, ids=lambda v: " ".join(v) if isinstance(v, list) else "")
+def test_words_that_cannot_be(here: Call, place: Path, words: list[str], says: str) -> None:
+    plainly(here(*words), says)
+    assert not (place / "lengthwise-results").exists()
+
+
+@pytest.mark.parametrize(("words", "says"), INPUT, ids=lambda v: " ".join(v) if isinstance(v, list) else "")
+def test_input_that_cannot_be(here: Call, place: Path, words: list[str], says: str) -> None:
+    plainly(here(*words), says)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "says"), [*USAGE, *INPUT], ids=lambda v: " ".join(v) if isinstance(v, list) else "")
+def test_the_same_in_a_process_of_its_own(apart: Call, place: Path, words: list[str], says: str) -> None:
+    plainly(apart(*words), says)
+
+
+def test_some_in_a_process_of_its_own(apart: Call, place: Path) -> None:
+    plainly(apart("run", "raises.py"), "raises.py, line 3: TypeError")
+    plainly(apart("run", "x.py", "--wokers", "2"), "Did you mean --workers?")
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="permissions mean nothing to this user")
+def test_unreadable_files(here: Call, place: Path) -> None:
+    (place / "short.txt").chmod(0)
+    plainly(here("compare", "nope", "--text", "short.txt", "--train-length", "8"), "short.txt")
+    (place / "raises.py").chmod(0)
+    plainly(here("run", "raises.py"), "cannot be read")
+
+
+def test_runs_that_are_not_there(here: Call, finished: Path) -> None:
+    plainly(here("show", "zzzz", "--results", finished), "there is no run whose key begins with 'zzzz'")
+    plainly(here("show", "", "--results", finished), "there is no run")
+    plainly(here("report", "--study", "tinny", "--results", finished), "no study 'tinny'; did you mean 'tiny'?")
+    plainly(here("list", "runs", "--study", "tinny", "--results", finished), "did you mean 'tiny'?")
+
+
+def test_a_page_that_cannot_be_written(here: Call, finished: Path, place: Path) -> None:
+    plainly(here("report", "--results", finished, "--output", place / "short.txt" / "page.html"), "short.txt")
+    plainly(here("report", "--results", finished, "--output", place / "folder"), "folder")
+
+
+@pytest.fixture
+def other_schema(finished: Path, place: Path) -> Path:
+    """The finished results, as another version of the program would have left them."""
+    copy = place / "future" / "results.db"
+    with sqlite3.connect(finished / "results.db") as source, sqlite3.connect(copy) as target:
+        source.backup(target)
+    with sqlite3.connect(copy) as target:
+        target.execute("UPDATE lengthwise SET schema_version = 999")
+    target.close()
+    return place / "future"
+
+
+def test_another_schema_version(here: Call, other_schema: Path) -> None:
+    plainly(here("list", "runs", "--results", other_schema), "999")
+    plainly(here(*COMPARE, "--results", other_schema), "999")
+
+
+def test_the_traceback_on_request(here: Call, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LENGTHWISE_DEBUG", "1")
+    ran = here("run", "raises.py")
+    assert ran.code == 2
+    assert "Traceback" in ran.err
+    assert ran.err.splitlines()[-1].startswith("lengthwise: raises.py, line 3: TypeError")
+
+
+def test_a_failed_run_is_named_and_the_exit_code_is_1(apart: Call, tmp_path: Path) -> None:
+    study = tmp_path / "faulty.py"
+    study.write_text(
+        "from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig\n"
+        "from lengthwise.encodings import NoPE\n"
+        "from lengthwise.studies import Study, grid\n"
+        "class Faulty(NoPE):\n"
+        "    def effect(self, span):\n"
+        "        raise RuntimeError('broken on purpose')\n"
+        "study = Study(name='faulty', runs=grid([Faulty, 'nope'], ['copy'], training=TrainingConfig(train_length=4,\n"
+        "    steps=5, batch_size=2), model=ModelConfig(d_model=16, num_layers=1, num_heads=2)),\n"
+        "    evaluation=EvaluationConfig(lengths=(4, 8), examples=4))\n"
+    )
+    ran = apart("run", study, "--results", tmp_path / "results", "--workers", 1)
+    assert ran.code == 1, ran.err
+    assert "Traceback" not in ran.err
+    assert "lengthwise: failed: Faulty on Copy, seed 0 (" in ran.err
+    assert "RuntimeError: broken on purpose" in ran.err
+    assert "1 of 2 runs failed; the same command tries it again" in ran.err
+    assert "NoPE" in ran.out
+    assert "Report: " in ran.out
+
+
+def test_output_that_nobody_reads_to_the_end(finished: Path) -> None:
+    import subprocess
+    import sys
+
+    show = [sys.executable, "-m", "lengthwise", "list", "encodings", "--json"]
+    with subprocess.Popen(show, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""

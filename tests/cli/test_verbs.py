@@ -1,0 +1,181 @@
+"""What each verb prints."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lengthwise
+
+Call = Callable[..., Any]
+VERBS = ("run", "compare", "report", "list", "show", "sample", "check")
+
+
+def test_run_shows_progress_then_the_table_then_the_page(finished: Path) -> None:
+    out, err = (finished.parent / "said.txt").read_text().split("\n====\n")
+    assert "tiny: 2 runs; 1 worker, results in" in err
+    assert "NoPE, Copy, seed 0: starts" in err
+    assert "[2/2] FIRE-S, Copy, seed 0: done in" in err
+    assert "exact match" in out
+    assert "FIRE-S" in out
+    assert out.rstrip().endswith(f"Report: {finished / 'report.html'}")
+    assert "FIRE-S" in (finished / "report.html").read_text(encoding="utf-8")
+
+
+def test_list_encodings(here: Call) -> None:
+    ran = here("list", "ENCODINGS")
+    assert ran.code == 0
+    for name in lengthwise.encodings.ENCODINGS.names():
+        assert name in ran.out
+    rows = {row["name"]: row for row in json.loads(here("list", "encodings", "--json").out)}
+    assert rows["FIRE"]["settings"]["hidden_layers"] == 2
+    assert rows["FIRE"]["shift_invariant"] is False
+    (alone,) = json.loads(here("list", "encodings", "fIrE", "--json").out)
+    assert alone == rows["FIRE"]
+    described = here("list", "encoding", "fire").out
+    assert "Source:" in described
+    assert "hidden_layers=2" in described
+
+
+def test_list_tasks(here: Call) -> None:
+    rows = {row["name"]: row for row in json.loads(here("list", "tasks", "--json").out)}
+    assert rows["Copy"]["metric"] == "exact match"
+    assert rows["Text"]["unit"] == "bytes"
+    ran = here("list", "tasks")
+    assert "log perplexity, lower is better" in ran.out
+    assert "symbols=26" in ran.out
+
+
+def test_list_runs_and_studies(here: Call, finished: Path) -> None:
+    rows = json.loads(here("list", "runs", "--results", finished, "--json").out)
+    assert [(row["label"], row["status"]) for row in rows] == [("NoPE", "done"), ("FIRE-S", "done")]
+    ran = here("list", "runs", "--study", "tiny", "--results", finished)
+    assert rows[0]["key"][:8] in ran.out
+    assert "10/10" in ran.out
+    (study,) = json.loads(here("list", "studies", "--results", finished, "--json").out)
+    assert (study["name"], study["progress"]["done"]) == ("tiny", 2)
+    assert "Is it quick?" in here("list", "studies", "--results", finished).out
+
+
+def test_show_a_run_by_the_beginning_of_its_key(here: Call, finished: Path) -> None:
+    key = json.loads(here("list", "runs", "--results", finished, "--json").out)[1]["key"]
+    ran = here("show", key[:6], "--results", finished)
+    assert ran.code == 0
+    assert "FIRE-S on Copy, seed 0" in ran.out
+    assert "hidden_layers=2" in ran.out
+    assert "share_encoding=true" in ran.out
+    assert "torch=" in ran.out
+    row = json.loads(here("show", key.upper(), "--results", finished, "--json").out)
+    assert row["key"] == key
+    assert [score["length"] for score in row["scores"]] == [4, 8]
+    assert row["scores"][0]["out_of_distribution"] is False
+    assert row["curve"][-1]["step"] == 10
+
+
+def test_report(here: Call, finished: Path, tmp_path: Path) -> None:
+    page = tmp_path / "deep" / "page.html"
+    page.parent.mkdir()
+    ran = here("report", "--study", "tiny", "--results", finished, "--output", page)
+    assert ran.code == 0
+    assert "exact match" in ran.out
+    assert f"Report: {page}" in ran.out
+    assert page.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
+    page.unlink()
+    found = json.loads(here("report", "--results", finished, "--json").out)
+    assert found["tasks"][0]["lengths"] == [4, 8]
+    assert not page.exists()
+
+
+def test_results_come_from_the_environment(here: Call, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LENGTHWISE_RESULTS", str(finished))
+    assert "FIRE-S" in here("list", "runs").out
+
+
+def test_sample_shows_the_same_examples_for_the_same_seed(here: Call) -> None:
+    ran = here("sample", "copy:symbols=5", "--length", 6, "--count", 2, "--seed", 3, "--json")
+    examples = [json.loads(line) for line in ran.out.splitlines()]
+    assert len(examples) == 2
+    for number, example in enumerate(examples):
+        assert example["task"] == "Copy(symbols=5)"
+        assert (example["number"], example["seed"], example["split"], example["length"]) == (number, 3, "test", 6)
+        copied = example["input"].split("SEP")[0].removeprefix("BOS").strip()
+        assert example["target"].endswith(f"{copied} EOS")
+    again = here("SAMPLE" if False else "sample", "COPY:symbols=5", "--length", 6, "--count", 2, "--seed", 3, "--json")
+    assert again.out == ran.out
+    other = here("sample", "copy:symbols=5", "--length", 6, "--count", 2, "--seed", 4, "--json")
+    assert other.out != ran.out
+    train = here("sample", "copy:symbols=5", "--length", 6, "--count", 2, "--seed", 3, "--split", "train", "--json")
+    assert train.out != ran.out
+
+
+def test_sample_of_a_text(here: Call, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("All happy families are alike.\n" * 100)
+    ran = here("sample", f"text:path={text}", "--length", 20, "--count", 1)
+    assert ran.code == 0
+    assert "<BOS>" in ran.out
+    assert "length 20 bytes, test, seed 0" in ran.out
+
+
+def test_compare_without_a_study_file(apart: Call, tmp_path: Path) -> None:
+    text, results = tmp_path / "war and peace.txt", tmp_path / "results"
+    text.write_text("".join(f"{n} happy families are all alike.\n" for n in range(400)))
+    words = ["compare", "RoPE", "fire-s:hidden_layers=1", "--text", text, "--train-length", 16, "--lengths", "16,32"]
+    words += ["--steps", 5, "--batch-size", 2, "--d-model", 16, "--num-layers", 1, "--num-heads", 2, "--tokens", 256]
+    ran = apart(*words, "--results", results, "--workers", 1)
+    assert ran.code == 0, ran.err
+    assert "FIRE-S(hidden_layers=1)" in ran.out
+    assert "log perplexity" in ran.out
+    again = apart(*words, "--results", results)
+    assert again.code == 0
+    assert "all 2 runs are done" in again.err
+    ran = apart("list", "studies", "--results", results, "--json")
+    (study,) = json.loads(ran.out)
+    assert study["name"] == "compare-text-war-and-peace.txt-16"
+    assert study["command"].startswith("lengthwise compare RoPE fire-s:hidden_layers=1 --text ")
+
+
+# ---- help, and what is imported ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example(here: Call, verb: str) -> None:
+    ran = here(verb, "--help")
+    assert ran.code == 0
+    assert f"Example: lengthwise {verb}" in ran.out
+    for option in ran.out.split("Parameters")[-1].splitlines():
+        assert not option.startswith("│ --") or len(option.split()) > 4, f"no words about {option}"
+
+
+def test_help_lists_every_verb(here: Call) -> None:
+    ran = here("--help")
+    assert ran.code == 0
+    for verb in VERBS:
+        assert f"│ {verb} " in ran.out
+    assert here().out == ran.out
+    assert here("--version").out.strip() == lengthwise.__version__
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["run", "--help"], ["list", "runs"], ["list", "studies"], ["show", "KEY"], ["report"]]
+)
+def test_what_only_reads_results_imports_no_torch(words: list[str], finished: Path, tmp_path: Path) -> None:
+    if words[0] == "show":
+        from lengthwise.store import open_store
+
+        with open_store(finished, create=False) as store:
+            words = ["show", store.runs()[0].key]
+    if "--help" not in words:
+        words = [*words, "--results", str(finished)]
+    if words[0] == "report":
+        words += ["--output", str(tmp_path / "page.html")]
+    code = (
+        "import sys; from lengthwise.cli import main; code = main(sys.argv[1:]); "
+        "print(code, sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'sqlalchemy'}), file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    assert ran.stderr.splitlines()[-1] == ("0 []" if "--help" in words else "0 ['sqlalchemy']")

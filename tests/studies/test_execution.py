@@ -1,0 +1,180 @@
+"""The executor in one process: what is trained, asked, repeated, given up."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lengthwise.config import ConfigError
+from lengthwise.store import RunRow, open_store
+from lengthwise.studies import Event, Outcome, Study, StudyError, execute, load
+from lengthwise.studies.events import Advanced, Begun, Counted, Done, Failed, Note, Started
+from lengthwise.studies.execution import WorkerError
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class Heard(list[Event]):
+    def of(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self if isinstance(event, kind)]
+
+
+def run(study: Study, results: Path, **options: object) -> tuple[Outcome, Heard]:
+    heard = Heard()
+    return execute(study, results, on_event=heard.append, **options), heard  # type: ignore[arg-type]
+
+
+def rows(results: Path, study: str = "tiny") -> list[RunRow]:
+    with open_store(results, create=False) as store:
+        return store.runs(study)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return tmp_path / "results"
+
+
+def test_a_study_from_nothing_to_done_and_no_run_twice(study_file: Callable[..., Path], results: Path) -> None:
+    study = load(study_file())
+    outcome, heard = run(study, results, workers=1)
+    assert outcome.counts == {"pending": 0, "running": 0, "done": 2, "failed": 0}
+    assert outcome.failed == ()
+    keys = [r.key for r in study.runs]
+    assert [event.key for event in heard.of(Started)] == keys
+    assert [event.key for event in heard.of(Done)] == keys
+    assert {e.phase for e in heard if isinstance(e, Advanced)} == {"train", "evaluate"}
+    (begun,) = heard.of(Begun)
+    assert isinstance(begun, Begun)
+    assert set(begun.costs) == set(keys)
+    assert heard[-1] == Counted(counts=outcome.counts, waiting=False)
+
+    with open_store(results) as store:
+        for row in store.runs("tiny"):
+            assert (row.status, row.step, row.steps, row.claims, row.worker) == ("done", 12, 12, 1, None)
+            assert [score.length for score in store.scores([row.key])] == [4, 8]
+            assert store.curve(row.key)[-1].step == 12
+            assert {"parameters", "seconds", "loop_overhead", "backend", "device", "threads"} <= set(row.facts)
+            assert set(row.facts["versions"]) == {"lengthwise", "torch", "numpy"}
+            assert row.facts["threads"] == 1
+            assert (results / row.facts["weights"]).is_file()
+    before = rows(results)
+    begin = time.perf_counter()
+    outcome, heard = run(study, results)
+    assert time.perf_counter() - begin < 3  # no worker starts
+    assert outcome.counts["done"] == 2
+    assert heard.of(Started) == []
+    assert rows(results) == before
+
+
+def test_another_length_trains_nothing(study_file: Callable[..., Path], results: Path) -> None:
+    run(load(study_file()), results, workers=1)
+    (first, *_) = rows(results)
+    weights = results / first.facts["weights"]
+    written = weights.stat().st_mtime_ns
+    _, heard = run(load(study_file(lengths=(4, 8, 16))), results, workers=1)
+    assert [(e.what) for e in heard if isinstance(e, Started)] == ["evaluate"] * 2
+    assert not [e for e in heard if isinstance(e, Advanced) and e.phase == "train"]
+    assert [[length for length, _ in e.scores] for e in heard if isinstance(e, Done)] == [[16], [16]]
+    assert weights.stat().st_mtime_ns == written
+    assert rows(results)[0].facts == first.facts
+
+
+def test_missing_and_damaged_weights_are_said_and_trained_again(study_file: Callable[..., Path], results: Path) -> None:
+    run(load(study_file()), results, workers=1)
+    with open_store(results) as store:
+        old = {(s.key, s.length): s.mean for s in store.scores([r.key for r in store.runs("tiny")])}
+    missing, damaged = (results / row.facts["weights"] for row in rows(results))
+    missing.unlink()
+    damaged.write_bytes(damaged.read_bytes()[:-40])
+    _, heard = run(load(study_file(lengths=(4, 8, 16))), results, workers=1)
+    notes = [event.text for event in heard if isinstance(event, Note)]
+    assert any("weights are missing" in text and "training again" in text for text in notes)
+    assert any(damaged.name in text and "damaged" in text for text in notes)
+    assert rows(results)[0].status == rows(results)[1].status == "done"
+    with open_store(results) as store:
+        new = {(s.key, s.length): s.mean for s in store.scores([r.key for r in store.runs("tiny")])}
+    assert {k: v for k, v in new.items() if k[1] != 16} == old
+    assert len(new) == 6
+
+
+FAULTY = """
+class Faulty(NoPE):
+    def effect(self, span):
+        raise RuntimeError("broken on purpose\\nand a second line")
+"""
+
+
+def test_a_run_that_fails_is_named_and_the_others_go_on(study_file: Callable[..., Path], results: Path) -> None:
+    study = load(study_file(encodings='[Faulty, "rope"]', before=FAULTY))
+    outcome, heard = run(study, results, workers=1)
+    ((key, error),) = outcome.failed
+    assert key == study.runs[0].key
+    assert error.startswith("RuntimeError: broken on purpose (see ")
+    assert "\n" not in error
+    assert "broken on purpose" in (results / "runs" / key / "error.txt").read_text()
+    assert "tiny.py" in (results / "runs" / key / "error.txt").read_text()
+    assert [e.error for e in heard if isinstance(e, Failed)] == [error]
+    assert outcome.counts == {"pending": 0, "running": 0, "done": 1, "failed": 1}
+    outcome, heard = run(study, results, workers=1)  # tried again, and alone
+    assert [event.key for event in heard.of(Started)] == [key]
+    assert outcome.counts["failed"] == 1
+
+
+DEADLY = """
+import os
+class Deadly(NoPE):
+    def effect(self, span):
+        os._exit(7)
+"""
+
+
+def test_a_run_that_kills_its_worker_is_given_up(study_file: Callable[..., Path], results: Path) -> None:
+    study = load(study_file(encodings='[Deadly, "rope"]', before=DEADLY))
+    outcome, heard = run(study, results, workers=1)
+    ((key, error),) = outcome.failed
+    assert key == study.runs[0].key
+    assert "its worker ended 2 times (exit code 7)" in error
+    assert [event.key for event in heard.of(Note)] == [key]
+    assert outcome.counts["done"] == 1
+
+
+def test_workers_that_cannot_start_end_the_study(study_file: Callable[..., Path], results: Path) -> None:
+    own = study_file(encodings="[Mine]", before="class Mine(NoPE): ...")
+    study = load(own)
+    own.write_text("raise RuntimeError('gone')\n")  # so that the worker's reading of it fails
+    with pytest.raises((StudyError, WorkerError), match=r"tiny\.py, line 1: RuntimeError: gone"):
+        run(study, results, workers=1)
+    assert [row.status for row in rows(results)] == ["pending"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"workers": 0}, "workers is 0; it has to be at least 1"),
+        ({"threads": 0}, "threads is 0"),
+        ({"device": "gpu"}, "device 'gpu' cannot be used"),
+        ({"backend": "sdpaa"}, "there is no backend 'sdpaa'; did you mean 'sdpa'?"),
+    ],
+)
+def test_options_that_cannot_be(
+    study_file: Callable[..., Path], results: Path, options: dict[str, object], says: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        run(load(study_file()), results, **options)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not results.exists()
+
+
+def test_a_class_that_workers_cannot_find(study_file: Callable[..., Path], results: Path) -> None:
+    study = load(study_file(encodings="[made()]", before="def made():\n    class Inner(NoPE): ...\n    return Inner"))
+    with pytest.raises(ConfigError, match="Inner cannot be found by its name in lengthwise_study_tiny"):
+        run(study, results)
+
+
+def test_nothing_is_written_when_a_run_cannot_be(study_file: Callable[..., Path], results: Path) -> None:
+    study = load(study_file(encodings='["nope", "learned:max_length=12"]'))
+    with pytest.raises(ConfigError, match="has 12"):
+        run(study, results)
+    assert not results.exists()

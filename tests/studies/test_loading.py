@@ -1,0 +1,83 @@
+"""Study files, good and bad."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lengthwise.studies import StudyError, load
+
+QUICKSTART = Path(__file__).parent.parent.parent / "studies" / "quickstart.py"
+
+
+def test_load_runs_the_file(study_file: Callable[..., Path]) -> None:
+    path = study_file(seeds=2)
+    study = load(path)
+    assert study.name == "tiny"
+    assert len(study.runs) == 4
+    assert study.source == path.resolve()
+
+
+def test_the_quickstart_is_a_study() -> None:
+    study = load(QUICKSTART)
+    assert {run.encoding.name for run in study.runs} >= {"NoPE", "Sinusoidal", "RoPE", "ALiBi", "T5", "FIRE"}
+    assert {run.task.name for run in study.runs} == {"Text", "Copy"}
+    for run in study.runs:
+        assert study.evaluation_of(run).lengths == tuple(run.training.train_length * times for times in (1, 2, 4, 8))
+    assert study.question
+    assert study.expectation
+    assert study.cost
+    assert study.command == "lengthwise run studies/quickstart.py"
+
+
+def test_a_study_may_import_its_neighbours(study_file: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "neighbour_of_tiny.py").write_text("ENCODINGS = ['alibi']\n")
+    path = study_file(encodings="ENCODINGS", before="from neighbour_of_tiny import ENCODINGS")
+    assert [run.label for run in load(path).runs] == ["ALiBi"]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("x = 1\n\ny = nmae\n", ", line 3: NameError: name 'nmae' is not defined"),
+        ("def f():\n    raise ValueError('no')\n\nf()\n", ", line 2: ValueError: no"),
+        ("x = (1,\n", ", line 1: SyntaxError: '(' was never closed"),
+        ("import not_a_module_at_all\n", ", line 1: ModuleNotFoundError: No module named 'not_a_module_at_all'"),
+        (
+            "from lengthwise.studies import encoding\nencoding('fier')\n",
+            ", line 2: there is no encoding 'fier'; did you",
+        ),
+        ("import sys\nsys.exit(3)\n", ", line 2: SystemExit: 3"),
+        ("import json\n\njson.loads('{')\n", ", line 3: JSONDecodeError: "),
+        ("assert False\n", ", line 1: AssertionError"),
+        ("", " leaves no `study`; end it with study = Study(...)"),
+        ("study = 3\n", ": its `study` is a int; it has to be a lengthwise.studies.Study"),
+        ("x = '\xff'\n".encode("latin-1"), "SyntaxError"),
+        (b"a\x00b", "null bytes"),
+    ],
+)
+def test_files_that_leave_no_study(tmp_path: Path, content: str | bytes, says: str) -> None:
+    path = tmp_path / "bad.py"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(StudyError) as error:
+        load(path)
+    assert str(error.value).startswith(str(path))
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_study_by_another_name_is_named(study_file: Callable[..., Path]) -> None:
+    path = study_file()
+    path.write_text(path.read_text() + "\nmine = study\ndel study\n")
+    with pytest.raises(StudyError, match="it leaves mine: call that `study`"):
+        load(path)
+
+
+def test_paths_that_are_no_study(tmp_path: Path, study_file: Callable[..., Path]) -> None:
+    study_file()
+    with pytest.raises(StudyError, match=r"there is no file .*tinny\.py; did you mean 'tiny\.py'\?"):
+        load(tmp_path / "tinny.py")
+    with pytest.raises(StudyError, match=r"is a folder; name a study file in it: tiny\.py"):
+        load(tmp_path)
+    with pytest.raises(StudyError, match="no path of a file"):
+        load("a\0b.py")

@@ -1,0 +1,179 @@
+"""Studies and grids as values, and their check before anything trains."""
+
+from pathlib import Path
+
+import pytest
+
+from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.encodings import FIRE, Learned, NoPE
+from lengthwise.studies import Study, encoding, grid
+from lengthwise.tasks import Copy, Text
+
+TRAINING = TrainingConfig(train_length=4, steps=5)
+ASKED = EvaluationConfig(lengths=(4, 8))
+
+
+def a_study(**changes: object) -> Study:
+    values = {"name": "s", "runs": grid(["nope"], ["copy"], training=TRAINING), "evaluation": ASKED, **changes}
+    return Study(**values)  # type: ignore[arg-type]
+
+
+def test_grid_has_every_combination_once_and_first_seeds_first() -> None:
+    runs = grid(["nope", "rope"], ["copy", "copy:symbols=5"], seeds=3, training=TRAINING)
+    assert len({run.key for run in runs}) == len(runs) == 12
+    assert [run.seed for run in runs] == [0] * 4 + [1] * 4 + [2] * 4
+    assert [(r.encoding.name, r.task.label) for r in runs[:4]] == [
+        ("NoPE", "Copy"),
+        ("RoPE", "Copy"),
+        ("NoPE", "Copy(symbols=5)"),
+        ("RoPE", "Copy(symbols=5)"),
+    ]
+
+
+def test_words_classes_and_choices_are_the_same_run() -> None:
+    by_word, by_class, by_choice = (
+        grid([spelled], ["COPY"], training=TRAINING)[0] for spelled in ("fIrE", FIRE, choose(FIRE))
+    )
+    assert by_word == by_class == by_choice
+    assert by_word.key == by_choice.key
+
+
+def test_training_and_model_by_task() -> None:
+    longer = TrainingConfig(train_length=16, steps=7)
+    runs = grid(
+        ["nope"],
+        ["copy", "text:path=python:manual"],
+        training={"copy": TRAINING, "TEXT": longer},
+        model={"copy": ModelConfig(d_model=32), "text": ModelConfig(d_model=64)},
+    )
+    assert [(r.training, r.model.d_model) for r in runs] == [(TRAINING, 32), (longer, 64)]
+
+
+def test_seeds_may_be_named() -> None:
+    assert [run.seed for run in grid(["nope"], ["copy"], [7, 3], training=TRAINING)] == [7, 3]
+
+
+def test_dash_s_shares_one_module() -> None:
+    choice, share = encoding("fire-s:hidden_layers=2")
+    assert (choice, share) == (choose(FIRE, hidden_layers=2), True)
+    (run,) = grid(["FIRE-S"], ["copy"], training=TRAINING)
+    assert run.model.share_encoding is True
+    assert run.label == "FIRE-S"
+    assert run.key != grid(["fire"], ["copy"], training=TRAINING)[0].key
+    (apart,) = grid(["t5-per-layer"], ["copy"], training=TRAINING)
+    assert apart.label == "T5-per-layer"
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("t5-s", "'t5-s': T5 has one for all layers already; write 't5'"),
+        ("fire-per-layer", "FIRE has one per layer already"),
+        ("rope-s", "RoPE has no parameters that layers could share; write 'rope'"),
+        ("fier-s", "there is no encoding 'fier'; did you mean 'FIRE'?"),
+        ("fier", "there is no encoding 'fier'; did you mean 'FIRE'?"),
+        ("fire:hiden_layers=1", "FIRE has no setting 'hiden_layers'; did you mean 'hidden_layers'?"),
+        ("fire-s:hiden_layers=1", "did you mean 'hidden_layers'?"),
+    ],
+)
+def test_words_that_are_no_encoding(word: str, says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        encoding(word)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"encodings": []}, "encodings is an empty list"),
+        ({"encodings": "rope"}, "give a list, also for a single one"),
+        ({"tasks": ["cpoy"]}, "there is no task 'cpoy'; did you mean 'Copy'?"),
+        ({"seeds": 0}, "seeds is 0; give at least 1"),
+        ({"seeds": []}, "seeds is an empty list"),
+        ({"training": {"text": TRAINING}}, "training names 'text', which no run has as its task; there are: Copy"),
+        ({"training": {}}, "training says nothing about Copy"),
+        ({"training": {"copy": ASKED}}, "it has to be a TrainingConfig"),
+        ({"training": 3}, "give a TrainingConfig, or one per task's name"),
+        ({"model": 3}, "give a ModelConfig"),
+        ({"encodings": [3]}, "an encoding or a task class, not 3"),
+    ],
+)
+def test_grids_that_cannot_be(arguments: dict[str, object], says: str) -> None:
+    values = {"encodings": ["nope"], "tasks": ["copy"], "training": TRAINING, **arguments}
+    with pytest.raises(ConfigError) as error:
+        grid(**values)  # type: ignore[arg-type]
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"runs": ()}, "study 's' has no runs"),
+        ({"runs": grid(["nope"], ["copy"], training=TRAINING) * 2}, "the same run twice (NoPE on Copy, seed 0)"),
+        ({"runs": [3]}, "3 is no Run"),
+        ({"runs": "nope"}, "give a list of Run"),
+        ({"name": " "}, "give it one"),
+        ({"name": "two\nlines"}, "in one line"),
+        ({"name": None}, "has to be text"),
+        ({"evaluation": {}}, "says nothing about Copy"),
+        ({"evaluation": {"txet": ASKED}}, "names 'txet', which no run has as its task"),
+        ({"evaluation": {"copy": TRAINING}}, "which is no EvaluationConfig"),
+        ({"evaluation": (4, 8)}, "give an EvaluationConfig"),
+    ],
+)
+def test_studies_that_cannot_be(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        a_study(**changes)
+    assert says in str(error.value)
+
+
+def test_what_the_store_gets() -> None:
+    study = a_study(evaluation={"COPY": ASKED}, question="why?")
+    (row,) = study.rows()
+    (run,) = study.runs
+    assert row["key"] == run.key
+    assert Run.from_data(row["config"]) == run
+    assert row["asked"] == [{"length": 4, "examples": 256, "seed": 0}, {"length": 8, "examples": 256, "seed": 0}]
+    assert (row["metric"], row["better"], row["unit"], row["train_length"]) == ("exact match", "higher", "symbols", 4)
+    assert study.about()["question"] == "why?"
+    assert study.about()["evaluation"] == {"Copy": ASKED.to_data()}
+
+
+def test_check_passes_what_can_be() -> None:
+    a_study().check()
+
+
+def test_check_finds_a_length_past_a_learned_table() -> None:
+    runs = grid(["nope", choose(Learned, max_length=12)], ["copy"], training=TRAINING)
+    a_study(runs=runs, evaluation=EvaluationConfig(lengths=(4, 5))).check()
+    with pytest.raises(ConfigError, match=r"^Learned.* on Copy: length 8 symbols needs 18 positions.* has 12"):
+        a_study(runs=runs).check()
+
+
+def test_check_finds_a_trained_length_past_a_learned_table() -> None:
+    runs = grid([choose(Learned, max_length=8)], ["copy"], training=TRAINING)
+    with pytest.raises(ConfigError, match="train_length 4 needs 10 positions, and the encoding has 8"):
+        a_study(runs=runs, evaluation=EvaluationConfig(lengths=(1,))).check()
+
+
+def test_check_finds_a_text_that_is_too_short(tmp_path: Path) -> None:
+    text = tmp_path / "short.txt"
+    text.write_text("To be, or not to be.\n" * 50)
+    study = a_study(
+        runs=grid([NoPE], [choose(Text, path=str(text))], training=TrainingConfig(train_length=32, steps=5)),
+        evaluation=EvaluationConfig(lengths=(32, 512)),
+    )
+    with pytest.raises(ConfigError, match="a length of 512 bytes is more than the longest validation document"):
+        study.check()
+
+
+def test_a_task_of_ones_own_is_checked_by_its_class() -> None:
+    class Hard(Copy):
+        def check_length(self, length: int, split: str = "test") -> None:
+            if length > 6:
+                raise ConfigError(f"{length} is too hard ({split})")
+
+    runs = grid(["nope"], [Hard], training=TRAINING)
+    with pytest.raises(ConfigError, match=r"8 is too hard \(test\)"):
+        a_study(runs=runs).check()
