@@ -362,11 +362,12 @@ def check(environment: Environment) -> int:
 
 
 def benchmarks() -> dict[str, str]:
-    """The scripts in benchmarks/ and the first line of what each says of itself."""
+    """The scripts in benchmarks/ and the first line of what each says of itself; what only they import is left out."""
     found = {}
     for path in sorted((ROOT / "benchmarks").glob("*.py")):
-        words = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        found[path.stem] = words.partition("\n")[0]
+        text = path.read_text(encoding="utf-8")
+        if "__main__" in text:
+            found[path.stem] = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
     return found
 
 

@@ -314,6 +314,17 @@ def test_a_repeated_call_goes_on_at_once(dev: Any, monkeypatch: pytest.MonkeyPat
     assert len(dev.install.asked) == 1
 
 
+def test_benchmarks_are_listed(dev: Any, capsys: Any) -> None:
+    (dev.ROOT / "benchmarks").mkdir()
+    (dev.ROOT / "benchmarks" / "speed.py").write_text(
+        '"""How fast.\n\nMore."""\nif __name__ == "__main__":\n    pass\n'
+    )
+    (dev.ROOT / "benchmarks" / "part.py").write_text('"""Imported by the others."""\n')
+    assert dev.main(["bench"]) == 0
+    assert capsys.readouterr().out.split(maxsplit=1) == ["speed", "How fast.\n"]
+    assert dev.install.asked == []
+
+
 # ---- the pinned set --------------------------------------------------------------------------------------------
 
 PINNED = [
