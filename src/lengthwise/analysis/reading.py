@@ -3,7 +3,7 @@
 import math
 from typing import Literal
 
-from lengthwise.analysis.findings import Series, TaskFindings
+from lengthwise.analysis.findings import Point, Series, TaskFindings
 from lengthwise.analysis.intervals import over_seeds
 from lengthwise.analysis.numbers import figure, listing, spread, times
 
@@ -97,8 +97,10 @@ def _best(task: TaskFindings, length: int) -> str:
     best = task.best(length)
     if best is None:
         return ""
-    here = [(s.label, p) for s in task.ranked(length) if (p := s.at(length)) and math.isfinite(p.mean)]
-    ties = [label for label, p in here if figure(p.mean) == figure(best.mean)]
+    here, ties = _leaders(task, length, best.mean)
+    if len(ties) == len(here) > 1:
+        text = _all_alike(task, ties, best.mean)
+        return text[0].upper() + text[1:]
     others = [(label, p) for label, p in here if label not in ties]
     near = [label for label, p in others if not p.interval.apart(best.interval)]
     extreme = "lowest" if task.better == "lower" else "highest"
@@ -109,12 +111,26 @@ def _best(task: TaskFindings, length: int) -> str:
     return f"{text}, clear of the others." if others else f"{text}."
 
 
+def _leaders(task: TaskFindings, length: int, best: float) -> tuple[list[tuple[str, Point]], list[str]]:
+    """Every label with a finite score at a length, and those whose printed mean is the best one's."""
+    here = [(s.label, p) for s in task.ranked(length) if (p := s.at(length)) and math.isfinite(p.mean)]
+    return here, [label for label, p in here if figure(p.mean) == figure(best)]
+
+
+def _all_alike(task: TaskFindings, labels: list[str], mean: float) -> str:
+    both = f"{listing(labels)} both" if len(labels) == 2 else f"all {len(labels)} encodings"
+    return f"{both} have a mean {task.metric} of {figure(mean)} there."
+
+
 def _one_seed(task: TaskFindings, length: int, where: str) -> str:
     best = task.best(length)
     if best is None:
         return f"{where}, no score is a finite number."
+    here, ties = _leaders(task, length, best.mean)
+    if len(ties) == len(here) > 1:
+        return f"{where}: {_all_alike(task, ties, best.mean)}"
     extreme = "lowest" if task.better == "lower" else "highest"
     return (
-        f"{where}, {task.ranked(length)[0].label} has the {extreme} {task.metric} ({figure(best.mean)}), "
-        "but with one seed no difference can be told from chance."
+        f"{where}, {listing(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} {task.metric} "
+        f"({figure(best.mean)}), but with one seed no difference can be told from chance."
     )

@@ -71,7 +71,8 @@ def _missing(findings: Findings) -> list["Text"]:
         if runs:
             lines.append(Text(f"{len(runs)} of {len(findings.runs)} runs {words}:", style="bold"))
             for run in runs[:8]:
-                why = f": {run.error.splitlines()[0]}" if run.error else f" ({run.step:,} of {run.steps:,} steps)"
+                how_far = f"{run.step:,} of {run.steps:,} steps" if run.steps else "not started"
+                why = f": {run.error.splitlines()[0]}" if run.error else f" ({how_far})"
                 lines.append(Text(f"  {run.label}, {run.task}, seed {run.seed}, {run.key[:8]}{why}"))
             if len(runs) > 8:
                 lines.append(Text(f"  and {len(runs) - 8} more"))

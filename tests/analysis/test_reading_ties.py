@@ -1,0 +1,32 @@
+"""When every encoding scores the same at the longest length, none of them is called the best."""
+
+import importlib.util
+from pathlib import Path
+
+from lengthwise.analysis.reading import reading
+
+
+def _fixtures():
+    spec = importlib.util.spec_from_file_location("report_rows", Path(__file__).parents[1] / "report" / "conftest.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_nobody_is_best_among_equals():
+    import dataclasses
+
+    rows = _fixtures()
+    runs, scores = rows.rows()
+    longest = max(s.length for s in scores if s.metric == "exact match")
+    level = [
+        dataclasses.replace(s, mean=0.0) if (s.metric, s.length) == ("exact match", longest) else s for s in scores
+    ]
+    for seeds in (None, 0):
+        some = [r for r in runs if seeds is None or r.seed == seeds]
+        keys = {r.key for r in some}
+        found = rows.from_rows([rows.study_row()], some, [s for s in level if s.key in keys])
+        task = next(t for t in found.tasks if t.metric == "exact match")
+        text = reading(task, len(task.keys))
+        assert "encodings have a mean exact match of 0.000 there" in text
+        assert "highest" not in text
