@@ -1,8 +1,8 @@
 """T5: bucket(d) = d for d < m = B // 2, else min(B - 1, m + floor(ln(d/m) / ln(D/m) (B - m))); bias E[head, bucket].
 
 Plain Python, float64. `printed`: the first distance that falls in each bucket, typed from the sources, and the matrix
-that the NoPE paper prints for B 5, D 6. E is set to the bucket's number (head 0) and to 100 minus it (head 1), so that a
-bias shows its bucket.
+that the NoPE paper prints for B 5, D 6. E is set to the bucket's number (head 0) and to 100 minus it (head 1): a bias
+shows its bucket.
 """
 
 import json

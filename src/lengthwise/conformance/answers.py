@@ -39,8 +39,8 @@ Ask = Callable[[EncodingCase, str], str | None]
 class Question:
     """Calling it asks one encoding on one backend.
 
-    `ask` raises `Wrong`, `Refused` or `NotApplicable`; any other exception is a failure too. With `variants`, it is asked
-    of the defaults and again with every setting changed."""
+    `ask` raises `Wrong`, `Refused` or `NotApplicable`; any other exception fails too. With `variants`, it is asked of
+    the defaults and again with every setting changed."""
 
     number: int
     name: str

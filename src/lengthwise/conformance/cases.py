@@ -156,7 +156,7 @@ def refusal(case: EncodingCase, backend: str) -> str | None:
 
 
 class Layer(nn.Module):
-    """Absolute and relative encodings alike: x [b, t, c] -> embed -> q, k, v by fixed matrices -> attention [b, h, i, d]."""
+    """x [b, t, c] -> embed -> q, k, v by fixed matrices -> attention [b, h, i, d], for absolute and relative alike."""
 
     def __init__(
         self,

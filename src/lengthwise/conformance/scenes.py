@@ -69,7 +69,7 @@ SCENES = (
 
 
 def observe(encoding: PositionEncoding, seed: int = 3) -> list[Float[Tensor, "..."]]:
-    """Everything that an encoding does, in numbers: embeddings, logits, what it adds to values, at near and far positions."""
+    """Everything that an encoding does, in numbers: embeddings, logits, tables of values; positions near and far."""
     seen = []
     # Near, past what is trained, and far.
     for positions in (
@@ -99,7 +99,7 @@ def same(one: list[Tensor], other: list[Tensor]) -> bool:
 
 
 def require_close(what: str, got: Tensor, wanted: Tensor, tolerance: float = 1e-10) -> None:
-    """Raise `Wrong` when two tensors differ by more than `tolerance`, absolute, or relative to the largest number wanted."""
+    """Raise `Wrong` when two tensors differ by more than `tolerance`, absolute or relative to the largest wanted."""
     if got.shape != wanted.shape:
         raise Wrong(f"{what}: shape {tuple(got.shape)}, expected {tuple(wanted.shape)}")
     off = difference(got, wanted)
