@@ -47,13 +47,13 @@ def settings_of(make: type) -> dict[str, inspect.Parameter]:
 
     Arguments without a default (`num_heads`, `head_dim`, `d_model`, ...) are what the model tells it, not settings.
     """
-    parameters = inspect.signature(make.__init__).parameters.values()
+    parameters = inspect.signature(make).parameters.values()
     return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
 
 
 def context_of(make: type) -> list[str]:
     """The names of the keyword-only arguments that the model fills in."""
-    parameters = inspect.signature(make.__init__).parameters.values()
+    parameters = inspect.signature(make).parameters.values()
     return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
 
 
@@ -338,9 +338,23 @@ class ModelConfig(Config):
         d_ff = 4 * self.d_model if self.mlp != "swiglu" else -(-8 * self.d_model // 3 // 8) * 8
         self.fill(num_kv_heads=self.num_heads, head_dim=self.d_model // self.num_heads, d_ff=d_ff)
         self.positive("num_kv_heads", "head_dim", "d_ff")
-        if self.num_heads % self.num_kv_heads:
+        if self.num_heads % self.kv_heads:
             raise ConfigError(f"num_heads {self.num_heads} does not divide by num_kv_heads {self.num_kv_heads}")
         self.within(0.0, 0.99, "dropout")
+
+    # The sizes that may be None when they are given, and never are afterwards.
+    @property
+    def kv_heads(self) -> int:
+        return self.num_kv_heads or self.num_heads
+
+    @property
+    def width_of_head(self) -> int:
+        return self.head_dim or self.d_model // self.num_heads
+
+    @property
+    def hidden(self) -> int:
+        assert self.d_ff is not None
+        return self.d_ff
 
     @classmethod
     def gpt(cls, **settings: Any) -> "ModelConfig":
@@ -379,7 +393,7 @@ class TrainingConfig(Config):
         self.fill(min_length=self.train_length)
         self.positive("train_length", "min_length", "steps", "batch_size", "accumulation")
         self.within(0.0, 1.0, "warmup", "final_learning_rate", "weight_decay", "beta1", "beta2")
-        if self.min_length > self.train_length:
+        if (self.min_length or 1) > self.train_length:
             raise ConfigError(f"min_length {self.min_length} is more than train_length {self.train_length}")
         if self.batch_size % self.accumulation:
             raise ConfigError(f"batch_size {self.batch_size} does not divide by accumulation {self.accumulation}")

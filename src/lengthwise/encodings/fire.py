@@ -1,6 +1,7 @@
 """FIRE: a learned function of a normalised distance."""
 
-from typing import ClassVar, Literal
+from collections.abc import Callable
+from typing import ClassVar, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +14,7 @@ from lengthwise.encodings.piecewise import grid_pieces, relu_pieces
 from lengthwise.forms import Effect, ProgressiveBias, wide
 from lengthwise.span import Span
 
-_ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "tanh": torch.tanh}
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "tanh": torch.tanh}
 
 
 class FIRE(PositionEncoding):
@@ -66,6 +67,9 @@ class FIRE(PositionEncoding):
         self.L_multiplier = nn.Parameter(torch.tensor(1.0))
         self.activation, self.L, self.eps = activation, float(L), eps
 
+    def _linears(self) -> list[nn.Linear]:
+        return cast(list[nn.Linear], list(self.layers))
+
     def psi(self, distance: Tensor) -> Tensor:
         return torch.log1p(self.c.to(wide(distance.device)).abs() * distance)
 
@@ -79,13 +83,13 @@ class FIRE(PositionEncoding):
 
     def f(self, x: Float[Tensor, "*n 1"]) -> Float[Tensor, "*n h"]:
         """The MLP itself: [..., 1] -> [..., num_heads]."""
-        for n, layer in enumerate(self.layers):
+        for n, layer in enumerate(self._linears()):
             x = _ACTIVATIONS[self.activation](x) if n else x
             x = F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
         return x
 
     def effect(self, span: Span) -> Effect:
-        layers = list(self.layers)
+        layers = self._linears()
         if self.activation == "relu" or len(layers) == 1:
             slope, intercept, knots = relu_pieces(layers)
         else:

@@ -4,7 +4,8 @@ Pre-norm blocks: x + attention(norm(x)), then x + mlp(norm(x)). The position enc
 that knows about positions.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -25,15 +26,16 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         c = config
-        self.heads, self.kv_heads, self.head_dim = c.num_heads, c.num_kv_heads, c.head_dim
-        self.scale = 1.0 if c.t5_scaling else c.head_dim**-0.5
+        self.heads, self.kv_heads, self.head_dim = c.num_heads, c.kv_heads, c.width_of_head
+        self.scale = 1.0 if c.t5_scaling else self.head_dim**-0.5
         self.attention_norm, self.mlp_norm = norm(c), norm(c)
-        self.qkv = nn.Linear(c.d_model, (c.num_heads + 2 * c.num_kv_heads) * c.head_dim, bias=c.bias)
-        self.out = nn.Linear(c.num_heads * c.head_dim, c.d_model, bias=c.bias)
+        self.qkv = nn.Linear(c.d_model, (self.heads + 2 * self.kv_heads) * self.head_dim, bias=c.bias)
+        self.out = nn.Linear(self.heads * self.head_dim, c.d_model, bias=c.bias)
         self.gated = c.mlp == "swiglu"
-        self.up = nn.Linear(c.d_model, c.d_ff * (2 if self.gated else 1), bias=c.bias)
-        self.down = nn.Linear(c.d_ff, c.d_model, bias=c.bias)
-        self.activation = {"gelu": F.gelu, "relu": F.relu, "swiglu": F.silu}[c.mlp]
+        self.up = nn.Linear(c.d_model, c.hidden * (2 if self.gated else 1), bias=c.bias)
+        self.down = nn.Linear(c.hidden, c.d_model, bias=c.bias)
+        activations: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu, "swiglu": F.silu}
+        self.activation = activations[c.mlp]
         self.dropout = nn.Dropout(c.dropout)
 
     def qkv_heads(self, x: Float[Tensor, "b t c"]) -> tuple[Tensor, Tensor, Tensor]:
@@ -123,16 +125,22 @@ class Decoder(nn.Module):
             elif isinstance(module, nn.Embedding):
                 # Tied weights serve as the output matrix, and are scaled up again where they are read.
                 nn.init.normal_(module.weight, std=c.d_model**-0.5 if c.tie_embeddings else 1.0)
-        for block in self.blocks:
+        for block in self._blocks():
             for last in (block.out, block.down):
                 last.weight.data.mul_((2 * c.num_layers) ** -0.5)
             if c.t5_scaling:  # logits are not divided by sqrt(head_dim): q is drawn smaller instead
-                block.qkv.weight.data[: c.num_heads * c.head_dim].mul_(c.head_dim**-0.5)
+                block.qkv.weight.data[: block.heads * block.head_dim].mul_(block.head_dim**-0.5)
 
     @property
     def max_length(self) -> int | None:
         """Positions that the encoding can serve; None: any."""
-        return self.encodings[0].max_length
+        return self._encoding(0).max_length
+
+    def _blocks(self) -> list[Block]:
+        return cast(list[Block], list(self.blocks))
+
+    def _encoding(self, layer: int) -> PositionEncoding:
+        return cast(PositionEncoding, self.encodings[layer if len(self.encodings) > 1 else 0])
 
     def forward(
         self,
@@ -152,10 +160,10 @@ class Decoder(nn.Module):
         x = self.read(inputs)
         if self.config.tie_embeddings:
             x = x * self.config.d_model**0.5
-        x = self.dropout(self.encodings[0].embed(x, span.q))
+        x = self.dropout(self._encoding(0).embed(x, span.q))
         plans: dict[int, tuple[Effect, Plan]] = {}
-        for layer, block in enumerate(self.blocks):
-            encoding = self.encodings[layer if len(self.encodings) > 1 else 0]
+        for layer, block in enumerate(self._blocks()):
+            encoding = self._encoding(layer)
             if id(encoding) not in plans:
                 plans[id(encoding)] = self._plan(encoding, span, mask, cache)
             effect, attend = plans[id(encoding)]
