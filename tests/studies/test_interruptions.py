@@ -143,7 +143,7 @@ def test_kill_9_of_a_worker(
 ) -> None:
     results = tmp_path / "results"
     one = command("run", study_file(**LONG), "--workers", 2)
-    one.wait_for("starts")
+    one.wait_for("RoPE, Copy, seed 0: starts")  # and so both have a run
     os.kill(one.workers()[0], signal.SIGKILL)
     assert one.end() == 0, one.said
     assert "a worker ended (killed by SIGKILL); the run continues from its last checkpoint" in one.said

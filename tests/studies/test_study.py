@@ -70,6 +70,7 @@ def test_dash_s_shares_one_module() -> None:
         ("t5-s", "'t5-s': T5 has one for all layers already; write 't5'"),
         ("fire-per-layer", "FIRE has one per layer already"),
         ("rope-s", "RoPE has no parameters that layers could share; write 'rope'"),
+        ("alibi-per-layer", "ALiBi has no parameters that layers could share; write 'alibi'"),
         ("fier-s", "there is no encoding 'fier'; did you mean 'FIRE'?"),
         ("fier", "there is no encoding 'fier'; did you mean 'FIRE'?"),
         ("fire:hiden_layers=1", "FIRE has no setting 'hiden_layers'; did you mean 'hidden_layers'?"),

@@ -42,7 +42,9 @@ def figure(value: float | None, digits: int = 4) -> str:
 
 def duration(seconds: float) -> str:
     """`40 s`, `3 min 20 s`, `2 h 05 min`."""
-    whole = max(0, round(seconds))
+    if seconds < 0.95:
+        return "under 1 s"
+    whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:

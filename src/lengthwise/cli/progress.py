@@ -185,11 +185,11 @@ class Lines:
 def doing(event: Advanced) -> str:
     """How far a run is, in words."""
     if event.phase == "evaluate":
-        return f"scoring length {event.length} ({event.nth} of {event.lengths})"
+        return f"scoring length {event.length} ({event.nth}/{event.lengths})"
     loss = f", loss {event.loss:.3f}" if event.loss is not None else ""
     rate = f", {figure(event.steps_per_second, 3)} steps/s" if event.steps_per_second else ""
     left = f", {duration(event.eta_seconds)} left" if event.eta_seconds else ""
-    return f"step {event.step} of {event.steps}{loss}{rate}{left}"
+    return f"step {event.step}/{event.steps}{loss}{rate}{left}"
 
 
 class Live:
@@ -198,13 +198,15 @@ class Live:
     def __init__(self, study: Study, results: Path):
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
+        from rich.table import Column
 
         self.overview, self.results = Overview(study), results
+        console = Console(stderr=True, highlight=False)
         self.bars = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[words]}", markup=False),
-            console=Console(stderr=True, highlight=False),
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=24 if console.width >= 110 else 8),
+            TextColumn("{task.fields[words]}", markup=False, table_column=Column(no_wrap=True)),
+            console=console,
             refresh_per_second=4,
             transient=True,
         )
@@ -246,7 +248,7 @@ class Live:
             words += f", {view.counts['failed']} failed"
         if isinstance(event, Counted) and event.waiting:
             words += f"; another command is at the last {view.counts['running']}"
-        elif eta is not None:
+        elif eta is not None and eta >= 1:
             words += f", about {duration(eta)} left"
         self.bars.update(self.all, completed=view.share(), words=words)
 
@@ -255,6 +257,7 @@ class Live:
             words = self.bars.tasks[self.bars.task_ids.index(self.all)].fields["words"]
             self.bars.remove_task(self.all)
             self.all = self.bars.add_task("all runs", total=self.overview.total, words=words)
+            self.bars.update(self.all, completed=self.overview.share())
 
     def _remove(self, key: str) -> None:
         if key in self.rows:

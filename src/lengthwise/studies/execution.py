@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import connection, get_context
+from multiprocessing import connection, get_context, resource_tracker
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -158,7 +158,7 @@ class _Crew:
         self.wanted = workers
         self.crew: list[_Worker] = []
         self.deaths: Counter[str] = Counter()
-        self.failed_starts = 0
+        self.idle_deaths = 0  # of workers without a run, since a run was begun
         self.signal: int | None = None
         self.error: str | None = None
         self.counted: tuple[dict[str, int], bool] | None = None
@@ -213,7 +213,7 @@ class _Crew:
             worker.process.kill()  # it has let go of everything; taking torch down would only take time
         else:
             if isinstance(message, Started):
-                worker.key = message.key
+                worker.key, self.idle_deaths = message.key, 0
             elif isinstance(message, (Done, Failed, Released)):
                 worker.key = ""
             self.tell(message)
@@ -228,13 +228,13 @@ class _Crew:
         if worker.bye is not None or self._stopping:
             return
         how = _how(worker.process.exitcode)
-        if worker.name is None:
-            self.failed_starts += 1
-            if self.failed_starts > 1:
-                self.error = f"worker processes do not start ({how}); what they printed may say why"
-                return
         if worker.key:
             self._died_at(worker, worker.key, how)
+        else:
+            self.idle_deaths += 1
+            if self.idle_deaths > len(self.crew) + 1:
+                self.error = f"worker processes end before they begin a run ({how}); what they printed may say why"
+                return
         self.crew.append(_Worker(self.spec))
 
     def _died_at(self, worker: _Worker, key: str, how: str) -> None:
@@ -315,6 +315,7 @@ def _ctrl_c_held_back() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    resource_tracker.ensure_running()  # the first process starts it, which would let Ctrl-C through again
     old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

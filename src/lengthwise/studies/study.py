@@ -203,14 +203,13 @@ def encoding(word: str) -> tuple[Choice, bool | None]:
         if not name.lower().endswith(mark) or _is_known(name):
             continue
         choice = ENCODINGS.parse(name[: -len(mark)] + colon + settings)
-        usual = bool(getattr(choice.make, "shared_across_layers", False))
-        if usual == share:
-            how = "one for all layers" if share else "one per layer"
-            raise ConfigError(f"{word!r}: {choice.name} has {how} already; write {choice.name.lower()!r}")
         if not _has_parameters(choice):
             raise ConfigError(
                 f"{word!r}: {choice.name} has no parameters that layers could share; write {choice.name.lower()!r}"
             )
+        if bool(getattr(choice.make, "shared_across_layers", False)) == share:
+            how = "one for all layers" if share else "one per layer"
+            raise ConfigError(f"{word!r}: {choice.name} has {how} already; write {choice.name.lower()!r}")
         return choice, share
     return ENCODINGS.parse(word), None
 
