@@ -83,7 +83,7 @@ def _print(console: Any, rows: Sequence[Row], seconds: float) -> None:
     from rich.text import Text
 
     found = {(row.encoding, row.backend, row.question.name): row.answer for row in rows}
-    table = Table(title="Conformance: encodings × questions × backends", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title="Conformance: encodings × questions × backends", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("encoding", no_wrap=True)
     table.add_column("backend", no_wrap=True)
     labels = _labels()
@@ -96,7 +96,7 @@ def _print(console: Any, rows: Sequence[Row], seconds: float) -> None:
                 answer = found[name, backend if question.on_backend else "", question.name]
                 mark, style = MARKS[answer.verdict]
                 marks.append(Text(mark, style=style))
-            table.add_row("" if n else name, backend, *marks, end_section=backend == list(BACKENDS)[-1])
+            table.add_row("" if n else name, backend, *marks)
     console.print(table)
     for question in QUESTIONS:
         console.print(f"  {labels[question.name]:>3}  {question.name}: {question.text}", markup=False, highlight=False)

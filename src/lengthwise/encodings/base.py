@@ -1,5 +1,6 @@
 """The families of position encodings. A method overrides `embed`, `effect`, or (NoPE) neither."""
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -50,18 +51,18 @@ class PositionEncoding(nn.Module, ABC):
         return settings
 
 
-def at_least(what: str, **values: int) -> None:
+def at_least(what: str, **values: object) -> None:
     """Raise `ConfigError` unless each value is an integer >= 1."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ConfigError(f"{what}: {name} is {value!r}; it has to be a whole number, at least 1")
 
 
-def positive(what: str, **values: float) -> None:
-    """Raise `ConfigError` unless each value is more than 0."""
+def positive(what: str, **values: object) -> None:
+    """Raise `ConfigError` unless each value is a number more than 0, and finite."""
     for name, value in values.items():
-        if not value > 0:
-            raise ConfigError(f"{what}: {name} is {value!r}; it has to be more than 0")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+            raise ConfigError(f"{what}: {name} is {value!r}; it has to be a finite number, more than 0")
 
 
 class RotaryEncoding(PositionEncoding):

@@ -1,5 +1,6 @@
 """FIRE: a learned function of a normalised distance."""
 
+import math
 from collections.abc import Callable
 from typing import ClassVar, Literal, cast
 
@@ -14,7 +15,12 @@ from lengthwise.encodings.piecewise import grid_pieces, relu_pieces
 from lengthwise.forms import Effect, ProgressiveBias, wide
 from lengthwise.span import Span
 
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "tanh": torch.tanh}
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}
 
 
 class FIRE(PositionEncoding):
@@ -53,14 +59,14 @@ class FIRE(PositionEncoding):
         super().__init__()
         at_least("FIRE", num_heads=num_heads, width=width)
         positive("FIRE", c=c, L=L)
-        if not 0 <= hidden_layers <= 4:
+        if type(hidden_layers) is not int or not 0 <= hidden_layers <= 4:
             raise ConfigError(
-                f"FIRE: hidden_layers is {hidden_layers}; it has to be 0 (linear) to 4, and the paper has 2"
+                f"FIRE: hidden_layers is {hidden_layers!r}; it has to be 0 (linear) to 4, and the paper has 2"
             )
         if activation not in _ACTIVATIONS:
             raise ConfigError(f"FIRE: activation is {activation!r}; it is one of {', '.join(_ACTIVATIONS)}")
-        if not eps >= 0:
-            raise ConfigError(f"FIRE: eps is {eps}; it has to be 0 or more")
+        if not 0 <= eps < math.inf:
+            raise ConfigError(f"FIRE: eps is {eps!r}; it has to be 0 or more, and finite")
         sizes = [1, *[width] * hidden_layers, num_heads]
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
         self.c = nn.Parameter(torch.tensor(float(c)))

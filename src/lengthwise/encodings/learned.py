@@ -32,7 +32,9 @@ class Learned(PositionEncoding):
         self.table = nn.Parameter(torch.randn(max_length, d_model) * std)
 
     def embed(self, x: Float[Tensor, "b t c"], positions: Int[Tensor, "#b t"]) -> Float[Tensor, "b t c"]:
-        last = int(positions.max()) if positions.numel() else 0
+        first, last = (int(p) for p in torch.aminmax(positions)) if positions.numel() else (0, 0)
+        if first < 0:
+            raise ConfigError(f"Learned: positions go down to {first}; the first position is 0")
         if last >= len(self.table):
             raise ConfigError(
                 f"Learned: position {last} is past the {len(self.table)} rows of its table; "

@@ -40,7 +40,7 @@ class RoPE(RotaryEncoding):
             raise ConfigError(f"RoPE: rotary_fraction is {rotary_fraction}; it has to be more than 0 and at most 1")
         if layout not in ("interleaved", "half"):
             raise ConfigError(f"RoPE: layout is {layout!r}; it is 'interleaved' or 'half'")
-        self.rotary_dims = int(rotary_fraction * head_dim)
+        self.rotary_dims = int(rotary_fraction * head_dim + 1e-9)  # 0.58 * 50 is 28.999999999999996
         if self.rotary_dims < 2 or self.rotary_dims % 2:
             raise ConfigError(
                 f"RoPE: rotary_fraction {rotary_fraction} of head_dim {head_dim} is {self.rotary_dims} dims; "

@@ -1,0 +1,121 @@
+"""Encodings in forms that none of the listed ones uses yet answer the same questions: the suite needs no edit."""
+
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import nn
+
+from lengthwise.attention import BACKENDS
+from lengthwise.conformance import QUESTIONS, EncodingCase, Verdict
+from lengthwise.encodings import ENCODINGS, PositionEncoding, RoPE
+from lengthwise.forms import (
+    DenseBias,
+    Effect,
+    KeyGlobal,
+    LogitRewrite,
+    QueryRelative,
+    Rotation,
+    ToeplitzBias,
+    ValueRelative,
+)
+
+
+class Vectors(PositionEncoding):
+    """Shaw: a vector for each distance up to `reach`, on keys and, if asked, on values."""
+
+    def __init__(self, *, head_dim: int, reach: int = 16, on_values: bool = True):
+        super().__init__()
+        self.on_values = on_values
+        self.keys = nn.Parameter(torch.randn(1, reach + 1, head_dim))
+        self.values = nn.Parameter(torch.randn(1, reach + 1, head_dim)) if on_values else None
+
+    def effect(self, span):
+        values = () if self.values is None else (ValueRelative(self.values.double()),)
+        return Effect(terms=(QueryRelative(self.keys.double()),), values=values)
+
+
+class FourTerms(PositionEncoding):
+    """Transformer-XL's shape: content, query and distance, a vector for keys, a scalar for each distance."""
+
+    def __init__(self, *, num_heads: int, head_dim: int):
+        super().__init__()
+        self.u = nn.Parameter(torch.randn(num_heads, head_dim))
+        self.v = nn.Parameter(torch.randn(num_heads, head_dim))
+
+    def effect(self, span):
+        pair = torch.arange(self.u.shape[1] // 2, dtype=torch.float64)
+        angle = torch.arange(min(span.length, 100))[:, None] * 0.01 ** (pair / len(pair))
+        table = torch.cat([angle.sin(), angle.cos()], -1)[None]
+        bias = torch.einsum("hd,nd->hn", self.v.double(), table[0]) * self.u.shape[1] ** -0.5
+        return Effect(terms=(QueryRelative(table), KeyGlobal(self.u), ToeplitzBias(bias)))
+
+
+class Shared(PositionEncoding):
+    """A dense bias, alike for all heads."""
+
+    shift_invariant: ClassVar[bool] = False
+
+    def __init__(self, *, rate: float = 0.3):
+        super().__init__()
+        self.rate = rate
+
+    def effect(self, span):
+        return Effect(
+            terms=(
+                DenseBias(
+                    (torch.sin(self.rate * span.q[:, None, :, None]) * torch.cos(span.k)[:, None, None]).double()
+                ),
+            )
+        )
+
+
+class Counts(PositionEncoding):
+    """A rewrite of whole rows: what a row already looks at pushes the rest down (CoPE and DAPE have this shape)."""
+
+    def __init__(self, *, num_heads: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(num_heads, 1, 1))
+
+    def effect(self, span):
+        def rewrite(logits, q, visible):
+            gates = torch.sigmoid(logits).masked_fill(~visible, 0.0)
+            return logits - self.weight.to(logits.dtype) * gates.flip(-1).cumsum(-1).flip(-1)
+
+        return Effect(rewrite=LogitRewrite(rewrite))
+
+
+class Stretched(RoPE):
+    """xPos' shape: rotate, and stretch by gains that cancel but for the distance; a bias on top."""
+
+    def __init__(self, *, num_heads: int, head_dim: int):
+        super().__init__(head_dim=head_dim, layout="half")
+        self.num_heads = num_heads
+
+    def effect(self, span):
+        f = self.frequencies(span.length, span.q.device)
+        gain = lambda p: torch.exp(1e-7 * p[..., None] * f)  # noqa: E731
+        turn = Rotation(span.q[..., None] * f, span.k[..., None] * f, 1 / gain(span.q), gain(span.k), self.layout)
+        return Effect(
+            rotation=turn,
+            terms=(ToeplitzBias(-0.1 * torch.arange(span.length).double().sqrt()[None].expand(self.num_heads, -1)),),
+        )
+
+
+NEEDS_WEIGHTS = "ValueRelative needs the weights"
+NEEDS_ROWS = "LogitRewrite needs whole rows"
+REFUSED = {("Vectors", "sdpa"): NEEDS_WEIGHTS, ("Counts", "sdpa"): NEEDS_ROWS}
+
+
+@pytest.mark.parametrize("make", [Vectors, FourTerms, Shared, Counts, Stretched], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
+def test_form(make: Any, question: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENCODINGS._all(), make.__name__, make)
+    for backend in BACKENDS if question.on_backend else [""]:
+        answer = question(EncodingCase.of(make), backend)
+        assert answer.verdict is not Verdict.FAILED, (backend, answer.detail)
+        words = REFUSED.get((make.__name__, backend))
+        assert (answer.verdict is Verdict.REFUSED) == (words is not None), (backend, answer)
+        assert (words or "") in answer.detail
+        if question.name == "vectors" and not words:
+            assert answer.verdict is Verdict.NOT_APPLICABLE

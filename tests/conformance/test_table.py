@@ -1,0 +1,73 @@
+"""`lengthwise check`: every answer in the table, every reason in words, and an exit code that says it."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, main, table
+
+
+def test_json_of_one_encoding(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(json=True, encodings=["NOPE"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["ok"] is True
+    assert {a["encoding"] for a in said["answers"]} == {"NoPE"}
+    assert (
+        {a["question"] for a in said["answers"]}
+        == {q.name for q in QUESTIONS}
+        == {q["name"] for q in said["questions"]}
+    )
+    assert {a["backend"] for a in said["answers"]} == {"sdpa", "reference", None}
+    assert all(a["detail"] for a in said["answers"] if a["verdict"] == "not applicable")
+
+
+def test_an_unknown_encoding_names_the_near_miss() -> None:
+    with pytest.raises(ValueError, match="did you mean 'ALiBi'"):
+        main(encodings=["alibbi"])
+
+
+def answers(names: list[str], on_answer: Any) -> list[Row]:
+    odd = {
+        "agrees": Answer(Verdict.REFUSED, "it has [no] biases"),
+        "settings": Answer(Verdict.NOT_APPLICABLE, "it has no settings"),
+        "future": Answer(Verdict.FAILED, "tokens from 3 on change [bold]what[/bold] is said before"),
+    }
+    return [
+        Row(name, backend, question, odd.get(question.name, Answer(Verdict.OK)))
+        for name in names
+        for question in QUESTIONS
+        for backend in (("sdpa", "reference") if question.on_backend else ("",))
+    ]
+
+
+def test_the_table_fits_a_terminal_and_holds_every_reason(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(table, "ask_in_processes", answers)
+    assert main() == 1
+    out = capsys.readouterr().out
+    words = " ".join(out.split())
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "KerplePower sdpa" in words
+    assert "NoPE, agrees on sdpa and reference: it has [no] biases" in words
+    assert "NoPE, settings: it has no settings" in words
+    assert "FIRE, future on sdpa and reference: tokens from 3 on change [bold]what[/bold] is said before" in words
+    assert "18 failed" in words
+    assert [len(line.split()) for line in out.splitlines() if " sdpa " in line and "✗" in line] == [18] * 9
+
+
+@pytest.mark.slow
+def test_the_verb_answers_everything() -> None:
+    environment = {**os.environ, "COLUMNS": "100"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "lengthwise", "check"], capture_output=True, text=True, check=False, env=environment
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "0 failed" in ran.stdout
+    assert "Learned, lengths on sdpa and reference" in ran.stdout

@@ -1,0 +1,130 @@
+"""What an encoding cannot be, in one line of plain words: what it got, why not, and what to do."""
+
+import inspect
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from lengthwise.config import ConfigError, choose, context_of, settings_of
+from lengthwise.encodings import ENCODINGS, FIRE, T5, ALiBi, KerpleLog, KerplePower, Learned, RoPE, Sinusoidal
+
+CONTEXT = {"num_heads": 4, "head_dim": 16, "d_model": 64, "train_length": 16}
+
+CANNOT_BE: list[tuple[Any, dict[str, Any], str]] = [
+    (Sinusoidal, {"d_model": 5}, "even"),
+    (Sinusoidal, {"d_model": 0}, "at least 1"),
+    (Sinusoidal, {"base": 0.0}, "base"),
+    (Sinusoidal, {"base": -1.0}, "more than 0"),
+    (Sinusoidal, {"layout": "half"}, "interleaved"),
+    (Learned, {"max_length": 0}, "at least 1"),
+    (Learned, {"max_length": 3.5}, "whole number"),
+    (Learned, {"std": 0.0}, "std"),
+    (RoPE, {"head_dim": 5}, "pairs"),
+    (RoPE, {"head_dim": 1}, "pairs"),
+    (RoPE, {"head_dim": -2}, "at least 1"),
+    (RoPE, {"rotary_fraction": 0.0}, "at most 1"),
+    (RoPE, {"rotary_fraction": 1.5}, "at most 1"),
+    (RoPE, {"rotary_fraction": math.nan}, "at most 1"),
+    (RoPE, {"rotary_fraction": 0.32}, "is 5 dims"),
+    (RoPE, {"rotary_fraction": 0.05}, "0 dims"),
+    (RoPE, {"rotary_fraction": 0.58, "head_dim": 50}, "29 dims"),
+    (RoPE, {"base": 0.0}, "base"),
+    (RoPE, {"base": math.inf}, "finite"),
+    (RoPE, {"base": "10000"}, "finite number"),
+    (RoPE, {"layout": "neox"}, "half"),
+    (ALiBi, {"num_heads": 0}, "at least 1"),
+    (ALiBi, {"num_heads": True}, "whole number"),
+    (ALiBi, {"num_heads": 8.0}, "whole number"),
+    (T5, {"num_buckets": 1}, "at least 2"),
+    (T5, {"num_buckets": 32, "max_distance": 16}, "max_distance more than 16"),
+    (T5, {"num_buckets": 0}, "at least 1"),
+    (T5, {"max_distance": -5}, "at least 1"),
+    (T5, {"std": math.nan}, "std"),
+    (KerpleLog, {"num_heads": -1}, "at least 1"),
+    (KerplePower, {"num_heads": "4"}, "whole number"),
+    (FIRE, {"num_heads": 0}, "at least 1"),
+    (FIRE, {"hidden_layers": -1}, "0 .linear."),
+    (FIRE, {"hidden_layers": 5}, "to 4"),
+    (FIRE, {"hidden_layers": 2.0}, "to 4"),
+    (FIRE, {"hidden_layers": True}, "True"),
+    (FIRE, {"width": 0}, "width"),
+    (FIRE, {"activation": "elu"}, "relu, gelu"),
+    (FIRE, {"c": 0.0}, "c is 0.0"),
+    (FIRE, {"c": "a"}, "c is 'a'"),
+    (FIRE, {"c": math.inf}, "finite"),
+    (FIRE, {"L": 0.0}, "L is 0.0"),
+    (FIRE, {"L": -512.0}, "more than 0"),
+    (FIRE, {"eps": -1e-9}, "0 or more"),
+    (FIRE, {"eps": math.nan}, "0 or more"),
+    (FIRE, {"eps": math.inf}, "finite"),
+]
+
+
+@pytest.mark.parametrize(("make", "given", "words"), CANNOT_BE, ids=[f"{m.__name__}-{g}" for m, g, _ in CANNOT_BE])
+def test_a_constructor_says_why(make: Any, given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as error:
+        # Tests check types before the call; users do not have that.
+        _unchecked(make, **{n: CONTEXT[n] for n in context_of(make)} | given)
+    assert "\n" not in str(error.value)
+    assert make.__name__ in str(error.value)
+
+
+def _unchecked(make: Any, **given: Any) -> None:
+    made = make.__new__(make)
+    inspect.unwrap(make.__init__)(made, **given)
+
+
+@pytest.mark.parametrize("make", list(ENCODINGS), ids=lambda make: make.__name__)
+def test_arguments_are_given_by_name(make: Any) -> None:
+    with pytest.raises(TypeError):
+        make(4)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [(make, name) for make in ENCODINGS for name in settings_of(make)],
+    ids=lambda x: getattr(x, "__name__", x),
+)
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, -1, "no", [1], {}], ids=str)
+def test_choosing_never_ends_in_anything_but_a_plain_line(make: Any, name: str, value: Any) -> None:
+    with pytest.raises(ConfigError) as error:
+        choose(make, **{name: value})
+    assert "\n" not in str(error.value)
+    assert make.__name__ in str(error.value)
+
+
+def test_a_table_never_wraps_around() -> None:
+    learned = Learned(d_model=4, max_length=3)
+    for positions, words in (([-1, 0], "go down to -1"), ([0, 3], "position 3 is past the 3 rows")):
+        with pytest.raises(ConfigError, match=words):
+            learned.embed(torch.zeros(1, 2, 4), torch.tensor([positions]))
+
+
+def test_a_rotary_fraction_of_whole_dims_is_that_many() -> None:
+    for head_dim in range(2, 130, 2):
+        for dims in range(2, head_dim + 1, 2):
+            assert RoPE(head_dim=head_dim, rotary_fraction=dims / head_dim).rotary_dims == dims
+    assert RoPE(head_dim=64, rotary_fraction=0.25).rotary_dims == 16
+
+
+def test_clamped_parameters_find_their_way_back() -> None:
+    """KERPLE's bounds: at a bound the gradient leads inside only, and a forward pass writes to no parameter."""
+    kerple = KerplePower(num_heads=3)
+    with torch.no_grad():
+        kerple.r1.copy_(torch.tensor([-1.0, 0.5, 0.01]))
+        kerple.r2.copy_(torch.tensor([3.0, 1.0, 2.0]))
+    before = [p.detach().clone() for p in kerple.parameters()]
+    for sign in (1.0, -1.0):
+        kerple.zero_grad()
+        (sign * kerple.bias(torch.arange(5)).sum()).backward()
+        assert kerple.r1.grad is not None
+        assert kerple.r2.grad is not None
+        # The loss falls with r1 when the sign is +1: descent leads up and inside.
+        assert (kerple.r1.grad[[0, 2]] != 0).all() == (sign > 0)
+        assert kerple.r1.grad[1] != 0
+        # It falls with r2 too: descent would lead further out there.
+        assert (kerple.r2.grad[[0, 2]] != 0).all() == (sign < 0)
+        assert kerple.r2.grad[1] != 0
+    assert all(torch.equal(a, b) for a, b in zip(before, kerple.parameters(), strict=True))
