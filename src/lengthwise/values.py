@@ -1,0 +1,83 @@
+"""Values of settings: strict, typed, and the same however they are spelled; and the words for those that cannot be."""
+
+import difflib
+import json
+import math
+import types
+import typing
+from collections.abc import Iterable
+from typing import Any, Literal
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be. The message is one line that says what it got, why that cannot be, and what to do."""
+
+
+def near_miss(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'alibi'?` when a known name is close to `name` (case ignored), and an empty string otherwise."""
+    spelled = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), spelled, 1)
+    return f"; did you mean {spelled[near[0]]!r}?" if near else ""
+
+
+def require_known(what: str, got: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `ConfigError` for the first name in `got` that `known` lacks, naming the near miss and what there is."""
+    known = list(known)
+    for name in got:
+        if name not in known:
+            there_is = f"its settings are: {', '.join(known)}" if known else "it has no settings"
+            raise ConfigError(f"{what} has no setting {name!r}{near_miss(name, known)}; {there_is}")
+
+
+def cast(value: Any, wanted: Any, where: str) -> Any:
+    """`value` as the type `wanted`, or a `ConfigError`. An int is a float where a float is wanted, and nothing else bends."""
+    origin, args = typing.get_origin(wanted), typing.get_args(wanted)
+    if wanted is Any:
+        return value
+    if origin is Literal:
+        if value not in args or type(value) not in {type(a) for a in args}:
+            near = near_miss(value, [a for a in args if isinstance(a, str)]) if isinstance(value, str) else ""
+            raise ConfigError(f"{where} is {value!r}{near}; it is one of: {', '.join(map(repr, args))}")
+        return value
+    if origin in (typing.Union, types.UnionType):
+        for option in args:
+            try:
+                return cast(value, option, where)
+            except ConfigError:
+                continue
+    elif origin is tuple and isinstance(value, (list, tuple)):
+        inner = args[0] if len(args) == 2 and args[1] is Ellipsis else None
+        if inner is not None:
+            return tuple(cast(v, inner, f"{where}[{n}]") for n, v in enumerate(value))
+        if len(args) == len(value):
+            return tuple(cast(v, a, f"{where}[{n}]") for n, (v, a) in enumerate(zip(value, args, strict=True)))
+    elif wanted is type(None):
+        if value is None:
+            return None
+    elif wanted is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise ConfigError(f"{where} is {value!r}; it has to be a finite number")
+        return float(value)
+    elif isinstance(wanted, type) and isinstance(value, wanted) and not (wanted is int and isinstance(value, bool)):
+        return value
+    wanted_name = getattr(wanted, "__name__", None) if origin is None else None
+    raise ConfigError(f"{where} is {value!r}, a {type(value).__name__}; it has to be {wanted_name or wanted}")
+
+
+def parse_value(text: str, wanted: Any, where: str) -> Any:
+    """A value typed on a command line, as the type that the setting has."""
+    candidates: list[Any] = []
+    try:
+        candidates.append(json.loads(text))
+    except ValueError:
+        if text.lower() in ("true", "false"):
+            candidates.append(text.lower() == "true")
+        elif text.lower() == "none":
+            candidates.append(None)
+    candidates.append(text)
+    for candidate in candidates:
+        try:
+            return cast(candidate, wanted, where)
+        except ConfigError:
+            continue
+    return cast(candidates[0], wanted, where)
