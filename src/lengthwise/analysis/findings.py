@@ -60,7 +60,8 @@ class TaskFindings:
 
     `title` is the task's name, with what differs where a study has the same task twice. `settings` is what all runs
     share (model, training, task, question), flat: {"model.d_model": 128, ...}. `shortest` is the shortest length
-    trained on: `train_length`, unless training drew lengths. `keys`: its runs. `reading`: a plain sentence.
+    trained on: `train_length`, unless training drew lengths. `keys`: its runs. `reading`: a plain sentence. `notes`: what
+    the task has to say beside its scores (train and test that share examples, say).
     """
 
     title: str
@@ -75,6 +76,7 @@ class TaskFindings:
     settings: Mapping[str, Any]
     keys: tuple[str, ...]
     reading: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def bounds(self) -> tuple[float, float] | None:

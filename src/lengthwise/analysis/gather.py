@@ -100,9 +100,16 @@ class _Panel:
             series=series,
             settings=self.settings,
             keys=tuple(self.runs),
+            notes=self.notes(),
         )
         done = sum(r.status == "done" for r in self.runs.values())
         return dataclasses.replace(task, reading=reading(task, done))
+
+    def notes(self) -> tuple[str, ...]:
+        """What the scores' task noted, each once, by length."""
+        rows = [(length, s) for by_length in self.scores.values() for length, ss in by_length.items() for _, s in ss]
+        found = [str(s.facts["note"]) for _, s in sorted(rows, key=lambda r: r[0]) if (s.facts or {}).get("note")]
+        return tuple(dict.fromkeys(found))
 
 
 def _point(

@@ -24,7 +24,7 @@ def table(findings: Findings) -> "Group":
     for task in findings.tasks:
         for start in range(0, len(task.lengths), COLUMNS):
             parts.append(_table(task, task.lengths[start : start + COLUMNS], first=start == 0))
-        parts += [Text(task.reading), Text("")]
+        parts += [Text(task.reading), *(Text(f"Note: {note}.") for note in task.notes), Text("")]
     parts += _missing(findings)
     return Group(*parts)
 

@@ -200,7 +200,7 @@ class Worker:
         scores = self.ask(row, trained, missing, should_stop)
         new = not is_trained or weights.stat().st_mtime >= trained_at
         self.store.heartbeat(row.key, self.name, run.training.steps, run.training.steps)
-        self.store.finish(row.key, self.name, self.facts_of(row.key, trained, row.asked) if new else {})
+        self.store.finish(row.key, self.name, self.facts_of(row.key, trained) if new else {})
         return scores
 
     def ask(
@@ -221,13 +221,14 @@ class Worker:
                 on_progress=on_progress,
                 should_stop=should_stop,
             )
-            answer = {name: getattr(score, name) for name in _SCORE} | {"facts": self.facts}
+            note = trained.task.note(score.length)
+            facts = {**self.facts, "note": note} if note else self.facts
+            answer = {name: getattr(score, name) for name in _SCORE} | {"facts": facts}
             self.store.add_scores(row.key, [answer], worker=self.name)
             found.append((score.length, score.mean))
         return tuple(found)
 
-    def facts_of(self, key: str, trained: Trained, asked: list[dict[str, Any]]) -> dict[str, Any]:
-        notes = [note for question in asked if (note := trained.task.note(question["length"]))]
+    def facts_of(self, key: str, trained: Trained) -> dict[str, Any]:
         return {
             **self.facts,
             "parameters": trained.parameters,
@@ -236,7 +237,6 @@ class Worker:
             "backend": trained.backend,
             "weights": f"runs/{key}/weights.safetensors",
             **trained.task.provenance(),
-            **({"notes": "; ".join(notes)} if notes else {}),
         }
 
     def advance(self, key: str, progress: Progress, *, nth: int = 0, lengths: int = 0) -> None:
