@@ -38,4 +38,4 @@ class ALiBi(DistanceBias):
 
     def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
         m = torch.tensor(self.slopes, dtype=wide(distance.device), device=distance.device)
-        return -m[:, None] * distance
+        return m[:, None] * -distance

@@ -18,7 +18,7 @@ class KerpleLog(DistanceBias):
 
     >>> k = KerpleLog(num_heads=1); _ = nn.init.ones_(k.r1), nn.init.ones_(k.r2)
     >>> k.bias(torch.tensor([0, 1, 3])).detach()    # 0, -ln 2, -ln 4
-    tensor([[ 0.0000, -0.6931, -1.3863]], dtype=torch.float64)
+    tensor([[-0.0000, -0.6931, -1.3863]], dtype=torch.float64)
     """
 
     def __init__(self, *, num_heads: int):

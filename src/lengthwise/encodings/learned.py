@@ -19,7 +19,7 @@ class Learned(PositionEncoding):
 
     >>> Learned(d_model=4, max_length=2).embed(torch.zeros(1, 3, 4), torch.tensor([[0, 1, 2]]))
     Traceback (most recent call last):
-    lengthwise.config.ConfigError: Learned: position 2 is past the 2 rows of its table; ...
+    ConfigError: Learned: position 2 is past the 2 rows of its table; ...
     """
 
     shift_invariant: ClassVar[bool] = False

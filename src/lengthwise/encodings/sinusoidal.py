@@ -20,8 +20,8 @@ class Sinusoidal(PositionEncoding):
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
     Differs: the NoPE paper's eq. 11 counts i from 1, its code concatenates; this counts from 0 as Vaswani does.
 
-    >>> Sinusoidal(d_model=4).table(torch.tensor([1]))   # sin 1, cos 1, sin 0.01, cos 0.01
-    tensor([[0.8415, 0.5403, 0.0100, 0.9999]], dtype=torch.float64)
+    >>> Sinusoidal(d_model=4).table(torch.tensor([1]))   # sin 1, cos 1, sin 0.01, cos 0.01 = 0.99995
+    tensor([[0.8415, 0.5403, 0.0100, 1.0000]], dtype=torch.float64)
     """
 
     shift_invariant: ClassVar[bool] = False

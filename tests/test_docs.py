@@ -1,0 +1,88 @@
+"""What the documents say is there is there, and what is there is documented."""
+
+import doctest
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from lengthwise import encodings
+from lengthwise.encodings import ENCODINGS, RotaryEncoding
+from lengthwise.tasks import TASKS
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def verbs() -> list[str]:
+    shown = subprocess.run(
+        [sys.executable, "-m", "lengthwise", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    found = re.findall(r"^│ ([a-z]+) ", shown, flags=re.M)
+    assert len(found) >= 7
+    return found
+
+
+def test_links_and_commands_in_the_documents_exist():
+    result = subprocess.run([sys.executable, ROOT / "docs" / "check.py"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_verb_is_in_the_readme_and_has_an_example():
+    for verb in verbs():
+        assert f"lengthwise {verb}" in README, verb
+        shown = subprocess.run(
+            [sys.executable, "-m", "lengthwise", verb, "--help"], capture_output=True, text=True, check=True
+        )
+        assert re.search(rf"lengthwise {verb} \S", shown.stdout), f"{verb} --help has no example"
+
+
+@pytest.mark.parametrize("make", list(ENCODINGS), ids=lambda make: make.__name__)
+def test_an_encoding_says_where_it_comes_from_and_what_it_does_beyond(make):
+    text = inspect.getdoc(make) or ""
+    assert "Source:" in text
+    assert re.search(r"[Pp]ast the\s+trained length", text)
+    assert ">>>" in text
+    assert make.__name__ in encodings.__all__
+
+
+def test_every_encoding_is_in_the_readme():
+    table = README.split("## What is in it")[1].split("##")[0].lower()
+    for make in ENCODINGS:
+        family = {"KerpleLog": "kerple (logarithmic", "KerplePower": "power)"}.get(make.__name__, make.__name__.lower())
+        assert family in table, make.__name__
+
+
+@pytest.mark.parametrize("make", [*ENCODINGS, *TASKS], ids=lambda make: make.__name__)
+def test_the_examples_in_docstrings_are_true(make):
+    torch.manual_seed(0)
+    known = {**vars(encodings), **vars(importlib.import_module(make.__module__)), "torch": torch, "nn": nn}
+    finder, runner = (
+        doctest.DocTestFinder(recurse=False),
+        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL),
+    )
+    for test in finder.find(make, make.__name__, globs=known):
+        runner.run(test)
+    assert runner.failures == 0
+
+
+def test_the_readmes_python_runs():
+    (code,) = (c for c in re.findall(r"```python\n(.*?)```", README, flags=re.S) if "lengthwise.attend" in c)
+    space: dict[str, object] = {}
+    exec(code, space)
+    assert isinstance(space["out"], torch.Tensor)
+    assert isinstance(space["rope"], RotaryEncoding)
+
+
+def test_the_readmes_encoding_works_as_written():
+    (code,) = (c for c in re.findall(r"```python\n(.*?)```", README, flags=re.S) if "class Windowed" in c)
+    space = {"torch": torch, "DistanceBias": encodings.DistanceBias}
+    exec(code, space)
+    windowed = space["Windowed"](num_heads=2, size=2)
+    assert windowed.bias(torch.arange(4)).tolist() == [[0.0, 0.0, 0.0, -10.0]] * 2
