@@ -79,6 +79,34 @@ def test_biased_attention_in_several_blocks(monkeypatch):
     test_biased_attention_passes_gradcheck((3, 1), 2, 5, True)
 
 
+def _strided(x, how):
+    """The same numbers with other strides, or with gaps between them."""
+    return x.mT.contiguous().mT if how == "columns" else torch.stack([x, x + 9], -1).flatten(-2)[..., ::2]
+
+
+@pytest.mark.parametrize("how", ["columns", "every second"])
+@pytest.mark.parametrize("which", range(4))
+def test_biased_attention_of_tensors_with_any_strides(how, which):
+    torch.manual_seed(0)
+    plain = [torch.randn(2, 2, 5, 4, dtype=torch.float64) for _ in range(3)] + [
+        torch.randn(2, 2, 5, 5, dtype=torch.float64)
+    ]
+    tensors = [_strided(x, how) if n == which else x for n, x in enumerate(plain)]
+    expected = (plain[0] @ plain[1].mT * 0.3 + plain[3]).softmax(-1) @ plain[2]
+    torch.testing.assert_close(BiasedAttention.apply(*tensors, 0.3, False), expected)
+    for x in tensors:
+        x.requires_grad_()
+    assert torch.autograd.gradcheck(lambda *x: BiasedAttention.apply(*x, 0.3, False), tensors)
+
+
+def test_biased_attention_says_that_it_has_no_second_derivative():
+    q, k, v = (torch.randn(1, 1, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    bias = torch.randn(1, 1, 3, 3, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(BiasedAttention.apply(q, k, v, bias, 1.0, False).sin().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.square().sum().backward()
+
+
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6))
 def test_the_cache_returns_everything_in_order(chunks):
     cache, given_k = KVCache(1), []

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 _ROWS = 128  # queries of a block
 _PAIRS = 1 << 19  # logits of a block: small enough to stay in a core's cache
@@ -17,11 +18,14 @@ _PAIRS = 1 << 19  # logits of a block: small enough to stay in a core's cache
 class BiasedAttention(torch.autograd.Function):
     """softmax(scale · q kᵀ + bias) v on the CPU; bias [b|1, h|1, i, j] in q's dtype, -inf where nothing is seen.
 
-    `causal`: the bias hides every key past the query's own index, so blocks need not look there.
+    `causal`: the bias hides every key past the query's own index, so blocks need not look there. There is no second
+    derivative here: asking for one is an error (the reference backend has it).
     """
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float, causal: bool) -> Tensor:
+        # The kernel takes for granted that the numbers of one head lie side by side.
+        q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
         kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
         out, lse = kernel(q, k, v, 0.0, False, attn_mask=bias, scale=scale)
         ctx.save_for_backward(q, k, v, bias, out, lse)
@@ -29,6 +33,7 @@ class BiasedAttention(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None, None]:
         q, k, v, bias, out, lse = ctx.saved_tensors
         lse = lse.view(q.shape[:3])
