@@ -48,7 +48,9 @@ class T5(DistanceBias):
         ratio = torch.log(distance.clamp(min=exact).to(wide(distance.device)) / exact) / math.log(
             self.max_distance / exact
         )
-        far = (exact + (ratio * (self.num_buckets - exact)).floor().long()).clamp(max=self.num_buckets - 1)
+        # A border that is a whole number is rounded to either side: ln 2 / ln 32 · 5 is 0.9999999999999999.
+        steps = (ratio * (self.num_buckets - exact) + 1e-9).floor().long()
+        far = (exact + steps).clamp(max=self.num_buckets - 1)
         return torch.where(distance < exact, distance.clamp(min=0), far)
 
     def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
