@@ -154,4 +154,7 @@ for hidden in (0, 1, 2, 3):
 # Knots that coincide, a knot at 0, a neuron that is never on, a neuron without slope.
 ODD = [([[2.0], [-2.0], [4.0], [1.0], [0.0]], [-1.0, 1.0, -2.0, -5.0, 0.7]), ([[1.0, 2.0, -3.0, 9.0, 0.5]], [0.125])]
 cases.append(case("odd knots", ODD, SHORT, SHORT, L=8.0))
+# Two knots close together, at x = 0.5 and 0.505, and every distance around them: x moves by 0.0001 from key to key.
+NARROW = [([[2.0], [2.0]], [-1.0, -1.01]), ([[30.0, -50.0]], [0.0])]
+cases.append(case("knots close together", NARROW, [100_000], [100_000 - d for d in range(940, 1080, 4)]))
 print(json.dumps({"encoding": "FIRE", "how": __doc__, "cases": cases}))

@@ -1,14 +1,19 @@
 """Question 2: is the output, and every gradient, what the forms mean?"""
 
+from functools import partial
+from typing import cast
+
 import torch
 from torch import Tensor
 
 from lengthwise.attention import Mask
 from lengthwise.conformance import oracle
 from lengthwise.conformance.answers import Wrong, question
-from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, numbers, tokens
-from lengthwise.conformance.scenes import SCENES, Scene, require_close
+from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, numbers, run, tokens
+from lengthwise.conformance.scenes import SCENES, Scene, gaps, packed, require_close
+from lengthwise.encodings import PositionEncoding
 from lengthwise.layouts import consecutive
+from lengthwise.models.decoder import Block
 
 
 @question(
@@ -17,6 +22,7 @@ from lengthwise.layouts import consecutive
     "Output and every gradient: the reference equals plain numbers pair by pair, the others equal the reference",
 )
 def agrees(case: EncodingCase, backend: str) -> str:
+    _model_applies(case, backend)
     if backend == "reference":
         _equals_oracle(case)
         _gradients_are_slopes(case)
@@ -56,6 +62,38 @@ def _model_gradients(case: EncodingCase, backend: str) -> dict[str, Tensor]:
     logits = model(tokens(5, 3, 13))
     (logits * numbers(13, *logits.shape)).sum().backward()
     return {"logits": logits.detach(), **_of_parameters(model)}
+
+
+def _model_applies(case: EncodingCase, backend: str) -> None:
+    """What a model's layers see and give is what the encoding says, module by module."""
+    ids, given_positions, documents = tokens(6, 2, 9), gaps(4, 2, 1500)(9), packed((4,), (7,))(9)
+    for share in (True, False):
+        model = case.decoder(backend, share=share)
+        seen: list[Tensor] = []
+        note = partial(_note, seen)
+        blocks = cast(list[Block], list(model.blocks))
+        encodings = cast(
+            list[PositionEncoding], [model.encodings[n % len(model.encodings)] for n in range(len(blocks))]
+        )
+        for block in blocks:
+            block.register_forward_pre_hook(note)
+            block.out.register_forward_pre_hook(note)
+        for name, given, at in (
+            ("", {}, torch.arange(9)[None]),
+            (", given positions", {"positions": given_positions}, given_positions),
+            (", packed documents", {"documents": documents}, consecutive(documents)),
+        ):
+            seen.clear()
+            with torch.no_grad():
+                model(ids, **given)
+                require_close(f"2-layer model{name}: embedding", seen[0], encodings[0].embed(model.read(ids), at))
+                for n, (block, encoding) in enumerate(zip(blocks, encodings, strict=True)):
+                    wanted = run(encoding, "reference", *block.qkv_heads(seen[2 * n]), **given)
+                    require_close(f"2-layer model{name}: layer {n}", seen[2 * n + 1], wanted.transpose(1, 2).flatten(2))
+
+
+def _note(seen: list[Tensor], module: object, given: tuple[Tensor, ...]) -> None:
+    seen.append(given[0])
 
 
 def _equals_oracle(case: EncodingCase) -> None:
