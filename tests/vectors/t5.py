@@ -1,19 +1,23 @@
 """T5: bucket(d) = d for d < m = B // 2, else min(B - 1, m + floor(ln(d/m) / ln(D/m) (B - m))); bias E[head, bucket].
 
-Plain Python, float64. `printed`: the first distance that falls in each bucket, typed from the sources, and the matrix
+Plain Python, whole numbers. `printed`: the first distance that falls in each bucket, typed from the sources, and the matrix
 that the NoPE paper prints for B 5, D 6. E is set to the bucket's number (head 0) and to 100 minus it (head 1): a bias
 shows its bucket.
 """
 
 import json
-import math
 
 
 def bucket(distance, buckets, reach):
+    """By whole numbers, so that a distance that is a border is on the right side: with n = B - m,
+    floor(ln(d/m) / ln(D/m) n) >= k  means  (d/m)^n >= (D/m)^k  means  d^n m^k >= D^k m^n."""
     m = buckets // 2
     if distance < m:
         return distance
-    return min(buckets - 1, m + math.floor(math.log(distance / m) / math.log(reach / m) * (buckets - m)))
+    n, k = buckets - m, 0
+    while m + k < buckets - 1 and distance**n * m ** (k + 1) >= reach ** (k + 1) * m**n:
+        k += 1
+    return m + k
 
 
 def case(name, buckets, reach, distances, numbers, made):
@@ -104,6 +108,8 @@ for buckets, reach, upto in [
     (3, 2, 8),
     (2, 2, 5),
     (32, 129, 140),
+    (9, 128, 140),
+    (8, 64, 70),
 ]:
     distances = list(range(upto)) if upto <= 400 else list(range(0, upto, 7))
     cases.append(case("formula", buckets, reach, distances, [bucket(d, buckets, reach) for d in distances], "formula"))
