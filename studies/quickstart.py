@@ -30,12 +30,12 @@ study = Study(
         seeds=3,
         model=ModelConfig(d_model=64, num_layers=2, num_heads=4),
         training={
-            "text": TrainingConfig(train_length=128, steps=240, batch_size=16, learning_rate=3e-3),
+            "text": TrainingConfig(train_length=128, steps=200, batch_size=16, learning_rate=3e-3),
             "copy": TrainingConfig(train_length=8, min_length=1, steps=1000, batch_size=32, learning_rate=4e-3),
         },
     ),
     evaluation={
-        "text": EvaluationConfig(lengths=(128, 256, 512, 1024), tokens=32_768),
+        "text": EvaluationConfig(lengths=(128, 256, 512, 1024), tokens=24_576),
         "copy": EvaluationConfig(lengths=(8, 16, 32, 64), examples=256),
     },
 )
