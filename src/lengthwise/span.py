@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from lengthwise.config import ConfigError
+
 
 @dataclass(frozen=True)
 class Span:
@@ -36,3 +38,21 @@ class Span:
     def distance(self) -> Int[Tensor, "b i j"]:
         """Query position - key position: at least 0 looking back."""
         return self.q[:, :, None] - self.k[:, None, :]
+
+
+def furthest(positions: Int[Tensor, "b t"]) -> int:
+    """The greatest position (waits for the device once). `ConfigError` when one is below 0."""
+    lowest, highest = torch.stack(torch.aminmax(positions)).tolist() if positions.numel() else (0, 0)
+    if lowest < 0:
+        raise ConfigError(f"positions go down to {lowest}; the first position is 0")
+    return int(highest)
+
+
+def require_whole_numbers(name: str, given: Tensor | None, rows: int, tokens: int) -> None:
+    """Raise `ConfigError` unless `given` is None or [rows or 1, tokens] whole numbers."""
+    if given is None:
+        return
+    if given.ndim != 2 or given.shape[1] != tokens or given.shape[0] not in (1, rows):
+        raise ConfigError(f"{name} has shape {tuple(given.shape)}; it has to be [{rows} or 1, {tokens}], one per token")
+    if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
+        raise ConfigError(f"{name} is {given.dtype}; it has to hold whole numbers")

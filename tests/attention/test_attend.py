@@ -42,12 +42,13 @@ def test_fewer_queries_are_the_last_tokens():
 def test_documents_restart_positions():
     q, k, v = qkv(dtype=torch.float64)
     fire = encodings.FIRE(num_heads=4, L=2.0).double()
-    ids = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, 1]])
-    packed = lengthwise.attend(q, k, v, fire, documents=ids)
-    for part in (slice(0, 4), slice(4, 9)):
-        torch.testing.assert_close(
-            packed[:, :, part], lengthwise.attend(q[:, :, part], k[:, :, part], v[:, :, part], fire)
-        )
+    for ids in ([0, 0, 0, 0, 1, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0, 1, 0, 0], [2, 2, 1, 1, 1, 2, 2, 2, 2]):
+        packed = lengthwise.attend(q, k, v, fire, documents=torch.tensor([ids]))
+        for document in set(ids):
+            part = [n for n, id in enumerate(ids) if id == document]
+            torch.testing.assert_close(
+                packed[:, :, part], lengthwise.attend(q[:, :, part], k[:, :, part], v[:, :, part], fire)
+            )
 
 
 def test_positions_are_what_tokens_claim():
@@ -67,10 +68,11 @@ def test_positions_are_what_tokens_claim():
         ({"q": torch.zeros(2, 4, 0, 8)}, "queries"),
         ({"q": torch.zeros(2, 4, 9, 8, dtype=torch.float64)}, "alike"),
         ({"k": torch.zeros(2, 2, 8, 8)}, "alike"),
-        ({"positions": torch.zeros(1, 8, dtype=torch.long)}, "one per key"),
+        ({"positions": torch.zeros(1, 8, dtype=torch.long)}, "one per token"),
+        ({"positions": torch.zeros(9, dtype=torch.long)}, "one per token"),
         ({"positions": torch.zeros(1, 9)}, "whole numbers"),
         ({"positions": torch.full((1, 9), -1)}, "first position is 0"),
-        ({"documents": torch.zeros(3, 9, dtype=torch.long)}, "one per key"),
+        ({"documents": torch.zeros(3, 9, dtype=torch.long)}, "one per token"),
         ({"encoding": encodings.Sinusoidal(d_model=8)}, "embed"),
         ({"encoding": encodings.ALiBi(num_heads=4), "causal": False}, "causal"),
         ({"encoding": encodings.ALiBi(num_heads=3)}, "heads"),

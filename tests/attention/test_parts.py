@@ -24,12 +24,9 @@ def test_visible(keys, data):
 
 
 @given(st.lists(st.integers(-1, 2), min_size=1, max_size=12))
-def test_consecutive_positions_restart_with_each_document(ids):
-    expected, position = [], -1
-    for n, document in enumerate(ids):
-        position = position + 1 if n and ids[n - 1] == document else 0
-        expected.append(position)
-    assert consecutive(torch.tensor([ids])).tolist() == [expected]
+def test_consecutive_positions_count_within_each_document(ids):
+    expected = [ids[:n].count(document) for n, document in enumerate(ids)]
+    assert consecutive(torch.tensor([ids, ids[::-1]]))[0].tolist() == expected
 
 
 @given(st.integers(1, 9), st.integers(1, 12), st.data())

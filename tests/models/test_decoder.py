@@ -1,5 +1,7 @@
 """The decoder: shapes, sharing, caching, dropout, and what it refuses."""
 
+import inspect
+
 import pytest
 import torch
 
@@ -85,6 +87,36 @@ def test_keys_that_a_growing_length_turns_are_cached_unrotated():
     cache = KVCache(1)
     steps = [wrong(x[:, t : t + 1], cache=cache)[:, 0] for t in range(12)]
     assert not torch.allclose(steps[-1], wrong(x)[:, -1])  # what the flag is for
+
+
+@pytest.mark.parametrize("documents", [None, torch.tensor([[3, 3, 1, 3, 1, 3], [0, 0, 0, 0, 0, 0]])])
+def test_positions_left_out_go_on_from_the_cache_row_by_row(documents):
+    model = decoder(encoding=RoPE).double()
+    x, early = torch.randint(0, 11, (2, 6)), torch.tensor([[0, 4, 9], [0, 1, 2]])
+    # In the first row document 3 has come to position 4, document 1 to 9.
+    late = torch.tensor([[10, 11, 12] if documents is None else [5, 10, 6], [3, 4, 5]])
+    cut = (lambda a, b: None) if documents is None else (lambda a, b: documents[:, a:b])
+    cache = KVCache(2)
+    parts = [model(x[:, :3], positions=early, documents=cut(0, 3), cache=cache)]
+    parts += [model(x[:, n : n + size], documents=cut(n, n + size), cache=cache) for n, size in ((3, 1), (4, 2))]
+    whole = model(x, positions=torch.cat([early, late], 1), documents=documents)
+    torch.testing.assert_close(torch.cat(parts, 1), whole)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"positions": torch.arange(-2, 3)[None]}, "first position is 0"),
+        ({"positions": torch.zeros(1, 4, dtype=torch.long)}, "one per token"),
+        ({"positions": torch.zeros(5, dtype=torch.long)}, "one per token"),
+        ({"positions": torch.zeros(1, 5)}, "whole numbers"),
+        ({"documents": torch.zeros(3, 5, dtype=torch.long)}, "one per token"),
+    ],
+)
+def test_positions_that_cannot_be(given, words):
+    model = decoder(encoding=ALiBi)
+    with pytest.raises(ConfigError, match=words):
+        inspect.unwrap(Decoder.forward)(model, torch.zeros(2, 5, dtype=torch.long), **given)
 
 
 @pytest.mark.parametrize("encoding", [NoPE, Sinusoidal, RoPE, ALiBi, FIRE])

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -19,7 +18,7 @@ from lengthwise.config import ConfigError, near_miss
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import Effect, ProgressiveBias, QueryRelative, ToeplitzBias, ValueRelative
 from lengthwise.layouts import consecutive
-from lengthwise.span import Span
+from lengthwise.span import Span, furthest, require_whole_numbers
 
 # The order is the order in which `auto` asks: the first that does not refuse serves.
 BACKENDS: dict[str, ModuleType] = {"sdpa": sdpa, "reference": reference}
@@ -96,13 +95,8 @@ def attend(
     """
     _check_shapes(q, k, v)
     queries, keys, device = q.shape[2], k.shape[2], q.device
-    for name, given in (("positions", positions), ("documents", documents)):
-        if given is not None and (given.shape[-1] != keys or given.shape[0] not in (1, q.shape[0])):
-            raise ConfigError(
-                f"{name} has shape {tuple(given.shape)}; it has to be [{q.shape[0]} or 1, {keys}], one per key"
-            )
-        if given is not None and (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool):
-            raise ConfigError(f"{name} is {given.dtype}; it has to hold whole numbers")
+    require_whole_numbers("positions", positions, q.shape[0], keys)
+    require_whole_numbers("documents", documents, q.shape[0], keys)
     if encoding is not None and encoding.acts_on_embedding():
         raise ConfigError(
             f"{type(encoding).__name__} acts on embeddings: add it with encoding.embed(x, positions), and call attend "
@@ -112,10 +106,7 @@ def attend(
         span = Span.of(keys, queries, device)
     else:
         p = consecutive(documents) if positions is None else positions  # type: ignore[arg-type]
-        lowest, highest = (int(x) for x in torch.aminmax(p)) if p.numel() else (0, 0)
-        if lowest < 0:
-            raise ConfigError(f"positions go down to {lowest}; the first position is 0")
-        span = Span(p[:, keys - queries :], p, highest + 1)
+        span = Span(p[:, keys - queries :], p, furthest(p) + 1)
     effect = Effect() if encoding is None else encoding.effect(span)
     _check_fit(effect, q, encoding)
     return plan(effect, span, Mask(queries, keys, causal, documents), backend=backend)(q, k, v, scale=scale)

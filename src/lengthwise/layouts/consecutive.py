@@ -6,11 +6,13 @@ from torch import Tensor
 
 
 def consecutive(documents: Int[Tensor, "b t"]) -> Int[Tensor, "b t"]:
-    """Positions that restart at 0 wherever the document id changes along a row.
+    """How many tokens of its own document come before each token of a row.
 
     `documents` [0 0 0 1 1] gives [0 1 2 0 1]; left padding is a document of its own: [-1 -1 0 0 0] gives [0 1 0 1 2].
+    A document may be scattered, as attention goes by the id alone: [0 1 0 1 1] gives [0 0 1 1 2].
     """
+    together, order = documents.sort(dim=1, stable=True)
     index = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
     starts = torch.ones_like(documents, dtype=torch.bool)
-    starts[:, 1:] = documents[:, 1:] != documents[:, :-1]
-    return index - torch.where(starts, index, 0).cummax(1).values
+    starts[:, 1:] = together[:, 1:] != together[:, :-1]
+    return torch.empty_like(index).scatter_(1, order, index - torch.where(starts, index, 0).cummax(1).values)

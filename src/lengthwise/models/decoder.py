@@ -17,7 +17,7 @@ from lengthwise.config import Choice, ConfigError, ModelConfig
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import Effect
 from lengthwise.layouts import consecutive
-from lengthwise.span import Span
+from lengthwise.span import Span, furthest, require_whole_numbers
 
 
 class Block(nn.Module):
@@ -156,6 +156,8 @@ class Decoder(nn.Module):
         tokens = inputs.shape[1]
         if tokens < 1:
             raise ConfigError("the input has no tokens; a sequence has at least one (start an empty one with <bos>)")
+        require_whole_numbers("positions", positions, len(inputs), tokens)
+        require_whole_numbers("documents", documents, len(inputs), tokens)
         span, mask = self._span(tokens, positions, documents, cache, inputs.device)
         x = self.read(inputs)
         if self.config.tie_embeddings:
@@ -182,19 +184,22 @@ class Decoder(nn.Module):
     ) -> tuple[Span, Mask]:
         past = cache.length if cache else 0
         plain = positions is None and documents is None
-        if positions is None:
-            if documents is None:
-                start = cache.furthest + 1 if cache else 0
-                positions = torch.arange(start, start + tokens, device=device)[None]
-            else:
-                known = (
-                    documents if not cache or cache.documents is None else torch.cat([cache.documents, documents], 1)
+        if positions is None and documents is None:
+            positions = torch.arange(tokens, device=device)[None]
+            if cache and cache.positions is not None:
+                positions = positions + (
+                    cache.length if cache.consecutive else cache.positions.amax(1, keepdim=True) + 1
                 )
-                positions = consecutive(known)[:, -tokens:]
-        furthest = int(positions.max()) if not plain else (cache.furthest if cache else -1) + tokens
+        elif positions is None:
+            assert documents is not None
+            positions = consecutive(documents)
+            if cache and cache.positions is not None and cache.documents is not None:
+                own = documents[:, :, None] == cache.documents[:, None, :]
+                positions = positions + (own * (cache.positions[:, None, :] + 1)).amax(-1)
+        last = furthest(positions) if not plain else (cache.furthest if cache else -1) + tokens
         if cache is None:
-            return Span(positions, positions, furthest + 1, plain), Mask(tokens, tokens, True, documents)
-        cache.extend(positions, documents, furthest=furthest, consecutive=plain)
+            return Span(positions, positions, last + 1, plain), Mask(tokens, tokens, True, documents)
+        cache.extend(positions, documents, furthest=last, consecutive=plain)
         assert cache.positions is not None
         span = Span(positions, cache.positions, cache.furthest + 1, cache.consecutive)
         return span, Mask(tokens, past + tokens, True, cache.documents)
