@@ -38,6 +38,16 @@ def test_key_does_not_depend_on_the_spelling():
     )
     assert spelled.key == run().key
     assert spelled == run()
+    minus, plus = (run(training=TrainingConfig(train_length=8, warmup=zero)) for zero in (-0.0, 0))
+    assert minus.key == plus.key
+
+
+def test_a_default_is_the_value_that_it_would_be_if_given():
+    class Elsewhere(NoPE):
+        def __init__(self, *, base: float = 10_000):
+            super().__init__()
+
+    assert repr(choose(Elsewhere).to_data()) == repr(choose(Elsewhere, base=10_000).to_data())
 
 
 @pytest.mark.parametrize(
@@ -135,6 +145,7 @@ def test_wrong_json_names_what_is_meant(spoil, words):
         lambda: TrainingConfig(train_length=8, batch_size=10, accumulation=3),
         lambda: TrainingConfig(train_length=8, learning_rate=float("nan")),
         lambda: TrainingConfig(train_length=8, learning_rate=0.0),
+        lambda: TrainingConfig(train_length=8, beta2=1.0),
         lambda: ModelConfig(num_heads=3),
         lambda: ModelConfig(num_heads=0),
         lambda: ModelConfig(num_heads=4, num_kv_heads=3),
@@ -186,7 +197,9 @@ def test_another_package_can_add_to_a_list(monkeypatch):
     monkeypatch.setattr(
         "lengthwise.config.entry_points", lambda group: [Point()] if group == "lengthwise.encodings" else []
     )
-    assert Registry("encoding", (FIRE,)).find("elsewhere") is NoPE
+    registry = Registry("encoding", (FIRE,))
+    assert registry.find("elsewhere") is NoPE
+    assert registry.find(registry.parse("elsewhere").name) is NoPE  # what a stored run says
     Registry.known["encoding"] = before
 
 
@@ -197,7 +210,16 @@ def test_a_value_typed_in_is_the_value(value):
 
 
 @pytest.mark.parametrize(
-    ("value", "wanted"), [(True, int), (1, bool), ("1", int), (1.0, int), (None, int), (float("inf"), float)]
+    ("value", "wanted"),
+    [
+        (True, int),
+        (1, bool),
+        ("1", int),
+        (1.0, int),
+        (None, int),
+        (float("inf"), float),
+        pytest.param(10**400, float, id="huge"),
+    ],
 )
 def test_nothing_bends_in_silence(value, wanted):
     with pytest.raises(ConfigError):

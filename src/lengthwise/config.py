@@ -93,7 +93,7 @@ def choose(make: type, **settings: Any) -> Choice:
     known = settings_of(make)
     require_known(make.__name__, settings, known)
     complete = {
-        name: cast(settings[name], annotation(make, p), f"{make.__name__}.{name}") if name in settings else p.default
+        name: cast(settings.get(name, p.default), annotation(make, p), f"{make.__name__}.{name}")
         for name, p in known.items()
     }
     if check := getattr(make, "check", None):
@@ -140,7 +140,8 @@ class Registry:
 
     def find(self, name: str) -> type:
         """The class called `name`, whatever its case; dashes and underscores do not count."""
-        plain = {_plain(n): make for n, make in self._all().items()}
+        # A choice knows its class by the class' own name, whatever name another package lists it under.
+        plain = {_plain(make.__name__): make for make in self} | {_plain(n): make for n, make in self._all().items()}
         if _plain(name) not in plain:
             raise ConfigError(
                 f"there is no {self.kind} {name!r}{near_miss(name, self.names())}; there are: {', '.join(self.names())}"
@@ -334,6 +335,10 @@ class TrainingConfig(Config):
             raise ConfigError(f"min_length {self.min_length} is more than train_length {self.train_length}")
         if self.batch_size % self.accumulation:
             raise ConfigError(f"batch_size {self.batch_size} does not divide by accumulation {self.accumulation}")
+        if 1.0 in (self.beta1, self.beta2):
+            raise ConfigError(
+                f"beta1 {self.beta1} and beta2 {self.beta2} have to be less than 1; usual are 0.9 and 0.98"
+            )
         if self.learning_rate <= 0 or self.clip <= 0:
             raise ConfigError(f"learning_rate {self.learning_rate} and clip {self.clip} have to be more than 0")
 

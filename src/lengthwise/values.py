@@ -55,9 +55,13 @@ def cast(value: Any, wanted: Any, where: str) -> Any:
         if value is None:
             return None
     elif wanted is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        if not math.isfinite(value):
-            raise ConfigError(f"{where} is {value!r}; it has to be a finite number")
-        return float(value)
+        try:
+            number = float(value) + 0.0  # -0.0 is 0.0: one value has one spelling
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise ConfigError(f"{where} is {str(value)[:40]}; it has to be a finite number")
+        return number
     elif isinstance(wanted, type) and isinstance(value, wanted) and not (wanted is int and isinstance(value, bool)):
         return value
     wanted_name = getattr(wanted, "__name__", None) if origin is None else None
