@@ -44,6 +44,16 @@ def test_tables_over_pairs(queries, entries, data):
         torch.testing.assert_close(grad, expected)
 
 
+def test_gradients_of_tables_are_summed_with_care():
+    """Every pair adds to one of two numbers: in float32, one after the other, that loses digits."""
+    torch.manual_seed(0)
+    table, size = torch.zeros(1, 2, requires_grad=True), 1000
+    span = Span(torch.ones(1, size, dtype=torch.long), torch.zeros(1, size, dtype=torch.long), 2)
+    weight = torch.rand(1, 1, size, size)
+    (grad,) = torch.autograd.grad((of_distance(table, span) * weight).sum(), table)
+    torch.testing.assert_close(grad[0, 1].double(), weight.double().sum(), rtol=1e-7, atol=0)
+
+
 def test_pieces_pass_gradcheck():
     torch.manual_seed(0)
     knots = torch.tensor([0.2, 0.5], dtype=torch.float64)

@@ -53,7 +53,8 @@ def _sums(index: Tensor, grad: Tensor, entries: int) -> Tensor:
         return torch.zeros(len(grad), entries, dtype=grad.dtype, device=grad.device).index_add_(
             1, flat, grad.flatten(1)
         )
-    rows = [torch.bincount(flat, weights=row.flatten(), minlength=entries) for row in grad]
+    # In float64: bincount adds one number after the other, a million of them to a few sums.
+    rows = [torch.bincount(flat, weights=row.flatten().double(), minlength=entries) for row in grad]
     return torch.stack(rows).to(grad.dtype)
 
 
