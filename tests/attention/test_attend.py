@@ -59,6 +59,15 @@ def test_positions_are_what_tokens_claim():
     assert not torch.allclose(lengthwise.attend(q, k, v, alibi, positions=torch.arange(9)[None] * 2), plain)
 
 
+@pytest.mark.parametrize("backend", ["sdpa", "reference"])
+@pytest.mark.parametrize("encoding", [None, encodings.ALiBi(num_heads=4), encodings.T5(num_heads=4)])
+def test_autocast_leaves_precision_to_attention(encoding, backend):
+    q, k, v = qkv()
+    expected = lengthwise.attend(q, k, v, encoding, backend=backend)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(lengthwise.attend(q, k, v, encoding, backend=backend), expected)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

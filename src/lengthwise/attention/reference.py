@@ -22,6 +22,8 @@ def refuses(effect: Effect) -> str | None:
 def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
     """softmax(scale · <rotated q, rotated k> + terms) v, written the way the papers write it."""
 
+    # Under autocast the products would be in half precision.
+    @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
     def attend(
         q: Float[Tensor, "b h i d"],
         k: Float[Tensor, "b g j d"],

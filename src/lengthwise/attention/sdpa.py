@@ -36,6 +36,8 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
     """Attention for one span; what does not depend on q and k is made at the first call and kept."""
     kept: dict[torch.dtype, Tensor | None] = {}
 
+    # Under autocast torch would round the bias, and undo what is done here for half precision.
+    @torch.autocast("cpu", enabled=False)  # type: ignore[untyped-decorator]
     def attend(
         q: Float[Tensor, "b h i d"],
         k: Float[Tensor, "b g j d"],
