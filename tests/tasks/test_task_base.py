@@ -55,6 +55,13 @@ def test_exact_match_by_hand():
     assert got.tolist() == [1.0, 1.0, 0.0]
 
 
+def test_exact_match_of_what_is_not_a_number():
+    logits = torch.eye(3)[torch.tensor([[0, 1, 2]] * 3)]
+    logits[1, 2, 0] = logits[2, 0, 2] = math.nan
+    batch = make_batch([[0, 1, 2]] * 3, [[True] * 3, [True] * 3, [False, True, True]])
+    assert repr(exact_match(logits, batch).tolist()) == "[1.0, nan, 1.0]"
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_loss_is_the_mean_over_all_scored_places(dtype):
     logits = torch.tensor([0.0, math.log(3)]).to(dtype).expand(2, 3, 2)

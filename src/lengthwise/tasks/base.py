@@ -125,10 +125,12 @@ def mean_nats(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b
 def exact_match(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
     """1 where every scored target is the argmax under teacher forcing, else 0.
 
-    That equals an exact match under greedy decoding: up to the first mistake both see the same prefix.
+    That equals an exact match under greedy decoding: up to the first mistake both see the same prefix. NaN where a
+    scored place has a logit that is not a number: such a model says nothing, right or wrong.
     """
-    right = (logits.argmax(-1) == batch.targets) | ~batch.scored
-    return right.all(1).double()
+    best = logits.max(-1)
+    right = ((best.indices == batch.targets) | ~batch.scored).all(1).double()
+    return right.masked_fill((best.values.isnan() & batch.scored).any(1), torch.nan)
 
 
 def generator(*parts: int | str) -> torch.Generator:
