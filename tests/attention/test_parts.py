@@ -5,9 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lengthwise.attention import KVCache, Mask
+from lengthwise.attention import BACKENDS, KVCache, Mask, plan
 from lengthwise.attention.biased import BiasedAttention
 from lengthwise.attention.tables import of_distance, of_pieces
+from lengthwise.encodings import T5
 from lengthwise.layouts import consecutive
 from lengthwise.span import Span
 
@@ -112,6 +113,16 @@ def test_biased_attention_says_that_it_has_no_second_derivative():
     (slope,) = torch.autograd.grad(BiasedAttention.apply(q, k, v, bias, 1.0, False).sin().sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         slope.square().sum().backward()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_plan_first_used_without_gradients_has_them_when_asked(backend):
+    t5, span = T5(num_heads=1), Span.of(3)
+    attend, (q, k, v) = plan(t5.effect(span), span, Mask(3, 3), backend=backend), torch.randn(3, 1, 1, 3, 4)
+    with torch.no_grad():
+        attend(q, k, v)
+    attend(q, k, v).square().sum().backward()
+    assert t5.weight.grad is not None and t5.weight.grad.any()
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6))

@@ -34,7 +34,7 @@ def refuses(effect: Effect) -> str | None:
 
 def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
     """Attention for one span; what does not depend on q and k is made at the first call and kept."""
-    kept: dict[torch.dtype, Tensor | None] = {}
+    kept: dict[tuple[torch.dtype, bool], Tensor | None] = {}
 
     # Under autocast torch would round the bias, and undo what is done here for half precision.
     @torch.autocast("cpu", enabled=False)  # type: ignore[untyped-decorator]
@@ -52,7 +52,8 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
         groups = q.shape[1] // k.shape[1]
         if groups > 1:
             k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-        bias = kept[q.dtype] if q.dtype in kept else kept.setdefault(q.dtype, _static(effect, span, mask, q))
+        key = q.dtype, torch.is_grad_enabled()  # what was made without gradients would not pass them on
+        bias = kept[key] if key in kept else kept.setdefault(key, _static(effect, span, mask, q))
         for term in effect.terms:
             if isinstance(term, (QueryRelative, KeyGlobal)):
                 row = reference.dense(term, q, k, span, scale)
