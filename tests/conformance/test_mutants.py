@@ -245,7 +245,7 @@ class Forgets(PositionEncoding):
 
 
 class Unwritable(ALiBi):
-    def __init__(self, *, num_heads: int, reach: float = math.inf):
+    def __init__(self, *, num_heads: int, reach: Any = math.inf):
         super().__init__(num_heads=num_heads)
         self.bound = reach
 
