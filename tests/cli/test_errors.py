@@ -57,6 +57,12 @@ USAGE = [
     ([*COMPARE, "--num-heads", "3"], "d_model 128 does not divide by num_heads 3"),
     ([*COMPARE, "--workers", "0"], "workers is 0; it has to be at least 1"),
     ([*COMPARE, "--device", "gpu"], "device 'gpu' cannot be used"),
+    ([*COMPARE, "--device", "meta"], "device 'meta' cannot be used"),
+    ([*COMPARE, "--seeds", "2.5"], "--seeds: '2.5' is no whole number"),
+    ([*COMPARE, "--results", ""], "for --results. Name a folder, or leave it out; `lengthwise compare --help`"),
+    ([*COMPARE, "--results", "r\udcff"], "cannot be a results folder"),
+    (["sample", "copy", "--length", "2.7"], "--length: '2.7' is no whole number"),
+    (["run", ""], "the study's path is empty"),
     (["compare", "nope", "--task", "copy", "--train-length", "0"], "train_length is 0; it has to be at least 1"),
     (["compare", "fier", "--task", "copy", "--train-length", "4"], "no encoding 'fier'; did you mean 'FIRE'?"),
     (["compare", "nope", "--task", "cpoy", "--train-length", "4"], "no task 'cpoy'; did you mean 'Copy'?"),
@@ -138,6 +144,45 @@ def test_runs_that_are_not_there(here: Call, finished: Path) -> None:
 def test_a_page_that_cannot_be_written(here: Call, finished: Path, place: Path) -> None:
     plainly(here("report", "--results", finished, "--output", place / "short.txt" / "page.html"), "short.txt")
     plainly(here("report", "--results", finished, "--output", place / "folder"), "folder")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="file names are text there")
+def test_a_text_whose_name_is_no_text(apart: Call, place: Path) -> None:
+    name = "ode-\udcff.txt"
+    (place / name).write_bytes((place / "short.txt").read_bytes())
+    tiny = "compare nope --train-length 8 --lengths 8 --steps 1 --tokens 64 --d-model 8 --results r"
+    ran = apart(*tiny.split(), "--text", name)
+    assert ran.code == 0, ran.err
+    assert "Report: " in ran.out
+    assert "ode-\\udcff.txt" in (place / "r" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_task_that_needs_more_memory_than_there_is(here: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(*_: Any, **__: Any) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 33600 bytes.")
+
+    monkeypatch.setattr("lengthwise.cli.sampling.show_examples", ask)
+    plainly(here("sample", "copy"), "there is not enough memory for this (33600 bytes in one piece); ask for shorter")
+
+
+def test_ctrl_c_that_a_package_swallows_while_it_is_imported(apart: Call, place: Path) -> None:
+    (place / "swallows.py").write_text(
+        "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt:\n    pass\n"
+        "raise ImportError('cannot load module more than once per process')\n"
+    )
+    ran = apart("run", "swallows.py")
+    assert ran.code == 130
+    assert ran.err == "\nlengthwise: stopped; run the same command again to continue\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="of POSIX")
+def test_output_that_was_closed_before_the_start(place: Path) -> None:
+    import subprocess
+    import sys
+
+    command = ["sh", "-c", '"$0" -m lengthwise list tasks >&-', sys.executable]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.fixture

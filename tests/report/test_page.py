@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis import Findings, findings, from_rows
-from lengthwise.report import bundle, page, provenance, render, write
+from lengthwise.report import ReportError, bundle, page, provenance, render, write
 from lengthwise.store import open_store, worker_name
 
 Make = Callable[..., Any]
@@ -191,7 +191,9 @@ def test_writing_is_all_or_nothing(tmp_path: Path, quickstart: Findings, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(page.os, "replace", full_disk)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(
+        ReportError, match=r"cannot be written to .*report\.html \(No space left on device\); make room"
+    ):
         write(Findings(), target)
     assert target.read_text(encoding="utf-8") == before
     assert [p.name for p in target.parent.iterdir()] == ["report.html"]

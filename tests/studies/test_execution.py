@@ -1,7 +1,9 @@
 """The executor in one process: what is trained, asked, repeated, given up."""
 
+import pickle
 import time
 from collections.abc import Callable
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from lengthwise.store import RunRow, open_store
 from lengthwise.studies import Event, Outcome, Study, StudyError, execute, load
 from lengthwise.studies.events import Advanced, Begun, Counted, Done, Failed, Note, Started
 from lengthwise.studies.execution import WorkerError
+from lengthwise.studies.worker import Spec, main
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -154,6 +157,7 @@ def test_workers_that_cannot_start_end_the_study(study_file: Callable[..., Path]
         ({"workers": 0}, "workers is 0; it has to be at least 1"),
         ({"threads": 0}, "threads is 0"),
         ({"device": "gpu"}, "device 'gpu' cannot be used"),
+        ({"device": "meta"}, "device 'meta' cannot be used"),
         ({"backend": "sdpaa"}, "there is no backend 'sdpaa'; did you mean 'sdpa'?"),
     ],
 )
@@ -165,6 +169,24 @@ def test_options_that_cannot_be(
     assert says in str(error.value)
     assert "\n" not in str(error.value)
     assert not results.exists()
+
+
+def test_a_worker_makes_no_new_results_where_they_were_moved_away(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    store = f"sqlite:///{tmp_path / 'empty' / 'results.db'}"
+    spec = Spec(
+        store=store, study="s", results=str(tmp_path), runs=pickle.dumps({}), source=None,
+        device="cpu", backend="auto", threads=1,
+    )  # fmt: skip
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=main, args=(theirs, spec), daemon=True)
+    process.start()
+    theirs.close()
+    assert ours.poll(60)
+    assert "there are no results at" in ours.recv().error
+    process.join(30)
+    assert list((tmp_path / "empty").iterdir()) == []
 
 
 def test_a_class_that_workers_cannot_find(study_file: Callable[..., Path], results: Path) -> None:

@@ -5,9 +5,14 @@ results never imports torch.
 """
 
 import os
+import re
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 __all__ = ["main"]
 
@@ -20,9 +25,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     130 and 143: stopped by Ctrl-C and by SIGTERM. With LENGTHWISE_DEBUG=1 errors show where they come from.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.stdout is None:  # closed by whoever started this: there is nobody to print for
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter shows a question mark
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    with _ctrl_c_remembered() as pressed:
+        return _answer(given, pressed)
+
+
+def _answer(given: list[str], pressed: list[bool]) -> int:
     try:
         code = _run(given)
         sys.stdout.flush()
@@ -32,11 +44,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        if pressed:  # it hit an import inside a package, which went on half made: what failed later says nothing
+            return _stopped(KeyboardInterrupt())
         if os.environ.get("LENGTHWISE_DEBUG", "") not in ("", "0"):
             traceback.print_exc()
         print(f"lengthwise: {_line(error, given)}", file=sys.stderr)
         return WRONG
     return code
+
+
+@contextmanager
+def _ctrl_c_remembered() -> Iterator[list[bool]]:
+    """A list that is no longer empty once Ctrl-C was pressed, also when some package swallowed the interrupt."""
+    pressed: list[bool] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        pressed.append(True)
+        signal.default_int_handler(number, frame)
+
+    own = threading.current_thread() is threading.main_thread()
+    if not own or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield pressed
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _run(given: list[str]) -> int:
@@ -72,6 +106,10 @@ def _line(error: Exception, given: list[str]) -> str:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or text}"
+    if isinstance(error, MemoryError) or kind.__name__ == "OutOfMemoryError" or "can't allocate memory" in text:
+        size = re.search(r"allocate ([\d.]+ ?\w+)", text)
+        asked = f" ({size[1]} in one piece)" if size else ""
+        return f"there is not enough memory for this{asked}; ask for shorter lengths, fewer examples or smaller batches"
     if isinstance(error, ValueError) and kind.__module__.startswith("lengthwise."):
         return text
     return f"{kind.__name__}: {text}; this looks like a fault in the program, LENGTHWISE_DEBUG=1 shows where"

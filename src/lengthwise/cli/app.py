@@ -1,9 +1,10 @@
 """The verbs: what can be written after `lengthwise`. Each imports what it needs when it runs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, Token
 
 import lengthwise
 
@@ -19,8 +20,24 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` says how to go on
 )
 
+
+def _whole(kind: type, tokens: Sequence[Token]) -> int:
+    """A whole number as it is written; cyclopts by itself rounds 2.5 to 2, and a study would be another than asked."""
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"{tokens[0].value!r} is no whole number") from None
+
+
+def _a_folder(kind: type, value: str) -> None:
+    if not value.strip():
+        raise ValueError("Name a folder, or leave it out")
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
+
 RESULTS = "lengthwise-results"
-Results = Annotated[str, Parameter(env_var="LENGTHWISE_RESULTS")]
+Results = Annotated[str, Parameter(env_var="LENGTHWISE_RESULTS", validator=_a_folder)]
 
 
 @Parameter(name="*")
@@ -30,11 +47,11 @@ class Execution:
 
     results: Results = RESULTS
     """Folder of the results database, the trained models and the report."""
-    workers: int | None = None
+    workers: Whole | None = None
     """Runs at a time; usually one for each core, on a GPU one."""
     device: str = "cpu"
     """cpu, cuda, cuda:1, ..."""
-    threads: Annotated[int, Parameter(env_var="LENGTHWISE_THREADS")] = 1
+    threads: Annotated[Whole, Parameter(env_var="LENGTHWISE_THREADS")] = 1
     """Threads of each run."""
     backend: str = "auto"
     """Attention backend; auto takes the fastest that serves an encoding."""
@@ -64,17 +81,17 @@ def compare(
     text: str | None = None,
     glob: str = "**/*",
     task: str | None = None,
-    train_length: int,
+    train_length: Whole,
     lengths: str | None = None,
-    seeds: int = 1,
-    steps: int = 500,
-    batch_size: int = 16,
+    seeds: Whole = 1,
+    steps: Whole = 500,
+    batch_size: Whole = 16,
     learning_rate: float = 1e-3,
-    d_model: int = 128,
-    num_layers: int = 4,
-    num_heads: int = 4,
-    examples: int = 256,
-    tokens: int = 65_536,
+    d_model: Whole = 128,
+    num_layers: Whole = 4,
+    num_heads: Whole = 4,
+    examples: Whole = 256,
+    tokens: Whole = 65_536,
     name: str | None = None,
     execution: Execution = Execution(),
 ) -> int:
@@ -211,9 +228,9 @@ def sample(
     task: str,
     /,
     *,
-    length: int = 10,
-    count: int = 3,
-    seed: int = 0,
+    length: Whole = 10,
+    count: Whole = 3,
+    seed: Whole = 0,
     split: Literal["train", "test"] = "test",
     json: bool = False,
 ) -> int:

@@ -120,7 +120,8 @@ class Overview:
             return f"{self.study.name}: all {self.total} runs are done (results in {results})"
         with_done = f", {done} of them done already" if done else ""
         workers = f"{event.workers} worker{'s' if event.workers != 1 else ''}"
-        return f"{self.study.name}: {self.total} runs{with_done}; {workers}, results in {results}"
+        runs = f"{self.total} run{'s' if self.total != 1 else ''}"
+        return f"{self.study.name}: {runs}{with_done}; {workers}, results in {results}"
 
     def said(self, event: Event) -> str | None:
         """What is worth a line that stays."""
@@ -156,7 +157,8 @@ class Lines:
             self._advance(event)
         elif isinstance(event, Counted):
             if event.waiting and not self.waiting:
-                self._print(f"waiting for {event.counts['running']} runs that another command is at")
+                held = event.counts["running"]
+                self._print(f"waiting for {held} run{'s' if held != 1 else ''} that another command is at")
             self.waiting = event.waiting
         elif (said := view.said(event)) is not None:
             # the store counts after this event: the run itself is not in `over` yet

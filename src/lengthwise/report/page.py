@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 
 
+class ReportError(ValueError):
+    """A page that cannot be written. One line: where, why, and what to do."""
+
+
 def render(findings: Findings) -> str:
     """The page. The same findings give the same text, byte for byte."""
     looks = palette.looks(findings.labels)
@@ -53,19 +57,24 @@ def render(findings: Findings) -> str:
 
 
 def write(findings: Findings, path: str | os.PathLike[str]) -> Path:
-    """Render to `path`, all or nothing: who has the old page open never sees half a one. `OSError` as it comes."""
+    """Render to `path`, all or nothing: who has the old page open never sees half a one. `ReportError` where it cannot."""
     target = Path(path)
     text = render(findings)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    draft = target.with_name(f".report-{secrets.token_hex(8)}.draft")  # a long name of the page leaves no room for more
     try:
-        with open(draft, "x", encoding="utf-8", newline="\n") as file:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # A file name need not be text: its odd bytes are written as \udcff.
+        with open(draft, "x", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             file.write(text)
         os.replace(draft, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
+    except (OSError, ValueError) as error:
+        told = getattr(error, "strerror", None) or error
+        raise ReportError(
+            f"the report cannot be written to {target} ({told}); make room or give another file; the results are kept"
+        ) from error
+    finally:
+        with contextlib.suppress(OSError, ValueError):
             draft.unlink()
-        raise
     return target
 
 

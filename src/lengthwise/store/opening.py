@@ -61,6 +61,7 @@ def _database_file(path: Path) -> Path:
     """The file that is meant: the path itself, or `results.db` in the folder that it is or is going to be."""
     try:
         path = path.expanduser().absolute()
+        str(path).encode()  # a name that is no text would fail later, in the database
         if path.is_dir() or not (path.suffix in _DATABASE_SUFFIXES or path.is_file()):
             path /= FILE_NAME
         if path.is_dir():

@@ -102,7 +102,7 @@ def _check(workers: int | None, device: str, backend: str, threads: int) -> None
             raise ConfigError(f"{name} is {value}; it has to be at least 1")
     check_backend(backend)
     try:
-        torch.empty(1, device=device)
+        torch.zeros(1, device=device).tolist()  # "meta" makes tensors and has no numbers
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         first = str(error).strip().splitlines()[0]
         hint = "this PyTorch or this machine has no CUDA" if device.startswith("cuda") else first

@@ -41,6 +41,8 @@ def load(path: str | Path) -> Study:
 
 
 def _source(given: str, path: Path) -> bytes:
+    if not given.strip():
+        raise StudyError("the study's path is empty; give the path of a study, a Python file")
     if path.is_dir():
         files = ", ".join(sorted(p.name for p in path.glob("*.py"))[:8])
         raise StudyError(f"{given} is a folder; name a study file in it{f': {files}' if files else ''}")

@@ -118,7 +118,7 @@ def main(pipe: Connection, spec: Spec) -> None:
         if spec.source is not None:
             load(spec.source)
         runs: dict[str, Run] = pickle.loads(spec.runs)
-        with open_store(spec.store) as store:
+        with open_store(spec.store, create=False) as store:
             Worker(spec, link, store, runs).work()
     except Exception as error:
         if debugging():
