@@ -118,6 +118,17 @@ def test_damaged(results: Path) -> None:
     assert str(caught.value).endswith("; restore a copy, or move it away and run the study again")
 
 
+@pytest.mark.parametrize("text", [b"{\xff}", b'{"encoding'])
+def test_damaged_text(results: Path, text: bytes) -> None:
+    with sqlite3.connect(results / "results.db") as connection:
+        connection.execute("UPDATE runs SET config = CAST(? AS TEXT)", (text,))
+    connection.close()
+    with pytest.raises(StoreError, match="is damaged") as caught, open_store(results) as store:
+        store.runs()
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
 @pytest.mark.parametrize(
     ("version", "words"),
     [

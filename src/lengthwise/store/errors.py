@@ -37,8 +37,10 @@ def _explain(error: DBAPIError, name: str, path: Path | None, timeout: float) ->
         )
     if code == sqlite3.SQLITE_NOTADB:
         return not_a_database(name)
-    if code == sqlite3.SQLITE_CORRUPT:
-        return f"{name} is damaged ({_first_line(error)}); restore a copy, or move it away and run the study again"
+    undecodable = str(error.orig).startswith("Could not decode")
+    if code == sqlite3.SQLITE_CORRUPT or undecodable:
+        told = "it has text that is none" if undecodable else _first_line(error)
+        return f"{name} is damaged ({told}); restore a copy, or move it away and run the study again"
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _nearly_full(path)):
         return (
             f"{name} could not be written, the disk is full; free some space and run this again (what was stored stays)"

@@ -15,7 +15,13 @@ from lengthwise.store.workers import is_dead
 
 
 def parse(text: str | None) -> Any:
-    return json.loads(text) if text else []
+    try:
+        return json.loads(text) if text else []
+    except ValueError as error:
+        raise StoreError(
+            f"the results database is damaged (what it says at one place is no JSON: {error}); restore a copy, or move "
+            "it away and run the study again"
+        ) from error
 
 
 def require_study(connection: Connection, study: str) -> None:
