@@ -1,6 +1,7 @@
 """Text as documents: a file, a folder, or Python's standard library; read whole, split by file, pinned by a hash."""
 
 import hashlib
+import itertools
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -144,6 +145,8 @@ def _listing(folder: Path, glob: str) -> tuple[tuple[str, ...], tuple[tuple[int,
         raise ConfigError(f"the glob {glob!r} is of no use in {folder}: {error}; write one like '**/*.txt'") from error
     except OSError as error:
         raise ConfigError(f"cannot read the folder {folder}: {_why(error)}; make it readable") from error
+    if "**" in glob or not found:
+        _require_readable(folder, glob)
     if not found:
         raise ConfigError(
             f"no file in {folder} matches {glob!r} (hidden ones do not count); change the glob or the folder"
@@ -152,6 +155,22 @@ def _listing(folder: Path, glob: str) -> tuple[tuple[str, ...], tuple[tuple[int,
         raise ConfigError(f"{folder} has {len(found)} files that match {glob!r}, more than {MOST_FILES}; narrow it")
     names = tuple(sorted(found))
     return names, tuple(found[name] for name in names)
+
+
+def _require_readable(folder: Path, glob: str) -> None:
+    """A glob passes over folders that it may not enter, and the text would be another one than is meant."""
+    named = itertools.takewhile(lambda part: not set(part) & set("*?["), Path(glob).parts[:-1])
+    top = folder.joinpath(*named)
+
+    def refuse(error: OSError) -> None:
+        if isinstance(error, FileNotFoundError):
+            return
+        raise ConfigError(
+            f"cannot read the folder {error.filename}: {_why(error)}; make it readable or choose others"
+        ) from error
+
+    for _, folders, _ in os.walk(top, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
 
 
 def _signature(status: os.stat_result) -> tuple[int, ...]:
