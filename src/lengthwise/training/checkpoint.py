@@ -52,11 +52,13 @@ class Folder:
     def newest(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Tensors and state of the newest whole checkpoint. A damaged one is moved aside, with a warning, and the one
         before it serves."""
-        for path in self.checkpoints():
+        there = self.checkpoints()
+        for nth, path in enumerate(there):
             try:
                 tensors, facts = read(path)
             except DamagedFile as error:
-                _warn(f"{error}; it was moved aside to {_set_aside(path)}, and training goes on from the one before it")
+                then = "goes on from the one before it" if nth + 1 < len(there) else "begins again"
+                _warn(f"{error}; it was moved aside to {_set_aside(path)}, and training {then}")
                 continue
             return tensors, self._own(path, facts)["state"]
         return None
