@@ -180,3 +180,10 @@ def test_tied_embeddings_and_t5_scaling():
 def test_what_cannot_be(make, words):
     with pytest.raises(ConfigError, match=words):
         make()
+
+
+@pytest.mark.parametrize("encoding", [FIRE, T5, Learned])
+def test_what_an_encoding_draws_changes_no_other_weight(encoding):
+    """Runs of one seed are compared in pairs: they start alike, whatever the encoding."""
+    plain, other = decoder().state_dict(), decoder(encoding=encoding).state_dict()
+    assert all(torch.equal(other[name], value) for name, value in plain.items())

@@ -93,13 +93,6 @@ class Decoder(nn.Module):
             raise ConfigError(f"tied embeddings need vocab_size {vocab_size} and output_size {output_size} to be equal")
         self.config, self.backend = config, check_backend(backend)
         self.backends_used: set[str] = set()
-        share = config.share_encoding
-        if share is None:
-            share = bool(encoding.make.shared_across_layers)  # type: ignore[attr-defined]
-        context = {"num_heads": config.num_heads, "head_dim": config.head_dim, "d_model": config.d_model}
-        absolute = encoding.make.acts_on_embedding()  # type: ignore[attr-defined]
-        modules = 1 if share or absolute else config.num_layers
-        self.encodings = nn.ModuleList(encoding.build(**context, train_length=train_length) for _ in range(modules))
         self.read = (
             nn.Embedding(vocab_size, config.d_model) if vocab_size else nn.Linear(input_width or 0, config.d_model)
         )
@@ -110,14 +103,20 @@ class Decoder(nn.Module):
         self._initialise()
         if config.tie_embeddings:
             self.write.weight = self.read.weight
+        # Last, so that models of one seed start with the same weights whatever their encoding draws.
+        share = config.share_encoding
+        if share is None:
+            share = bool(encoding.make.shared_across_layers)  # type: ignore[attr-defined]
+        context = {"num_heads": config.num_heads, "head_dim": config.head_dim, "d_model": config.d_model}
+        absolute = encoding.make.acts_on_embedding()  # type: ignore[attr-defined]
+        modules = 1 if share or absolute else config.num_layers
+        self.encodings = nn.ModuleList(encoding.build(**context, train_length=train_length) for _ in range(modules))
 
     def _initialise(self) -> None:
         """Tokens enter at unit scale, so that a sinusoidal table neither drowns them nor is drowned; every matrix keeps
         the scale of its input, and what the blocks add is divided by sqrt(2 num_layers)."""
         c = self.config
-        for name, module in self.named_modules():
-            if name.startswith("encodings"):
-                continue
+        for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=module.in_features**-0.5)
                 if module.bias is not None:
