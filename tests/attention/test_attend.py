@@ -86,6 +86,9 @@ def test_autocast_leaves_precision_to_attention(encoding, backend):
         ({"encoding": encodings.ALiBi(num_heads=4), "causal": False}, "causal"),
         ({"encoding": encodings.ALiBi(num_heads=3)}, "heads"),
         ({"encoding": encodings.RoPE(head_dim=16)}, "dims"),
+        ({"encoding": encodings.RoPE(head_dim=4)}, r"made for heads of 4 dims, and q has 8; make RoPE\(head_dim=8\)"),
+        ({"encoding": "rope"}, r"the encoding is 'rope'; make one and give that, as in encodings.RoPE\(head_dim=8\)"),
+        ({"encoding": encodings.RoPE}, "the encoding is RoPE; make one"),
         ({"backend": "flash"}, "there is no backend"),
     ],
 )

@@ -94,6 +94,11 @@ def attend(
     >>> out = attend(q, k, v, fire)
     """
     _check_shapes(q, k, v)
+    if encoding is not None and not isinstance(encoding, PositionEncoding):
+        given = encoding.__name__ if isinstance(encoding, type) else repr(encoding)
+        raise ConfigError(
+            f"the encoding is {given}; make one and give that, as in encodings.RoPE(head_dim={q.shape[-1]})"
+        )
     queries, keys, device = q.shape[2], k.shape[2], q.device
     require_whole_numbers("positions", positions, q.shape[0], keys)
     require_whole_numbers("documents", documents, q.shape[0], keys)
@@ -141,6 +146,11 @@ def _check_fit(effect: Effect, q: Tensor, encoding: PositionEncoding | None) -> 
     if angle is not None and 2 * angle.shape[-1] > q.shape[-1]:
         dims = 2 * angle.shape[-1]
         raise ConfigError(f"{name} turns {dims} dims, and q has {q.shape[-1]}; make {name}(head_dim={q.shape[-1]})")
+    made_for = getattr(encoding, "head_dim", q.shape[-1])
+    if made_for != q.shape[-1]:  # it would turn the first dims alone, in silence
+        raise ConfigError(
+            f"{name} was made for heads of {made_for} dims, and q has {q.shape[-1]}; make {name}(head_dim={q.shape[-1]})"
+        )
 
 
 __all__ = ["BACKENDS", "KVCache", "Mask", "Plan", "attend", "check_backend", "plan"]

@@ -46,7 +46,7 @@ class RoPE(RotaryEncoding):
                 f"RoPE: rotary_fraction {rotary_fraction} of head_dim {head_dim} is {self.rotary_dims} dims; "
                 "dims turn in pairs, so choose them so that an even number, at least 2, is rotated"
             )
-        self.base, self.layout = base, layout
+        self.head_dim, self.base, self.layout = head_dim, base, layout
 
     def frequencies(self, length: int, device: torch.device) -> Float[Tensor, " pairs"]:
         pair = torch.arange(0, self.rotary_dims, 2, dtype=wide(device), device=device)
