@@ -60,7 +60,7 @@ def write(findings: Findings, path: str | os.PathLike[str]) -> Path:
     """Render to `path`, all or nothing: who has the old page open never sees half a one. `ReportError` where it cannot."""
     target = Path(path)
     text = render(findings)
-    draft = target.with_name(f".report-{secrets.token_hex(8)}.draft")  # a long name of the page leaves no room for more
+    draft = target.parent / f".report-{secrets.token_hex(8)}.draft"  # a long name of the page leaves no room for more
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # A file name need not be text: its odd bytes are written as \udcff.
