@@ -181,6 +181,11 @@ def test_values_are_readable() -> None:
 # ---- the file, the script, the time -----------------------------------------------------------------------------
 
 
+def test_one_run_is_not_some_runs(quickstart: Findings) -> None:
+    one = dataclasses.replace(quickstart.tasks[0], keys=quickstart.tasks[0].keys[:1])
+    assert "Settings of this run<" in render(dataclasses.replace(quickstart, tasks=(one,)))
+
+
 def test_writing_is_all_or_nothing(tmp_path: Path, quickstart: Findings, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "new folder" / "report.html"
     assert write(quickstart, target) == target
