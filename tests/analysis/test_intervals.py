@@ -5,6 +5,7 @@ import math
 import pytest
 
 from lengthwise.analysis import Interval, over_examples, over_seeds
+from lengthwise.analysis.intervals import with_wilson
 from lengthwise.analysis.numbers import figure, listing, spread, times
 
 
@@ -87,3 +88,23 @@ def test_spread_says_both_ends_where_the_scale_cut_it() -> None:
 def test_words() -> None:
     assert [listing(list("abc")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
     assert [times(r) for r in (1, 1.5, 8, 0.25)] == ["1×", "1.5×", "8×", "0.25×"]
+
+
+def test_wilson_gives_a_width_where_everything_agrees() -> None:
+    # By hand: z = 1.959964, p = 0, n = 256: high = z² / (n + z²).
+    high = 1.959964**2 / (256 + 1.959964**2)
+    interval = with_wilson(over_seeds([0.0, 0.0, 0.0], (0.0, 1.0)), 256)
+    assert (interval.low, interval.high) == pytest.approx((0.0, high), abs=1e-7)
+    assert spread(interval) == "0.000\u00a0… 0.015"
+    interval = with_wilson(over_examples(1.0, 0.0, (0.0, 1.0)), 256)
+    assert (interval.low, interval.high) == pytest.approx((1 - high, 1.0), abs=1e-7)
+
+
+def test_wilson_never_narrows() -> None:
+    wide = over_seeds([0.2, 0.9], (0.0, 1.0))
+    assert with_wilson(wide, 10_000) == wide
+    # p = 0.5, n = 100: (0.5 + z²/200 ± z·sqrt(0.0025 + z²/40000)) / (1 + z²/100)
+    z = 1.959964
+    half = z * math.sqrt(0.0025 + z * z / 40_000) / (1 + z * z / 100)
+    interval = with_wilson(over_examples(0.5, 1e-6, (0.0, 1.0)), 100)
+    assert (interval.low, interval.high) == pytest.approx((0.5 - half, 0.5 + half), abs=1e-6)

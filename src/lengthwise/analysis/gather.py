@@ -16,7 +16,7 @@ from lengthwise.analysis.findings import (
     TaskFindings,
     bounds_of,
 )
-from lengthwise.analysis.intervals import over_examples, over_seeds
+from lengthwise.analysis.intervals import over_examples, over_seeds, with_wilson
 from lengthwise.analysis.reading import reading
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ def _point(
         interval = over_seeds([s.mean for s in seeds], bounds)
     else:
         interval = over_examples(seeds[0].mean, seeds[0].standard_error, bounds)
+    if bounds == (0.0, 1.0):
+        interval = with_wilson(interval, sum(s.n for s in seeds))
     return Point(length=length, out_of_distribution=length > first.train_length, interval=interval, seeds=seeds)
 
 

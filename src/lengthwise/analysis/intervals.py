@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -57,6 +57,20 @@ def over_seeds(means: Sequence[float], bounds: tuple[float, float] | None = None
         return _interval(mean, math.nan, "none", bounds)
     half_width = quantile_t(len(means) - 1) * statistics.stdev(means) / math.sqrt(len(means))
     return _interval(mean, half_width, "seeds", bounds)
+
+
+def with_wilson(interval: Interval, examples: int) -> Interval:
+    """A share's interval, widened to Wilson's for that many examples: 0 of 256 right is not certainly 0.
+
+    Seeds that agree exactly, or a single seed at 0 or 1, would otherwise have no width at all.
+    """
+    if interval.basis == "none" or examples < 1:
+        return interval
+    p, z = interval.mean, quantile_normal()
+    middle = (p + z * z / (2 * examples)) / (1 + z * z / examples)
+    half = z / (1 + z * z / examples) * math.sqrt(p * (1 - p) / examples + z * z / (4 * examples * examples))
+    low, high = min(interval.low, max(0.0, middle - half)), max(interval.high, min(1.0, middle + half))
+    return replace(interval, low=low, high=high)
 
 
 def over_examples(mean: float, standard_error: float, bounds: tuple[float, float] | None = None) -> Interval:

@@ -15,13 +15,14 @@ def figure(value: float) -> str:
 
 
 def spread(interval: Interval) -> str:
-    """`± 0.012`, or the two ends where the scale's limit cut the interval (`0.910 … 1.000`); empty without interval.
+    """`± 0.012`, or the two ends where they are not alike (`0.910 … 1.000`); empty without interval.
 
     The first space does not break.
     """
     if interval.basis == "none":
         return ""
-    cut = not math.isclose(interval.high - interval.low, 2 * interval.half_width, rel_tol=1e-6, abs_tol=1e-9)
+    ends = (interval.mean - interval.half_width, interval.mean + interval.half_width)
+    cut = figure(interval.low) != figure(ends[0]) or figure(interval.high) != figure(ends[1])
     return f"{figure(interval.low)}\u00a0… {figure(interval.high)}" if cut else f"±\u00a0{figure(interval.half_width)}"
 
 

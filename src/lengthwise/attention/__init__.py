@@ -94,8 +94,9 @@ def attend(
     >>> out = attend(q, k, v, fire)
     """
     _check_shapes(q, k, v)
-    if encoding is not None and not isinstance(encoding, PositionEncoding):
-        given = encoding.__name__ if isinstance(encoding, type) else repr(encoding)
+    wrong: object = encoding  # a class or a name, as a slip of the pen would have it
+    if wrong is not None and not isinstance(wrong, PositionEncoding):
+        given = wrong.__name__ if isinstance(wrong, type) else repr(wrong)
         raise ConfigError(
             f"the encoding is {given}; make one and give that, as in encodings.RoPE(head_dim={q.shape[-1]})"
         )
