@@ -30,6 +30,10 @@ def findings(store: "Store", study: str | None = None) -> Findings:
     """What the store knows about a study, or about all its studies. `StoreError` for a study that it does not have."""
     runs = store.runs(study)
     studies = [s for s in store.studies() if study is None or s.name == study]
+    if study is None:  # the order in which the studies list them; a run of several studies stands where it is first
+        listed = dict.fromkeys(run.key for s in studies for run in store.runs(s.name))
+        place = {key: n for n, key in enumerate(listed)}
+        runs = sorted(runs, key=lambda run: place.get(run.key, len(place)))
     return from_rows(studies, runs, store.scores([r.key for r in runs]))
 
 
