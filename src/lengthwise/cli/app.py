@@ -36,6 +36,20 @@ def _a_folder(kind: type, value: str) -> None:
 
 Whole = Annotated[int, Parameter(converter=_whole)]
 
+Listed = Annotated[str | None, Parameter(show_default=False)]
+
+
+def words(listed: str | None) -> list[str]:
+    """The encodings of `rope,fire:c=1,L=8,alibi`: a comma also parts the settings of one."""
+    found: list[str] = []
+    for part in filter(None, (p.strip() for p in (listed or "").split(","))):
+        if found and "=" in part and ":" not in part.partition("=")[0]:
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return found
+
+
 RESULTS = "lengthwise-results"
 Results = Annotated[str, Parameter(env_var="LENGTHWISE_RESULTS", validator=_a_folder)]
 
@@ -77,7 +91,8 @@ def run(study: str, /, *, execution: Execution = Execution()) -> int:
 
 @app.command(sort_key=2, help_epilogue="")
 def compare(
-    *encodings: str,
+    *names: Annotated[str, Parameter(name="ENCODINGS", show_default=False)],
+    encodings: Listed = None,
     text: str | None = None,
     glob: str = "**/*",
     task: str | None = None,
@@ -103,8 +118,10 @@ def compare(
 
     Parameters
     ----------
-    encodings
+    names
         Names, with settings if wanted: rope alibi fire:hidden_layers=1 fire-s (FIRE with shared layers).
+    encodings
+        The same names with commas, for those who prefer an option: rope,alibi,fire.
     text
         A text file or a folder; python is Python's own manual, docstrings and source.
     glob
@@ -140,7 +157,7 @@ def compare(
     from lengthwise.cli.running import run_study
 
     asked = Comparison(
-        encodings=encodings,
+        encodings=(*names, *words(encodings)),
         text=text,
         glob=glob,
         task=task,
@@ -259,16 +276,24 @@ def sample(
 
 
 @app.command(sort_key=7, help_epilogue="")
-def check(*, json: bool = False) -> int:
+def check(
+    *names: Annotated[str, Parameter(name="ENCODINGS", show_default=False)],
+    encodings: Listed = None,
+    json: bool = False,
+) -> int:
     """Put the same questions to every encoding on every attention backend, and print what each answers.
 
-    Example: lengthwise check
+    Example: lengthwise check; lengthwise check rope fire
 
     Parameters
     ----------
+    names
+        Encodings to ask; all that there are, when none is named.
+    encodings
+        The same names with commas, for those who prefer an option: rope,fire.
     json
         Print JSON.
     """
     from lengthwise import conformance
 
-    return conformance.main(json=json)
+    return conformance.main(json=json, encodings=(*names, *words(encodings)))

@@ -1,0 +1,30 @@
+"""Encodings named one by one, or in an option with commas; whatever their case."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from lengthwise.cli.app import words
+
+
+@pytest.mark.parametrize(
+    ("listed", "found"),
+    [
+        (None, []),
+        ("rope", ["rope"]),
+        ("rope, ALIBI ,fire", ["rope", "ALIBI", "fire"]),
+        ("rope,fire:c=1,L=8,alibi", ["rope", "fire:c=1,L=8", "alibi"]),
+        ("fire:c=1,fire:c=2", ["fire:c=1", "fire:c=2"]),
+    ],
+)
+def test_words(listed, found):
+    assert words(listed) == found
+
+
+def test_check_asks_those_that_are_named():
+    command = [sys.executable, "-m", "lengthwise", "check", "NOPE", "--encodings", "Rope", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {row["encoding"] for row in json.loads(done.stdout)["answers"]} == {"NoPE", "RoPE"}
