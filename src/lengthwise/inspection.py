@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.attention import BACKENDS, Mask, reference, with_content
+from lengthwise.attention import BACKENDS, Mask, reference, refusal, with_content
 from lengthwise.choices import require_choice
 from lengthwise.config import Choice, ConfigError
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
@@ -159,7 +159,10 @@ def _forms(encoding: PositionEncoding, data: Data) -> Data:
     effect = _glimpse(encoding, data)
     alone = (effect.rotation, *effect.terms, *effect.values, effect.rewrite, effect.gain)
     names = list(dict.fromkeys(type(form).__name__ for form in alone if form is not None))
-    return {"forms": names, "backends": {name: module.refuses(effect) for name, module in BACKENDS.items()}}
+    return {
+        "forms": names,
+        "backends": {name: refusal(name, effect, Span.of(min(data["length"], 2))) for name in BACKENDS},
+    }
 
 
 def _rotation(encoding: PositionEncoding, data: Data) -> Data:

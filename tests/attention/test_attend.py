@@ -160,3 +160,30 @@ def test_distances_that_no_table_holds_are_refused(make):
     positions = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 10**12]])
     with pytest.raises(ConfigError, match="positions reach over 1,000,000,000,001 distances"):
         lengthwise.attend(q, k, v, make(num_heads=4), positions=positions)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("window", [1, 3, 9, 50])
+def test_a_window_hides_what_is_further_away(window, causal):
+    q, k, v = qkv()
+    queries, keys = q.shape[2], k.shape[2]
+    out = lengthwise.attend(q, k, v, window=window, causal=causal)
+    for i in range(queries):
+        at = keys - queries + i
+        seen = slice(max(0, at - window + 1), at + 1 if causal else at + window)
+        alone = lengthwise.attend(q[:, :, i : i + 1], k[:, :, seen], v[:, :, seen], causal=False)
+        torch.testing.assert_close(out[:, :, i : i + 1], alone)
+
+
+@pytest.mark.parametrize("window", [0, -1, True])
+def test_a_window_has_to_hold_the_query_itself(window):
+    with pytest.raises(ConfigError, match=r"window is .*; it has to be a whole number of keys, at least 1"):
+        lengthwise.attend(*qkv(), window=window)
+
+
+def test_the_dtypes_that_attention_computes_with():
+    q, k, v = (x.to(torch.float8_e4m3fn) for x in qkv())
+    with pytest.raises(
+        ConfigError, match=r"float8_e4m3fn; attention computes with float32, bfloat16, float16, float64"
+    ):
+        lengthwise.attend(q, k, v)

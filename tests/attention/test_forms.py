@@ -83,16 +83,16 @@ def test_output_and_every_gradient_agree(name, keys, queries):
     torch.manual_seed(keys + queries)
     for span, mask in spans(keys, queries):
         effect, learned = effects(span)[name]
-        if BACKENDS["sdpa"].refuses(effect):
-            with pytest.raises(ConfigError, match="refuses"):
-                plan(effect, span, mask, backend="sdpa")
-            assert plan(effect, span, mask).backend == "reference"
-            return
         q, k, v = leaf(B, H, queries, D), leaf(B, G, keys, D), leaf(B, G, keys, D)
+        if BACKENDS["sdpa"].refuses(effect, span, mask, q):
+            with pytest.raises(ConfigError, match="refuses"):
+                plan(effect, span, mask, q, backend="sdpa")
+            assert plan(effect, span, mask, q).backend == "reference"
+            return
         weight = torch.randn(B, H, queries, D, dtype=torch.float64)
         found = []
         for backend in ("reference", "sdpa"):
-            out = plan(effect, span, mask, backend=backend)(q, k, v)
+            out = plan(effect, span, mask, q, backend=backend)(q, k, v)
             grads = torch.autograd.grad((out * weight).sum(), [q, k, v, *learned], allow_unused=True, retain_graph=True)
             found.append([out, *grads])
         for a, b in zip(*found, strict=True):
@@ -116,9 +116,9 @@ def test_both_ways_keys_after_the_query_take_columns_below_zero(name):
     assert effect.both_ways
     q, k, v = leaf(B, H, 7, D), leaf(B, G, 7, D), leaf(B, G, 7, D)
     span, mask = Span.of(7), Mask(7, 7, causal=False)
-    out = plan(effect, span, mask, backend="reference")(q, k, v)
+    out = plan(effect, span, mask, q, backend="reference")(q, k, v)
     if not effect.values:
-        torch.testing.assert_close(plan(effect, span, mask, backend="sdpa")(q, k, v), out)
+        torch.testing.assert_close(plan(effect, span, mask, q, backend="sdpa")(q, k, v), out)
     b, h, i = 1, 2, 3
     logits, seen = [], []
     for j in range(7):
@@ -155,7 +155,7 @@ def test_values_and_rewrites_mean_what_they_say():
     q, k, v = leaf(1, 1, 3, D), leaf(1, 1, 3, D), leaf(1, 1, 3, D)
     span, mask = Span.of(3), Mask(3, 3)
     table = leaf(1, 2, D)
-    out = plan(Effect(values=(ValueRelative(table),)), span, mask)(q, k, v)[0, 0]
+    out = plan(Effect(values=(ValueRelative(table),)), span, mask, q)(q, k, v)[0, 0]
     weights = (q[0, 0] @ k[0, 0].T * D**-0.5).masked_fill(~torch.ones(3, 3).tril().bool(), -torch.inf).softmax(-1)
     for i in range(3):
         by_hand = sum(weights[i, j] * (v[0, 0, j] + table[0, min(i - j, 1)]) for j in range(i + 1))
@@ -163,20 +163,20 @@ def test_values_and_rewrites_mean_what_they_say():
 
 
 def test_a_named_backend_never_falls_back():
-    effect = Effect(rewrite=LogitRewrite(lambda logits, q, visible, scale: logits))
+    effect, q = Effect(rewrite=LogitRewrite(lambda logits, q, visible, scale: logits)), torch.zeros(1, 1, 3, 4)
     with pytest.raises(ConfigError, match="whole rows"):
-        plan(effect, Span.of(3), Mask(3, 3), backend="sdpa")
+        plan(effect, Span.of(3), Mask(3, 3), q, backend="sdpa")
     with pytest.raises(ConfigError, match="did you mean 'sdpa'"):
-        plan(Effect(), Span.of(3), Mask(3, 3), backend="spda")
+        plan(Effect(), Span.of(3), Mask(3, 3), q, backend="spda")
 
 
 def test_one_sided_tables_are_refused_without_a_causal_mask():
     effect = Effect(terms=(ToeplitzBias(torch.zeros(2, 3)),))
     with pytest.raises(ConfigError, match="causal"):
-        plan(effect, Span.of(3), Mask(3, 3, causal=False))
+        plan(effect, Span.of(3), Mask(3, 3, causal=False), torch.zeros(1, 2, 3, 4))
     torch.manual_seed(0)
     q, k, v = leaf(B, H, 5, D), leaf(B, G, 5, D), leaf(B, G, 5, D)
-    results = [plan(Effect(), Span.of(5), Mask(5, 5, causal=False), backend=b)(q, k, v) for b in BACKENDS]
+    results = [plan(Effect(), Span.of(5), Mask(5, 5, causal=False), q, backend=b)(q, k, v) for b in BACKENDS]
     torch.testing.assert_close(results[0], results[1])
 
 
@@ -186,8 +186,8 @@ def test_half_precision_on_a_cpu_computes_in_float32(dtype):
     span, mask = Span.of(40), Mask(40, 40)
     effect = Effect(terms=(ToeplitzBias(-torch.arange(40.0, dtype=torch.float64).expand(H, -1)),))
     q, k, v = (torch.randn(B, H, 40, D).to(dtype) for _ in range(3))
-    exact = plan(effect, span, mask, backend="reference")(q.double(), k.double(), v.double())
+    exact = plan(effect, span, mask, q, backend="reference")(q.double(), k.double(), v.double())
     for backend in BACKENDS:
-        out = plan(effect, span, mask, backend=backend)(q, k, v)
+        out = plan(effect, span, mask, q, backend=backend)(q, k, v)
         assert out.dtype == dtype
         torch.testing.assert_close(out.double(), exact, rtol=0, atol=4 * torch.finfo(dtype).eps)

@@ -213,14 +213,14 @@ def test_half_precision_rounds_to_nearest_as_torch_does():
         x = bits.view(dtype)
         v = x.view(256, 1, 1, 256).clone()
         zero = torch.zeros_like(v)
-        out = cpu.attention(zero, zero, v, None, 0, *[None] * 8, True, 1.0)[0]
+        out = cpu.forward(zero, zero, v, None, 0, *[None] * 6, 0, *[None] * 3, True, 0, 1.0)[0]
         torch.testing.assert_close(out.flatten(), x, rtol=0, atol=0, equal_nan=True)
     torch.manual_seed(0)
     x = torch.randn(64, 1, 2, 64) * 10.0 ** torch.randint(-9, 5, (64, 1, 2, 64))
     for dtype in (torch.float16, torch.bfloat16):
         v = x.to(dtype)
         zero = torch.zeros_like(v)
-        mean = cpu.attention(zero, zero, v, None, 0, *[None] * 8, False, 1.0)[0][:, :, :1]
+        mean = cpu.forward(zero, zero, v, None, 0, *[None] * 6, 0, *[None] * 3, False, 0, 1.0)[0][:, :, :1]
         torch.testing.assert_close(mean, v.float().mean(2, keepdim=True).to(dtype), rtol=0, atol=0)
 
 
@@ -357,25 +357,21 @@ def test_autocast_changes_nothing(target):
     assert torch.equal(inside, attend(q, k, v, scale=0.25))
 
 
+def why_not(effect, dtype=torch.float32):
+    return fused.refuses(effect, Span.of(3), Mask(3, 3), torch.zeros(1, 1, 3, 4, dtype=dtype))
+
+
 def test_what_it_refuses():
     table, vector = torch.zeros(1, 3, 4), torch.zeros(1, 4)
     pieces = ProgressiveBias(*(torch.zeros(1, 1),) * 2, torch.zeros(0), torch.zeros(3), torch.zeros(1, 3))
     for term in (QueryRelative(table), KeyGlobal(vector), DenseBias(torch.zeros(1, 1, 3, 3))):
-        reason = fused.refuses(Effect(terms=(term,)))
+        reason = why_not(Effect(terms=(term,)))
         assert reason and type(term).__name__ in reason
-    assert "LogitRewrite" in str(fused.refuses(Effect(rewrite=LogitRewrite(lambda x, *_: x))))
-    assert "ValueRelative" in str(fused.refuses(Effect(values=(ValueRelative(table),))))
-    assert "one ProgressiveBias" in str(fused.refuses(Effect(terms=(pieces, pieces))))
-    assert fused.refuses(Effect(terms=(pieces, ToeplitzBias(table[0]), ToeplitzBias(table[0])))) is None
-
-
-def test_dropout_is_served_as_torch_does():
-    span, mask, ((q, k, v), _) = Span.of(9), Mask(9, 9), inputs(1, 2, 1, 9, 9, 8)
-    results = []
-    for backend in (fused, sdpa):
-        torch.manual_seed(3)
-        results.append(backend.prepare(ALiBi(num_heads=2).effect(span), span, mask)(q, k, v, scale=1.0, dropout=0.5))
-    assert torch.equal(*results) and (results[0] == 0).any()
+    assert "LogitRewrite" in str(why_not(Effect(rewrite=LogitRewrite(lambda x, *_: x))))
+    assert "ValueRelative" in str(why_not(Effect(values=(ValueRelative(table),))))
+    assert "one ProgressiveBias" in str(why_not(Effect(terms=(pieces, pieces))))
+    assert "float8" in str(why_not(Effect(), torch.float8_e4m3fn))
+    assert why_not(Effect(terms=(pieces, ToeplitzBias(table[0]), ToeplitzBias(table[0])))) is None
 
 
 def test_there_is_no_second_derivative_and_it_says_so():
@@ -397,7 +393,7 @@ def _arguments(dtype=torch.float32):
               for x in fused._static(bias.effect, span, Mask(9, 11), dtype)]  # fmt: skip
     for n in (0, 2, 3, 5, 6):
         static[n].requires_grad_()
-    return [q, k, v, *static, True, 0.3]
+    return [q, k, v, *static, True, 0, 0.3]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -405,7 +401,7 @@ def test_opcheck():
     torch.library.opcheck(torch.ops.lengthwise.attention.default, tuple(_arguments(WIDE)))
     positions, documents = torch.arange(11)[None] * 2, torch.zeros(1, 11, dtype=torch.long)
     q, k, v, *_ = _arguments()
-    plain = (q, k, v, None, 0, *[None] * 5, positions[:, 2:].contiguous(), positions, documents, True, 0.3)
+    plain = (q, k, v, None, 0, *[None] * 6, 0, positions[:, 2:].contiguous(), positions, documents, True, 0, 0.3)
     torch.library.opcheck(torch.ops.lengthwise.attention.default, plain)
 
 
@@ -415,7 +411,9 @@ def test_under_compile():
     functions of the package have while testing, break under compilation.)"""
 
     def model(q, k, v, table):
-        return torch.ops.lengthwise.attention(2 * q, k, v, table * 2, 0, *[None] * 8, True, 0.3)[0] * 3
+        return (
+            torch.ops.lengthwise.attention(2 * q, k, v, table * 2, 0, *[None] * 6, 0, *[None] * 3, True, 0, 0.3)[0] * 3
+        )
 
     results = []
     for run in (model, torch.compile(model, backend="aot_eager", fullgraph=True)):
@@ -459,13 +457,14 @@ def test_without_a_compiler_it_says_so_once_and_refuses(tmp_path):
     """In a fresh process, with a source whose library is nowhere."""
     program = f"""
 import warnings, pathlib
-from lengthwise.attention import cpu, fused
+from lengthwise.attention import cpu, refusal
 from lengthwise.attention.cpu import building
 from lengthwise.forms import Effect
+from lengthwise.span import Span
 building.places = lambda: [pathlib.Path({str(tmp_path)!r})]
 with warnings.catch_warnings(record=True) as seen:
     warnings.simplefilter("always")
-    reasons = [fused.refuses(Effect()) for _ in range(2)]
+    reasons = [refusal("fused", Effect(), Span.of(2)) for _ in range(2)]
 assert len(seen) == 1, seen
 print(seen[0].message, reasons[1], sep="\\n")
 """

@@ -118,7 +118,8 @@ def test_biased_attention_says_that_it_has_no_second_derivative():
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_plan_first_used_without_gradients_has_them_when_asked(backend):
     t5, span = T5(num_heads=1), Span.of(3)
-    attend, (q, k, v) = plan(t5.effect(span), span, Mask(3, 3), backend=backend), torch.randn(3, 1, 1, 3, 4)
+    q, k, v = torch.randn(3, 1, 1, 3, 4)
+    attend = plan(t5.effect(span), span, Mask(3, 3), q, backend=backend)
     with torch.no_grad():
         attend(q, k, v)
     attend(q, k, v).square().sum().backward()

@@ -510,13 +510,13 @@ def test_a_reference_that_is_wrong_for_keys_after_the_query_is_found(
 
 
 def test_a_refusal_is_an_answer_and_has_to_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    no_bias = lambda effect: "it has no biases" if effect.terms else None  # noqa: E731
+    no_bias = lambda effect, *_: "it has no biases" if effect.terms else None  # noqa: E731
     monkeypatch.setitem(BACKENDS, "narrow", backend(reference.prepare, no_bias))
     answer = ask("agrees", ALiBi, "narrow")
     assert (answer.verdict, answer.detail) == (Verdict.REFUSED, "it has no biases")
     assert ask("agrees", RoPE, "narrow").verdict is Verdict.OK
 
-    falls_back = lambda effect, span, mask, backend: sdpa.prepare(effect, span, mask)  # noqa: E731
+    falls_back = lambda effect, span, mask, q, backend: sdpa.prepare(effect, span, mask)  # noqa: E731
     monkeypatch.setattr(cases, "plan", falls_back)
     answer = ask("agrees", ALiBi, "narrow")
     assert answer.verdict is Verdict.FAILED

@@ -119,19 +119,14 @@ class Stretched(RoPE):
         )
 
 
-NEEDS_WEIGHTS = "ValueRelative needs the weights"
-NEEDS_ROWS = "LogitRewrite needs whole rows"
-REFUSED = {("Vectors", "sdpa"): NEEDS_WEIGHTS, ("Counts", "sdpa"): NEEDS_ROWS}
-
-
 @pytest.mark.parametrize("make", [Vectors, FourTerms, Shared, Counts, Gated, Stretched], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
-def test_form(make: Any, question: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_form(make: Any, question: Any, refused_form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ENCODINGS._all(), make.__name__, make)
     for backend in BACKENDS if question.on_backend else [""]:
         answer = question(EncodingCase.of(make), backend)
         assert answer.verdict is not Verdict.FAILED, (backend, answer.detail)
-        words = REFUSED.get((make.__name__, backend))
+        words = refused_form(make, backend) if backend else None
         assert (answer.verdict is Verdict.REFUSED) == (words is not None), (backend, answer)
         assert (words or "") in answer.detail
         if question.name == "vectors" and not words:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lengthwise import attend
-from lengthwise.attention import BACKENDS, reference
+from lengthwise.attention import BACKENDS, reference, refusal
 from lengthwise.encodings import TransformerXL
 from lengthwise.span import Span
 
@@ -51,7 +51,7 @@ def test_every_term_is_scaled(scale):
     torch.testing.assert_close(logits(xl, q, k, span, scale), scale * logits(xl, q, k, span))
     content = torch.einsum("bhid,bhjd->bhij", q, k)
     total = (scale * (content + logits(xl, q, k, span))).masked_fill(torch.ones(9, 9).triu(1).bool(), -torch.inf)
-    for backend in BACKENDS:
+    for backend in (name for name in BACKENDS if not refusal(name, xl.effect(span), span)):
         torch.testing.assert_close(attend(q, k, v, xl, scale=scale, backend=backend), total.softmax(-1) @ v)
 
 

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import ModuleType
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lengthwise.attention import reference, sdpa
+from lengthwise.attention import fused, reference, sdpa
 from lengthwise.attention.cache import KVCache
 from lengthwise.attention.masks import Mask
 from lengthwise.config import ConfigError, context_of, near_miss
@@ -22,7 +23,9 @@ from lengthwise.layouts import consecutive
 from lengthwise.span import Span, ends, own_lengths, whole_numbers
 
 # The order is the order in which `auto` asks: the first that does not refuse serves.
-BACKENDS: dict[str, ModuleType] = {"sdpa": sdpa, "reference": reference}
+BACKENDS: dict[str, ModuleType] = {"fused": fused, "sdpa": sdpa, "reference": reference}
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -39,26 +42,34 @@ class Plan:
         v: Float[Tensor, "b g j d"],
         *,
         scale: float | None = None,
-        dropout: float = 0.0,
     ) -> Float[Tensor, "b h i d"]:
         """`k` and `v` may have fewer heads than `q` (grouped queries). `scale`: 1/sqrt(head_dim) when not given."""
-        return self.run(q, k, v, scale=q.shape[-1] ** -0.5 if scale is None else scale, dropout=dropout)
+        return self.run(q, k, v, scale=q.shape[-1] ** -0.5 if scale is None else scale)
 
 
-def plan(effect: Effect, span: Span, mask: Mask, *, backend: str = "auto") -> Plan:
-    """Choose a backend. "auto" takes the first that serves the effect; a named backend serves or raises, never falls back."""
+def plan(effect: Effect, span: Span, mask: Mask, q: Float[Tensor, "b h i d"], *, backend: str = "auto") -> Plan:
+    """Choose a backend for queries like `q` (its device, dtype and head dim). "auto" takes the first that serves; a named
+    backend serves or raises, never falls back."""
     if not mask.causal and effect.one_way:
         raise ConfigError(
             f"{effect.one_way[0]} says nothing about keys after the query; use causal=True, or an encoding that looks "
             "both ways (NoPE, RoPE, T5(bidirectional=True), ALiBi(symmetric=True))"
         )
     if backend == "auto":
-        name = next(n for n, module in BACKENDS.items() if not module.refuses(effect))
+        name = next(n for n, module in BACKENDS.items() if not module.refuses(effect, span, mask, q))
         return Plan(name, BACKENDS[name].prepare(effect, span, mask))
     check_backend(backend)
-    if reason := BACKENDS[backend].refuses(effect):
-        raise ConfigError(f"backend {backend!r} refuses: {reason}; use backend='reference' or 'auto'")
+    if reason := BACKENDS[backend].refuses(effect, span, mask, q):
+        raise ConfigError(f"backend {backend!r} refuses: {reason}; use backend='auto' or 'reference'")
     return Plan(backend, BACKENDS[backend].prepare(effect, span, mask))
+
+
+def refusal(backend: str, effect: Effect, span: Span) -> str | None:
+    """Why a backend cannot serve an effect of ordinary queries (float32, on the span's device), or None."""
+    queries, keys = span.q.shape[1], span.k.shape[1]
+    q = torch.empty(1, 1, queries, 64, device=span.q.device)
+    reason: str | None = BACKENDS[backend].refuses(effect, span, Mask(queries, keys), q)
+    return reason
 
 
 def with_content(
@@ -87,6 +98,7 @@ def attend(
     documents: Int[Tensor, "#b j"] | None = None,
     x: Float[Tensor, "b j c"] | None = None,
     causal: bool = True,
+    window: int | None = None,
     scale: float | None = None,
     backend: str = "auto",
 ) -> Float[Tensor, "b h i d"]:
@@ -96,7 +108,8 @@ def attend(
     j tokens, so one call serves training, a prompt, and a step of decoding with cached (unrotated) keys.
 
     `positions` [b|1, j]: what the tokens claim; 0, 1, 2, ... in each document when not given. `documents` [b|1, j]:
-    tokens see their own document alone (padding: a document of its own). `x` [b, j, c]: the attention layer's input, for
+    tokens see their own document alone (padding: a document of its own). `window`: a query sees the `window` last keys
+    alone (see `Mask`). `x` [b, j, c]: the attention layer's input, for
     encodings that depend on content. `scale`: 1/sqrt(d) when not given.
 
     >>> fire = encodings.FIRE(num_heads=8)
@@ -126,7 +139,7 @@ def attend(
         own_q = None if own is None else own[:, keys - queries :]
         first, last = ends(p)
         span = Span(p[:, keys - queries :], p, last + 1, length_q=own_q, length_k=own, first=first)
-    mask = Mask(queries, keys, causal, documents)
+    mask = Mask(queries, keys, causal, documents, window)
     effect = Effect() if encoding is None else encoding.effect(span)
     if encoding is not None and encoding.reads_content():
         if x is None or x.ndim != 3 or x.shape[:2] != (q.shape[0], keys):
@@ -138,7 +151,7 @@ def attend(
         effect = with_content(effect, encoding, encoding.features(x), span, mask)
     if encoding is not None:
         _check_fit(effect, q, encoding)
-    return plan(effect, span, mask, backend=backend)(q, k, v, scale=scale)
+    return plan(effect, span, mask, q, backend=backend)(q, k, v, scale=scale)
 
 
 def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -153,8 +166,11 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise ConfigError(
             f"q, k, v are {q.dtype}/{k.dtype}/{v.dtype} on {q.device}/{k.device}/{v.device}; make them alike"
         )
-    if not q.is_floating_point():
-        raise ConfigError(f"q is {q.dtype}; attention needs floating-point numbers")
+    if q.dtype not in DTYPES:
+        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+        raise ConfigError(f"q, k, v are {q.dtype}; attention computes with {names}: convert them to one of these")
+    if not q.shape[-1]:
+        raise ConfigError(f"{shapes}: the heads have no dims; they need at least one")
 
 
 def _check_devices(q: Tensor, encoding: PositionEncoding | None, **given: Tensor | None) -> None:
@@ -203,4 +219,4 @@ def _told(make: type[PositionEncoding]) -> list[str]:
     return context_of(make)
 
 
-__all__ = ["BACKENDS", "KVCache", "Mask", "Plan", "attend", "check_backend", "plan", "with_content"]
+__all__ = ["BACKENDS", "KVCache", "Mask", "Plan", "attend", "check_backend", "plan", "refusal", "with_content"]

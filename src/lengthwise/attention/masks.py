@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from lengthwise.values import ConfigError
+
 
 @dataclass(frozen=True)
 class Mask:
@@ -13,28 +15,46 @@ class Mask:
 
     `documents` (of the keys): a token sees its own document alone. Padding is just a document of its own (say -1), so
     that nobody sees it and its rows still have something to see.
+
+    `window`: a query sees the `window` last keys alone, itself among them (sliding window); without `causal` as many
+    ahead of it too, so that key j is seen from i where |i - j| < window. Of indices, as everything here.
     """
 
     queries: int
     keys: int
     causal: bool = True
     documents: Int[Tensor, "b j"] | None = None
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.window is not None and (type(self.window) is not int or self.window < 1):
+            raise ConfigError(
+                f"window is {self.window!r}; it has to be a whole number of keys, at least 1 (the query's own)"
+            )
+
+    @property
+    def narrow(self) -> bool:
+        """The window hides something."""
+        return self.window is not None and self.window < self.keys
 
     @property
     def causal_only(self) -> bool:
         """Nothing but a square causal triangle: kernels have a short way for it."""
-        return self.causal and self.documents is None and self.queries == self.keys
+        return self.causal and self.documents is None and self.queries == self.keys and not self.narrow
 
     @property
     def hides_nothing(self) -> bool:
-        return self.documents is None and (not self.causal or self.queries == 1)
+        return self.documents is None and (not self.causal or self.queries == 1) and not self.narrow
 
     def visible(self, device: torch.device) -> Bool[Tensor, "b i j"]:
         """The batch axis is 1 where all rows see alike."""
         index = torch.arange(self.keys, device=device)
         seen = torch.ones(self.queries, self.keys, dtype=torch.bool, device=device)
+        back = index[self.keys - self.queries :, None] - index
         if self.causal:
-            seen = index[self.keys - self.queries :, None] >= index
+            seen = back >= 0
+        if self.window is not None:
+            seen = seen & (back < self.window) & (back > -self.window)
         if self.documents is None:
             return seen[None]
         documents = self.documents.to(device)

@@ -14,7 +14,7 @@ from lengthwise.span import Span
 Attend = Callable[..., Tensor]
 
 
-def refuses(effect: Effect) -> str | None:
+def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
     """Why this backend cannot serve an effect: it can serve them all."""
     return None
 
@@ -30,7 +30,6 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
         v: Float[Tensor, "b g j d"],
         *,
         scale: float,
-        dropout: float = 0.0,
     ) -> Float[Tensor, "b h i d"]:
         given, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
         groups = q.shape[1] // k.shape[1]
@@ -38,8 +37,6 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
         k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
         visible = mask.visible(q.device)[:, None]
         weights = logits(effect, q, k, span, visible, scale).masked_fill(~visible, -math.inf).softmax(-1)
-        if dropout:
-            weights = torch.dropout(weights, dropout, train=True)
         out = weights @ v
         for value in effect.values:
             # What of a query's weight falls to each column; vectors for every pair would be d times the weights.

@@ -23,7 +23,7 @@ from lengthwise.span import Span
 Attend = Callable[..., Tensor]
 
 
-def refuses(effect: Effect) -> str | None:
+def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
     """Why this backend cannot serve an effect, or None."""
     if effect.rewrite:
         return "LogitRewrite needs whole rows of logits, and fused attention never has them"
@@ -44,7 +44,6 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
         v: Float[Tensor, "b g j d"],
         *,
         scale: float,
-        dropout: float = 0.0,
     ) -> Float[Tensor, "b h i d"]:
         given = q.dtype
         if not q.is_cuda and given in (torch.bfloat16, torch.float16):
@@ -63,7 +62,7 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
         if effect.gain:
             compute = torch.promote_types(q.dtype, torch.float32)
             q = (q * effect.gain.gain[..., None].to(compute)).to(q.dtype)
-        return _fused(q, k, v, bias, mask, scale, dropout).to(given)
+        return _fused(q, k, v, bias, mask, scale).to(given)
 
     return attend
 
@@ -97,11 +96,11 @@ def _hide(bias: Tensor, mask: Mask) -> Tensor:
     return torch.where(visible, bias, -math.inf)
 
 
-def _fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Mask, scale: float, dropout: float) -> Tensor:
+def _fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Mask, scale: float) -> Tensor:
     if bias is None:
-        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=mask.causal_only, scale=scale)
-    if bias.requires_grad and q.device.type == "cpu" and not dropout:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=mask.causal_only, scale=scale)
+    if bias.requires_grad and q.device.type == "cpu":
         shape = (bias.shape[0], bias.shape[1], q.shape[2], k.shape[2])
         out: Tensor = BiasedAttention.apply(q, k, v, bias.expand(shape), scale, mask.causal)
         return out
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype), dropout_p=dropout, scale=scale)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype), scale=scale)

@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.attention import BACKENDS, Mask, attend, plan
+from lengthwise import attention
+from lengthwise.attention import Mask, attend, plan
 from lengthwise.config import Choice, ConfigError, ModelConfig, annotation, choose, settings_of
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import Effect
@@ -152,10 +153,10 @@ def refusal(case: EncodingCase, backend: str) -> str | None:
     """The backend's reason not to serve this encoding. It has to raise then, and never falls back in silence."""
     two = torch.ones(1, 2, 2, dtype=torch.bool).tril()
     effect = effect_with(case.build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM), two)
-    reason: str | None = BACKENDS[backend].refuses(effect)
+    reason = attention.refusal(backend, effect, Span.of(2))
     if reason is not None:
         try:
-            plan(effect, Span.of(2), Mask(2, 2), backend=backend)
+            plan(effect, Span.of(2), Mask(2, 2), torch.zeros(1, HEADS, 2, HEAD_DIM), backend=backend)
         except ConfigError as error:
             if reason not in str(error):
                 raise AssertionError(f"it refuses with another reason ({error}) than it gives ({reason})") from error

@@ -106,7 +106,7 @@ def _weights(
         pieces = [v[..., n : n + q.shape[-1]] for n in range(0, keys, q.shape[-1])]
     else:
         pieces, q, k = [_widen(v, width)], _widen(q, width), _widen(k, width)
-    attend = plan(effect, span, mask, backend=backend)
+    attend = plan(effect, span, mask, q[None], backend=backend)
     got = torch.cat(
         [attend(q[None], k[None], _widen(p, q.shape[-1])[None], scale=scale)[0, ..., : p.shape[-1]] for p in pieces], -1
     )
@@ -123,7 +123,7 @@ def _widen(x: Tensor, width: int) -> Tensor:
 
 def _output(encoding: PositionEncoding, case: dict[str, Any], backend: str, what: str) -> None:
     q, k, v = (_numbers(case[name])[None] for name in ("q", "k", "v"))
-    got = plan(_effect(encoding, case), _span(case), _mask(case), backend=backend)(q, k, v, scale=case["scale"])
+    got = plan(_effect(encoding, case), _span(case), _mask(case), q, backend=backend)(q, k, v, scale=case["scale"])
     _close(f"{what}, through {backend}", got[0], _numbers(case["expected"]), case)
 
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.attention import KVCache, Mask, check_backend, plan, with_content
+from lengthwise.attention import KVCache, Mask, Plan, check_backend, plan, with_content
 from lengthwise.choices import require_choice
 from lengthwise.config import Choice, ConfigError, ModelConfig
 from lengthwise.encodings.base import PositionEncoding
@@ -338,8 +338,8 @@ class _Attention:
             self.rotation = None  # a term that reads keys reads them before they are rotated
         if self.rotation:  # keys go into the cache rotated
             self.effect = replace(self.effect, rotation=self.rotation.queries_only())
-        self.plan = None if encoding.reads_content() else plan(self.effect, span, mask, backend=backend)
-        self.used = self.plan.backend if self.plan else ""
+        self.plan: Plan | None = None
+        self.used = ""
 
     def __call__(self, layer: int, x: Tensor, q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
         """`x`: the layer's input, which q, k and v are made from."""
@@ -347,12 +347,13 @@ class _Attention:
             if self.rotation:
                 k = self.rotation.keys_from(self.cache.length - k.shape[2]).key(k)
             k, v = self.cache.update(layer, k, v)
-        if self.plan:
-            return self.plan(q, k, v, scale=scale)
-        features = self.encoding.features(x)
-        if self.cache is not None:
-            features = self.cache.keep(layer, features)
-        effect = with_content(self.effect, self.encoding, features, self.span, self.mask)
-        attend = plan(effect, self.span, self.mask, backend=self.backend)
-        self.used = attend.backend
+        effect, attend = self.effect, self.plan
+        if self.encoding.reads_content():
+            features = self.encoding.features(x)
+            if self.cache is not None:
+                features = self.cache.keep(layer, features)
+            effect, attend = with_content(effect, self.encoding, features, self.span, self.mask), None
+        if attend is None:
+            self.plan = attend = plan(effect, self.span, self.mask, q, backend=self.backend)
+            self.used = attend.backend
         return attend(q, k, v, scale=scale)

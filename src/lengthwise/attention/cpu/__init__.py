@@ -1,25 +1,13 @@
-"""Fused attention on the CPU: the library of attention.cpp as an operator of torch, with gradients.
-
-    out, lse = torch.ops.lengthwise.attention(q, k, v, table, first, slope, intercept, knots, u, w,
-                                              position_q, position_k, documents, causal, scale)
-
-q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g, and queries the last i of the j; float32, bfloat16, float16
-(computed in float32) or float64, on the CPU. What the other arguments mean: `ToeplitzBias`, `ProgressiveBias` and `Span`
-in forms.py and span.py; tables are contiguous and of the dtype that is computed in, None where there is none. lse
-[b, h, i] is the logarithm of each row's sum of exp(logit), for the backward pass.
-
-Gradients reach q, k, v, table, slope, intercept, u and w; there is no second derivative. It works under `torch.compile`.
-The numbers are the same whatever the number of threads (`torch.set_num_threads`).
-"""
+"""The compiled CPU kernel (attention.cpp) behind operator.py: where it is found, and how it is called."""
 
 import ctypes
 import functools
 import warnings
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from lengthwise.attention.buffers import Gradients, computed_in, empty_gradients, like_heads
 from lengthwise.attention.cpu import building
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
@@ -104,16 +92,6 @@ def _rows(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 
-def _like_heads(q: Tensor) -> Tensor:
-    """A new tensor of q's shape, in memory [b, i, h, d], as the projection after attention wants it."""
-    b, h, i, d = q.shape
-    return q.new_empty((b, i, h, d)).transpose(1, 2)
-
-
-def _compute(q: Tensor) -> torch.dtype:
-    return torch.promote_types(q.dtype, torch.float32)
-
-
 def _describe(
     q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, first: int, causal: bool, scale: float,
     bias: dict[str, Tensor | None], places: dict[str, Tensor | None],
@@ -146,93 +124,38 @@ def _do(call: _Call) -> None:
         raise MemoryError(f"attention of {call.batch} x {call.heads} heads with {call.keys} keys")
 
 
-@torch.library.custom_op("lengthwise::attention", mutates_args=(), device_types="cpu")
-def attention(
+def forward(
     q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, first: int, slope: Tensor | None, intercept: Tensor | None,
-    knots: Tensor | None, u: Tensor | None, w: Tensor | None, position_q: Tensor | None, position_k: Tensor | None,
-    documents: Tensor | None, causal: bool, scale: float,
+    knots: Tensor | None, u: Tensor | None, w: Tensor | None, rows: Tensor | None, rows_first: int,
+    position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool, window: int,
+    scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Output and logarithm of the rows' sums; see the module."""
+    """Output and lse; see operator.py."""
     q, k, v = _rows(q), _rows(k), _rows(v)
-    out, lse = _like_heads(q), q.new_empty(q.shape[:3], dtype=_compute(q))
+    out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=computed_in(q))
     bias = {"table": table, "slope": slope, "intercept": intercept, "knots": knots, "u": u, "w": w}
     places = {"position_q": position_q, "position_k": position_k, "documents": documents}
     _do(_describe(q, k, v, out, lse, first, causal, scale, bias, places))
     return out, lse
 
 
-@attention.register_fake
-def _(q: Tensor, *_args: Any) -> tuple[Tensor, Tensor]:
-    return _like_heads(q), q.new_empty(q.shape[:3], dtype=_compute(q))
-
-
-@torch.library.custom_op("lengthwise::attention_backward", mutates_args=(), device_types="cpu")
-def attention_backward(
+def backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor | None, first: int,
     slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, u: Tensor | None, w: Tensor | None,
-    position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool, scale: float,
-    of_table: bool, of_pieces: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of q, k, v, table, slope, intercept, u, w; the last ones have no entries where nobody asks."""
+    rows: Tensor | None, rows_first: int, position_q: Tensor | None, position_k: Tensor | None,
+    documents: Tensor | None, causal: bool, window: int, scale: float, of_table: bool, of_pieces: bool, of_rows: bool,
+) -> Gradients:  # fmt: skip
+    """Gradients of q, k, v, table, slope, intercept, u, w, rows; see operator.py."""
     q, k, v, grad = _rows(q), _rows(k), _rows(v), _rows(grad)
-    gradients = _gradients(q, k, v, lse, table, slope, u, w, of_table, of_pieces)
+    gradients = empty_gradients(q, k, v, lse, table, slope, u, w, rows, of_table, of_pieces, of_rows)
     bias = {"table": table, "slope": slope, "intercept": intercept, "knots": knots, "u": u, "w": w}
     places = {"position_q": position_q, "position_k": position_k, "documents": documents}
     call = _describe(q, k, v, _rows(out), lse, first, causal, scale, bias, places)
     call.backward, call.grad = True, _view(grad)
     call.dq, call.dk, call.dv = map(_view, gradients[:3])
     names = (["dtable"] if of_table else []) + (["dslope", "dintercept", "du", "dw"] if of_pieces else [])
-    wanted = (gradients[3:4] if of_table else ()) + (gradients[4:] if of_pieces else ())
+    wanted = (gradients[3:4] if of_table else ()) + (gradients[4:8] if of_pieces else ())
     for name, tensor in zip(names, wanted, strict=True):
         setattr(call, name, tensor.data_ptr())
     _do(call)
     return gradients
-
-
-def _gradients(
-    q: Tensor, k: Tensor, v: Tensor, lse: Tensor, table: Tensor | None, slope: Tensor | None, u: Tensor | None,
-    w: Tensor | None, of_table: bool, of_pieces: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    def like(x: Tensor | None, asked: bool) -> Tensor:
-        return lse.new_empty(x.shape if asked and x is not None else (0,))
-
-    return (
-        _like_heads(q), _like_heads(k), _like_heads(v), like(table, of_table),
-        like(slope, of_pieces), like(slope, of_pieces), like(u, of_pieces), like(w, of_pieces),
-    )  # fmt: skip
-
-
-@attention_backward.register_fake
-def _(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor | None, first: int,
-    slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, u: Tensor | None, w: Tensor | None,
-    position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool, scale: float,
-    of_table: bool, of_pieces: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    return _gradients(q, k, v, lse, table, slope, u, w, of_table, of_pieces)
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    q, k, v, table, first, slope, intercept, knots, u, w, position_q, position_k, documents, causal, scale = inputs
-    ctx.save_for_backward(
-        q, k, v, *output, table, slope, intercept, knots, u, w, position_q, position_k, documents
-    )  # fmt: skip
-    ctx.first, ctx.causal, ctx.scale = first, causal, scale
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-
-
-def _pass_back(ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
-    if grad is None:
-        return (None,) * 15
-    q, k, v, out, lse, table, *rest = ctx.saved_tensors
-    needs = ctx.needs_input_grad
-    of_table, of_pieces = needs[3], any(needs[n] for n in (5, 6, 8, 9))
-    dq, dk, dv, dtable, dslope, dintercept, du, dw = attention_backward(
-        grad, q, k, v, out, lse, table, ctx.first, *rest, ctx.causal, ctx.scale, of_table, of_pieces
-    )
-    all_of = (dq, dk, dv, dtable, None, dslope, dintercept, None, du, dw)
-    return (*(g if needed else None for g, needed in zip(all_of, needs, strict=False)), *(None,) * 5)
-
-
-attention.register_autograd(_pass_back, setup_context=_keep)

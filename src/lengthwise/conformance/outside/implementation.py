@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from lengthwise.attention import KVCache, Mask, reference, sdpa, with_content
+from lengthwise.attention import KVCache, Mask, reference, refusal, with_content
 from lengthwise.config import Choice, ModelConfig
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import DenseBias
@@ -167,7 +167,7 @@ class Implementation(ABC):
         if self.encoding.reads_content():
             effect = with_content(effect, self.encoding, self.encoding.features(self.inputs(scene)), span, mask)
         q, k = scene.q[None, :, None], scene.k[None]
-        if rounded_bias and effect.terms and not sdpa.refuses(effect):
+        if rounded_bias and effect.terms and not refusal("sdpa", effect, span):
             compute = torch.promote_types(q.dtype, torch.float32)
             whole = sum(reference.dense(term, q, k, span, scale).to(compute) for term in effect.terms)
             effect = replace(effect, terms=(DenseBias(whole.to(q.dtype)),))  # type: ignore[union-attr]

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lengthwise.attention import BACKENDS, attend
+from lengthwise.attention import BACKENDS, attend, refusal
 from lengthwise.config import ConfigError
 from lengthwise.conformance.cases import HEAD_DIM, EncodingCase, numbers
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
@@ -277,7 +277,7 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
 
 
 def _refused(encoding: PositionEncoding, backend: str) -> str | None:
-    return BACKENDS[backend].refuses(encoding.effect(Span.of(2)))
+    return refusal(backend, encoding.effect(Span.of(2)), Span.of(2))
 
 
 THEOREM = Theorem(

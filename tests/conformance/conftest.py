@@ -1,0 +1,47 @@
+"""Which forms each backend has promised to serve. Another refusal is a broken promise, whatever its words."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from lengthwise.attention import cpu
+from lengthwise.conformance import EncodingCase
+from lengthwise.conformance.cases import HEAD_DIM, HEADS, effect_with, numbers
+from lengthwise.forms import (
+    DenseBias,
+    KeyGlobal,
+    LogitRewrite,
+    ProgressiveBias,
+    QueryGain,
+    QueryRelative,
+    Rotation,
+    ToeplitzBias,
+    ValueRelative,
+)
+from lengthwise.span import Span
+
+ALL = {
+    Rotation, QueryGain, ToeplitzBias, ProgressiveBias, QueryRelative, KeyGlobal, DenseBias, ValueRelative, LogitRewrite
+}  # fmt: skip
+SERVED: dict[str, set[type]] = {
+    "fused": {Rotation, QueryGain, ToeplitzBias, ProgressiveBias},
+    "sdpa": ALL - {ValueRelative, LogitRewrite},
+    "reference": ALL,
+}
+
+
+@pytest.fixture(scope="session")
+def refused_form() -> Callable[[Any, str], str | None]:
+    return _refused_form
+
+
+def _refused_form(make: Any, backend: str) -> str | None:
+    """The name of a form that the encoding has and the backend may refuse; None: it has to serve."""
+    two = torch.ones(1, 2, 2, dtype=torch.bool).tril()
+    effect = effect_with(EncodingCase.of(make).build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM), two)
+    forms = [effect.rewrite, *effect.values, *effect.terms, effect.rotation, effect.gain]
+    if backend == "fused" and cpu.missing():
+        return ""
+    return next((type(f).__name__ for f in forms if f is not None and type(f) not in SERVED[backend]), None)
