@@ -13,7 +13,8 @@ class Shift(Drawn):
     Nothing changes for an encoding that is shift invariant; an absolute one learns to be. Training at length t shows the
     positions 0 ... t - 1 + max_shift.
 
-    Source: Kiyono et al. 2021, "SHAPE: Shifted Absolute Position Embedding for Transformers" (max_shift is its K).
+    Source: Kiyono et al. 2021, "SHAPE: Shifted Absolute Position Embedding for Transformers" (max_shift is its K;
+    500 as in the authors' configuration for WMT 16, github.com/butsugiri/shape).
     Code: butsugiri/shape.
 
     >>> p = Shift(max_shift=9).draw(1, 3, torch.Generator())
