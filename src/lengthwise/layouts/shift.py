@@ -14,7 +14,7 @@ class Shift(Drawn):
     positions 0 ... t - 1 + max_shift.
 
     Source: Kiyono et al. 2021, "SHAPE: Shifted Absolute Position Embedding for Transformers" (max_shift is its K;
-    500 as in the authors' configuration for WMT 16, github.com/butsugiri/shape).
+    500 as in the authors' configuration for WMT 16).
     Code: butsugiri/shape.
 
     >>> p = Shift(max_shift=9).draw(1, 3, torch.Generator())
