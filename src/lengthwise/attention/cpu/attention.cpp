@@ -38,6 +38,11 @@
 #define JOIN(a, b) JOIN_(a, b)
 #define INLINE inline __attribute__((always_inline))
 
+// How many bytes of a thread's memory a piece takes; tests put guards between them.
+#if !defined(LENGTHWISE_PIECE)
+#define LENGTHWISE_PIECE(at, size) (((size) + 63) / 64 * 64)
+#endif
+
 typedef int64_t i64;
 
 // Blocks of queries and keys. 96 is a multiple of every target's rows of a tile.
@@ -427,13 +432,13 @@ struct Unit {
   ~Unit() { free(memory); }
 
   template <class X>
-  static void take(char*& at, X*& what, i64 numbers) {
+  static void take(uintptr_t& at, X*& what, i64 numbers) {
     what = (X*)at;
-    at += round_up(numbers * (i64)sizeof(X), 64);
+    at += LENGTHWISE_PIECE(at, numbers * sizeof(X));
   }
 
-  i64 arrange(char* base) {
-    char* at = base;
+  i64 arrange(void* base) {
+    uintptr_t at = (uintptr_t)base;
     i64 keys = 0, blocks = 0, panel_tokens = 0;
     for (i64 n = 0; n <= (call.batch - 1) * job.layout_step; n++) {
       keys = call.keys;
@@ -472,13 +477,13 @@ struct Unit {
     take(at, knots, search ? call.pieces : 0);
     take(at, segments, search ? BLOCK_Q * BLOCK_K : 0);
     take(at, finite_keys, blocks);
-    return at - base;
+    return (i64)(at - (uintptr_t)base);
   }
 
   bool prepare() {
     i64 size = arrange(nullptr);
     if (posix_memalign(&memory, 64, (size_t)size)) return false;
-    arrange((char*)memory);
+    arrange(memory);
     // Left and right of a row's keys are zeros, which sums along diagonals read.
     if (call.backward) memset(change, 0, sizeof(T) * BLOCK_Q * ROW);
     if (call.backward && call.slope) memset(spread, 0, sizeof(T) * BLOCK_Q * ROW);
@@ -1433,7 +1438,7 @@ int attend(const Call& call) {
 #endif
   // A thread costs about as much as a million products.
   const double work = (double)call.batch * call.heads * call.queries * call.keys * call.dim / 4e6;
-  i64 threads = within(call.threads, 1, units);
+  i64 threads = within(call.threads, 1, most(units, 1));
   if (work < (double)threads) threads = (i64)work + 1;
   std::vector<int> failed((size_t)threads, 0);
   std::vector<Job> jobs((size_t)threads, job);
