@@ -1,0 +1,257 @@
+"""Every backend against the reference on random shapes and random sums of forms: the output and every gradient."""
+
+import itertools
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from lengthwise.attention import BACKENDS, Mask, plan
+from lengthwise.forms import (
+    DenseBias,
+    Effect,
+    KeyGlobal,
+    LogitRewrite,
+    ProgressiveBias,
+    QueryGain,
+    QueryRelative,
+    Rotation,
+    Term,
+    ToeplitzBias,
+    ValueRelative,
+)
+from lengthwise.layouts import consecutive
+from lengthwise.span import Span
+
+WIDE = torch.float64
+BOTH_WAYS, ONE_WAY = ("table", "query", "key", "dense"), ("pieces",)
+SUMS = {  # of up to three terms; by whether keys after the query are seen
+    causal: [some for n in range(4) for some in itertools.combinations_with_replacement(names, n)]
+    for causal, names in ((True, BOTH_WAYS + ONE_WAY), (False, BOTH_WAYS))
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is asked, all that an example is printed as; the numbers follow from `seed`."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    dim: int
+    causal: bool
+    window: int | None
+    documents: str
+    positions: str
+    rows: int  # of positions and documents: 1, or one for each row of the batch
+    terms: tuple[str, ...]
+    rotation: str
+    gain: bool
+    values: int
+    rewrite: bool
+    heads_last: bool
+    seed: int
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    batch, kv_heads, causal = (
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 2)),
+        draw(st.sampled_from([True, True, False])),
+    )
+    keys = draw(st.one_of(st.integers(1, 12), st.integers(1, 150)))
+    plain = draw(st.booleans())  # what any backend may know
+    return Case(
+        batch=batch,
+        heads=kv_heads * draw(st.integers(1, 3)),
+        kv_heads=kv_heads,
+        queries=draw(st.one_of(st.just(keys), st.integers(1, keys), st.integers(1, min(4, keys)))),
+        keys=keys,
+        dim=draw(st.integers(1, 24)),
+        causal=causal,
+        window=draw(st.one_of(st.none(), st.none(), st.integers(1, keys + 2))),
+        documents=draw(st.sampled_from(["", "", "packed", "in turns", "padded"])),
+        positions=draw(st.sampled_from(["", "", "gaps", "restart", "no order", "far"])),
+        rows=draw(st.sampled_from([1, batch])),
+        terms=draw(st.sampled_from([some for some in SUMS[causal] if not plain or {*some} <= {"table", "pieces"}])),
+        rotation=draw(st.sampled_from(["", "", "interleaved", "half"])),
+        gain=draw(st.booleans()),
+        values=0 if plain else draw(st.sampled_from([0, 0, 1, 2])),
+        rewrite=not plain and draw(st.sampled_from([False, False, True])),
+        heads_last=draw(st.booleans()),
+        seed=draw(st.integers(0, 2**20)),
+    )
+
+
+@dataclass
+class Numbers:
+    """The tensors of a case in float64; `leaves` are what gradients are asked of."""
+
+    case: Case
+    leaves: list[Tensor] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        c = self.case
+        self.random = torch.Generator().manual_seed(c.seed)
+        ids = {
+            "": None,
+            "packed": self.whole(1, 12).cumsum(1) // 11,
+            "in turns": (torch.arange(c.keys) // 3 % 2).expand(c.rows, -1),
+            "padded": (torch.arange(c.keys) >= self.whole(0, c.keys, 1)).long() - 1,
+        }[c.documents]
+        self.mask = Mask(c.queries, c.keys, c.causal, ids, c.window)
+        k = {
+            "": None if ids is None else torch.arange(c.keys)[None],
+            "gaps": self.whole(0, 4).cumsum(1),
+            "restart": None if ids is None else consecutive(ids),
+            "no order": self.whole(0, c.keys),
+            "far": (torch.arange(c.keys) + 10**9 * (torch.arange(c.keys) > c.keys // 2)).expand(c.rows, -1),
+        }[c.positions]
+        whole = k is None
+        k = torch.arange(c.keys)[None] if k is None else k
+        q = k[:, c.keys - c.queries :]
+        self.span = Span.of(c.keys, c.queries) if whole else Span(q, k, int(k.max()) + 1)
+        self.inputs = [self.normal(c.batch, h, t, c.dim) for h, t in self._heads()]
+        self.weight = self.normal(c.batch, c.heads, c.queries, c.dim)
+        self.effect = Effect(
+            rotation=self.rotation() if c.rotation and c.dim > 1 else None,
+            terms=tuple(self.term(name) for name in self._once(c.terms)),
+            values=tuple(ValueRelative(self.leaf(c.heads, n, c.dim), first) for n, first in self._tables(c.values)),
+            rewrite=LogitRewrite(lambda x, *_: 2 * (x / 2).tanh(), both_ways=True) if c.rewrite else None,
+            gain=QueryGain(1 + 0.3 * self.leaf(*self.one_or(c.batch, c.heads), c.queries), True) if c.gain else None,
+        )
+
+    def _heads(self) -> list[tuple[int, int]]:
+        c = self.case
+        return [(c.heads, c.queries), (c.kv_heads, c.keys), (c.kv_heads, c.keys)]
+
+    def _once(self, names: tuple[str, ...]) -> list[str]:
+        """Pieces once: a backend may have room for one."""
+        return [name for n, name in enumerate(names) if name != "pieces" or "pieces" not in names[:n]]
+
+    def _tables(self, count: int) -> list[tuple[int, int]]:
+        """(columns, first) of some tables over distances."""
+        keys = self.case.keys
+        high = keys // 2 if self.case.causal else -1
+        return [(self.number(1, keys + 3), self.number(-keys - 2, high)) for _ in range(count)]
+
+    def number(self, low: int, high: int) -> int:
+        return int(torch.randint(low, high + 1, (), generator=self.random))
+
+    def whole(self, low: int, high: int, columns: int | None = None) -> Tensor:
+        return torch.randint(low, high + 1, (self.case.rows, columns or self.case.keys), generator=self.random)
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.randn(shape, dtype=WIDE, generator=self.random)
+
+    def leaf(self, *shape: int) -> Tensor:
+        self.leaves.append(self.normal(*shape).requires_grad_())
+        return self.leaves[-1]
+
+    def one_or(self, *sizes: int) -> list[int]:
+        return [size if self.number(0, 1) else 1 for size in sizes]
+
+    def rotation(self) -> Rotation:
+        c = self.case
+        pairs, rows = self.number(1, c.dim // 2), c.rows
+        gain = [0.5 + self.normal(rows, t, pairs).sigmoid() if self.number(0, 1) else None for t in (c.queries, c.keys)]
+        angles = [self.leaf(rows, c.queries, pairs), self.leaf(rows, c.keys, pairs)]
+        layout = "half" if c.rotation == "half" else "interleaved"
+        return Rotation(*angles, *gain, layout=layout)
+
+    def term(self, name: str) -> Term:
+        c = self.case
+        ((n, first),) = self._tables(1)
+        match name:
+            case "table":
+                return ToeplitzBias(self.leaf(*self.one_or(c.heads), n), first)
+            case "query":
+                vector = self.leaf(c.heads, c.dim) if self.number(0, 1) else None
+                return QueryRelative(self.leaf(*self.one_or(c.heads), n, c.dim), first, vector)
+            case "key":
+                return KeyGlobal(self.leaf(c.heads, c.dim))
+            case "dense":
+                return DenseBias(self.leaf(*self.one_or(c.batch, c.heads), c.queries, c.keys), both_ways=True)
+        return self.pieces(n)
+
+    def pieces(self, n: int) -> ProgressiveBias:
+        c = self.case
+        u, w = self.leaf(n), self.leaf(self.span.q.shape[0], c.queries)
+        with torch.no_grad():  # growing as FIRE's, or in no order
+            if self.number(0, 1):
+                u.copy_(torch.log1p(torch.arange(n, dtype=WIDE)))
+                w.copy_(1 / (1 + torch.log1p(self.span.q.clamp(min=3).to(WIDE))))
+            # Knots lie between the coordinates, where rounding to float32 moves none past a knot.
+            x = (u[self.span.distance().clamp(0, n - 1)] * w[..., None]).unique()
+            between = ((x[1:] + x[:-1]) / 2)[x[1:] - x[:-1] > 1e-4]
+            some = torch.randperm(len(between), generator=self.random)[: self.number(0, 40)]
+            knots = between[some].sort().values
+        pieces = len(knots) + 1
+        heads = self.one_or(c.heads)
+        return ProgressiveBias(self.leaf(*heads, pieces), self.leaf(*heads, pieces), knots, u, w)
+
+    def answers(self, backend: str, dtype: torch.dtype) -> list[Tensor]:
+        """The output and the gradients of q, k, v and of every number of the effect."""
+        given = [x.to(dtype).requires_grad_() for x in self.inputs]
+        q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) if self.case.heads_last else x for x in given)
+        out = plan(self.effect, self.span, self.mask, q, backend=backend)(q, k, v, scale=self.case.dim**-0.5)
+        assert out.dtype == dtype
+        # The graph of the effect itself is used again by the next backend.
+        leaves = [*given, *self.leaves]
+        gradients = torch.autograd.grad(out, leaves, self.weight.to(dtype), retain_graph=True, allow_unused=True)
+        return [out, *(torch.zeros_like(x) if g is None else g for x, g in zip(leaves, gradients, strict=True))]
+
+
+def require_equal(case: Case) -> None:
+    numbers = Numbers(case)
+    wanted = numbers.answers("reference", WIDE)
+    size = max(1.0, *(x.abs().max().item() for x in wanted if x.numel()))
+    for backend, module in BACKENDS.items():
+        for dtype, close in ((WIDE, 1e-11), (torch.float32, 1e-5)):
+            if module.refuses(numbers.effect, numbers.span, numbers.mask, numbers.inputs[0].to(dtype)):
+                continue
+            got = numbers.answers(backend, dtype)
+            for n, (a, b) in enumerate(zip(got, wanted, strict=True)):
+                assert a.shape == b.shape
+                off = (a.to(WIDE) - b).abs().max().item() if b.numel() else 0.0
+                assert off <= close * size, f"{backend} in {dtype}: answer {n} is {off:.1e} off"
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@given(cases())
+def test_any_shape_and_any_sum_of_forms(case):
+    require_equal(case)
+
+
+@pytest.mark.slow
+@settings(max_examples=2000, derandomize=False, database=None, suppress_health_check=[HealthCheck.too_slow])
+@given(cases())
+def test_many_more_that_are_others_each_time(case):
+    require_equal(case)
+
+
+def test_every_form_reaches_every_backend_that_knows_it():
+    """Otherwise the tests above would compare the reference with itself."""
+    seen: dict[str, set[str]] = {name: set() for name in BACKENDS}
+
+    @settings(max_examples=120, database=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(cases())
+    def look(case: Case) -> None:
+        numbers = Numbers(case)
+        effect = numbers.effect
+        forms = [effect.rotation, *effect.terms, *effect.values, effect.rewrite, effect.gain]
+        for backend, module in BACKENDS.items():
+            if not module.refuses(effect, numbers.span, numbers.mask, numbers.inputs[0].float()):
+                seen[backend] |= {type(form).__name__ for form in forms if form}
+
+    look()
+    names = {form.__name__ for form in (Rotation, ToeplitzBias, ProgressiveBias, QueryRelative, KeyGlobal, DenseBias,
+                                        ValueRelative, LogitRewrite, QueryGain)}  # fmt: skip
+    assert seen["reference"] == names
+    assert seen["sdpa"] == names - {"ValueRelative", "LogitRewrite"}
