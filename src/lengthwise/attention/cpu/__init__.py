@@ -37,6 +37,10 @@ class _Call(ctypes.Structure):
         *((name, _WHOLE) for name in ("position_q_batch", "position_k_batch")),
         ("documents", _POINTER),
         ("documents_batch", _WHOLE),
+        ("window", _WHOLE),
+        ("rows", _POINTER),
+        ("drows", _POINTER),
+        *((name, _WHOLE) for name in ("rows_heads", "rows_size", "rows_first")),
     )
 
 

@@ -6,8 +6,8 @@
 //     logit = scale <q_i, k_j> + table[distance - first] + slope[s] x + intercept[s],   x = u[distance] w[i],
 //     s = the number of knots <= x,   out_i = sum_j softmax(logit)_j v_j
 //
-// over the keys that i sees: up to its own index (causal), of its own document. Distances past an end take the nearest
-// entry. No matrix of queries and keys exists: blocks of 96 x 128 logits live in the cache, and the backward pass makes
+// over the keys that i sees: up to its own index (causal), closer to it than `window`, of its own document. Distances past
+// an end take the nearest entry. No matrix of queries and keys exists: blocks of 96 x 128 logits live in the cache, and the backward pass makes
 // them anew from the logarithm of each row's sum (as flash attention does).
 //
 //   * Logits are kept in units of log 2, so that exp is 2^x. Weights below 2^-125 are exactly 0: denormal numbers would
@@ -76,6 +76,11 @@ struct Call {
   i64 position_q_batch, position_k_batch;  // strides
   const i64* documents;                    // [b, keys], or null
   i64 documents_batch;
+  i64 window;  // 0: none; otherwise a query at index n sees keys above n - window and below n + window
+  // rows [batch, rows_heads, queries, rows_size], or null
+  const void* rows;
+  void* drows;
+  i64 rows_heads, rows_size, rows_first;
 };
 
 // A block of tokens. `run`: their positions are consecutive. Codes of documents lie between low and high.
@@ -586,6 +591,10 @@ struct Unit {
     i64 panel = 0;
     for (i64 n = 0; n < layout->k_blocks; n++) {
       const Block& block = layout->k[n];
+      if (behind(block, offset)) {
+        panel += round_up(block.size, PANEL) * width;
+        continue;
+      }
       bool finite = keep_rows(call.k, block, rows_k, k_rows, k_step);
       finite &= keep_rows(call.v, block, rows_v, v_rows, v_step);
       finite_keys[n] = finite;
@@ -595,14 +604,14 @@ struct Unit {
     }
   }
 
-  // -- products of blocks. Row r of a block sees columns below edge + r.
+  // -- products of blocks. Row r of a block sees columns from begin + r up to edge + r.
 
   // to[r, c] = <rows of a, columns of a panel>
-  void score(const T* a, const T* panel, T* to, i64 rows, i64 columns, i64 edge) const {
+  void score(const T* a, const T* panel, T* to, i64 rows, i64 columns, i64 begin, i64 edge) const {
     for (i64 c = 0; c < columns; c += PANEL, panel += PANEL * width)
       for (i64 r = 0; r < rows; r += S::ROWS) {
         i64 count = least(S::ROWS, rows - r), seen = least(columns, edge + r + count - 1) - c;
-        if (seen <= 0) continue;
+        if (seen <= 0 || begin + r >= c + PANEL) continue;
         i64 wide = least(S::COLUMNS, (seen + N - 1) / N);
         multiply<S>(count, wide, a + r * width, width, 1, panel, PANEL, to + r * ROW + c, ROW, call.dim, false);
       }
@@ -626,34 +635,35 @@ struct Unit {
       }
   }
   // to[r] += sum over c of weight[r, c] x[c]
-  void gather_rows(const T* weight, const T* x, i64 step, T* to, i64 rows, i64 columns, i64 edge) const {
+  void gather_rows(const T* weight, const T* x, i64 step, T* to, i64 rows, i64 columns, i64 begin, i64 edge) const {
     for (i64 d = 0; d < vectors; d += S::COLUMNS)
       for (i64 r = 0; r < rows; r += S::ROWS) {
-        i64 count = least(S::ROWS, rows - r), seen = least(columns, edge + r + count - 1);
-        if (seen <= 0) continue;
-        multiply<S>(count, least(S::COLUMNS, vectors - d), weight + r * ROW, ROW, 1, x + d * N, step,
-                    to + r * width + d * N, width, seen, true);
+        i64 count = least(S::ROWS, rows - r), seen = least(columns, edge + r + count - 1), from = most(0, begin + r);
+        if (seen <= from) continue;
+        multiply<S>(count, least(S::COLUMNS, vectors - d), weight + r * ROW + from, ROW, 1, x + from * step + d * N,
+                    step, to + r * width + d * N, width, seen - from, true);
       }
   }
   // to[c] += sum over r of weight[r, c] x[r]
-  void gather_columns(const T* weight, const T* x, T* to, i64 rows, i64 columns, i64 edge) const {
+  void gather_columns(const T* weight, const T* x, T* to, i64 rows, i64 columns, i64 begin, i64 edge) const {
     for (i64 d = 0; d < vectors; d += S::COLUMNS)
       for (i64 c = 0; c < columns; c += S::ROWS) {
-        i64 r = most(0, c + 1 - edge);
+        i64 count = least(S::ROWS, columns - c), r = most(0, c + 1 - edge), stop = least(rows, c + count - begin);
         if (r >= rows) break;
-        multiply<S>(least(S::ROWS, columns - c), least(S::COLUMNS, vectors - d), weight + r * ROW + c, 1, ROW,
-                    x + r * width + d * N, width, to + c * width + d * N, width, rows - r, true);
+        if (r >= stop) continue;
+        multiply<S>(count, least(S::COLUMNS, vectors - d), weight + r * ROW + c, 1, ROW, x + r * width + d * N, width,
+                    to + c * width + d * N, width, stop - r, true);
       }
   }
 
   // The same where some pairs are hidden and some numbers are not finite: what is hidden is not multiplied at all.
   struct Pair {
     const Block *q, *k;
-    i64 edge;
+    i64 begin, edge;
     bool documents;
   };
   INLINE bool sees(const Pair& pair, i64 r, i64 c) const {
-    if (c >= pair.edge + r) return false;
+    if (c < pair.begin + r || c >= pair.edge + r) return false;
     return !pair.documents || layout->code[offset + pair.q->start + r] == layout->code[pair.k->start + c];
   }
   void careful(const Pair& pair, const T* weight, bool by_row, const T* x, i64 step, T* to) const {
@@ -946,7 +956,7 @@ struct Unit {
     }
     if (lookup) {
       for (i64 r = 0; r < q.size; r++)
-        change_looked_up(q, k, r, least(k.size, pair.edge + r), dtable, dslope, dintercept, du, dw);
+        change_looked_up(q, k, r, seen_of(pair, r), dtable, dslope, dintercept, du, dw);
       return;
     }
     const i64 furthest = q.position + q.size - 1 - k.position, count = q.size + k.size - 1;
@@ -963,7 +973,7 @@ struct Unit {
       }
       for (i64 r = 0; r < q.size; r++) {
         const T *ds = change + N + r * ROW, *by = window_slope + (q.size - 1 - r);
-        const i64 seen = least(k.size, pair.edge + r);
+        const i64 seen = seen_of(pair, r);
         V sum = {};
         for (i64 c = 0; c < seen; c += N) sum += S::load(ds + c) * S::load(by + c);
         if (seen > 0) dw[q.start + r] += (double)S::sum(sum);
@@ -971,7 +981,7 @@ struct Unit {
     }
     if (searched) {
       for (i64 r = 0; r < q.size; r++)
-        change_searched(q, k, r, least(k.size, pair.edge + r), dslope, dintercept, dw);
+        change_searched(q, k, r, seen_of(pair, r), dslope, dintercept, dw);
       sum_diagonals(spread + N, q.size, k.size);
       add_diagonals(du, call.u_size, furthest, count);
     }
@@ -979,7 +989,7 @@ struct Unit {
       touched_low = call.pieces - 1;
       touched_high = 0;
       for (i64 r = 0; r < q.size; r++) {
-        i64 seen = least(k.size, pair.edge + r);
+        i64 seen = seen_of(pair, r);
         if (seen > 0)
           change_pieces(q, k, r, seen, dw);
         else
@@ -1001,12 +1011,13 @@ struct Unit {
 
   // Whether any pair is visible; `past`: nor is any in later blocks of keys.
   bool meets(const Block& q, const Block& k, Pair& pair, bool& past) const {
-    const i64 first = offset + q.start;  // index of the first query
-    past = call.causal && k.start > first + q.size - 1;
-    if (past) return false;
+    const i64 first = offset + q.start - k.start;  // the first query's own column
+    pair.edge = call.causal ? first + 1 : call.window ? first + call.window : k.size;
+    pair.begin = call.window ? first - call.window + 1 : -q.size;
+    past = pair.edge + q.size <= 1;
+    if (past || pair.begin >= k.size) return false;
     pair.q = &q;
     pair.k = &k;
-    pair.edge = call.causal ? first - k.start + 1 : k.size + BLOCK_Q;
     pair.documents = false;
     if (layout->code) {
       if (q.low > k.high || k.low > q.high) return false;
@@ -1014,49 +1025,62 @@ struct Unit {
     }
     return true;
   }
-  bool hides(const Pair& pair) const { return pair.documents || pair.edge < pair.k->size; }
+  bool hides(const Pair& pair) const {
+    return pair.documents || pair.edge < pair.k->size || pair.begin + pair.q->size > 1;
+  }
+  // Columns of row r before which nothing is hidden but by documents; 0 where it sees none of the block.
+  i64 seen_of(const Pair& pair, i64 r) const {
+    const i64 seen = within(pair.edge + r, 0, pair.k->size);
+    return seen > pair.begin + r ? seen : 0;
+  }
+  // Whether no query of index `first` or later sees a block of keys: all are too far back.
+  bool behind(const Block& k, i64 first) const { return call.window && k.start + k.size <= first - call.window + 1; }
 
-  // Row r's logits with bias, -inf where hidden, up to column `wide` (whole vectors); their maximum.
-  INLINE V finish_logits(const Pair& pair, T* s, i64 r, i64 seen, i64 wide) {
-    const T* t = biased() && seen > 0 ? bias_of(*pair.q, *pair.k, r, seen) : nullptr;
+  // Row r's logits with bias, -inf where hidden, from column `low` up to `wide` (whole vectors); their maximum.
+  INLINE V finish_logits(const Pair& pair, T* s, i64 r, i64 seen, i64 low, i64 wide) {
+    const T* t = biased() && seen > low ? bias_of(*pair.q, *pair.k, r, seen) : nullptr;
     V top = S::all((T)-INFINITY);
-    if (seen == wide && !pair.documents) {
+    const i64 from = pair.begin + r;
+    if (seen == wide && from <= low && !pair.documents) {
       if (t) {
-        for (i64 x = 0; x < wide; x += N) {
+        for (i64 x = low; x < wide; x += N) {
           V value = S::load(s + x) + S::load(t + x);
           S::store(s + x, value);
           top = S::larger(top, value);
         }
       } else {
-        for (i64 x = 0; x < wide; x += N) top = S::larger(top, S::load(s + x));
+        for (i64 x = low; x < wide; x += N) top = S::larger(top, S::load(s + x));
       }
       return top;
     }
     if (t)
-      for (i64 x = 0; x < seen; x += N) S::store(s + x, S::load(s + x) + S::load(t + x));
+      for (i64 x = low; x < seen; x += N) S::store(s + x, S::load(s + x) + S::load(t + x));
     const V hidden = S::all((T)-INFINITY);
-    for (i64 x = most(seen, 0); x < wide; x += N) S::store(s + x, hidden);
+    for (i64 x = most(seen, low); x < wide; x += N) S::store(s + x, hidden);
+    for (i64 c = low; c < least(from, wide); c++) s[c] = (T)-INFINITY;
     if (pair.documents) {
       const int32_t own = layout->code[offset + pair.q->start + r], *code = layout->code + pair.k->start;
       for (i64 c = 0; c < seen; c++)
         if (code[c] != own) s[c] = (T)-INFINITY;
     }
-    for (i64 x = 0; x < wide; x += N) top = S::larger(top, S::load(s + x));
+    for (i64 x = low; x < wide; x += N) top = S::larger(top, S::load(s + x));
     return top;
   }
 
   void softmax(const Pair& pair) {
     const i64 rows = pair.q->size, columns = pair.k->size;
     for (i64 r = 0; r < rows; r++) {
-      const i64 last = least(rows - 1, r / S::ROWS * S::ROWS + S::ROWS - 1);  // of the rows that are multiplied at once
+      // Of the rows that are multiplied at once: the last and the first.
+      const i64 top_row = r / S::ROWS * S::ROWS, last = least(rows - 1, top_row + S::ROWS - 1);
       const i64 wide = round_up(within(pair.edge + last, 0, columns), N);
-      if (!wide) continue;
+      const i64 low = within(pair.begin + top_row, 0, columns) / N * N;
+      if (low >= wide) continue;
       T* s = logits + N + r * ROW;
-      V top = finish_logits(pair, s, r, within(pair.edge + r, 0, columns), wide);
+      V top = finish_logits(pair, s, r, within(pair.edge + r, 0, columns), low, wide);
       const T before = peak[r], here = S::largest(top), now = here > before ? here : before;
       const V by = S::all(now == (T)-INFINITY ? 0 : now);
       V sum = {};
-      for (i64 x = 0; x < wide; x += N) {
+      for (i64 x = low; x < wide; x += N) {
         V weight = S::power2(S::load(s + x) - by);
         S::store(s + x, weight);
         sum += weight;
@@ -1076,6 +1100,7 @@ struct Unit {
     keep_keys();
     for (i64 h = head_k * group; h < (head_k + 1) * group; h++) {
       choose_head(h);
+      i64 reached = 0, reached_panel = 0;  // the first block of keys that is not behind the queries' windows
       for (i64 n = 0; n < layout->q_blocks; n++) {
         const Block& block = layout->q[n];
         choose_rows(block);
@@ -1085,22 +1110,24 @@ struct Unit {
           total[r] = 0;
         }
         memset(out, 0, sizeof(T) * block.size * width);
+        for (; behind(layout->k[reached], offset + block.start); reached++)
+          reached_panel += round_up(layout->k[reached].size, PANEL) * width;
         bool past = false;
-        for (i64 m = 0, panel = 0; m < layout->k_blocks && !past; m++) {
+        for (i64 m = reached, panel = reached_panel; m < layout->k_blocks && !past; m++) {
           const Block& keys = layout->k[m];
           Pair pair;
           if (meets(block, keys, pair, past)) {
             if (few())
               score_few(q, k_rows + keys.start * k_step, k_step, logits + N, block.size, keys.size);
             else
-              score(q, panels_k + panel, logits + N, block.size, keys.size, pair.edge);
+              score(q, panels_k + panel, logits + N, block.size, keys.size, pair.begin, pair.edge);
             choose_bias(block, keys);
             softmax(pair);
             const T* values = v_rows + keys.start * v_step;
             if (hides(pair) && !finite_keys[m])
               careful(pair, logits + N, true, values, v_step, out);
             else
-              gather_rows(logits + N, values, v_step, out, block.size, keys.size, pair.edge);
+              gather_rows(logits + N, values, v_step, out, block.size, keys.size, pair.begin, pair.edge);
           }
           panel += round_up(keys.size, PANEL) * width;
         }
@@ -1119,17 +1146,18 @@ struct Unit {
     const V none = {};
     for (i64 r = 0; r < rows; r++) {
       const i64 seen = within(pair.edge + r, 0, columns), wide = round_up(seen, N);
+      const i64 from = within(pair.begin + r, 0, columns), low = from / N * N;
       T *s = logits + N + r * ROW, *ds = change + N + r * ROW;
-      const T* t = biased() && seen > 0 ? bias_of(*pair.q, *pair.k, r, seen) : nullptr;
+      const T* t = biased() && seen > from ? bias_of(*pair.q, *pair.k, r, seen) : nullptr;
       const V by = S::all(peak[r]), less = S::all(delta[r]);
       if (t) {
-        for (i64 x = 0; x < wide; x += N) {
+        for (i64 x = low; x < wide; x += N) {
           V weight = S::power2(S::load(s + x) + S::load(t + x) - by);
           S::store(s + x, weight);
           S::store(ds + x, weight * (S::load(ds + x) - less));
         }
       } else {
-        for (i64 x = 0; x < wide; x += N) {
+        for (i64 x = low; x < wide; x += N) {
           V weight = S::power2(S::load(s + x) - by);
           S::store(s + x, weight);
           S::store(ds + x, weight * (S::load(ds + x) - less));
@@ -1139,6 +1167,7 @@ struct Unit {
         S::store(s + x, none);
         S::store(ds + x, none);
       }
+      for (i64 c = 0; c < from; c++) s[c] = ds[c] = 0;
       if (pair.documents) {
         const int32_t own = layout->code[offset + pair.q->start + r], *code = layout->code + pair.k->start;
         for (i64 c = 0; c < seen; c++)
@@ -1154,6 +1183,7 @@ struct Unit {
     memset(sum_v, 0, sizeof(T) * call.keys * width);
     for (i64 h = head_k * group; h < (head_k + 1) * group; h++) {
       choose_head(h);
+      i64 reached = 0, reached_panel = 0;  // the first block of keys that is not behind the queries' windows
       for (i64 n = 0; n < layout->q_blocks; n++) {
         const Block& block = layout->q[n];
         choose_rows(block);
@@ -1167,13 +1197,15 @@ struct Unit {
           peak[r] = lse[(b * call.heads + h) * call.queries + block.start + r] * log2e;
         }
         memset(dq, 0, sizeof(T) * block.size * width);
+        for (; behind(layout->k[reached], offset + block.start); reached++)
+          reached_panel += round_up(layout->k[reached].size, PANEL) * width;
         bool past = false;
-        for (i64 m = 0, panel = 0; m < layout->k_blocks && !past; m++) {
+        for (i64 m = reached, panel = reached_panel; m < layout->k_blocks && !past; m++) {
           const Block& keys = layout->k[m];
           Pair pair;
           if (meets(block, keys, pair, past)) {
-            score(q, panels_k + panel, logits + N, block.size, keys.size, pair.edge);
-            score(grad, panels_v + panel, change + N, block.size, keys.size, pair.edge);
+            score(q, panels_k + panel, logits + N, block.size, keys.size, pair.begin, pair.edge);
+            score(grad, panels_v + panel, change + N, block.size, keys.size, pair.begin, pair.edge);
             choose_bias(block, keys);
             weights_and_change(pair);
             T *to_k = sum_k + keys.start * width, *to_v = sum_v + keys.start * width;
@@ -1183,9 +1215,9 @@ struct Unit {
               careful(pair, change + N, true, rows, k_step, dq);
               careful(pair, change + N, false, q, width, to_k);
             } else {
-              gather_columns(logits + N, grad, to_v, block.size, keys.size, pair.edge);
-              gather_rows(change + N, rows, k_step, dq, block.size, keys.size, pair.edge);
-              gather_columns(change + N, q, to_k, block.size, keys.size, pair.edge);
+              gather_columns(logits + N, grad, to_v, block.size, keys.size, pair.begin, pair.edge);
+              gather_rows(change + N, rows, k_step, dq, block.size, keys.size, pair.begin, pair.edge);
+              gather_columns(change + N, q, to_k, block.size, keys.size, pair.begin, pair.edge);
             }
             if (biased() && (job.table || job.slope)) change_bias(block, keys, pair, h);
           }
