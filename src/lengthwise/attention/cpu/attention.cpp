@@ -18,8 +18,10 @@
 //     all heads. So a pair costs one multiplication and addition, and the gradients are exact. Where w is the same for
 //     all queries of a block, the bias is one of distance alone. Where there are thousands of pieces (a smooth
 //     activation), each pair's segment is searched for, from a table that says roughly where it is.
-//   * The unit of work is one (batch, key head) with all queries' heads on it. It owns every sum that it makes; sums
-//     over several units are made at the end, in order. So the result does not depend on the number of threads.
+//   * The unit of work is one (batch, key head) with all queries' heads on it, or a part of it where there are few of
+//     them: some of its heads (backward), of its keys (a few queries), of its queries. It owns every sum that it makes;
+//     sums over several units are made at the end, in order, and what is cut so that sums change is cut by the shapes
+//     alone. So the result does not depend on the number of threads.
 //   * A key that nobody sees is never multiplied by 0: NaN and infinity stay with the rows that see them.
 //
 // The file is compiled once for each target (-DLENGTHWISE_TARGET=portable, avx2, avx512); `portable` also holds what
@@ -47,6 +49,8 @@ typedef int64_t i64;
 
 // Blocks of queries and keys. 96 is a multiple of every target's rows of a tile.
 enum : i64 { BLOCK_Q = 96, BLOCK_K = 128 };
+// Keys of a unit where keys are shared out, and how many units are enough, so that none has to be cut.
+enum : i64 { CHUNK = 512, ENOUGH = 16 };
 enum : i64 { FLOAT32 = 0, BFLOAT16 = 1, FLOAT16 = 2, FLOAT64 = 3 };
 
 // ---- what Python and the targets agree upon --------------------------------------------------------------------
@@ -105,6 +109,11 @@ struct Job {
   const int32_t* cell;
   i64 cells, most_in_cell;
   double cell_low, cell_scale;
+  // Each (batch, key head) is `parts` units, shared out by heads (backward), keys (`chunked`) or blocks of queries.
+  i64 parts, chunked;
+  // Of each unit, when chunked: [group, queries, dim + 2], the outputs before division, the peaks and the totals; when
+  // heads are shared out: the gradients of all keys, [keys, dim] of k and then of v.
+  void* partial;
   // Sums of one unit each.
   double *table, *slope, *intercept, *u, *w;
   i64 (*next)(void*);  // the next unit of work, or -1
@@ -172,6 +181,7 @@ INLINE void write(void* at, i64 n, i64 dtype, T x) {
     default: ((double*)at)[n] = (double)x;
   }
 }
+INLINE bool few_rows(const Call& call) { return call.queries * (call.heads / call.kv_heads) <= 4; }
 INLINE i64 bytes_of(i64 dtype) { return dtype == FLOAT32 ? 4 : dtype == FLOAT64 ? 8 : 2; }
 
 // ---- vectors ---------------------------------------------------------------------------------------------------
@@ -417,12 +427,13 @@ struct Unit {
   T* window_slope;
   T* knots;  // and one more, which no number reaches
   int32_t *cursor, *window_segment, *segments;
-  char* finite_keys;
+  signed char* finite_keys;  // -1: nobody has looked
   void* memory = nullptr;
 
   // Of the unit and block at hand.
   const Layout* layout;
   i64 unit, b, head_k, offset;
+  i64 head_from, head_to, q_from, q_to, k_from, k_to;  // its part: heads, blocks of queries and of keys
   const T *slope, *intercept, *table;
   const T *k_rows, *v_rows;
   i64 k_step, v_step;
@@ -451,7 +462,7 @@ struct Unit {
       panel_tokens = most(panel_tokens, job.layouts[n].panel_tokens);
     }
     const bool back = call.backward;
-    take(at, panels_k, panel_tokens * width);
+    take(at, panels_k, few() ? 0 : panel_tokens * width);
     take(at, panels_v, back ? panel_tokens * width : 0);
     take(at, rows_k, direct(call.k) ? 0 : keys * width);
     take(at, rows_v, direct(call.v) ? 0 : keys * width);
@@ -557,19 +568,27 @@ struct Unit {
     }
   }
 
-  // The rows of a block of keys, and whether they are finite.
-  bool keep_rows(const View& view, const Block& block, T* kept, const T*& rows, i64& step) const {
-    if (!direct(view)) {
+  // The rows of a block of keys: where they lie, or a copy.
+  void keep_rows(const View& view, const Block& block, T* kept, const T*& rows, i64& step) const {
+    if (direct(view)) {
+      rows = (const T*)token(view, head_k, 0);
+      step = view.token;
+    } else {
       rows = kept;
       step = width;
-      return read_rows(view, head_k, block.start, block.size, 1, kept + block.start * width);
+      read_rows(view, head_k, block.start, block.size, 1, kept + block.start * width);
     }
-    rows = (const T*)token(view, head_k, 0);
-    step = view.token;
-    V check = {};
-    for (i64 t = block.start; t < block.start + block.size; t++)
-      for (i64 d = 0; d < width; d += N) check += S::load(rows + t * step + d) * (T)0;
-    return S::sum(check) == 0;
+  }
+  // Whether all numbers of a block of keys are finite; one kind of rows in a pass (v forward, k backward).
+  bool finite(i64 m, const T* rows, i64 step) {
+    if (finite_keys[m] < 0) {
+      const Block& block = layout->k[m];
+      V check = {};
+      for (i64 t = block.start; t < block.start + block.size; t++)
+        for (i64 d = 0; d < width; d += N) check += S::load(rows + t * step + d) * (T)0;
+      finite_keys[m] = S::sum(check) == 0;
+    }
+    return finite_keys[m];
   }
 
   // Panels [dim, PANEL] of a block's rows, zeros past its end.
@@ -589,17 +608,17 @@ struct Unit {
 
   void keep_keys() {
     i64 panel = 0;
-    for (i64 n = 0; n < layout->k_blocks; n++) {
+    const i64 furthest = call.keys - call.queries + layout->q[q_to - 1].start + layout->q[q_to - 1].size;
+    for (i64 n = k_from; n < k_to; n++) {
       const Block& block = layout->k[n];
-      if (behind(block, offset)) {
-        panel += round_up(block.size, PANEL) * width;
-        continue;
+      finite_keys[n] = -1;
+      if (call.causal && block.start >= furthest) break;
+      if (!behind(block, offset + layout->q[q_from].start)) {
+        keep_rows(call.k, block, rows_k, k_rows, k_step);
+        keep_rows(call.v, block, rows_v, v_rows, v_step);
+        if (!few()) to_panels(k_rows + block.start * k_step, k_step, block.size, panels_k + panel);
+        if (call.backward) to_panels(v_rows + block.start * v_step, v_step, block.size, panels_v + panel);
       }
-      bool finite = keep_rows(call.k, block, rows_k, k_rows, k_step);
-      finite &= keep_rows(call.v, block, rows_v, v_rows, v_step);
-      finite_keys[n] = finite;
-      if (!few()) to_panels(k_rows + block.start * k_step, k_step, block.size, panels_k + panel);
-      if (call.backward) to_panels(v_rows + block.start * v_step, v_step, block.size, panels_v + panel);
       panel += round_up(block.size, PANEL) * width;
     }
   }
@@ -617,9 +636,9 @@ struct Unit {
       }
   }
   // The same from the keys as they lie: for a few queries, as in decoding, panels would cost more than they save.
-  bool few() const { return !call.backward && call.queries * group <= 4; }
-  void score_few(const T* a, const T* keys, i64 step, T* to, i64 rows, i64 columns) const {
-    for (i64 c = 0; c < columns; c += N)
+  bool few() const { return !call.backward && few_rows(call); }
+  void score_few(const T* a, const T* keys, i64 step, T* to, i64 rows, i64 columns, i64 begin) const {
+    for (i64 c = within(begin, 0, columns) / N * N; c < columns; c += N)
       for (i64 r = 0; r < rows; r++) {
         V dot[N];
         for (i64 n = 0; n < N; n++) {
@@ -713,7 +732,7 @@ struct Unit {
   void choose_bias(const Block& q, const Block& k) {
     if (!biased()) return;
     const bool run = q.run && k.run;
-    level = run && call.slope && level_rows;
+    level = run && call.slope && level_rows && !(job.bounds && q.size < 8);
     sloped = run && call.slope && !level && job.bounds;
     searched = run && call.slope && !level && !sloped && job.most_in_cell <= 4;
     lookup = !run || (call.slope && !level && !sloped && !searched);
@@ -945,10 +964,10 @@ struct Unit {
 
   void change_bias(const Block& q, const Block& k, const Pair& pair, i64 h) {
     double *dtable = nullptr, *dslope = nullptr, *dintercept = nullptr, *du = nullptr, *dw = nullptr;
-    const i64 in_group = h - head_k * group;
-    if (call.table) dtable = job.table + (call.table_heads > 1 ? unit * group + in_group : unit) * call.table_size;
+    const i64 of_head = b * call.heads + h;
+    if (call.table) dtable = job.table + (call.table_heads > 1 ? of_head : unit) * call.table_size;
     if (call.slope) {
-      i64 at = (call.piece_heads > 1 ? unit * group + in_group : unit) * call.pieces;
+      i64 at = (call.piece_heads > 1 ? of_head : unit) * call.pieces;
       dslope = job.slope + at;
       dintercept = job.intercept + at;
       du = job.u + unit * call.u_size;
@@ -1096,12 +1115,11 @@ struct Unit {
   }
 
   void forward() {
-    T* lse = (T*)call.lse;
     keep_keys();
-    for (i64 h = head_k * group; h < (head_k + 1) * group; h++) {
+    for (i64 h = head_from; h < head_to; h++) {
       choose_head(h);
-      i64 reached = 0, reached_panel = 0;  // the first block of keys that is not behind the queries' windows
-      for (i64 n = 0; n < layout->q_blocks; n++) {
+      i64 reached = k_from, reached_panel = 0;  // the first block of keys that is not behind the queries' windows
+      for (i64 n = q_from; n < q_to; n++) {
         const Block& block = layout->q[n];
         choose_rows(block);
         read_rows(call.q, h, block.start, block.size, (T)(call.scale * 1.4426950408889634), q);
@@ -1110,33 +1128,41 @@ struct Unit {
           total[r] = 0;
         }
         memset(out, 0, sizeof(T) * block.size * width);
-        for (; behind(layout->k[reached], offset + block.start); reached++)
+        for (; reached < k_to && behind(layout->k[reached], offset + block.start); reached++)
           reached_panel += round_up(layout->k[reached].size, PANEL) * width;
         bool past = false;
-        for (i64 m = reached, panel = reached_panel; m < layout->k_blocks && !past; m++) {
+        for (i64 m = reached, panel = reached_panel; m < k_to && !past; m++) {
           const Block& keys = layout->k[m];
           Pair pair;
           if (meets(block, keys, pair, past)) {
             if (few())
-              score_few(q, k_rows + keys.start * k_step, k_step, logits + N, block.size, keys.size);
+              score_few(q, k_rows + keys.start * k_step, k_step, logits + N, block.size, keys.size, pair.begin);
             else
               score(q, panels_k + panel, logits + N, block.size, keys.size, pair.begin, pair.edge);
             choose_bias(block, keys);
             softmax(pair);
             const T* values = v_rows + keys.start * v_step;
-            if (hides(pair) && !finite_keys[m])
+            if (hides(pair) && !finite(m, v_rows, v_step))
               careful(pair, logits + N, true, values, v_step, out);
             else
               gather_rows(logits + N, values, v_step, out, block.size, keys.size, pair.begin, pair.edge);
           }
           panel += round_up(keys.size, PANEL) * width;
         }
-        for (i64 r = 0; r < block.size; r++) {
-          i64 i = block.start + r;
-          write_row(call.out, h, i, out + r * width, 1 / total[r]);
-          lse[(b * call.heads + h) * call.queries + i] = (peak[r] + S::logarithm2(total[r])) * ln2;
-        }
+        for (i64 r = 0; r < block.size; r++) finish_row(h, block.start + r, r);
       }
+    }
+  }
+
+  void finish_row(i64 h, i64 i, i64 r) const {
+    if (job.chunked) {
+      T* to = (T*)job.partial + ((unit * group + h - head_k * group) * call.queries + i) * (call.dim + 2);
+      memcpy(to, out + r * width, sizeof(T) * (size_t)call.dim);
+      to[call.dim] = peak[r];
+      to[call.dim + 1] = total[r];
+    } else {
+      write_row(call.out, h, i, out + r * width, 1 / total[r]);
+      ((T*)call.lse)[(b * call.heads + h) * call.queries + i] = (peak[r] + S::logarithm2(total[r])) * ln2;
     }
   }
 
@@ -1181,14 +1207,14 @@ struct Unit {
     keep_keys();
     memset(sum_k, 0, sizeof(T) * call.keys * width);
     memset(sum_v, 0, sizeof(T) * call.keys * width);
-    for (i64 h = head_k * group; h < (head_k + 1) * group; h++) {
+    for (i64 h = head_from; h < head_to; h++) {
       choose_head(h);
-      i64 reached = 0, reached_panel = 0;  // the first block of keys that is not behind the queries' windows
-      for (i64 n = 0; n < layout->q_blocks; n++) {
+      i64 reached = k_from, reached_panel = 0;  // the first block of keys that is not behind the queries' windows
+      for (i64 n = q_from; n < q_to; n++) {
         const Block& block = layout->q[n];
         choose_rows(block);
-        bool finite = read_rows(call.q, h, block.start, block.size, (T)(call.scale * 1.4426950408889634), q);
-        finite &= read_rows(call.grad, h, block.start, block.size, 1, grad);
+        bool finite_rows = read_rows(call.q, h, block.start, block.size, (T)(call.scale * 1.4426950408889634), q);
+        finite_rows &= read_rows(call.grad, h, block.start, block.size, 1, grad);
         read_rows(call.out, h, block.start, block.size, 1, out);
         for (i64 r = 0; r < block.size; r++) {
           V dot = {};
@@ -1197,10 +1223,10 @@ struct Unit {
           peak[r] = lse[(b * call.heads + h) * call.queries + block.start + r] * log2e;
         }
         memset(dq, 0, sizeof(T) * block.size * width);
-        for (; behind(layout->k[reached], offset + block.start); reached++)
+        for (; reached < k_to && behind(layout->k[reached], offset + block.start); reached++)
           reached_panel += round_up(layout->k[reached].size, PANEL) * width;
         bool past = false;
-        for (i64 m = reached, panel = reached_panel; m < layout->k_blocks && !past; m++) {
+        for (i64 m = reached, panel = reached_panel; m < k_to && !past; m++) {
           const Block& keys = layout->k[m];
           Pair pair;
           if (meets(block, keys, pair, past)) {
@@ -1210,7 +1236,7 @@ struct Unit {
             weights_and_change(pair);
             T *to_k = sum_k + keys.start * width, *to_v = sum_v + keys.start * width;
             const T* rows = k_rows + keys.start * k_step;
-            if (hides(pair) && !(finite && finite_keys[m])) {
+            if (hides(pair) && !(finite_rows && finite(m, k_rows, k_step))) {
               careful(pair, logits + N, false, grad, width, to_v);
               careful(pair, change + N, true, rows, k_step, dq);
               careful(pair, change + N, false, q, width, to_k);
@@ -1226,9 +1252,39 @@ struct Unit {
         for (i64 r = 0; r < block.size; r++) write_row(call.dq, h, block.start + r, dq + r * width, (T)call.scale);
       }
     }
+    if (job.parts > 1) {
+      T* to = (T*)job.partial + unit * 2 * call.keys * call.dim;
+      for (i64 t = 0; t < call.keys; t++, to += call.dim) memcpy(to, sum_k + t * width, sizeof(T) * (size_t)call.dim);
+      for (i64 t = 0; t < call.keys; t++, to += call.dim) memcpy(to, sum_v + t * width, sizeof(T) * (size_t)call.dim);
+      return;
+    }
     for (i64 t = 0; t < call.keys; t++) {
       write_row(call.dk, head_k, t, sum_k + t * width, ln2);  // q has scale / ln 2 in it
       write_row(call.dv, head_k, t, sum_v + t * width, 1);
+    }
+  }
+
+  void choose_part() {
+    const i64 part = unit % job.parts;
+    b = unit / job.parts / call.kv_heads;
+    head_k = unit / job.parts % call.kv_heads;
+    layout = job.layouts + b * job.layout_step;
+    head_from = head_k * group;
+    head_to = head_from + group;
+    q_from = k_from = 0;
+    q_to = layout->q_blocks;
+    k_to = layout->k_blocks;
+    if (call.backward) {
+      if (job.parts > 1) {
+        head_from += part;
+        head_to = head_from + 1;
+      }
+    } else if (job.chunked) {
+      while (k_from < k_to && layout->k[k_from].start < part * CHUNK) k_from++;
+      while (k_to > k_from && layout->k[k_to - 1].start >= (part + 1) * CHUNK) k_to--;
+    } else {
+      q_from = part * layout->q_blocks / job.parts;
+      q_to = (part + 1) * layout->q_blocks / job.parts;
     }
   }
 
@@ -1239,12 +1295,10 @@ struct Unit {
     }
     offset = call.keys - call.queries;
     while ((unit = job.next(job.state)) >= 0) {
-      b = unit / call.kv_heads;
-      head_k = unit % call.kv_heads;
-      layout = job.layouts + b * job.layout_step;
+      choose_part();
       if (call.backward)
         backward();
-      else
+      else if (q_from < q_to)
         forward();
     }
   }
@@ -1264,6 +1318,7 @@ extern "C" void TARGET_RUN(const Job* job) {
 // ---- the library -----------------------------------------------------------------------------------------------
 
 #if defined(LENGTHWISE_ENTRY)
+#include <algorithm>
 #include <atomic>
 #include <new>
 #include <thread>
@@ -1349,6 +1404,13 @@ bool find_bounds(const Call& call, std::vector<int32_t>& bounds) {
   bounds.resize((size_t)(rows * many + 1));
   for (i64 s = 0; s < many; s++) {
     i64 d = 0;
+    for (i64 high = rows ? size : 0; d < high;) {  // of the first row
+      const i64 middle = (d + high) / 2;
+      if (u[middle] * w[0] >= knots[s])
+        high = middle;
+      else
+        d = middle + 1;
+    }
     for (i64 r = 0; r < rows; r++) {  // from where the row before had it: it moves little
       while (d < size && !(u[d] * w[r] >= knots[s])) d++;
       while (d > 0 && u[d - 1] * w[r] >= knots[s]) d--;
@@ -1394,6 +1456,52 @@ void add_up(const double* parts, i64 units, i64 size, i64 per_sum, void* to) {
     }
 }
 
+// out and lse from what the units made of their keys.
+template <class T>
+void join_chunks(const Call& call, const Job& job) {
+  const i64 group = call.heads / call.kv_heads, size = call.dim + 2;
+  std::vector<double> sum((size_t)call.dim);
+  for (i64 row = 0; row < call.batch * call.heads * call.queries; row++) {
+    const i64 b = row / call.queries / call.heads, h = row / call.queries % call.heads, i = row % call.queries;
+    const i64 first = (b * call.kv_heads + h / group) * job.parts;
+    const T* parts = (const T*)job.partial + ((first * group + h % group) * call.queries + i) * size + call.dim;
+    const i64 step = group * call.queries * size;
+    T peak = (T)-INFINITY;
+    for (i64 n = 0; n < job.parts; n++) peak = parts[n * step] > peak ? parts[n * step] : peak;
+    double total = 0;
+    std::fill(sum.begin(), sum.end(), 0.0);
+    for (i64 n = 0; n < job.parts; n++) {
+      const T *part = parts + n * step, *out = part - call.dim;
+      if (part[1] == 0) continue;  // it saw nothing that counts
+      const double by = exp2((double)(part[0] - (peak == (T)-INFINITY ? 0 : peak)));
+      total += by * (double)part[1];
+      for (i64 d = 0; d < call.dim; d++) sum[(size_t)d] += by * (double)out[d];
+    }
+    char* to = (char*)call.out.at + (b * call.out.batch + h * call.out.head + i * call.out.token) * bytes_of(call.dtype);
+    for (i64 d = 0; d < call.dim; d++) write<T>(to, d, call.dtype, (T)(sum[(size_t)d] / total));
+    ((T*)call.lse)[row] = (T)(((double)peak + log2(total)) * 0.6931471805599453);
+  }
+}
+
+// Gradients of k and v from those of each of their queries' heads.
+template <class T>
+void join_heads(const Call& call, const Job& job) {
+  const i64 size = call.keys * call.dim;
+  for (i64 n = 0; n < call.batch * call.kv_heads * 2 * call.keys; n++) {
+    const i64 unit = n / call.keys / 2, t = n % call.keys, which = n / call.keys % 2;
+    const View& view = which ? call.dv : call.dk;
+    const T by = which ? 1 : (T)0.6931471805599453;  // q has scale / ln 2 in it
+    const T* from = (const T*)job.partial + (unit * job.parts * 2 + which) * size + t * call.dim;
+    char* to = (char*)view.at + (unit / call.kv_heads * view.batch + unit % call.kv_heads * view.head + t * view.token) *
+                                    bytes_of(call.dtype);
+    for (i64 d = 0; d < call.dim; d++) {
+      T sum = 0;
+      for (i64 h = 0; h < job.parts; h++) sum += from[h * 2 * size + d];
+      write<T>(to, d, call.dtype, sum * by);
+    }
+  }
+}
+
 struct Queue {
   std::atomic<i64> taken;
   i64 units;
@@ -1417,9 +1525,21 @@ i64 best_target() {
 
 template <class T>
 int attend(const Call& call) {
-  const i64 units = call.batch * call.kv_heads, group = call.heads / call.kv_heads;
+  const i64 group = call.heads / call.kv_heads, whole = call.batch * call.kv_heads;
   Job job = {};
   job.call = &call;
+  // What is cut here for more than speed must not depend on the number of threads.
+  job.parts = 1;
+  const bool split = whole < ENOUGH;
+  if (call.backward) {
+    if (split) job.parts = group;
+  } else if (few_rows(call) || (split && call.queries <= BLOCK_Q)) {
+    job.parts = (call.keys + CHUNK - 1) / CHUNK;
+    job.chunked = job.parts > 1;
+  } else if (split) {
+    job.parts = within(call.queries / (4 * BLOCK_Q), 1, ENOUGH);
+  }
+  const i64 units = whole * job.parts;
   const bool several = (call.position_q && call.position_q_batch) || (call.position_k && call.position_k_batch) ||
                        (call.documents && call.documents_batch);
   job.layout_step = several;
@@ -1441,8 +1561,12 @@ int attend(const Call& call) {
     job.cell = cell.data();
   }
   std::vector<double> table, slope, intercept, u, w;
-  const i64 table_rows = call.table_heads > 1 ? units * group : units;
-  const i64 piece_rows = call.piece_heads > 1 ? units * group : units;
+  const i64 table_rows = call.table_heads > 1 ? whole * group : units;
+  const i64 piece_rows = call.piece_heads > 1 ? whole * group : units;
+  std::vector<T> partial;
+  if (job.chunked) partial.resize((size_t)(units * group * call.queries * (call.dim + 2)));
+  if (call.backward && job.parts > 1) partial.resize((size_t)(units * 2 * call.keys * call.dim));
+  job.partial = partial.data();
   if (call.dtable) {
     table.assign((size_t)(table_rows * call.table_size), 0.0);
     job.table = table.data();
@@ -1487,6 +1611,8 @@ int attend(const Call& call) {
   for (std::thread& other : others) other.join();
   for (int one : failed)
     if (one) return 1;
+  if (job.chunked) join_chunks<T>(call, job);
+  if (call.backward && job.parts > 1) join_heads<T>(call, job);
   if (call.dtable)
     add_up<T>(job.table, table_rows, call.table_size, call.table_heads > 1 ? call.heads : 1, call.dtable);
   if (call.dslope) {
@@ -1496,7 +1622,7 @@ int attend(const Call& call) {
     add_up<T>(job.u, units, call.u_size, 1, call.du);
     if (call.w_batch > 1) {  // the units of one row of the batch lie side by side
       for (i64 b = 0; b < call.batch; b++)
-        add_up<T>(job.w + b * call.kv_heads * call.queries, call.kv_heads, call.queries, 1,
+        add_up<T>(job.w + b * units / call.batch * call.queries, units / call.batch, call.queries, 1,
                   (T*)call.dw + b * call.queries);
     } else {
       add_up<T>(job.w, units, call.queries, 1, call.dw);
