@@ -197,6 +197,7 @@ INLINE i64 bytes_of(i64 dtype) { return dtype == FLOAT32 ? 4 : dtype == FLOAT64 
 typedef float floats __attribute__((vector_size(LANES * 4)));
 typedef float floats_anywhere __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef uint32_t bits __attribute__((vector_size(LANES * 4)));
+typedef double wide __attribute__((vector_size(LANES * 8)));
 
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
@@ -208,6 +209,7 @@ typedef uint32_t bits __attribute__((vector_size(LANES * 4)));
 struct Single {
   typedef float T;
   typedef floats V;
+  typedef wide W;
 #if defined(__AVX512F__)
   enum : i64 { N = 16, ROWS = 6, COLUMNS = 4 };
 #elif defined(__AVX2__)
@@ -218,7 +220,6 @@ struct Single {
   static INLINE V load(const T* at) { return *(const floats_anywhere*)at; }
   static INLINE void store(T* at, V x) { *(floats_anywhere*)at = x; }
   static INLINE V all(T x) { return x - (V){}; }
-  static INLINE T logarithm2(T x) { return log2f(x); }
   // The first n numbers, then zeros.
   static INLINE V first(const T* at, i64 n) {
 #if defined(__AVX512F__)
@@ -290,11 +291,11 @@ typedef double doubles_anywhere __attribute__((vector_size(16), aligned(8), may_
 struct Double {
   typedef double T;
   typedef doubles V;
+  typedef doubles W;
   enum : i64 { N = 2, ROWS = 4, COLUMNS = 2 };
   static INLINE V load(const T* at) { return *(const doubles_anywhere*)at; }
   static INLINE void store(T* at, V x) { *(doubles_anywhere*)at = x; }
   static INLINE V all(T x) { return x - (V){}; }
-  static INLINE T logarithm2(T x) { return log2(x); }
   static INLINE V first(const T* at, i64 n) { return n >= 2 ? load(at) : (V){at[0], 0.0}; }
   static INLINE V larger(V a, V b) { return a > b ? a : b; }
   static INLINE T largest(V a) { return a[0] > a[1] ? a[0] : a[1]; }
@@ -349,7 +350,8 @@ INLINE void transpose(typename S::V* rows) {
 
 // ---- products --------------------------------------------------------------------------------------------------
 
-// c[R, C vectors] (+)= sum over k of a[r, k] b[k, C vectors]
+// c[R, C vectors] (+)= sum over k of a[r, k] b[k, C vectors]. What was in c is added last: a sum of sums of blocks is
+// closer to the truth than one of thousands of numbers.
 template <class S, int R, int C>
 void tile(const typename S::T* a, i64 a_row, i64 a_step, const typename S::T* b, i64 b_step, typename S::T* c,
           i64 c_row, i64 depth, bool add) {
@@ -358,7 +360,7 @@ void tile(const typename S::T* a, i64 a_row, i64 a_step, const typename S::T* b,
 #pragma GCC unroll 8
   for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
-    for (int x = 0; x < C; x++) sum[r][x] = add ? S::load(c + r * c_row + x * S::N) : V{};
+    for (int x = 0; x < C; x++) sum[r][x] = V{};
   for (i64 k = 0; k < depth; k++) {
     V row[C];
 #pragma GCC unroll 8
@@ -375,7 +377,10 @@ void tile(const typename S::T* a, i64 a_row, i64 a_step, const typename S::T* b,
 #pragma GCC unroll 8
   for (int r = 0; r < R; r++)
 #pragma GCC unroll 8
-    for (int x = 0; x < C; x++) S::store(c + r * c_row + x * S::N, sum[r][x]);
+    for (int x = 0; x < C; x++) {
+      typename S::T* to = c + r * c_row + x * S::N;
+      S::store(to, add ? S::load(to) + sum[r][x] : sum[r][x]);
+    }
 }
 
 template <class S, int C>
@@ -1154,15 +1159,18 @@ struct Unit {
     }
   }
 
-  void finish_row(i64 h, i64 i, i64 r) const {
+  void finish_row(i64 h, i64 i, i64 r) {
     if (job.chunked) {
       T* to = (T*)job.partial + ((unit * group + h - head_k * group) * call.queries + i) * (call.dim + 2);
       memcpy(to, out + r * width, sizeof(T) * (size_t)call.dim);
       to[call.dim] = peak[r];
       to[call.dim + 1] = total[r];
     } else {
-      write_row(call.out, h, i, out + r * width, 1 / total[r]);
-      ((T*)call.lse)[(b * call.heads + h) * call.queries + i] = (peak[r] + S::logarithm2(total[r])) * ln2;
+      const V by = S::all(total[r]);
+      for (i64 d = 0; d < width; d += N) S::store(out + r * width + d, S::load(out + r * width + d) / by);
+      write_row(call.out, h, i, out + r * width, 1);
+      const double lse = ((double)peak[r] + log2((double)total[r])) * 0.6931471805599453;
+      ((T*)call.lse)[(b * call.heads + h) * call.queries + i] = (T)lse;
     }
   }
 
@@ -1175,16 +1183,16 @@ struct Unit {
       const i64 from = within(pair.begin + r, 0, columns), low = from / N * N;
       T *s = logits + N + r * ROW, *ds = change + N + r * ROW;
       const T* t = biased() && seen > from ? bias_of(*pair.q, *pair.k, r, seen) : nullptr;
-      const V by = S::all(peak[r]), less = S::all(delta[r]);
+      const V by = S::all(peak[r]), less = S::all(delta[r]), times = S::all(total[r]);
       if (t) {
         for (i64 x = low; x < wide; x += N) {
-          V weight = S::power2(S::load(s + x) + S::load(t + x) - by);
+          V weight = S::power2(S::load(s + x) + S::load(t + x) - by) * times;
           S::store(s + x, weight);
           S::store(ds + x, weight * (S::load(ds + x) - less));
         }
       } else {
         for (i64 x = low; x < wide; x += N) {
-          V weight = S::power2(S::load(s + x) - by);
+          V weight = S::power2(S::load(s + x) - by) * times;
           S::store(s + x, weight);
           S::store(ds + x, weight * (S::load(ds + x) - less));
         }
@@ -1202,6 +1210,16 @@ struct Unit {
     }
   }
 
+  double dot(const T* a, const T* b) const {
+    typedef typename S::W W;
+    W sum = {};
+    for (i64 d = 0; d < width; d += N)
+      sum += __builtin_convertvector(S::load(a + d), W) * __builtin_convertvector(S::load(b + d), W);
+    double total = 0;
+    for (i64 x = 0; x < N; x++) total += sum[x];
+    return total;
+  }
+
   void backward() {
     const T* lse = (const T*)call.lse;
     keep_keys();
@@ -1217,10 +1235,12 @@ struct Unit {
         finite_rows &= read_rows(call.grad, h, block.start, block.size, 1, grad);
         read_rows(call.out, h, block.start, block.size, 1, out);
         for (i64 r = 0; r < block.size; r++) {
-          V dot = {};
-          for (i64 d = 0; d < width; d += N) dot += S::load(grad + r * width + d) * S::load(out + r * width + d);
-          delta[r] = S::sum(dot);
-          peak[r] = lse[(b * call.heads + h) * call.queries + block.start + r] * log2e;
+          delta[r] = (T)dot(grad + r * width, out + r * width);
+          // In units of log 2, and what is lost by rounding it: an error here would be one of the whole row.
+          const double exact = (double)lse[(b * call.heads + h) * call.queries + block.start + r] * 1.4426950408889634;
+          peak[r] = (T)exact;
+          const double lost = exact - (double)peak[r];
+          total[r] = (T)(lost > -1 && lost < 1 ? exp2(-lost) : 1);
         }
         memset(dq, 0, sizeof(T) * block.size * width);
         for (; reached < k_to && behind(layout->k[reached], offset + block.start); reached++)
