@@ -1,79 +1,130 @@
-"""The fused CPU attention with each form of bias, against itself without, and against torch's own without.
+"""The fused CPU attention with each form of bias: time, memory and error, against itself without and against torch's own.
 
-    python benchmarks/attention.py [--lengths 256,1024,2048,4096] [--pairs 20]
+    python benchmarks/attention.py [--parts ratios,threads,memory,eager,decode,shapes,growth,errors]
+                                   [--lengths 256,1024,2048,4096] [--rounds 10]
 
-Batch 4, 8 heads of 64 dims, causal, float32, one thread; forward, and forward with backward (all parameters of the
-encoding learn, what the encoding itself computes is counted in). Time: A, X, A in turn, CPU time, which others on the
-machine disturb little; the ratio of each triple, its median and 10th and 90th percentile over the pairs. Both
-denominators: our kernel without encoding, torch's scaled_dot_product_attention without encoding. Memory: the highest
-resident memory of a fresh process over that before its first forward and backward pass, each in a process of its own.
+Batch 4, 8 heads of 64 dims, causal, float32, forward and backward unless a part says otherwise; all parameters of the
+encoding learn, and what the encoding itself computes is counted in. Each part is kept as results/attention-<part>.json.
+
+    ratios   time of forward, and of forward with backward, over that of our kernel without encoding ("NoPE") and that of
+             torch's scaled_dot_product_attention without encoding ("torch"); one thread, CPU time
+    threads  the same with two threads, wall time
+    memory   highest resident memory of a fresh process over that before its first forward and backward pass
+    eager    FIRE against the same network over all pairs with attention written out, from T 1024 on: time and memory
+    decode   one query and a cache of 4,096 keys, without gradients; "effect": what the encoding computes, which does not
+             depend on q and k, over the same denominator
+    shapes   time of an element (pair of tokens, dim) at other dims and lengths over that of D 64, T 1024
+    growth   time and memory of batch 1 up to T 16384, and by how much they grow where T doubles
+    errors   distance from the reference in float64, of our kernel and of torch's with the bias as a mask
+
+Times are of A, X, A in turn, CPU time of one thread, which others on the machine disturb little; ratios are the median over
+the rounds (10th to 90th percentile).
 """
 
 import argparse
+import functools
 import json
+import math
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from record import save
+from torch import Tensor
 
-from lengthwise.attention import Mask, cpu, fused
+from lengthwise.attention import Mask, cpu, fused, reference
 from lengthwise.encodings import ENCODINGS
+from lengthwise.encodings.fire import FIRE
 from lengthwise.span import Span
 
 NAMES = ("ALiBi", "Sandwich", "T5", "KerpleLog", "FIRE:hidden_layers=1", "FIRE", "FIRE:activation=gelu")
-BATCH, HEADS, DIM = 4, 8, 64
+FEW = ("ALiBi", "T5", "FIRE")
 TORCH, OURS = "torch", "NoPE"  # the two denominators
+HEADS, DIM = 8, 64
+TRAINED = 1024
+Figures = dict[str, Any]
 
 
 class Attention:
-    """Attention of one encoding on random numbers."""
+    """Attention of one encoding on random numbers. "eager FIRE": the network over all pairs, every matrix written out."""
 
-    def __init__(self, name: str, length: int):
+    def __init__(
+        self, name: str, length: int, *, batch: int = 4, dim: int = DIM, queries: int | None = None, groups: int = HEADS,
+        window: int | None = None,
+    ):  # fmt: skip
         torch.manual_seed(0)
-        self.q, self.k, self.v = (torch.randn(BATCH, HEADS, length, DIM).requires_grad_() for _ in range(3))
-        self.weight = torch.randn(BATCH, HEADS, length, DIM)
-        self.span, self.mask = Span.of(length), Mask(length, length)
+        queries = queries or length
+        self.name, self.scale = name, dim**-0.5
+        self.q, self.weight = (torch.randn(batch, HEADS, queries, dim) for _ in range(2))
+        self.k, self.v = (torch.randn(batch, groups, length, dim) for _ in range(2))
+        for x in (self.q, self.k, self.v):
+            x.requires_grad_()
+        self.span = Span.of(length, queries)
+        self.mask = Mask(queries, length, window=window) if window else Mask(queries, length)
         self.encoding = None
         if name != TORCH:
-            made_for = {"num_heads": HEADS, "head_dim": DIM, "d_model": HEADS * DIM, "train_length": length}
-            self.encoding = ENCODINGS.parse(name).build(**made_for)
+            made_for = {"num_heads": HEADS, "head_dim": dim, "d_model": HEADS * dim, "train_length": length}
+            self.encoding = ENCODINGS.parse(name.removeprefix("eager ")).build(**made_for)
 
-    def out(self) -> torch.Tensor:
+    def out(self) -> Tensor:
         if self.encoding is None:
-            return F.scaled_dot_product_attention(self.q, self.k, self.v, is_causal=True)
+            grouped, causal = self.k.shape[1] < HEADS, self.mask.causal_only and self.q.shape[2] > 1
+            return F.scaled_dot_product_attention(self.q, self.k, self.v, is_causal=causal, enable_gqa=grouped)
+        if self.name.startswith("eager "):
+            return self._eager()
         attend = fused.prepare(self.encoding.effect(self.span), self.span, self.mask)
-        return attend(self.q, self.k, self.v, scale=DIM**-0.5)
+        return attend(self.q, self.k, self.v, scale=self.scale)
+
+    def _eager(self) -> Tensor:
+        """As copies of FIRE are written: the network for every pair, hidden pairs too."""
+        assert isinstance(self.encoding, FIRE)
+        i, j = self.span.q[0, :, None], self.span.k[0, None, :]
+        x = self.encoding.coordinate(i, torch.minimum(i, j)).float()
+        logits = self.q @ self.k.mT * self.scale + self.encoding.f(x[..., None]).permute(2, 0, 1)
+        return logits.masked_fill(j > i, -math.inf).softmax(-1) @ self.v
 
     def forward(self) -> None:
         with torch.no_grad():
             self.out()
 
-    def backward(self) -> None:
+    def both(self) -> None:
         parameters = list(self.encoding.parameters()) if self.encoding is not None else []
         torch.autograd.grad(self.out(), [self.q, self.k, self.v, *parameters], self.weight)
 
 
-def seconds(action: Callable[[], None]) -> float:
-    start = time.process_time()
-    action()
-    return time.process_time() - start
+# ---- measuring
 
 
-def memory(name: str, length: int) -> float:
-    """Peak MiB above the state before the first pass, in this process."""
-    Attention(name, 64).backward()  # what is loaded once is not counted
-    attention = Attention(name, length)
-    before = resident("VmRSS")
-    attention.backward()
-    attention.backward()
-    return (resident("VmHWM") - before) / 1024
+def seconds(action: Callable[[], object], times: int = 1, clock: Callable[[], float] = time.process_time) -> float:
+    start = clock()
+    for _ in range(times):
+        action()
+    return (clock() - start) / times
+
+
+def spread(ratios: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(ratios)
+    low, high = (ordered[round(p * (len(ordered) - 1))] for p in (0.1, 0.9))
+    return {"median": statistics.median(ratios), "p10": low, "p90": high}
+
+
+def paired(
+    a: Callable[[], object], x: Callable[[], object], rounds: int, times: int = 1
+) -> tuple[dict[str, float], float]:
+    """Time of x over that of a, and the median seconds of a."""
+    a(), x()
+    ratios, plain = [], []
+    for _ in range(rounds):
+        before, own, after = (seconds(one, times) for one in (a, x, a))
+        ratios.append(2 * own / (before + after))
+        plain += [before, after]
+    return spread(ratios), statistics.median(plain)
 
 
 def resident(field: str) -> int:
@@ -82,68 +133,276 @@ def resident(field: str) -> int:
     return int(next(line.split()[1] for line in lines if line.startswith(field)))
 
 
-def spread(ratios: list[float]) -> dict[str, float]:
-    ordered = sorted(ratios)
-    low, high = (ordered[round(p * (len(ordered) - 1))] for p in (0.1, 0.9))
-    return {"median": statistics.median(ratios), "p10": low, "p90": high}
+def peak_here(name: str, length: int, settings: dict[str, Any]) -> float:
+    """Peak MiB above the state before the first pass, in this process."""
+    Attention(name, 64, **settings).both()  # what is loaded once is not counted
+    attention = Attention(name, length, **settings)
+    before = resident("VmRSS")
+    attention.both()
+    attention.both()
+    return (resident("VmHWM") - before) / 1024
 
 
-def measure(length: int, pairs: int) -> dict[str, Any]:
-    kinds = {name: Attention(name, length) for name in (TORCH, OURS, *NAMES)}
-    for one in kinds.values():
-        one.forward()
-        one.backward()
-    figures: dict[str, Any] = {}
-    for of in (TORCH, OURS):
-        for what in ("forward", "backward"):
-            base, plain = getattr(kinds[of], what), []
-            for name, one in kinds.items():
-                if name in (of, TORCH):
-                    continue
-                ratios = []
-                for _ in range(pairs):
-                    a, x, b = seconds(base), seconds(getattr(one, what)), seconds(base)
-                    ratios.append(2 * x / (a + b))
-                    plain += [a, b]
-                figures.setdefault(name, {})[f"{what} of {of}"] = spread(ratios)
-            figures.setdefault(of, {})[f"{what} ms"] = statistics.median(plain) * 1e3
-    return figures
+def peak(name: str, length: int, **settings: Any) -> float:
+    """The same in a fresh process."""
+    asked = json.dumps([name, length, settings])
+    command = [sys.executable, __file__, "--peak-of", asked]
+    return float(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+
+
+def table(title: str, rows: Figures, width: int = 24) -> None:
+    """Rows of figures: a ratio with its spread, or a number."""
+    print(f"\n{title}")
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    print(f"{'':<22}" + "".join(f"{column:>{width}}" for column in columns))
+    for name, row in rows.items():
+        print(f"{name:<22}" + "".join(f"{_cell(row.get(column)):>{width}}" for column in columns), flush=True)
+
+
+def _cell(x: Any) -> str:
+    if isinstance(x, dict):
+        return f"{x['median']:.2f} ({x['p10']:.2f}-{x['p90']:.2f})"
+    return "" if x is None else f"{x:.3g}" if isinstance(x, float) and abs(x) < 100 else f"{x:,.0f}"
+
+
+# ---- parts
+
+
+def ratios(args: argparse.Namespace, threads: int = 1) -> Figures:
+    found = {}
+    clock = time.process_time if threads == 1 else time.perf_counter
+    torch.set_num_threads(threads)
+    for length in args.lengths:
+        kinds = {name: Attention(name, length) for name in (TORCH, OURS, *NAMES)}
+        found[f"T {length}"] = rows = {name: {} for name in kinds}
+        for what in ("forward", "both"):
+            timed = in_turn({name: getattr(one, what) for name, one in kinds.items()}, args.rounds, clock)
+            for name, of in timed.items():
+                for base, figure in of.items():
+                    rows[name][f"{what} of {base}" if base != "ms" else f"{what} ms"] = figure
+        kind = "CPU time of one thread" if threads == 1 else f"{threads} threads, wall time"
+        table(f"T {length}, {kind}; both: forward and backward", rows)
+    torch.set_num_threads(1)
+    return found
+
+
+def in_turn(
+    actions: dict[str, Callable[[], None]], rounds: int, clock: Callable[[], float]
+) -> dict[str, dict[str, Any]]:
+    """Each action's time over those of our own kernel right before and after it, and of torch's nearest to it."""
+    order = [TORCH]
+    for n, name in enumerate(NAMES):
+        order += [OURS, name] if n % 2 == 0 else [OURS, name, OURS, TORCH]
+    if order[-1] != TORCH:
+        order += [OURS, TORCH]
+    for action in actions.values():
+        action()
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in actions}
+    for _ in range(rounds):
+        times = [seconds(actions[name], clock=clock) for name in order]
+        last_torch = 0
+        for at, name in enumerate(order):
+            found[name].setdefault("ms", []).append(times[at] * 1e3)
+            if name == TORCH:
+                last_torch = at
+                continue
+            next_torch = order.index(TORCH, at)
+            found[name].setdefault(TORCH, []).append(2 * times[at] / (times[last_torch] + times[next_torch]))
+            if name != OURS:
+                found[name].setdefault(OURS, []).append(2 * times[at] / (times[at - 1] + times[at + 1]))
+    return {
+        name: {of: statistics.median(x) if of == "ms" else spread(x) for of, x in row.items()}
+        for name, row in found.items()
+    }
+
+
+def threads(args: argparse.Namespace) -> Figures:
+    return ratios(args, threads=2)
+
+
+def memory(args: argparse.Namespace) -> Figures:
+    found = {}
+    for length in args.lengths:
+        theirs = peak(TORCH, length)
+        rows: Figures = {TORCH: {"MiB": theirs}}
+        for name in (OURS, *NAMES):
+            own = peak(name, length)
+            rows[name] = {"MiB": own, "of torch": own / theirs}
+        table(f"T {length}, peak memory, forward and backward", rows, 12)
+        found[f"T {length}"] = rows
+    return found
+
+
+def eager(args: argparse.Namespace) -> Figures:
+    rows: Figures = {}
+    for length in args.lengths:
+        if not 1024 <= length <= 2048:  # at 4,096 the eager one needs 11 GB
+            continue
+        for name in ("FIRE:hidden_layers=1", "FIRE"):
+            ours, theirs = Attention(name, length), Attention(f"eager {name}", length)
+            ratio, own = paired(ours.both, theirs.both, max(3, args.rounds // 3))
+            del theirs
+            mine, its = peak(name, length), peak(f"eager {name}", length)
+            rows[f"{name} {length}"] = {
+                "fused ms": own * 1e3, "eager time of fused": ratio, "fused MiB": mine, "eager MiB": its,
+                "eager memory of fused": its / mine,
+            }  # fmt: skip
+    table("FIRE over all pairs with eager attention, forward and backward", rows)
+    return rows
+
+
+def decode(args: argparse.Namespace) -> Figures:
+    found = {}
+    keys, rounds = 4096, 5 * args.rounds
+    for title, settings in {
+        "batch 4": {"batch": 4}, "batch 1": {"batch": 1}, "batch 1, one key head": {"batch": 1, "groups": 1},
+    }.items():  # fmt: skip
+        torchs = Attention(TORCH, keys, queries=1, **settings)
+        rows: Figures = {}
+        for name in (OURS, *NAMES):
+            one = Attention(name, keys, queries=1, **settings)
+            assert one.encoding is not None
+            with torch.no_grad():
+                effect = one.encoding.effect(one.span)
+                attend = fused.prepare(effect, one.span, one.mask)
+                step = functools.partial(attend, one.q, one.k, one.v, scale=one.scale)
+                ratio, plain = paired(torchs.forward, step, rounds, 4)
+                building, _ = paired(torchs.forward, functools.partial(one.encoding.effect, one.span), rounds, 4)
+            rows[name] = {"of torch": ratio, "effect of torch": building, "torch ms": plain * 1e3}
+        table(f"one step with {keys:,} keys, {title}", rows)
+        found[title] = rows
+    return found
+
+
+def shapes(args: argparse.Namespace) -> Figures:
+    rows: Figures = {}
+    for name in (OURS, *FEW):
+        base = Attention(name, 1024)
+        rows[name] = {}
+        for length, dim in ((1024, 32), (1024, 128), (100, 64), (1023, 64)):
+            other = Attention(name, length, dim=dim)
+            elements = length * (length + 1) * dim / (1024 * 1025 * DIM)
+            times = max(1, round(1 / elements / 4))  # so that what is timed is long enough
+            base.both(), other.both()
+            found = []
+            for _ in range(args.rounds):
+                before, own, after = seconds(base.both), seconds(other.both, times), seconds(base.both)
+                found.append(2 * own / (before + after) / elements)
+            rows[name][f"T {length}, D {dim}"] = spread(found)
+    table("time of an element over that of T 1024, D 64; forward and backward", rows)
+    return rows
+
+
+def growth(args: argparse.Namespace) -> Figures:
+    """Memory: of q, k, v and their gradients too, so that what is proportional to T is seen as such."""
+    found = {}
+    lengths = (1024, 2048, 4096, 8192, 16384)
+    for name, window in ((TORCH, None), (OURS, None), ("ALiBi", None), ("FIRE", None), (OURS, 512)):
+        rows: Figures = {}
+        for length in lengths:
+            one = Attention(name, length, batch=1, window=window)
+            one.both()
+            best = min(seconds(one.both) for _ in range(3 if length < 8192 else 1)) * 1e3
+            size = peak(name, length, batch=1, window=window)
+            row: Figures = {"ms": best, "MiB": size}
+            if f"{length // 2}" in rows:
+                before = rows[f"{length // 2}"]
+                row |= {"time grows": best / before["ms"], "memory grows": size / before["MiB"]}
+            rows[f"{length}"] = row
+        title = name if window is None else f"{name}, window {window}"
+        table(f"{title}: growth with T, batch 1, forward and backward", rows, 14)
+        found[title] = rows
+    return found
+
+
+def errors(args: argparse.Namespace) -> Figures:
+    """Root of the mean square of the difference from the reference, ours over torch's, over three draws."""
+    found = {}
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        for length in (128, 1024):
+            rows: Figures = {}
+            for name in (OURS, "ALiBi", "Sandwich", "T5", "KerpleLog", "FIRE:hidden_layers=1", "FIRE"):
+                sums: dict[str, list[float]] = {}
+                for seed in range(3):
+                    for answer, (own, its) in distances(name, length, dtype, seed).items():
+                        pair = sums.setdefault(answer, [0.0, 0.0])
+                        pair[0] += own
+                        pair[1] += its
+                rows[name] = {answer: math.sqrt(own / its) for answer, (own, its) in sums.items() if its}
+            title = f"{str(dtype).removeprefix('torch.')}, T {length}"
+            shown = {name: {a: r for a, r in row.items() if a in ("out", "q", "k", "v")} for name, row in rows.items()}
+            for name, row in rows.items():
+                if others := [r for answer, r in row.items() if answer not in shown[name]]:
+                    shown[name]["worst parameter"] = max(others)
+            table(f"{title}: error against float64, ours over torch's (root mean square)", shown, 16)
+            found[title] = rows
+    return found
+
+
+def distances(name: str, length: int, dtype: torch.dtype, seed: int) -> dict[str, tuple[float, float]]:
+    """Of the output and every gradient: squared distance from the reference, ours and torch's."""
+    span, mask, scale = Span.of(length), Mask(length, length), DIM**-0.5
+    torch.manual_seed(seed)
+    given = [torch.randn(1, 4, length, DIM).to(dtype) for _ in range(4)]
+    answers = {}
+    for who in ("reference", "ours", "torch"):
+        torch.manual_seed(100 + seed)
+        encoding = ENCODINGS.parse(name).build(num_heads=4, head_dim=DIM, d_model=4 * DIM, train_length=length)
+        in_use = torch.float64 if who == "reference" else dtype
+        q, k, v, weight = (x.to(in_use) for x in given)
+        for x in (q, k, v):
+            x.requires_grad_()
+        effect = encoding.effect(span)
+        if who == "torch":
+            bias = torch.zeros(1, 1, 1, 1)
+            for term in effect.terms:
+                bias = bias + reference.dense(term, q, k, span, scale)
+            bias = bias.expand(1, 4, length, length).masked_fill(~mask.visible(q.device)[:, None], -math.inf).to(dtype)
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
+        else:
+            backend = reference if who == "reference" else fused
+            out = backend.prepare(effect, span, mask)(q, k, v, scale=scale)
+        parameters = dict(encoding.named_parameters())
+        leaves = {"q": q, "k": k, "v": v, **parameters}
+        gradients = torch.autograd.grad(out, list(leaves.values()), weight)
+        answers[who] = {"out": out.detach(), **dict(zip(leaves, gradients, strict=True))}
+    squares = {}
+    for answer, exact in answers["reference"].items():
+        own, its = (float((answers[who][answer].double() - exact).square().sum()) for who in ("ours", "torch"))
+        squares[answer] = (own, its)
+    return squares
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], Figures]] = {
+    "ratios": ratios, "threads": threads, "memory": memory, "eager": eager, "decode": decode, "shapes": shapes,
+    "growth": growth, "errors": errors,
+}  # fmt: skip
+
+
+def whole_numbers(text: str) -> list[int]:
+    return [int(x) for x in text.split(",")]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lengths", default="256,1024,2048,4096")
-    parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--memory-of", help=argparse.SUPPRESS)
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--lengths", type=whole_numbers, default=[256, 1024, 2048, 4096])
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--peak-of", help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(1)
     if reason := cpu.missing():
         raise SystemExit(reason)
-    if args.memory_of:
-        print(json.dumps(memory(args.memory_of, int(args.lengths))))
+    if args.peak_of:
+        name, length, settings = json.loads(args.peak_of)
+        print(json.dumps(peak_here(name, length, settings)))
         return
-    results: dict[str, Any] = {"target": cpu.best_target()}
-    for length in map(int, args.lengths.split(",")):
-
-        def peak(name: str, length: int = length) -> float:
-            command = [sys.executable, __file__, "--lengths", str(length), "--memory-of", name]
-            return float(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-
-        figures = measure(length, args.pairs)
-        for name, rows in figures.items():
-            rows["peak MiB"] = peak(name)
-        results[f"T {length}"] = figures
-        columns = [f"{what} of {of}" for of in (OURS, TORCH) for what in ("forward", "backward")]
-        print(f"\nT {length}, {results['target']}: median (10th-90th percentile); backward: with forward")
-        print(f"{'':<22}" + "".join(f"{column:>22}" for column in columns) + f"{'peak MiB':>10}")
-        for name, rows in figures.items():
-            cells = ""
-            for column in columns:
-                r = rows.get(column)
-                cells += f"{r['median']:>9.2f} ({r['p10']:.2f}-{r['p90']:.2f})" if r else f"{'':>21}"
-                cells += " "
-            print(f"{name:<22}{cells}{rows['peak MiB']:>10.0f}")
-    save("attention", results)
+    parts = args.parts.split(",")
+    for part in parts:
+        if part not in PARTS:
+            parser.error(f"there is no part {part}; there are {', '.join(PARTS)}")
+    for part in parts:
+        save(f"attention-{part}", {"target": cpu.best_target(), **PARTS[part](args)})
 
 
 if __name__ == "__main__":
