@@ -131,6 +131,38 @@ def test_decoding(heads, queries, target):
         require_equal("none", shape, Span.of(keys, queries), Mask(queries, keys, True, ids), target=target)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("heads", [(2, 2), (4, 1)])
+@pytest.mark.parametrize("queries", [1, 2, 70])
+def test_many_keys_and_few_queries(queries, heads, target):
+    """Keys are shared out between units of work, and their parts joined."""
+    ids = (torch.arange(1200) // 500)[None]
+    for dtype in (torch.float32, WIDE):
+        for mask in (Mask(queries, 1200), Mask(queries, 1200, window=900), Mask(queries, 1200, True, ids)):
+            shape = (2, *heads, queries, 1200, 20)
+            require_equal("table pieces", shape, Span.of(1200, queries), mask, dtype=dtype, target=target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("queries", [1, 8, 420])
+def test_many_key_heads(queries, target):
+    """With 16 of them no unit of work is cut into parts."""
+    shape = (8, 4, 2, queries, 600, 12)
+    require_equal("table pieces", shape, Span.of(600, queries), Mask(queries, 600), target=target)
+
+
+@pytest.mark.parametrize("queries", [1, 3, 800])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_in_parts(dtype, queries):
+    (q, k, v), weight = inputs(1, 4, 1, queries, 1200, 24, dtype)
+    results = []
+    for backend, wide in ((fused, [q, k, v]), (reference, [x.detach().to(WIDE).requires_grad_() for x in (q, k, v)])):
+        out = backend.prepare(Effect(), Span.of(1200, queries), Mask(queries, 1200))(*wide, scale=0.2)
+        results.append([out, *torch.autograd.grad(out, wide, weight.to(dtype).to(out.dtype))])
+    for a, b in zip(*results, strict=True):
+        assert (a.to(WIDE) - b).abs().max() <= (2e-2 if dtype == torch.bfloat16 else 2e-3) * b.abs().max()
+
+
 @pytest.mark.parametrize("kind", ["table", "pieces"])
 def test_a_long_sequence(kind):
     require_equal(kind, (1, 1, 1, 1023, 1023, 16), Span.of(1023), Mask(1023, 1023))
@@ -140,6 +172,61 @@ def test_a_long_sequence(kind):
 @pytest.mark.parametrize(("i", "j"), LENGTHS)
 def test_both_ways(kind, i, j):
     require_equal(kind, (2, 2, 1, i, j, 20), Span.of(j, i), Mask(i, j, causal=False))
+
+
+WINDOWS = (1, 40, 200)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("kind", ["none", "pieces table", "many", "crooked short"])
+@pytest.mark.parametrize(("i", "j"), [(131, 131), (3, 331), (60, 231)])
+def test_a_sliding_window(kind, i, j, window, target):
+    require_equal(kind, (2, 4, 2, i, j, 33), Span.of(j, i), Mask(i, j, window=window), target=target)
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("kind", ["none", "table", "pieces", "many"])
+def test_a_sliding_window_over_a_long_sequence(kind, window):
+    span, mask = Span.of(450), Mask(450, 450, window=window)
+    require_equal(kind, (1, 2, 1, 450, 450, 8), span, mask, dtype=WIDE)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("kind", ["none", "short"])
+@pytest.mark.parametrize(("i", "j"), [(100, 100), (1, 331), (60, 231), (331, 331)])
+def test_a_sliding_window_both_ways(kind, i, j, window, target):
+    mask = Mask(i, j, causal=False, window=window)
+    require_equal(kind, (2, 2, 1, i, j, 20), Span.of(j, i), mask, target=target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("window", [7, 100])
+@pytest.mark.parametrize("kind", ["none", "pieces short", "many"])
+@pytest.mark.parametrize("queries", [160, 50])
+def test_a_sliding_window_in_documents(kind, queries, window, target):
+    for documents in DOCUMENTS.values():
+        ids = torch.tensor(documents)
+        p = consecutive(ids)
+        span, mask = Span(p[:, 160 - queries :], p, 160), Mask(queries, 160, True, ids, window)
+        require_equal(kind, (2, 2, 2, queries, 160, 12), span, mask, target=target)
+
+
+@pytest.mark.parametrize("window", [30, 128])
+def test_a_window_reads_nothing_that_it_hides(window):
+    """Keys that no query sees may hold anything, and so may what they would give."""
+    span, mask, seen = Span.of(700, 200), Mask(200, 700, window=window), 500 - window + 1
+    results = []
+    for hidden in (0.5, math.nan):
+        (q, k, v), weight = inputs(1, 2, 1, 200, 700, 16, torch.float32)
+        with torch.no_grad():
+            k[:, :, :seen] = v[:, :, :seen] = hidden
+        out = fused.prepare(Bias("table", 2, span).effect, span, mask)(q, k, v, scale=0.3)
+        results.append([out, *torch.autograd.grad(out, [q, k, v], weight.float())])
+    for plain, spoiled in zip(*results, strict=True):
+        assert torch.equal(plain, spoiled)
+    assert not spoiled[:, :, :seen].any()
 
 
 DOCUMENTS = {
@@ -248,11 +335,11 @@ def test_any_strides(how):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("which", range(4), ids=["q", "k", "v", "gradient"])
-@pytest.mark.parametrize("documents", [False, True])
-def test_nan_and_infinity_stay_with_those_that_see_them(bad, which, documents):
+@pytest.mark.parametrize("how", ["causal", "documents", "window"])
+def test_nan_and_infinity_stay_with_those_that_see_them(bad, which, how):
     """Token 70 of 140 is bad: tokens that do not see it, or that it does not see, are as without it."""
-    ids = torch.tensor([[0] * 75 + [1] * 65] if documents else [[0] * 140])
-    span, mask = Span.of(140), Mask(140, 140, True, ids)
+    ids = torch.tensor([[0] * 75 + [1] * 65]) if how == "documents" else None
+    span, mask = Span.of(140), Mask(140, 140, True, ids, 20 if how == "window" else None)
     results = []
     for value in (bad, 0.5):
         (q, k, v), weight = inputs(1, 1, 1, 140, 140, 16, torch.float32)
@@ -304,6 +391,9 @@ def test_the_same_bits_for_any_number_of_threads(kind):
         for threads in (1, 1, 2, 5):
             torch.set_num_threads(threads)
             runs.append(answers(fused, kind, (3, 4, 2, 300, 300, 24), span, mask, torch.float32))
+            for queries in (1, 40, 600):
+                few = Span.of(1200, queries), Mask(queries, 1200)
+                runs[-1] += answers(fused, kind, (1, 2, 1, queries, 1200, 24), *few, torch.float32)
     finally:
         torch.set_num_threads(before)
     for run in runs[1:]:

@@ -33,8 +33,6 @@ def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
             return f"{type(term).__name__} is no bias from a table over distances"
     if sum(isinstance(term, ProgressiveBias) for term in effect.terms) > 1:
         return "it has room for one ProgressiveBias"
-    if mask.window is not None:
-        return "its kernel has no sliding window yet"
     if q.dtype not in cpu.DTYPES:
         return f"it does not compute with {q.dtype}"
     return cpu.missing() if q.device.type == "cpu" else f"it has no kernel for {q.device.type}"

@@ -97,13 +97,13 @@ def _rows(x: Tensor) -> Tensor:
 
 
 def _describe(
-    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, first: int, causal: bool, scale: float,
+    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, first: int, causal: bool, window: int, scale: float,
     bias: dict[str, Tensor | None], places: dict[str, Tensor | None],
 ) -> _Call:  # fmt: skip
     call = _Call(
         batch=q.shape[0], heads=q.shape[1], kv_heads=k.shape[1], queries=q.shape[2], keys=k.shape[2], dim=q.shape[3],
         dtype=DTYPES[q.dtype], causal=causal, threads=torch.get_num_threads(), target=_wanted_target, scale=scale,
-        q=_view(q), k=_view(k), v=_view(v), out=_view(out), lse=lse.data_ptr(), first=first,
+        q=_view(q), k=_view(k), v=_view(v), out=_view(out), lse=lse.data_ptr(), first=first, window=window,
     )  # fmt: skip
     for name, tensor in bias.items():
         if tensor is not None:
@@ -139,7 +139,7 @@ def forward(
     out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=computed_in(q))
     bias = {"table": table, "slope": slope, "intercept": intercept, "knots": knots, "u": u, "w": w}
     places = {"position_q": position_q, "position_k": position_k, "documents": documents}
-    _do(_describe(q, k, v, out, lse, first, causal, scale, bias, places))
+    _do(_describe(q, k, v, out, lse, first, causal, window, scale, bias, places))
     return out, lse
 
 
@@ -154,7 +154,7 @@ def backward(
     gradients = empty_gradients(q, k, v, lse, table, slope, u, w, rows, of_table, of_pieces, of_rows)
     bias = {"table": table, "slope": slope, "intercept": intercept, "knots": knots, "u": u, "w": w}
     places = {"position_q": position_q, "position_k": position_k, "documents": documents}
-    call = _describe(q, k, v, _rows(out), lse, first, causal, scale, bias, places)
+    call = _describe(q, k, v, _rows(out), lse, first, causal, window, scale, bias, places)
     call.backward, call.grad = True, _view(grad)
     call.dq, call.dk, call.dv = map(_view, gradients[:3])
     names = (["dtable"] if of_table else []) + (["dslope", "dintercept", "du", "dw"] if of_pieces else [])

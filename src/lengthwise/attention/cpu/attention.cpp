@@ -427,7 +427,7 @@ struct Unit {
 
   // Memory of one thread.
   T *panels_k, *panels_v, *rows_k, *rows_v, *sum_k, *sum_v;                 // of all keys
-  T *q, *grad, *out, *dq, *logits, *change, *spread, *row_bias;             // of a block
+  T *q, *grad, *out, *dq, *logits, *change, *spread, *row_bias, *gathered;             // of a block
   T *window, *window_u, *diagonal, *pieces_a, *pieces_b, *peak, *total, *delta, *sum_a, *sum_b;
   T* window_slope;
   T* knots;  // and one more, which no number reaches
@@ -481,6 +481,7 @@ struct Unit {
     take(at, change, back ? BLOCK_Q * ROW : 0);
     take(at, spread, back && call.slope ? BLOCK_Q * ROW : 0);
     take(at, row_bias, ROW);
+    take(at, gathered, width);
     take(at, window, WINDOW);
     take(at, window_u, WINDOW);
     take(at, diagonal, WINDOW);
@@ -612,6 +613,7 @@ struct Unit {
   }
 
   void keep_keys() {
+    if (q_from >= q_to) return;
     i64 panel = 0;
     const i64 furthest = call.keys - call.queries + layout->q[q_to - 1].start + layout->q[q_to - 1].size;
     for (i64 n = k_from; n < k_to; n++) {
@@ -690,15 +692,20 @@ struct Unit {
     if (c < pair.begin + r || c >= pair.edge + r) return false;
     return !pair.documents || layout->code[offset + pair.q->start + r] == layout->code[pair.k->start + c];
   }
-  void careful(const Pair& pair, const T* weight, bool by_row, const T* x, i64 step, T* to) const {
-    for (i64 r = 0; r < pair.q->size; r++)
-      for (i64 c = 0; c < pair.k->size; c++) {
+  // The order of the sums is that of the products above, so that what sees no such number does not change by a bit.
+  void careful(const Pair& pair, const T* weight, bool by_row, const T* x, i64 step, T* to) {
+    const i64 many = by_row ? pair.q->size : pair.k->size, others = by_row ? pair.k->size : pair.q->size;
+    for (i64 n = 0; n < many; n++, to += width) {
+      memset(gathered, 0, sizeof(T) * width);
+      for (i64 m = 0; m < others; m++) {
+        const i64 r = by_row ? n : m, c = by_row ? m : n;
         if (!sees(pair, r, c)) continue;
-        T one = weight[r * ROW + c];
-        const T* from = x + (by_row ? c : r) * step;
-        T* sum = to + (by_row ? r : c) * width;
-        for (i64 d = 0; d < call.dim; d++) sum[d] += one * from[d];
+        const V one = S::all(weight[r * ROW + c]);
+        for (i64 d = 0; d < width; d += N)
+          S::store(gathered + d, S::load(gathered + d) + one * S::load(x + m * step + d));
       }
+      for (i64 d = 0; d < width; d += N) S::store(to + d, S::load(to + d) + S::load(gathered + d));
+    }
   }
 
   // -- biases
