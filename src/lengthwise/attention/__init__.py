@@ -5,6 +5,7 @@ everything that the layers share.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -115,6 +116,7 @@ def attend(
     >>> fire = encodings.FIRE(num_heads=8)
     >>> out = attend(q, k, v, fire)
     """
+    _check_kinds(scale, q=q, k=k, v=v)
     _check_shapes(q, k, v)
     wrong: object = encoding  # a class or a name, as a slip of the pen would have it
     if wrong is not None and not isinstance(wrong, PositionEncoding):
@@ -154,12 +156,27 @@ def attend(
     return plan(effect, span, mask, q, backend=backend)(q, k, v, scale=scale)
 
 
+def _check_kinds(scale: object, **given: object) -> None:
+    for name, one in given.items():
+        if not isinstance(one, Tensor):
+            raise ConfigError(
+                f"{name} is a {type(one).__name__}; it has to be a tensor [batch, heads, tokens, head dim]"
+            )
+    if scale is None or (isinstance(scale, (int, float)) and type(scale) is not bool and math.isfinite(scale)):
+        return
+    # A backend that takes it as a number would drop its gradient in silence.
+    instead = "; one that learns is no number: multiply q by it" if isinstance(scale, Tensor) else ""
+    raise ConfigError(f"scale is {scale!r}; it has to be a finite number, or None for 1/sqrt(head dim){instead}")
+
+
 def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
     shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
     if q.ndim != 4 or k.ndim != 4 or k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
         raise ConfigError(f"{shapes}: q has to be [b, h, i, d], and k and v alike [b, g, j, d]")
-    if k.shape[1] == 0 or q.shape[1] % k.shape[1]:
-        raise ConfigError(f"{shapes}: the {q.shape[1]} heads of q have to be a multiple of the {k.shape[1]} of k and v")
+    if not k.shape[1] or not q.shape[1] or q.shape[1] % k.shape[1]:
+        raise ConfigError(
+            f"{shapes}: the {q.shape[1]} heads of q have to be a multiple of the {k.shape[1]} of k and v, at least as many"
+        )
     if not 1 <= q.shape[2] <= k.shape[2]:
         raise ConfigError(f"{shapes}: there have to be 1 to {k.shape[2]} queries, the last of the {k.shape[2]} tokens")
     if not (q.dtype == k.dtype == v.dtype) or not (q.device == k.device == v.device):

@@ -27,6 +27,8 @@ class Mask:
     window: int | None = None
 
     def __post_init__(self) -> None:
+        if type(self.causal) is not bool:
+            raise ConfigError(f"causal is {self.causal!r}; it has to be True or False")
         if self.window is not None and (type(self.window) is not int or self.window < 1):
             raise ConfigError(
                 f"window is {self.window!r}; it has to be a whole number of keys, at least 1 (the query's own)"

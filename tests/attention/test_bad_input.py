@@ -1,0 +1,229 @@
+"""Input that is odd, empty, spoiled or impossible, on every backend: the right numbers, or one line that says what to do."""
+
+import inspect
+import math
+import re
+
+import pytest
+import torch
+
+import lengthwise
+from lengthwise import encodings
+from lengthwise.attention import BACKENDS, Mask, plan
+from lengthwise.config import ConfigError
+from lengthwise.forms import DenseBias, Effect, ToeplitzBias
+from lengthwise.span import Span
+
+WIDE = torch.float64
+
+
+def attend(*args, **settings):
+    """Tests check shapes before a call; users do not have that, so this goes past it."""
+    return inspect.unwrap(lengthwise.attend)(*args, **settings)
+
+
+def qkv(b=2, h=4, g=2, i=7, j=9, d=8, dtype=torch.float32):
+    torch.manual_seed(0)
+    return [torch.randn(b, heads, t, d, dtype=WIDE).to(dtype) for heads, t in ((h, i), (g, j), (g, j))]
+
+
+def require_backend(name, effect, span, mask, q):
+    if reason := BACKENDS[name].refuses(effect, span, mask, q):
+        pytest.skip(f"{name}: {reason}")
+
+
+# ---- where numbers lie in memory
+
+
+def _every_second(x):
+    return torch.stack([x, torch.full_like(x, math.nan)], -1).flatten(-2)[..., ::2]
+
+
+LAYOUTS = {
+    "dims before tokens": lambda x: x.mT.contiguous().mT,
+    "heads after tokens": lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),
+    "batch last": lambda x: x.permute(1, 2, 3, 0).contiguous().permute(3, 0, 1, 2),
+    "every second number": _every_second,
+    "a part of more": lambda x: torch.nn.functional.pad(x, (3, 2, 1, 1), value=math.nan)[..., 1:-1, 3:-2],
+    "one row for all": lambda x: x[:1].expand(x.shape),
+    "one head for all": lambda x: x[:, :1].expand(x.shape),
+    "one token for all": lambda x: x[:, :, :1].expand(x.shape),
+    "one number for all": lambda x: x[:1, :1, :1, :1].expand(x.shape),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_memory_may_lie_in_any_way(layout, backend):
+    t5 = encodings.T5(num_heads=4).double()
+    require_backend(backend, t5.effect(Span.of(9, 7)), Span.of(9, 7), Mask(7, 9), qkv(dtype=WIDE)[0])
+    weight = torch.randn(2, 4, 7, 8, dtype=WIDE)
+    answers = []
+    for odd in (True, False):
+        given = [x.requires_grad_() for x in qkv(dtype=WIDE)]
+        laid = [LAYOUTS[layout](x) for x in given]
+        out = lengthwise.attend(*(x if odd else x.contiguous() for x in laid), t5, backend=backend)
+        back = LAYOUTS[layout](weight) if odd else LAYOUTS[layout](weight).contiguous()
+        answers.append([out, *torch.autograd.grad(out, [*given, *t5.parameters()], back)])
+    torch.testing.assert_close(*answers, rtol=1e-12, atol=1e-12)
+
+
+# ---- nothing at all
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "make", [None, encodings.ALiBi, encodings.T5, encodings.FIRE], ids=lambda m: getattr(m, "__name__", "none")
+)
+def test_an_empty_batch_has_an_empty_answer_and_no_gradient(make, backend):
+    encoding = make(num_heads=4) if make else None
+    given = [x.requires_grad_() for x in qkv(b=0)]
+    effect = encoding.effect(Span.of(9, 7)) if encoding else Effect()
+    require_backend(backend, effect, Span.of(9, 7), Mask(7, 9), given[0])
+    out = lengthwise.attend(*given, encoding, backend=backend)
+    assert out.shape == (0, 4, 7, 8)
+    out.sum().backward()
+    assert [x.grad.shape for x in given] == [x.shape for x in given]
+    for parameter in encoding.parameters() if encoding else ():
+        assert not parameter.grad.any()
+
+
+# ---- numbers that are not finite
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("which", ["q", "k", "v", "table", "dense"])
+def test_what_is_not_finite_stays_with_the_queries_that_meet_it(which, bad, backend):
+    """Token 40 of 60, distance 45, or what query 40 has for key 3: other queries are as they were."""
+    span, mask = Span.of(60), Mask(60, 60)
+    back = span.distance()[0]
+    met = {
+        "q": torch.arange(60) == 40,
+        "k": torch.arange(60) >= 40,
+        "v": torch.arange(60) >= 40,
+        "table": ((back == 45) & (back >= 0)).any(1),
+        "dense": torch.arange(60) == 40,
+    }[which]
+    if (backend, which) in (("sdpa", "k"), ("sdpa", "v"), ("reference", "v")):
+        pytest.skip("torch multiplies hidden keys by 0, or adds -inf to their logits, and NaN stays NaN")
+    outs = []
+    for value in (0.5, bad):
+        q, k, v = qkv(h=4, g=4, i=60, j=60)
+        table, dense = torch.randn(4, 60), torch.randn(1, 4, 60, 60, generator=torch.Generator().manual_seed(1))
+        table = torch.linspace(-1, 1, 60).expand(4, -1).clone()
+        target = {"q": q[..., 40, 3], "k": k[..., 40, 3], "v": v[..., 40, 3], "table": table[:, 45]}
+        target.get(which, dense[..., 40, 3])[:] = value
+        effect = Effect(terms=(ToeplitzBias(table), *((DenseBias(dense),) if which == "dense" else ())))
+        require_backend(backend, effect, span, mask, q)
+        outs.append(plan(effect, span, mask, q, backend=backend)(q, k, v, scale=0.3))
+    plain, spoiled = outs
+    assert plain.isfinite().all()
+    torch.testing.assert_close(spoiled[:, :, ~met], plain[:, :, ~met], rtol=1e-6, atol=1e-6)
+    if math.isnan(bad):
+        rows = spoiled[:, :, met]
+        assert not (rows[..., 3] if which == "v" else rows).isfinite().any()
+    if which in ("table", "dense") and bad == -math.inf:  # hides pairs, no more
+        assert spoiled.isfinite().all() and (spoiled[:, :, met] != plain[:, :, met]).any()
+
+
+# ---- what cannot be
+
+
+FLOAT8 = torch.float8_e4m3fn
+
+
+@pytest.mark.parametrize("backend", ["auto", *BACKENDS])
+@pytest.mark.parametrize(
+    ("change", "settings", "words"),
+    [
+        ({"dtype": FLOAT8}, {}, "q, k, v are torch.float8_e4m3fn.*float32, bfloat16, float16, float64: convert"),
+        ({"dtype": torch.int64}, {}, "q, k, v are torch.int64.*convert"),
+        ({"dtype": torch.bool}, {}, "q, k, v are torch.bool.*convert"),
+        ({"dtype": torch.complex64}, {}, "q, k, v are torch.complex64.*convert"),
+        ({"d": 0}, {}, "the heads have no dims; they need at least one"),
+        ({"h": 0}, {}, r"the 0 heads of q have to be a multiple of the 2 of k and v, at least as many"),
+        ({"h": 0, "g": 0}, {}, "the 0 heads of q have to be a multiple of the 0 of k and v"),
+        ({"h": 3}, {}, "the 3 heads of q have to be a multiple of the 2"),
+        ({"i": 0}, {}, "there have to be 1 to 9 queries"),
+        ({"i": 10}, {}, "there have to be 1 to 9 queries"),
+        ({}, {"window": 0}, "window is 0; it has to be a whole number of keys, at least 1"),
+        ({}, {"window": -3}, "window is -3; it has to be a whole number"),
+        ({}, {"window": 2.0}, "window is 2.0; it has to be a whole number"),
+        ({}, {"window": True}, "window is True; it has to be a whole number"),
+        ({}, {"window": "4"}, "window is '4'; it has to be a whole number"),
+        ({}, {"causal": None}, "causal is None; it has to be True or False"),
+        ({}, {"causal": "yes"}, "causal is 'yes'; it has to be True or False"),
+        ({}, {"scale": math.nan}, "scale is nan; it has to be a finite number"),
+        ({}, {"scale": math.inf}, "scale is inf; it has to be a finite number"),
+        ({}, {"scale": "0.5"}, "scale is '0.5'; it has to be a finite number"),
+        ({}, {"scale": torch.tensor(0.5)}, r"scale is tensor\(0.5000\); it has to be a finite number.*multiply q by it"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_said_in_one_line(change, settings, words, backend, monkeypatch):
+    monkeypatch.setattr(Mask, "__init__", inspect.unwrap(Mask.__init__))
+    with pytest.raises(ConfigError, match=words) as error:
+        attend(*qkv(**change), backend=backend, **settings)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+def test_what_is_no_tensor(name):
+    given = dict(zip(("q", "k", "v"), qkv(), strict=True))
+    given[name] = given[name].tolist()
+    with pytest.raises(ConfigError, match=f"{name} is a list; it has to be a tensor"):
+        attend(**given)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("d", [1, 257, 300])
+def test_head_dims_of_any_size_are_served_or_refused(backend, d):
+    q, k, v = qkv(d=d, dtype=WIDE)
+    require_backend(backend, Effect(), Span.of(9, 7), Mask(7, 9), q)
+    expected = lengthwise.attend(q, k, v, backend="reference")
+    torch.testing.assert_close(lengthwise.attend(q, k, v, backend=backend), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_named_backend_that_cannot_serve_says_why_and_what_to_do(backend):
+    """Every encoding: a backend either serves it or names its reason; nobody else steps in."""
+    refused = 0
+    for encoding in (
+        encodings.CoPE(head_dim=8),
+        encodings.DAPE(num_heads=4, train_length=9),
+        encodings.Shaw(head_dim=8),
+    ):
+        q, k, v = qkv(i=9)
+        x = q.transpose(1, 2).flatten(2)
+        span, mask = Span.of(9), Mask(9, 9)
+        effect = encoding.effect(span)
+        reason = BACKENDS[backend].refuses(effect, span, mask, q)
+        if reason:
+            refused += 1
+            with pytest.raises(ConfigError, match=re.escape(f"backend {backend!r} refuses: {reason}")) as error:
+                lengthwise.attend(q, k, v, encoding, backend=backend, x=x)
+            assert "use backend='auto'" in str(error.value) and "\n" not in str(error.value)
+        else:
+            assert plan(effect, span, mask, q, backend=backend).backend == backend
+            assert lengthwise.attend(q, k, v, encoding, backend=backend, x=x).isfinite().all()
+    assert not refused or backend != "reference"
+
+
+def test_a_backend_that_does_not_exist():
+    q, _, _ = qkv()
+    with pytest.raises(ConfigError, match=r"there is no backend 'fussed'.*fused.*there are: auto, "):
+        plan(Effect(), Span.of(9, 7), Mask(7, 9), q, backend="fussed")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.int16])
+def test_positions_and_documents_of_any_whole_kind(dtype, backend):
+    q, k, v = qkv(dtype=WIDE)
+    alibi, p = encodings.ALiBi(num_heads=4), torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4]])
+    ids = torch.tensor([[7, 7, 7, 7, 3, 3, 3, 3, 3]])
+    require_backend(backend, alibi.effect(Span.of(9, 7)), Span.of(9, 7), Mask(7, 9, True, ids), q)
+    out = [
+        attend(q, k, v, alibi, positions=x, documents=y, backend=backend)
+        for x, y in ((p, ids), (p.to(dtype), ids.to(dtype)))
+    ]
+    assert torch.equal(*out)
