@@ -1,0 +1,134 @@
+"""What is asked of the GPU's kernels, on a GPU or in Triton's interpreter: cases, and the reference's answers in float64."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lengthwise.attention import Mask, gpu, reference
+from lengthwise.forms import DenseBias, Effect, ProgressiveBias, ToeplitzBias
+from lengthwise.span import Span
+
+WIDE = torch.float64
+
+
+@dataclass
+class Case:
+    """kind: words out of none, table, short (ends before the distances do, both ways), pieces, many (pieces), one (piece),
+    crooked (u in no order), rows, wide (rows as long as the distances), shared (one head for all)."""
+
+    kind: str = "none"
+    batch: int = 1
+    heads: tuple[int, int] = (2, 1)
+    queries: int = 33
+    keys: int = 40
+    dim: int = 8
+    causal: bool = True
+    window: int | None = None
+    documents: Any = None
+    positions: Any = None
+    scale: float | None = None
+    knots: Any = None
+    level: float = 15.0  # up to this position all queries have the same w
+    c: float = 0.3
+    pieces: int = 7
+    edit: Any = None  # of q, k, v and the gradient, in place
+    device: str = "cpu"
+    dtype: torch.dtype = torch.float32
+    names: list[str] = field(default_factory=list)
+
+    def tensors(self) -> list[Tensor]:
+        torch.manual_seed(0)
+        h, g = self.heads
+        shapes = [(self.batch, h, self.queries, self.dim), *[(self.batch, g, self.keys, self.dim)] * 2]
+        q, k, v, grad = (torch.randn(s, dtype=WIDE).to(self.dtype) for s in (*shapes, shapes[0]))
+        if self.edit:
+            self.edit(q, k, v, grad)
+        return [x.to(self.device) for x in (q, k, v, grad)]
+
+    def span(self) -> Span:
+        if self.positions is None:
+            return Span.of(self.keys, self.queries, self.device)
+        p = torch.as_tensor(self.positions, device=self.device)
+        return Span(p[:, self.keys - self.queries :].contiguous(), p, int(p.max()) + 1)
+
+    def mask(self) -> Mask:
+        documents = None if self.documents is None else torch.as_tensor(self.documents, device=self.device)
+        return Mask(self.queries, self.keys, self.causal, documents, self.window)
+
+    def bias(self) -> dict[str, Tensor | int]:
+        """The operator's arguments that are numbers, in float32."""
+        torch.manual_seed(1)
+        span, h = self.span(), 1 if "shared" in self.kind else self.heads[0]
+        n, found = span.length, {}
+        if "table" in self.kind:
+            found |= {"table": torch.randn(h, n), "first": 0}
+        if "short" in self.kind:
+            found |= {"table": torch.randn(h, 9), "first": -3}
+        if "pieces" in self.kind or "many" in self.kind or "one" in self.kind:
+            s = 1 if "one" in self.kind else 200 if "many" in self.kind else self.pieces
+            u = torch.rand(n) if "crooked" in self.kind else torch.log1p(self.c * torch.arange(n))
+            w = 1 / (1e-6 + torch.log1p(self.c * span.q.cpu().float().clamp(min=self.level)))
+            knots = torch.linspace(0.01, 0.9, s - 1, dtype=WIDE) if self.knots is None else self.knots(u, w)
+            slope = torch.randn(h, len(knots) + 1, dtype=WIDE)
+            jumps = (slope[:, :-1] - slope[:, 1:]) * knots  # continuous, as an MLP is
+            intercept = torch.cat([torch.zeros(h, 1, dtype=WIDE), jumps.cumsum(1)], 1)
+            found |= {"slope": slope, "intercept": intercept, "knots": knots, "u": u, "w": w}
+        if "rows" in self.kind:
+            r, first = (n, 0) if "wide" in self.kind else (11, -2)
+            found |= {"rows": torch.randn(self.batch, h, self.queries, r), "rows_first": first}
+        return {k: x.float().to(self.device) if isinstance(x, Tensor) else x for k, x in found.items()}
+
+    def ours(self) -> list[Tensor]:
+        """out, lse and the gradients of q, k, v and of every number of the bias, by the kernels."""
+        q, k, v, grad = self.tensors()
+        bias, span, mask = self.bias(), self.span(), self.mask()
+        places = (None, None) if self.positions is None else (span.q, span.k)
+        numbers = [bias.get(name, 0 if name.endswith("first") else None) for name in NAMES]
+        rest = (*numbers, *places, mask.documents, self.causal, self.window or 0, self.scale or self.dim**-0.5)
+        out, lse = gpu.forward(q, k, v, *rest)
+        asked = [name in bias for name in ("table", "slope", "rows")]
+        gradients = gpu.backward(grad, q, k, v, out, lse, *rest, *asked)
+        self.names = ["out", "lse", "dq", "dk", "dv", *(f"d{n}" for n in LEARNED if n in bias)]
+        return [out, lse, *gradients[:3], *(x for x, n in zip(gradients[3:], LEARNED, strict=True) if n in bias)]
+
+    def right(self) -> list[Tensor]:
+        """The same by the reference in float64."""
+        *qkv, grad = (x.to(WIDE) for x in self.tensors())
+        bias = {k: x.to(WIDE) if isinstance(x, Tensor) else x for k, x in self.bias().items()}
+        leaves = [*qkv, *(bias[name] for name in LEARNED if name in bias)]
+        for leaf in leaves:
+            leaf.requires_grad_()
+        terms, span, mask = [], self.span(), self.mask()
+        if "table" in bias:
+            terms.append(ToeplitzBias(bias["table"], bias["first"]))
+        if "slope" in bias:
+            terms.append(ProgressiveBias(*(bias[n] for n in ("slope", "intercept", "knots", "u", "w"))))
+        if "rows" in bias:
+            b, (h, _), r = self.batch, self.heads, bias["rows"].shape[-1]
+            column = (span.distance() - bias["rows_first"]).clamp(0, r - 1)[:, None].expand(b, h, -1, -1)
+            terms.append(DenseBias(bias["rows"].expand(b, h, -1, -1).gather(-1, column), both_ways=True))
+        effect, scale = Effect(terms=tuple(terms)), self.scale or self.dim**-0.5
+        out = reference.prepare(effect, span, mask)(*qkv, scale=scale)
+        visible = mask.visible(span.q.device)[:, None]
+        k = qkv[1].repeat_interleave(self.heads[0] // self.heads[1], 1)
+        logits = reference.logits(effect, qkv[0], k, span, visible, scale).masked_fill(~visible, -torch.inf)
+        return [out, logits.logsumexp(-1), *torch.autograd.grad(out, leaves, grad)]
+
+
+NAMES = ("table", "first", "slope", "intercept", "knots", "u", "w", "rows", "rows_first")
+LEARNED = ("table", "slope", "intercept", "u", "w", "rows")
+
+
+def require_equal(case: Case, close: float = 1e-5) -> None:
+    """Off by at most `close` of the largest number of each answer; gradients of the bias, which are sums of what mostly
+    cancels, of the largest of all."""
+    got, wanted = case.ours(), case.right()
+    assert len(got) == len(wanted)
+    largest = max(1.0, *(b.abs().max().item() for b in wanted))
+    for n, (name, a, b) in enumerate(zip(case.names, got, wanted, strict=True)):
+        assert a.shape == b.shape, name
+        size = max(1.0, b.abs().max().item()) if n < 5 else largest
+        off = (a.to(WIDE) - b).abs().max().item()
+        assert off <= close * size, f"{name} is off by {off:.1e} (its size: {size:.1e})"

@@ -1,0 +1,213 @@
+"""The GPU's kernels in Triton's interpreter, on a CPU. test_gpu.py runs this file in processes of its own, for Triton
+decides when it is imported whether it compiles or interprets; by hand:
+
+    TRITON_INTERPRET=1 python -m pytest tests/attention/interpreted_gpu.py
+"""
+
+import importlib.util
+import math
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from lengthwise.attention import gpu
+from lengthwise.attention.gpu import Blocks
+
+assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
+
+_spec = importlib.util.spec_from_file_location("gpu_cases", Path(__file__).parent / "gpu_cases.py")
+assert _spec and _spec.loader
+cases = sys.modules["gpu_cases"] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(cases)
+Case, require_equal, WIDE = cases.Case, cases.require_equal, cases.WIDE
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, for log2(0) and the like
+
+SMALL = (Blocks(32, 16, 4, 1), Blocks(16, 32, 4, 1), Blocks(16, 16, 4, 1))
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch):
+    """So that short sequences have tiles of every kind."""
+    monkeypatch.setattr(gpu, "blocks", lambda dtype, wide: SMALL)
+
+
+KINDS = [
+    "none",
+    "table",
+    "short",
+    "pieces",
+    "one",
+    "pieces short",
+    "many",
+    "crooked pieces",
+    "rows",
+    "wide rows shared",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_form(kind):
+    require_equal(Case(kind))
+
+
+def test_form_sums_with_one_head_for_all():
+    require_equal(Case("many short rows shared", batch=2, heads=(4, 2), queries=20, keys=24))
+
+
+@pytest.mark.parametrize("dim", [1, 5, 64, 130])
+def test_form_with_every_head_dim(dim):
+    require_equal(Case("pieces table", queries=20, keys=33, dim=dim))
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 90), (3, 17), (16, 16), (48, 48)])
+def test_form_with_any_lengths(queries, keys):
+    require_equal(Case("short", queries=queries, keys=keys))
+    require_equal(Case("none", queries=queries, keys=keys))
+
+
+@pytest.mark.parametrize("kind", ["none", "short", "rows"])
+def test_both_ways(kind):
+    require_equal(Case(kind, causal=False))
+    require_equal(Case(kind, causal=False, window=13))
+
+
+@pytest.mark.parametrize("kind", ["none", "table", "pieces", "rows"])
+@pytest.mark.parametrize("window", [1, 12])
+def test_window(kind, window):
+    require_equal(Case(kind, heads=(1, 1), window=window))
+
+
+# Documents that are whole blocks, and that are not; padding on the left; ids that come again.
+DOCUMENTS = {
+    "packed": [[0] * 19 + [1] * 18 + [2] * 3, [5] * 7 + [4] * 33],
+    "padded": [[-1] * 10 + [0] * 30],
+    "in turns": [[n % 2 for n in range(40)]],
+}
+
+
+def _restarting(documents):
+    rows = []
+    for row in documents:
+        seen = {}
+        rows.append([seen.setdefault(d, []).append(0) or len(seen[d]) - 1 for d in row])
+    return rows
+
+
+@pytest.mark.parametrize("kind", ["none", "table", "pieces", "rows"])
+@pytest.mark.parametrize("how", DOCUMENTS)
+def test_documents(kind, how):
+    documents = DOCUMENTS[how]
+    require_equal(Case(kind, batch=2, heads=(1, 1), documents=documents, positions=_restarting(documents)))
+
+
+def test_documents_without_positions_and_with_a_window():
+    for causal in (True, False):
+        require_equal(Case("short", batch=2, heads=(1, 1), documents=DOCUMENTS["packed"], window=9, causal=causal))
+
+
+@pytest.mark.parametrize("kind", ["short", "pieces", "many", "rows"])
+def test_positions_with_gaps(kind):
+    torch.manual_seed(3)
+    require_equal(Case(kind, batch=2, heads=(1, 1), positions=torch.randint(0, 4, (2, 40)).cumsum(1)))
+
+
+def test_positions_very_far_apart():
+    case = Case("short", heads=(1, 1), queries=5, keys=5, positions=[[0, 1, 2, 10**9, 10**9 + 1]])
+    case.span = lambda: cases.Span(torch.tensor(case.positions), torch.tensor(case.positions), 9)
+    require_equal(case)
+
+
+@pytest.mark.parametrize("level", [0.0, 10.0, 500.0], ids=["i > L", "both", "i < L"])
+@pytest.mark.parametrize("c", [1e-3, 100.0], ids=["c small", "c large"])
+def test_pieces_of_fire(level, c):
+    require_equal(Case("pieces", heads=(1, 1), level=level, c=c))
+
+
+def test_pieces_as_many_as_go_one_by_one():
+    require_equal(Case("pieces", heads=(1, 1), pieces=64))
+
+
+def test_pieces_with_knots_where_tiles_and_pairs_meet():
+    """A knot is the very coordinate of a pair: it belongs to the segment above."""
+    case = Case("pieces", heads=(1, 1), knots=lambda u, w: u[[15, 16, 30, 31]].to(WIDE))
+    bias = case.bias()
+    case.bias = lambda: {**bias, "w": torch.ones_like(bias["w"])}  # so that every coordinate is exact
+    require_equal(case)
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.5, 1e-30, 3.0])
+def test_any_scale(scale):
+    case = Case("short", heads=(1, 1), queries=16, keys=20)
+    case.scale = scale or 1e-300  # a scale of 0, which `or` would replace
+    require_equal(case)
+
+
+def test_a_long_cache_is_shared_out():
+    """Few queries: several programs for one head, each with a part of the keys, some of which see nothing."""
+    require_equal(Case("short", heads=(1, 1), queries=2, keys=130))
+    require_equal(Case("none", heads=(1, 1), queries=3, keys=130, documents=[[0] * 120 + [1] * 10]))
+    require_equal(Case("many", heads=(1, 1), queries=1, keys=130, window=40))
+
+
+def test_half_precision():
+    """float16 inputs, products of halves, everything else in float32. (The interpreter cannot do bfloat16.)"""
+    require_equal(Case("pieces short", dtype=torch.float16), close=4e-3)
+
+
+@pytest.mark.parametrize("how", ["columns", "every second", "heads last", "one for all"])
+def test_any_strides(how):
+    def strided(x):
+        if how == "columns":
+            return x.mT.contiguous().mT
+        if how == "heads last":
+            return x.transpose(1, 2).contiguous().transpose(1, 2)
+        if how == "one for all":
+            return x[:1].expand(2, -1, -1, -1)
+        return torch.stack([x, x + 9], -1).flatten(-2)[..., ::2]
+
+    case = Case("none", batch=2, queries=16, keys=20)
+    given = [strided(x) for x in case.tensors()]
+    case.tensors = lambda: given
+    require_equal(case)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("which", range(4), ids=["q", "k", "v", "gradient"])
+def test_nan_and_infinity_stay_with_those_that_see_them(bad, which):
+    """Token 21 of 40 is bad: tokens that do not see it, or that it does not see, are as without it."""
+    documents = [[0] * 27 + [1] * 13]
+    results = []
+    for value in (bad, 0.5):
+
+        def edit(*tensors, value=value):
+            tensors[which][0, 0, 21, 3] = value
+
+        case = Case("short", heads=(1, 1), queries=40, documents=documents, edit=edit)
+        results.append(case.ours())
+    spoiled, plain = results
+    seen = case.mask().visible(torch.device("cpu"))[0]
+    rows = seen[:, 21] if which in (1, 2) else torch.arange(40) == 21  # queries whose logits or sums have it
+    clean_keys = ~seen[rows].any(0)
+    if which != 3:
+        assert torch.equal(spoiled[0][0, 0, ~rows], plain[0][0, 0, ~rows])
+        if math.isnan(bad):  # a logit of -inf is a weight of 0, no harm done
+            assert not spoiled[0][0, 0, rows].isfinite().all(-1).any()
+    for gradient, clean in ((2, ~rows), (3, clean_keys), (4, clean_keys)):
+        assert torch.equal(spoiled[gradient][0, 0, clean], plain[gradient][0, 0, clean])
+
+
+def test_logits_far_from_zero():
+    for shift in (1e4, -1e4):
+        case = Case("table", heads=(1, 1), queries=30, keys=30)
+        bias = case.bias()
+        case.bias = lambda bias=bias, shift=shift: {**bias, "table": bias["table"] + shift}
+        require_equal(case, close=3e-3)  # float32 has 1e-3 there
+
+
+def test_nothing_at_all():
+    case = Case("short", batch=0, queries=4, keys=5)
+    assert [len(x) for x in case.ours()[:5]] == [0] * 5
