@@ -1,5 +1,5 @@
-"""Our own attention (operator.py) for rotations, tables over distances, and straight pieces (FIRE): the kernel of
-attention.cpp on a CPU.
+"""Our own attention (operator.py) for rotations, tables over distances, and straight pieces (FIRE): C++ on a CPU (cpu/),
+Triton on a GPU (gpu/).
 
 No bias is ever a matrix: memory is that of torch's fused attention without encoding, forward and backward, and the
 gradients of tables, slopes and intercepts come out of the same pass. float32 and, computed in float32, half precision;
@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.attention import cpu
+from lengthwise.attention import cpu, gpu
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.operator import attention
 from lengthwise.forms import Effect, ProgressiveBias, ToeplitzBias
@@ -33,9 +33,14 @@ def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
             return f"{type(term).__name__} is no bias from a table over distances"
     if sum(isinstance(term, ProgressiveBias) for term in effect.terms) > 1:
         return "it has room for one ProgressiveBias"
-    if q.dtype not in cpu.DTYPES:
-        return f"it does not compute with {q.dtype}"
-    return cpu.missing() if q.device.type == "cpu" else f"it has no kernel for {q.device.type}"
+    if q.device.type not in ("cpu", "cuda"):
+        return f"it has no kernel for {q.device.type}"
+    kernel = gpu if q.is_cuda else cpu
+    if q.dtype not in kernel.DTYPES:
+        return f"it does not compute with {q.dtype} on {q.device.type}"
+    if q.is_cuda and q.shape[-1] > gpu.MOST_DIMS:
+        return f"on a GPU it has room for heads of {gpu.MOST_DIMS} dims, and these have {q.shape[-1]}"
+    return kernel.missing()
 
 
 def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.attention import cpu
+from lengthwise.attention import cpu, gpu
 from lengthwise.attention.buffers import Gradients, computed_in, empty_gradients, like_heads
 
 
@@ -40,6 +40,9 @@ def attention(
         q, k, v, table, first, slope, intercept, knots, u, w, rows, rows_first, position_q, position_k, documents, causal,
         window, scale,
     )  # fmt: skip
+
+
+attention.register_kernel("cuda")(gpu.forward)
 
 
 @attention.register_fake
@@ -59,6 +62,9 @@ def attention_backward(
         grad, q, k, v, out, lse, table, first, slope, intercept, knots, u, w, rows, rows_first, position_q, position_k,
         documents, causal, window, scale, of_table, of_pieces, of_rows,
     )  # fmt: skip
+
+
+attention_backward.register_kernel("cuda")(gpu.backward)
 
 
 @attention_backward.register_fake
