@@ -118,7 +118,8 @@ def paired(
     a: Callable[[], object], x: Callable[[], object], rounds: int, times: int = 1
 ) -> tuple[dict[str, float], float]:
     """Time of x over that of a, and the median seconds of a."""
-    a(), x()
+    a()
+    x()
     ratios, plain = [], []
     for _ in range(rounds):
         before, own, after = (seconds(one, times) for one in (a, x, a))
@@ -169,12 +170,13 @@ def _cell(x: Any) -> str:
 
 
 def ratios(args: argparse.Namespace, threads: int = 1) -> Figures:
-    found = {}
+    found: Figures = {}
     clock = time.process_time if threads == 1 else time.perf_counter
     torch.set_num_threads(threads)
     for length in args.lengths:
         kinds = {name: Attention(name, length) for name in (TORCH, OURS, *NAMES)}
-        found[f"T {length}"] = rows = {name: {} for name in kinds}
+        rows: Figures = {name: {} for name in kinds}
+        found[f"T {length}"] = rows
         for what in ("forward", "both"):
             timed = in_turn({name: getattr(one, what) for name, one in kinds.items()}, args.rounds, clock)
             for name, of in timed.items():
@@ -283,7 +285,8 @@ def shapes(args: argparse.Namespace) -> Figures:
             other = Attention(name, length, dim=dim)
             elements = length * (length + 1) * dim / (1024 * 1025 * DIM)
             times = max(1, round(1 / elements / 4))  # so that what is timed is long enough
-            base.both(), other.both()
+            base.both()
+            other.both()
             found = []
             for _ in range(args.rounds):
                 before, own, after = seconds(base.both), seconds(other.both, times), seconds(base.both)

@@ -1,5 +1,6 @@
 """The fused CPU kernel against the reference in float64: every form, every gradient, on every target of this processor."""
 
+import contextlib
 import math
 import os
 import subprocess
@@ -518,14 +519,49 @@ def test_under_compile():
 
 
 def test_the_library_is_where_it_is_looked_for_and_is_not_made_twice(monkeypatch, tmp_path):
-    made = []
-    monkeypatch.setattr(building, "places", lambda: [tmp_path / "a", tmp_path / "b"])
-    monkeypatch.setattr(building, "build", lambda folder: made.append(folder) or (folder / building.name()))
+    made = compiled_into(monkeypatch, tmp_path)
     assert building.find() is None
-    assert building.find_or_build().parent == tmp_path / "a" and made == [tmp_path / "a"]
+    assert building.find_or_build().parent == tmp_path / "a" and len(made) == 1
     (tmp_path / "b").mkdir()
-    (tmp_path / "b" / building.name()).touch()
+    (tmp_path / "a" / building.name()).rename(tmp_path / "b" / building.name())
     assert building.find_or_build().parent == tmp_path / "b" and len(made) == 1
+
+
+def compiled_into(monkeypatch, tmp_path):
+    """Folders a and b as the places, and a library made without a compiler; a list of the times that one was made."""
+    made = []
+
+    @contextlib.contextmanager
+    def compiled():
+        made.append(tmp_path / "library")
+        made[-1].write_text("library")
+        yield made[-1]
+
+    monkeypatch.setattr(building, "places", lambda: [tmp_path / "a", tmp_path / "b"])
+    monkeypatch.setattr(building, "_compiled", compiled)
+    return made
+
+
+def test_a_place_that_cannot_be_written_is_passed_over_with_its_reason(monkeypatch, tmp_path):
+    compiled_into(monkeypatch, tmp_path)
+    (tmp_path / "a").touch()  # a file where a folder should be
+    assert building.find_or_build() == tmp_path / "b" / building.name()
+    (tmp_path / "b" / building.name()).unlink()
+    monkeypatch.setattr(building, "places", lambda: [tmp_path / "a", tmp_path / "b"])
+    monkeypatch.setattr(building.shutil, "copyfile", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(building.CannotBuild, match=r"a \(File exists\), nor .*b \(No space left\)"):
+        building.find_or_build()
+    assert [path.name for path in (tmp_path / "b").iterdir()] == [".attention.lock"]
+
+
+def test_what_hinders_compiling_is_not_taken_for_a_place_that_cannot_be_written(monkeypatch, tmp_path):
+    monkeypatch.setattr(building, "places", lambda: [tmp_path / "a", tmp_path / "b"])
+    monkeypatch.setattr(building.tempfile, "TemporaryDirectory", lambda **_: os.listdir(tmp_path / "nowhere"))
+    with pytest.raises(building.CannotBuild, match=r"temporary files.*No such file"):
+        building.find_or_build()
+    monkeypatch.setenv("CXX", "g++ 'x")
+    with pytest.raises(building.CannotBuild, match=r"CXX.*quotation"):
+        building.find_or_build()
 
 
 def test_a_compiler_that_fails_leaves_nothing(monkeypatch, tmp_path):

@@ -59,9 +59,9 @@ def _look() -> str | None:
         _library()
     except building.CannotBuild as error:
         warnings.warn(
-            f"lengthwise's fused CPU attention is not there: {error}. Biases are served by torch's attention instead: the "
-            "same results, more slowly and with more memory. Install a C++ compiler (Debian and Ubuntu: apt install g++) "
-            "and start again",
+            f"lengthwise's fused CPU attention is not there: {error}. Other backends serve attention on the CPU instead: the "
+            "same results, several times more slowly. Install a C++ compiler (Debian and Ubuntu: apt install g++) and "
+            "start again",
             stacklevel=4,
         )
         return f"its compiled kernel is not there: {error}"

@@ -7,6 +7,9 @@ of the repository, for wheels and for editable installs); where it is in neither
 makes it in the first of the two that can be written. That takes about ten seconds and any C++17 compiler: `$CXX`, or
 `c++`, `g++`, `clang++` on PATH. It needs neither headers of Python nor of torch, and serves every version of both.
 
+Linux is tested. On macOS and other systems with such a compiler it is made in the same way. On Windows, and wherever it does
+not compile, `CannotBuild` says why, and attention is served without it.
+
 The standard library alone, and no import from the package: the build hook loads this file where nothing is installed.
 """
 
@@ -22,6 +25,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 SOURCE = Path(__file__).with_name("attention.cpp")
 FLAGS = ["-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
@@ -65,53 +69,81 @@ def find_or_build() -> Path:
     """The library; made in the first place that can be written, where there is none. `CannotBuild` where it cannot be."""
     if found := find():
         return found
+    refusals = []
     for place in places():
         try:
             place.mkdir(parents=True, exist_ok=True)
-            with _alone(place):
-                if found := find():  # another process was faster
-                    return found
-                print(
-                    "lengthwise: compiling its attention kernel, once (about ten seconds)", file=sys.stderr, flush=True
-                )
-                return build(place)
-        except OSError:
+            lock = open(place / ".attention.lock", "w")  # noqa: SIM115
+        except OSError as error:
+            refusals.append(f"{place} ({error.strerror or error})")
             continue
-    raise CannotBuild(f"neither {places()[0]} nor {places()[1]} can be written")
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(lock)
+            _wait_for(lock)
+            if found := find():  # another process was faster
+                return found
+            print("lengthwise: compiling its attention kernel, once (about ten seconds)", file=sys.stderr, flush=True)
+            library = stack.enter_context(_compiled())
+            try:
+                return _put(library, place)
+            except OSError as error:
+                refusals.append(f"{place} ({error.strerror or error})")
+    raise CannotBuild(f"there is no place to keep it: {', nor '.join(refusals)}")
 
 
 def build(folder: Path) -> Path:
-    """Compile the library into `folder`. It appears there whole or not at all; two processes may do so at once."""
+    """Compile the library into `folder`. It appears there whole or not at all; two processes may do so at once.
+    `CannotBuild` where it does not compile, `OSError` where the folder does not take it."""
+    with _compiled() as library:
+        return _put(library, folder)
+
+
+@contextlib.contextmanager
+def _compiled() -> Iterator[Path]:
+    """The library in a folder of its own, which is gone afterwards."""
     if os.name == "nt":
         raise CannotBuild("the attention kernel is not made for Windows")
     compiler = _compiler()
-    with tempfile.TemporaryDirectory(prefix="lengthwise-") as made:
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="lengthwise-")
+    except OSError as error:
+        raise CannotBuild(f"there is no folder for temporary files: {error}") from None
+    with folder as made:
         steps = []
         for target, flags in targets().items():
             out = str(Path(made, f"{target}.o"))
             steps.append([*compiler, *FLAGS, *flags, f"-DLENGTHWISE_TARGET={target}", "-c", str(SOURCE), "-o", out])
         _run(steps)
-        library, objects = str(Path(made, "library")), [step[-1] for step in steps]
-        _run([[*compiler, "-shared", "-o", library, *objects, "-pthread"]])
-        handle, new = tempfile.mkstemp(dir=folder, prefix=".attention-", suffix=".new")
-        try:
-            os.close(handle)
-            shutil.copyfile(library, new)
-            os.chmod(new, 0o755)
-            os.replace(new, folder / name())
-            if folder == SOURCE.parent:  # what is left of an older source, which was here before
-                for old in folder.glob("attention-*.so"):
-                    if old.name != name():
-                        old.unlink(missing_ok=True)
-        except BaseException:
-            Path(new).unlink(missing_ok=True)
-            raise
+        library, objects = Path(made, "library"), [step[-1] for step in steps]
+        _run([[*compiler, "-shared", "-o", str(library), *objects, "-pthread"]])
+        yield library
+
+
+def _put(library: Path, folder: Path) -> Path:
+    """A library that was compiled where it is looked for."""
+    handle, new = tempfile.mkstemp(dir=folder, prefix=".attention-", suffix=".new")
+    try:
+        os.close(handle)
+        shutil.copyfile(library, new)
+        os.chmod(new, 0o755)
+        os.replace(new, folder / name())
+    except BaseException:
+        Path(new).unlink(missing_ok=True)
+        raise
+    if folder == SOURCE.parent:  # what is left of an older source, which was here before
+        for old in folder.glob("attention-*.so"):
+            if old.name != name():
+                with contextlib.suppress(OSError):
+                    old.unlink(missing_ok=True)
     return folder / name()
 
 
 def _compiler() -> list[str]:
-    if given := os.environ.get("CXX"):
-        return shlex.split(given)
+    try:
+        if given := shlex.split(os.environ.get("CXX", "")):
+            return given
+    except ValueError as error:
+        raise CannotBuild(f"CXX is {os.environ['CXX']!r}: {error}") from None
     for known in ("c++", "g++", "clang++"):
         if found := shutil.which(known):
             return [found]
@@ -131,15 +163,11 @@ def _run(commands: list[list[str]]) -> None:
             raise CannotBuild(f"{commands[0][0]} failed: {first}")
 
 
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _wait_for(lock: TextIO) -> None:
     """One process at a time compiles into a folder, where the system has such locks; the others wait."""
     try:
         import fcntl
     except ImportError:
-        yield
         return
-    with open(folder / ".attention.lock", "w") as file:
-        with contextlib.suppress(OSError):  # some network file systems have no locks: then both compile
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    with contextlib.suppress(OSError):  # some network file systems have no locks: then both compile
+        fcntl.flock(lock, fcntl.LOCK_EX)
