@@ -13,9 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.attention import cpu, gpu
+from lengthwise.attention import cpu, gpu, operator
 from lengthwise.attention.masks import Mask
-from lengthwise.attention.operator import attention
 from lengthwise.forms import Effect, ProgressiveBias, ToeplitzBias
 from lengthwise.span import Span
 
@@ -65,7 +64,7 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
             q, k = effect.rotation.query(q), effect.rotation.key(k)
         if effect.gain:
             q = (q * effect.gain.gain[..., None].to(compute)).to(q.dtype)
-        out, _ = attention(q, k, v, *static, mask.causal, mask.window or 0, scale)
+        out, _ = operator.attend(q, k, v, *static, mask.causal, mask.window or 0, scale)
         return out.to(given)
 
     return attend

@@ -88,7 +88,7 @@ _wanted_target = -1  # the best; tests ask for others
 
 
 def _view(x: Tensor) -> _View:
-    return _View(x.data_ptr(), x.stride(0), x.stride(1), x.stride(2))
+    return _View(x.data_ptr(), *x.stride()[:3])
 
 
 def _rows(x: Tensor) -> Tensor:
