@@ -1,0 +1,799 @@
+// Calls the library of attention.cpp on random cases and compares every number with plain loops in double precision.
+//
+//     driver SEED CASES      runs the cases SEED, SEED + 1, ...; a case that failed runs alone as `driver ITS_SEED 1`
+//
+// Each case is a shape (head dims 1 to 256, up to 300 tokens, grouped queries, fewer queries than keys), a dtype, strides,
+// and any of: a table, pieces (one to thousands), rows, positions, documents, a window, causal or not; in some a number
+// that is not finite; some are large (up to 3000 tokens), so that several threads share the work. It is computed forwards and backwards on every target that
+// the processor has, with one thread and with several, whose bits have to be the same.
+//
+// Around every tensor, between the rows of the results and between the pieces of the kernel's own memory lie bytes that
+// have to be as they were; where AddressSanitizer is there, it sees who reads them as well. The kernel's memory is full of
+// NaN before, and full of zeros in the run with several threads: what it never wrote it may not read.
+//
+// How close: a result is a sum of terms; its error may be ROUNDINGS · epsilon · (4 + the largest sum of the absolute values
+// of what makes a logit of the row) times the sum of the absolute values of these terms, and half a unit in the last
+// place of a half precision result. Backward has to agree for the output and the logarithms that it was given.
+//
+// It includes the library's source: there is one `struct Call`, and a field that is new stops the build below.
+
+#include "memory.h"
+
+#include "attention.cpp"
+
+#undef posix_memalign
+#undef free
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+
+static_assert(sizeof(Call) == 75 * 8, "Call has another number of fields: let random_case choose the new ones");
+
+#if defined(__SANITIZE_ADDRESS__)
+#define LENGTHWISE_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define LENGTHWISE_ASAN 1
+#endif
+#endif
+#if defined(LENGTHWISE_ASAN)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, size) ((void)0)
+#define ASAN_UNPOISON_MEMORY_REGION(at, size) ((void)0)
+#endif
+
+namespace {
+
+const double ROUNDINGS = 8;
+const double ROWS = 0;  // how often there are rows: the kernel does not know them yet
+const unsigned char GUARD = 0xA5, UNWRITTEN = 0xFB;  // UNWRITTEN is a number of -1e4 and less in every dtype
+const size_t MARGIN = 64;
+
+[[noreturn]] void fail(const std::string& what);
+
+// ---- the kernel's own memory -----------------------------------------------------------------------------------
+
+struct Arena {
+  char* base = nullptr;
+  size_t size = 0;
+  std::vector<std::pair<char*, size_t>> guards;
+};
+thread_local Arena arena;
+std::atomic<i64> arenas{0}, pieces_guarded{0};
+std::atomic<bool> out_of_memory{false};
+std::atomic<int> filled_with{0xFF};
+
+}  // namespace
+
+extern "C" int guarded_memalign(void** at, size_t alignment, size_t size) {
+  if (out_of_memory) return 12;
+  if (arena.base) fail("one thread took memory twice");
+  arenas++;
+  if (posix_memalign(at, alignment, size + MARGIN)) abort();
+  memset(*at, filled_with, size);
+  arena.base = (char*)*at;
+  arena.size = size;
+  return 0;
+}
+
+extern "C" size_t guarded_piece(uintptr_t at, size_t size) {
+  const size_t step = (size + 63) / 64 * 64 + MARGIN;
+  if (arena.base && at >= (uintptr_t)arena.base && at < (uintptr_t)arena.base + arena.size) {
+    char* guard = arena.base + (at - (uintptr_t)arena.base) + size;
+    memset(guard, GUARD, step - size);
+    ASAN_POISON_MEMORY_REGION(guard, step - size);
+    arena.guards.emplace_back(guard, step - size);
+    pieces_guarded++;
+  }
+  return step;
+}
+
+extern "C" void guarded_free(void* at) {
+  if (!at) return;
+  if (at != arena.base) fail("memory was given back by a thread that did not take it");
+  for (auto& guard : arena.guards) {
+    ASAN_UNPOISON_MEMORY_REGION(guard.first, guard.second);
+    for (size_t n = 0; n < guard.second; n++)
+      if ((unsigned char)guard.first[n] != GUARD) fail("the kernel wrote between two pieces of its memory");
+  }
+  arena = Arena();
+  free(at);
+}
+
+namespace {
+
+// ---- random numbers and halves ---------------------------------------------------------------------------------
+
+struct Random {
+  uint64_t state;
+  uint64_t next() {  // splitmix64
+    uint64_t z = state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  i64 from(i64 low, i64 high) { return low + (i64)(next() % (uint64_t)(high - low + 1)); }
+  double unit() { return (double)(next() >> 11) / 9007199254740992.0; }
+  bool often(double probability) { return unit() < probability; }
+  double normal() {
+    const double length = sqrt(-2 * log(1 - unit()));
+    return length * cos(6.283185307179586 * unit());
+  }
+  template <class X>
+  X of(std::initializer_list<X> some) {
+    return some.begin()[from(0, (i64)some.size() - 1)];
+  }
+};
+
+// Halves by arithmetic, not by bits as in the kernel.
+struct Half {
+  int digits, lowest, highest;  // 2^highest is the first power of two past the range, 2^lowest the last denormal digit
+};
+const Half BF16 = {8, -133, 128}, F16 = {11, -24, 16};
+
+double decode(uint16_t bits, const Half& half) {
+  const int mantissa_bits = half.digits - 1, exponents = 15 - mantissa_bits;
+  const int exponent = bits >> mantissa_bits & ((1 << exponents) - 1), mantissa = bits & ((1 << mantissa_bits) - 1);
+  double x = exponent == (1 << exponents) - 1 ? (mantissa ? NAN : INFINITY)
+             : exponent == 0                  ? ldexp(mantissa, half.lowest)
+                                              : ldexp(mantissa + (1 << mantissa_bits), half.lowest + exponent - 1);
+  return bits >> 15 ? -x : x;
+}
+uint16_t encode(double x, const Half& half) {
+  const int mantissa_bits = half.digits - 1, exponents = 15 - mantissa_bits;
+  const uint16_t sign = std::signbit(x) ? 0x8000 : 0, top = (uint16_t)(((1 << exponents) - 1) << mantissa_bits);
+  if (x != x) return (uint16_t)(top | 1);
+  x = fabs(x);
+  if (x >= ldexp(1, half.highest)) return sign | top;
+  int e = x > 0 ? ilogb(x) : half.lowest;
+  e = std::max(e, half.lowest + mantissa_bits);
+  const i64 digits = (i64)nearbyint(ldexp(x, mantissa_bits - e));  // may be one more than fits: then it carries on
+  return (uint16_t)(sign + (((i64)(e - half.lowest - mantissa_bits) << mantissa_bits) + digits));
+}
+
+double get(const char* at, i64 dtype) {
+  float f;
+  double d;
+  uint16_t h;
+  switch (dtype) {
+    case FLOAT32: return memcpy(&f, at, 4), (double)f;
+    case FLOAT64: return memcpy(&d, at, 8), d;
+    default: return memcpy(&h, at, 2), decode(h, dtype == BFLOAT16 ? BF16 : F16);
+  }
+}
+void put(char* at, i64 dtype, double x) {
+  const float f = (float)x;
+  const uint16_t h = encode(x, dtype == BFLOAT16 ? BF16 : F16);
+  switch (dtype) {
+    case FLOAT32: memcpy(at, &f, 4); break;
+    case FLOAT64: memcpy(at, &x, 8); break;
+    default: memcpy(at, &h, 2);
+  }
+}
+double round_to(i64 dtype, double x) {
+  char some[8];
+  put(some, dtype, x);
+  return get(some, dtype);
+}
+i64 computed_in(i64 dtype) { return dtype == FLOAT64 ? FLOAT64 : FLOAT32; }
+
+// ---- tensors ---------------------------------------------------------------------------------------------------
+
+// Bytes with guards around them. `tight`: without guards, on addresses that a sanitizer or valgrind watches.
+struct Buffer {
+  char *base, *at;
+  size_t size, total;
+  Buffer(size_t size, size_t shift, bool tight) : size(size) {
+    const size_t before = tight ? shift : MARGIN + shift;
+    total = before + size + (tight ? 0 : MARGIN);
+    base = (char*)malloc(total ? total : 1);
+    memset(base, GUARD, total);
+    at = base + before;
+    memset(at, UNWRITTEN, size);
+  }
+  Buffer(const Buffer&) = delete;
+  ~Buffer() { free(base); }
+  bool guarded() const {
+    for (char* x = base; x < base + total; x++)
+      if ((x < at || x >= at + size) && (unsigned char)*x != GUARD) return false;
+    return true;
+  }
+};
+
+// A tensor [batch, head, token, dim], or any other of up to four axes, with strides.
+struct Tensor {
+  std::string name;
+  i64 dtype, shape[4], stride[4];
+  std::unique_ptr<Buffer> buffer;
+  std::vector<char> before;  // of what is read alone
+
+  i64 numbers() const { return shape[0] * shape[1] * shape[2] * shape[3]; }
+  char* at(i64 a, i64 b, i64 c, i64 d) const {
+    return buffer->at + (a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3]) * bytes_of(dtype);
+  }
+  double operator()(i64 a, i64 b, i64 c, i64 d) const { return get(at(a, b, c, d), dtype); }
+  double flat(i64 n) const { return get(buffer->at + n * bytes_of(dtype), dtype); }
+  void set(i64 a, i64 b, i64 c, i64 d, double x) { put(at(a, b, c, d), dtype, x); }
+  View view() const { return {buffer->at, stride[0], stride[1], stride[2]}; }
+  explicit operator bool() const { return (bool)buffer; }
+};
+
+Tensor make(Random& random, const char* name, i64 dtype, i64 a, i64 b, i64 c, i64 d, bool result, bool dense) {
+  Tensor t;
+  t.name = name;
+  t.dtype = dtype;
+  const i64 shape[] = {a, b, c, d};
+  std::copy(shape, shape + 4, t.shape);
+  const i64 width = d + (!dense && random.often(0.3) ? random.from(0, 5) : 0);
+  const bool heads_last = !dense && random.often(0.5);
+  t.stride[3] = 1;
+  t.stride[2] = heads_last ? b * width : width;
+  t.stride[1] = heads_last ? width : c * width;
+  t.stride[0] = b * c * width;
+  if (!dense && !result)  // one for all
+    for (int axis = 0; axis < 3; axis++)
+      if (random.often(0.05)) t.stride[axis] = 0;
+  i64 last = d;  // one past the last number
+  for (int axis = 0; axis < 3; axis++) last += shape[axis] ? (shape[axis] - 1) * t.stride[axis] : 0;
+  const bool empty = a * b * c * d == 0;
+  const size_t bytes = empty ? 0 : (size_t)(last * bytes_of(dtype));
+  const size_t shift = (size_t)(random.from(0, 15) * bytes_of(dtype));
+  t.buffer.reset(new Buffer(bytes, shift, random.often(0.5)));
+  return t;
+}
+void fill(Tensor& t, const std::function<double(i64)>& number) {
+  i64 n = 0;
+  for (i64 a = 0; a < t.shape[0]; a++)
+    for (i64 b = 0; b < t.shape[1]; b++)
+      for (i64 c = 0; c < t.shape[2]; c++)
+        for (i64 d = 0; d < t.shape[3]; d++) t.set(a, b, c, d, number(n++));
+}
+
+// ---- a case ----------------------------------------------------------------------------------------------------
+
+struct Case {
+  uint64_t seed;
+  Call call = {};
+  bool large = false, is_not_finite = false;
+  std::vector<i64> position_q, position_k, documents;
+  Tensor q, k, v, grad, table, slope, intercept, knots, u, w, rows;
+  std::string says;
+};
+Case* current = nullptr;
+i64 current_target = -1;
+
+void fail(const std::string& what) {
+  printf("FAILED: %s\n  case %llu on target %lld: %s\n", what.c_str(),
+         (unsigned long long)(current ? current->seed : 0), (long long)current_target,
+         current ? current->says.c_str() : "");
+  fflush(stdout);
+  abort();
+}
+
+i64 some_tokens(Random& random) {
+  switch (random.from(0, 4)) {
+    case 0: return random.from(1, 8);
+    case 1: return random.from(1, 40);
+    case 2: return random.of<i64>({95, 96, 97, 127, 128, 129, 191, 192, 193, 224, 255, 256, 257});
+    case 3: return random.from(80, 140);
+    default: return random.from(1, 300);
+  }
+}
+i64 some_dim(Random& random) {
+  switch (random.from(0, 3)) {
+    case 0: return random.of<i64>({4, 8, 16, 32, 64, 80, 96, 128, 256});
+    case 1: return random.from(1, 256);
+    default: return random.from(1, 20);
+  }
+}
+
+std::vector<i64> some_positions(Random& random, i64 batch, i64 keys, int kind) {
+  std::vector<i64> out;
+  for (i64 b = 0; b < batch; b++) {
+    i64 at = kind == 1 ? random.of<i64>({0, 5, 1000000, (i64)1 << 40}) : 0;
+    for (i64 n = 0; n < keys; n++) {
+      if (kind == 1) out.push_back(at++);                                            // from somewhere on
+      if (kind == 2) out.push_back(at += random.often(0.1) ? random.from(0, 50) : 1);  // with gaps
+      if (kind == 3) out.push_back(random.from(0, keys));                            // in no order
+      if (kind == 4) out.push_back(at += random.often(0.02) ? (i64)1 << 35 : 1);       // far apart
+    }
+  }
+  return out;
+}
+
+std::vector<i64> some_documents(Random& random, i64 batch, i64 keys, int kind) {
+  std::vector<i64> out;
+  const i64 period = random.from(1, 9), padding = random.from(0, keys);
+  for (i64 b = 0; b < batch; b++) {
+    i64 id = random.of<i64>({0, -3, (i64)1 << 50});
+    for (i64 n = 0; n < keys; n++) {
+      if (kind == 1) out.push_back(n && random.often(0.02) ? ++id : id);  // packed
+      if (kind == 2) out.push_back(n / period % 3);                       // in turns
+      if (kind == 3) out.push_back(n < padding ? -1 : 0);                 // padded on the left
+      if (kind == 4) out.push_back(random.from(0, 3));
+    }
+  }
+  return out;
+}
+
+void spoil(Random& random, Tensor& t) {
+  if (!t || !t.numbers()) return;
+  i64 at[4];
+  for (int axis = 0; axis < 4; axis++) at[axis] = random.from(0, t.shape[axis] - 1);
+  t.set(at[0], at[1], at[2], at[3], random.of<double>({NAN, INFINITY, -INFINITY}));
+}
+
+void random_case(uint64_t seed, Case& c) {
+  Random random = {seed * 0x2545f4914f6cdd1du + 1};
+  Call& call = c.call;
+  c.seed = seed;
+  c.large = random.often(0.04);
+  const i64 how_large = c.large ? random.from(1, 3) : 0;
+  double work;
+  do {
+    call.batch = random.often(0.01) ? 0 : random.from(1, 3);
+    call.kv_heads = random.from(1, 3);
+    call.heads = call.kv_heads * (random.often(0.5) ? 1 : random.from(1, 6));
+    call.dim = some_dim(random);
+    call.keys = some_tokens(random);
+    call.queries = random.often(0.5)   ? call.keys
+                   : random.often(0.4) ? std::min<i64>(call.keys, random.from(1, 4))
+                                       : random.from(1, call.keys);
+    if (how_large == 2) {  // decoding, or a piece of a prompt: keys are shared out
+      call.keys = random.from(400, 3000);
+      call.queries = random.often(0.6) ? random.from(1, 4) : random.from(1, 100);
+    }
+    if (how_large == 3) {  // queries are shared out
+      call.keys = random.from(700, 1300);
+      call.queries = random.often(0.5) ? call.keys : random.from(600, call.keys);
+    }
+    work = (double)call.batch * (double)(call.heads * call.queries * call.keys) * (double)call.dim;
+  } while (work > (c.large ? 3e7 : 3e5) || (how_large == 1 && work < 9e6) || (how_large > 1 && work < 4e5));
+  const i64 dtype = call.dtype = random.of<i64>({FLOAT32, FLOAT32, FLOAT32, BFLOAT16, FLOAT16, FLOAT64});
+  const i64 wide = computed_in(dtype), b = call.batch, h = call.heads, i = call.queries, j = call.keys, d = call.dim;
+  call.causal = random.often(0.7);
+  call.window = random.often(0.6) ? 0 : random.often(0.5) ? random.from(1, 20) : random.from(1, j + 5);
+  call.scale = random.of<double>({1 / sqrt((double)d), 1 / sqrt((double)d), 1, 0.05});
+  const bool dense = random.often(0.4);
+  auto normal = [&](i64) { return random.normal(); };
+  fill(c.q = make(random, "q", dtype, b, h, i, d, false, dense), normal);
+  fill(c.k = make(random, "k", dtype, b, call.kv_heads, j, d, false, dense), normal);
+  fill(c.v = make(random, "v", dtype, b, call.kv_heads, j, d, false, dense), normal);
+  fill(c.grad = make(random, "grad", dtype, b, h, i, d, false, dense), normal);
+  auto row = [&](const char* name, i64 heads, i64 count, const std::function<double(i64)>& number) {
+    Tensor t = make(random, name, wide, 1, 1, heads, count, false, true);
+    fill(t, number);
+    return t;
+  };
+  auto heads = [&] { return random.often(0.5) ? h : 1; };
+  if (random.often(0.5)) {
+    const double spread = random.of<double>({1, 1, 10, 100});
+    call.table_heads = heads();
+    call.table_size = random.often(0.3) ? random.from(1, 9) : random.from(1, j + 20);
+    call.first = random.often(0.5) ? 0 : random.from(-j - 3, j + 3);
+    c.table = row("table", call.table_heads, call.table_size, [&](i64) { return spread * random.normal(); });
+  }
+  if (random.often(0.45)) {
+    call.piece_heads = heads();
+    switch (random.from(0, 4)) {
+      case 0: call.pieces = random.from(1, 3); break;
+      case 1: call.pieces = random.from(62, 67); break;  // as many as have bounds of distances, and more
+      case 2: call.pieces = random.from(1000, 4200); break;
+      default: call.pieces = random.from(2, 33);
+    }
+    call.u_size = random.often(0.2) ? random.from(1, 9) : random.from(1, j + 20);
+    call.w_batch = random.often(0.5) ? b : 1;
+    if (!b) call.w_batch = 1;
+    const i64 many = call.pieces;
+    c.slope = row("slope", call.piece_heads, many, normal);
+    c.intercept = row("intercept", call.piece_heads, many, normal);
+    const i64 crooked = random.from(0, 3);
+    const double bend = 0.05 + random.unit();
+    c.u = row("u", 1, call.u_size, [&](i64 n) { return crooked ? log1p(bend * (double)n) : random.normal(); });
+    const i64 how = random.from(0, 4);
+    c.w = row("w", call.w_batch, i, [&](i64 n) {
+      const double at = (double)(n % i + j - i);
+      return how == 0   ? 0.25                                    // the same for all
+             : how == 1 ? 1 / log1p(bend * std::max(at, 60.0))    // the same up to some query
+             : how == 2 ? random.normal()
+                        : 1 / (1 + log1p(bend * at));
+    });
+    std::vector<double> places;
+    const i64 uneven = random.from(0, 3);
+    for (i64 n = 0; n < many - 1; n++)
+      places.push_back(round_to(wide, uneven == 0   ? random.normal()
+                                      : uneven == 1 ? pow(random.unit(), 9)  // many close to 0
+                                      : uneven == 2 && n % 7 ? 0.5
+                                                    : 0.01 + 1.3 * (double)n / (double)many));
+    std::sort(places.begin(), places.end());
+    c.knots = row("knots", 1, many - 1, [&](i64 n) { return places[(size_t)n]; });
+  }
+  if (random.often(ROWS)) {
+    call.rows_heads = heads();
+    call.rows_size = random.often(0.5) ? random.from(1, 9) : random.from(1, j + 3);
+    call.rows_first = random.often(0.5) ? 0 : random.from(-j - 3, j + 3);
+    fill(c.rows = make(random, "rows", wide, b, call.rows_heads, i, call.rows_size, false, true), normal);
+  }
+  if (const int kind = random.often(0.6) ? 0 : (int)random.from(1, 4)) {
+    const bool own = random.often(0.5) && b > 1;
+    c.position_k = some_positions(random, own ? b : 1, j, kind);
+    call.position_k_batch = own ? j : 0;
+    call.position_q_batch = own ? i : 0;
+    for (i64 n = 0; n < (own ? b : 1); n++)
+      for (i64 t = j - i; t < j; t++) c.position_q.push_back(c.position_k[(size_t)(n * j + t)]);
+  }
+  if (const int kind = random.often(0.6) ? 0 : (int)random.from(1, 4)) {
+    const bool own = random.often(0.5) && b > 1;
+    c.documents = some_documents(random, own ? b : 1, j, kind);
+    call.documents_batch = own ? j : 0;
+  }
+  if ((c.is_not_finite = random.often(0.2))) {
+    Tensor* some[] = {&c.q, &c.k, &c.v, &c.grad, &c.table, &c.rows};
+    spoil(random, *some[random.from(0, 5)]);
+    if (random.often(0.3)) spoil(random, *some[random.from(0, 5)]);
+  }
+  char text[600];
+  snprintf(text, sizeof text,
+           "batch %lld heads %lld/%lld queries %lld keys %lld dim %lld dtype %lld causal %lld window %lld table %lld+%lld "
+           "pieces %lld u %lld rows %lld+%lld positions %zu documents %zu%s%s",
+           (long long)b, (long long)h, (long long)call.kv_heads, (long long)i, (long long)j, (long long)d,
+           (long long)dtype, (long long)call.causal, (long long)call.window, (long long)call.first,
+           (long long)call.table_size, (long long)call.pieces, (long long)call.u_size, (long long)call.rows_first,
+           (long long)call.rows_size, c.position_k.size(), c.documents.size(), c.is_not_finite ? " not finite" : "",
+           c.large ? " large" : "");
+  c.says = text;
+  for (Tensor* t : {&c.q, &c.k, &c.v, &c.grad, &c.table, &c.slope, &c.intercept, &c.knots, &c.u, &c.w, &c.rows})
+    if (*t) t->before.assign(t->buffer->base, t->buffer->base + t->buffer->total);
+  call.q = c.q.view();
+  call.k = c.k.view();
+  call.v = c.v.view();
+  auto start = [](const Tensor& t) { return t ? t.buffer->at : nullptr; };
+  call.table = start(c.table);
+  call.slope = start(c.slope);
+  call.intercept = start(c.intercept);
+  call.knots = start(c.knots);
+  call.u = start(c.u);
+  call.w = start(c.w);
+  call.rows = start(c.rows);
+  call.position_q = c.position_q.empty() ? nullptr : c.position_q.data();
+  call.position_k = c.position_k.empty() ? nullptr : c.position_k.data();
+  call.documents = c.documents.empty() ? nullptr : c.documents.data();
+}
+
+// ---- what the kernel gives ---------------------------------------------------------------------------------------
+
+struct Results {
+  Tensor out, lse, dq, dk, dv, dtable, dslope, dintercept, du, dw, drows;
+  std::vector<Tensor*> all() { return {&out, &lse, &dq, &dk, &dv, &dtable, &dslope, &dintercept, &du, &dw, &drows}; }
+};
+
+std::unique_ptr<Results> results_for(const Case& c, uint64_t seed) {
+  Random random = {seed};
+  const Call& call = c.call;
+  const i64 wide = computed_in(call.dtype), b = call.batch, i = call.queries, j = call.keys, d = call.dim;
+  std::unique_ptr<Results> r(new Results);
+  const bool dense = random.often(0.4);
+  r->out = make(random, "out", call.dtype, b, call.heads, i, d, true, dense);
+  r->lse = make(random, "lse", wide, 1, b, call.heads, i, true, true);
+  r->dq = make(random, "dq", call.dtype, b, call.heads, i, d, true, dense);
+  r->dk = make(random, "dk", call.dtype, b, call.kv_heads, j, d, true, dense);
+  r->dv = make(random, "dv", call.dtype, b, call.kv_heads, j, d, true, dense);
+  const bool asked = random.often(0.9);
+  if (c.table && asked) r->dtable = make(random, "dtable", wide, 1, 1, call.table_heads, call.table_size, true, true);
+  if (c.slope && asked) {
+    r->dslope = make(random, "dslope", wide, 1, 1, call.piece_heads, call.pieces, true, true);
+    r->dintercept = make(random, "dintercept", wide, 1, 1, call.piece_heads, call.pieces, true, true);
+    r->du = make(random, "du", wide, 1, 1, 1, call.u_size, true, true);
+    r->dw = make(random, "dw", wide, 1, 1, call.w_batch, i, true, true);
+  }
+  if (c.rows && asked) r->drows = make(random, "drows", wide, b, call.rows_heads, i, call.rows_size, true, true);
+  return r;
+}
+
+void check_untouched(const Case& c, Results& results) {
+  for (const Tensor* t : {&c.q, &c.k, &c.v, &c.grad, &c.table, &c.slope, &c.intercept, &c.knots, &c.u, &c.w, &c.rows})
+    if (*t && !std::equal(t->before.begin(), t->before.end(), t->buffer->base))
+      fail(t->name + " was changed, or bytes beside it");
+  for (Tensor* t : results.all()) {
+    if (!*t) continue;
+    if (!t->buffer->guarded()) fail("bytes beside " + t->name + " were changed");
+    std::vector<bool> own(t->buffer->size);
+    for (i64 a = 0; a < t->shape[0]; a++)
+      for (i64 b = 0; b < t->shape[1]; b++)
+        for (i64 x = 0; x < t->shape[2]; x++) {
+          const size_t from = (size_t)(t->at(a, b, x, 0) - t->buffer->at);
+          std::fill_n(own.begin() + (std::ptrdiff_t)from, t->shape[3] * bytes_of(t->dtype), true);
+        }
+    for (size_t n = 0; n < own.size(); n++)
+      if (!own[n] && (unsigned char)t->buffer->at[n] != UNWRITTEN) fail("bytes between rows of " + t->name + " were changed");
+  }
+}
+
+i64 calls = 0;
+
+void run_kernel(const Case& c, Results& r, i64 target, i64 threads) {
+  Call call = c.call;
+  auto start = [](const Tensor& t) { return t ? (void*)t.buffer->at : nullptr; };
+  call.target = target;
+  call.threads = threads;
+  call.out = r.out.view();
+  call.lse = start(r.lse);
+  if (lengthwise_attention(&call)) fail("forward has no memory");
+  call.backward = 1;
+  call.grad = c.grad.view();
+  call.dq = r.dq.view();
+  call.dk = r.dk.view();
+  call.dv = r.dv.view();
+  call.dtable = start(r.dtable);
+  call.dslope = start(r.dslope);
+  call.dintercept = start(r.dintercept);
+  call.du = start(r.du);
+  call.dw = start(r.dw);
+  call.drows = start(r.drows);
+  const std::vector<char> out(r.out.buffer->base, r.out.buffer->base + r.out.buffer->total);
+  const std::vector<char> lse(r.lse.buffer->base, r.lse.buffer->base + r.lse.buffer->total);
+  if (lengthwise_attention(&call)) fail("backward has no memory");
+  if (!std::equal(out.begin(), out.end(), r.out.buffer->base) || !std::equal(lse.begin(), lse.end(), r.lse.buffer->base))
+    fail("backward changed what forward made");
+  calls += 2;
+}
+
+// ---- plain loops -------------------------------------------------------------------------------------------------
+
+// Sums with the sums of what they may be off by. `spoiled`: something that is not finite went into it.
+struct Sums {
+  std::vector<double> value, bound;
+  std::vector<char> spoiled;
+  explicit Sums(i64 size) : value((size_t)size), bound((size_t)size), spoiled((size_t)size) {}
+  void add(i64 at, double x, double off, bool spoils) {
+    value[(size_t)at] += spoils ? 0 : x;
+    bound[(size_t)at] += spoils ? 0 : off;
+    spoiled[(size_t)at] |= spoils;
+  }
+};
+
+struct Worst {
+  double ratio = 0;
+  i64 numbers = 0;
+};
+std::unordered_map<std::string, Worst> worst;
+
+void compare(const Tensor& t, const Sums& sums) {
+  i64 n = 0;
+  const double last = t.dtype == BFLOAT16 ? 0.00390625 : t.dtype == FLOAT16 ? 0.00048828125 : 0;
+  Worst& record = worst[t.name];
+  for (i64 a = 0; a < t.shape[0]; a++)
+    for (i64 b = 0; b < t.shape[1]; b++)
+      for (i64 x = 0; x < t.shape[2]; x++)
+        for (i64 y = 0; y < t.shape[3]; y++, n++) {
+          const double got = t(a, b, x, y), wanted = sums.value[(size_t)n];
+          if (sums.spoiled[(size_t)n]) continue;
+          if (t.dtype == FLOAT16 && fabs(wanted) > 65000) continue;  // past its range
+          const double floor = t.dtype == FLOAT16 ? 3e-8 : 1e-32;
+          const double allowed = sums.bound[(size_t)n] + last * fabs(wanted) + floor;
+          const double off = fabs(got - wanted);
+          record.numbers++;
+          if (off <= allowed) {
+            if (!last) record.ratio = std::max(record.ratio, off / allowed);  // halves are mostly rounding
+            continue;
+          }
+          char text[300];
+          snprintf(text, sizeof text, "%s[%lld, %lld, %lld, %lld] is %.9g, and has to be %.9g to %.1e", t.name.c_str(),
+                   (long long)a, (long long)b, (long long)x, (long long)y, got, wanted, allowed);
+          fail(text);
+        }
+}
+
+i64 clamp(i64 x, i64 high) { return x < 0 ? 0 : x > high ? high : x; }
+
+void check_numbers(const Case& c, Results& r) {
+  const Call& call = c.call;
+  const i64 B = call.batch, H = call.heads, I = call.queries, J = call.keys, D = call.dim, group = H / call.kv_heads;
+  const double unit = call.dtype == FLOAT64 ? 1.1e-16 : 6e-8;
+  const i64 wide = computed_in(call.dtype);
+  Sums out(B * H * I * D), lse(B * H * I), dq(B * H * I * D), dk(B * call.kv_heads * J * D), dv(dk);
+  Sums dtable(call.table_heads * call.table_size), dslope(call.piece_heads * call.pieces), dintercept(dslope);
+  Sums du(call.u_size), dw(call.w_batch * I), drows(c.rows ? B * call.rows_heads * I * call.rows_size : 0);
+  std::vector<double> logit((size_t)J), weight((size_t)J), q((size_t)D), g((size_t)D), o((size_t)D), k((size_t)(J * D)), v(k);
+  std::vector<i64> column((size_t)J), place((size_t)J), segment((size_t)J), row_column((size_t)J);
+  std::vector<char> seen((size_t)J), bad_key((size_t)J);
+  std::vector<double> knots, u;
+  for (i64 n = 0; c.slope && n < call.pieces - 1; n++) knots.push_back(c.knots.flat(n));
+  for (i64 n = 0; c.slope && n < call.u_size; n++) u.push_back(c.u.flat(n));
+  for (i64 b = 0; b < B; b++)
+    for (i64 h = 0; h < H; h++) {
+      const i64 kv = h / group, th = call.table_heads > 1 ? h : 0, ph = call.piece_heads > 1 ? h : 0;
+      const i64 rh = call.rows_heads > 1 ? h : 0;
+      if (h % group == 0)
+        for (i64 j = 0; j < J; j++) {
+          bad_key[(size_t)j] = 0;
+          for (i64 d = 0; d < D; d++) {
+            const double x = k[(size_t)(j * D + d)] = c.k(b, kv, j, d), y = v[(size_t)(j * D + d)] = c.v(b, kv, j, d);
+            bad_key[(size_t)j] |= !std::isfinite(x) || !std::isfinite(y);
+          }
+        }
+      for (i64 i = 0; i < I; i++) {
+        const i64 own = J - I + i;
+        const double w = c.w ? c.w((i64)0, 0, call.w_batch > 1 ? b : 0, i) : 0;
+        bool bad = false, bad_grad = false;
+        double gout = 0;  // sum of |grad out|
+        for (i64 d = 0; d < D; d++) {
+          q[(size_t)d] = c.q(b, h, i, d);
+          g[(size_t)d] = c.grad(b, h, i, d);
+          o[(size_t)d] = r.out(b, h, i, d);
+          bad |= !std::isfinite(q[(size_t)d]);
+          bad_grad |= !std::isfinite(g[(size_t)d]);
+        }
+        double largest = -INFINITY, most = 0;
+        for (i64 j = 0; j < J; j++) {
+          const size_t J_ = (size_t)j;
+          bool sees = (!call.causal || j <= own) && (!call.window || (j > own - call.window && j < own + call.window));
+          if (call.documents) {
+            const i64* ids = call.documents + b * call.documents_batch;
+            sees = sees && ids[j] == ids[own];
+          }
+          seen[J_] = sees;
+          if (!sees) continue;
+          bad |= bad_key[J_];
+          double dot = 0, size = 0;
+          for (i64 d = 0; d < D; d++) {
+            const double x = q[(size_t)d] * k[(size_t)(j * D + d)] * call.scale;
+            dot += x;
+            size += fabs(x);
+          }
+          const i64 pq = call.position_q ? call.position_q[b * call.position_q_batch + i] : own;
+          const i64 pk = call.position_k ? call.position_k[b * call.position_k_batch + j] : j;
+          auto add = [&](double x) {
+            dot += x;
+            bad |= x != x || x == INFINITY;
+            if (std::isfinite(x)) size += fabs(x);
+          };
+          if (c.table) {
+            column[J_] = th * call.table_size + clamp(pq - pk - call.first, call.table_size - 1);
+            add(c.table.flat(column[J_]));
+          }
+          if (c.slope) {
+            place[J_] = clamp(pq - pk, call.u_size - 1);
+            const double x = u[(size_t)place[J_]] * w;
+            const double rounded = round_to(wide, x);  // which segment: as computed in the kernel's precision
+            segment[J_] = ph * call.pieces + (std::upper_bound(knots.begin(), knots.end(), rounded) - knots.begin());
+            add(c.slope.flat(segment[J_]) * x);
+            add(c.intercept.flat(segment[J_]));
+          }
+          if (c.rows) {
+            row_column[J_] = ((b * call.rows_heads + rh) * I + i) * call.rows_size +
+                             clamp(pq - pk - call.rows_first, call.rows_size - 1);
+            add(c.rows.flat(row_column[J_]));
+          }
+          logit[J_] = dot;
+          largest = std::max(largest, dot);
+          most = std::max(most, size);
+        }
+        bad |= !std::isfinite(largest);
+        const double off = ROUNDINGS * unit * (4 + most);
+        const i64 line = (b * H + h) * I + i;
+        double total = 0;
+        for (i64 j = 0; j < J; j++) total += seen[(size_t)j] ? weight[(size_t)j] = exp(logit[(size_t)j] - largest) : 0;
+        for (i64 j = 0; j < J; j++) {
+          if (!seen[(size_t)j]) continue;
+          const double p = weight[(size_t)j] / total;
+          for (i64 d = 0; d < D; d++) {
+            const double x = p * v[(size_t)(j * D + d)];
+            out.add(line * D + d, x, off * fabs(x), bad);
+          }
+        }
+        lse.add(line, largest + log(total), off, bad);
+        // Backward, for the output and the logarithm that the kernel was given.
+        for (i64 d = 0; d < D; d++) gout += fabs(g[(size_t)d] * o[(size_t)d]);
+        const double given = r.lse.flat(line);
+        const bool spoils = bad || bad_grad;
+        double dw_i = 0, dw_off = 0;
+        for (i64 j = 0; j < J; j++) {
+          if (!seen[(size_t)j]) continue;
+          const size_t J_ = (size_t)j;
+          const double p = exp(logit[J_] - given);
+          double change = 0, size = gout;
+          for (i64 d = 0; d < D; d++) {
+            change += g[(size_t)d] * (v[(size_t)(j * D + d)] - o[(size_t)d]);
+            size += fabs(g[(size_t)d] * v[(size_t)(j * D + d)]);
+          }
+          change *= p;
+          const double wrong = off * size * p;
+          for (i64 d = 0; d < D; d++) {
+            const double kk = k[(size_t)(j * D + d)] * call.scale, qq = q[(size_t)d] * call.scale;
+            const i64 at = ((b * call.kv_heads + kv) * J + j) * D + d;
+            dq.add(line * D + d, change * kk, wrong * fabs(kk), spoils);
+            dk.add(at, change * qq, wrong * fabs(qq), spoils);
+            dv.add(at, p * g[(size_t)d], off * p * fabs(g[(size_t)d]), spoils);
+          }
+          if (c.table) dtable.add(column[J_], change, wrong, spoils);
+          if (c.slope) {
+            const double uu = u[(size_t)place[J_]], a = c.slope.flat(segment[J_]);
+            dslope.add(segment[J_], change * uu * w, wrong * fabs(uu * w), spoils);
+            dintercept.add(segment[J_], change, wrong, spoils);
+            du.add(place[J_], change * a * w, wrong * fabs(a * w), spoils);
+            dw_i += change * a * uu;
+            dw_off += wrong * fabs(a * uu);
+          }
+          if (c.rows) drows.add(row_column[J_], change, wrong, spoils);
+        }
+        if (c.slope) dw.add((call.w_batch > 1 ? b : 0) * I + i, dw_i, dw_off, spoils);
+      }
+    }
+  const std::pair<Tensor*, Sums*> both[] = {{&r.out, &out},       {&r.lse, &lse},     {&r.dq, &dq},
+                                            {&r.dk, &dk},         {&r.dv, &dv},       {&r.dtable, &dtable},
+                                            {&r.dslope, &dslope}, {&r.du, &du},       {&r.dintercept, &dintercept},
+                                            {&r.dw, &dw},         {&r.drows, &drows}};
+  for (auto& one : both)
+    if (*one.first) compare(*one.first, *one.second);
+}
+
+void require_the_same(Results& one, Results& other) {
+  const std::vector<Tensor*> a = one.all(), b = other.all();
+  for (size_t n = 0; n < a.size(); n++)
+    if (*a[n] && !std::equal(a[n]->buffer->base, a[n]->buffer->base + a[n]->buffer->total, b[n]->buffer->base))
+      fail(a[n]->name + " is another with another number of threads, or after other numbers in the kernel's memory");
+}
+
+// Memory that is refused: forward and backward say so, and that is all.
+void check_without_memory(const Case& c) {
+  std::unique_ptr<Results> r = results_for(c, c.seed);
+  Call call = c.call;
+  call.threads = 1;
+  call.target = -1;
+  call.out = r->out.view();
+  call.lse = r->lse.buffer->at;
+  out_of_memory = true;
+  const int said = lengthwise_attention(&call);
+  out_of_memory = false;
+  if (said != 1) fail("there was no memory, and forward does not say so");
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count != 3) {
+    printf("driver SEED CASES\n");
+    return 2;
+  }
+  const uint64_t seed = strtoull(words[1], nullptr, 10), cases = strtoull(words[2], nullptr, 10);
+  const i64 best = lengthwise_target();
+  i64 large = 0, not_finite = 0, threaded = 0;
+  for (uint64_t n = 0; n < cases; n++) {
+    Case c;
+    current = &c;
+    random_case(seed + n, c);
+    large += c.large;
+    not_finite += c.is_not_finite;
+    for (i64 target = 0; target <= best; target++) {
+      if (c.call.dtype == FLOAT64 && target) continue;  // there is one for all
+      current_target = target;
+      std::unique_ptr<Results> one = results_for(c, c.seed), again = results_for(c, c.seed);
+      filled_with = 0xFF;
+      run_kernel(c, *one, target, 1);
+      check_untouched(c, *one);
+      check_numbers(c, *one);
+      const i64 before = arenas;
+      filled_with = 0;
+      run_kernel(c, *again, target, 4);
+      threaded += arenas - before > 2;
+      check_untouched(c, *again);
+      require_the_same(*one, *again);
+    }
+    if (n % 50 == 0) check_without_memory(c);
+  }
+  current = nullptr;
+  if (!pieces_guarded) fail("the kernel's memory has no guards: LENGTHWISE_PIECE is not used");
+  printf("%llu cases (%lld with numbers that are not finite, %lld large), targets 0 to %lld: %lld calls, %lld of them pairs "
+         "on several threads\n",
+         (unsigned long long)cases, (long long)not_finite, (long long)large, (long long)best, (long long)calls,
+         (long long)threaded);
+  for (const char* name : {"out", "lse", "dq", "dk", "dv", "dtable", "dslope", "dintercept", "du", "dw", "drows"})
+    printf("  %-10s %12lld numbers, at worst %.2f of what is allowed\n", name, (long long)worst[name].numbers,
+           worst[name].ratio);
+  return 0;
+}
