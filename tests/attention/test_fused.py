@@ -11,8 +11,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from lengthwise.attention import Mask, cpu, fused, reference, sdpa
+from lengthwise.attention import Mask, cpu, fused, operator, reference, sdpa
 from lengthwise.attention.cpu import building
 from lengthwise.encodings import FIRE, T5, ALiBi, KerpleLog, RoPE
 from lengthwise.forms import (
@@ -513,6 +514,25 @@ def test_under_compile():
         out = run(q, k, v, table)
         results.append([out, *torch.autograd.grad(out, [q, k, v, table], weight.float())])
     torch.testing.assert_close(*results)
+
+
+def test_the_short_way_to_the_kernel_and_the_operator_are_one():
+    """Who wants to see operators sees this one; the numbers are the same."""
+    arguments = _arguments()
+    learned = [x for x in arguments if isinstance(x, torch.Tensor) and x.requires_grad]
+    results, seen = [], []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    for watch in (contextlib.nullcontext(), Watch()):
+        with watch:
+            out = operator.attend(*arguments)[0]
+            results.append([out, *torch.autograd.grad(out.sum(), learned)])
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+    assert {"lengthwise.attention.default", "lengthwise.attention_backward.default"} <= set(seen)
 
 
 # ---- the library

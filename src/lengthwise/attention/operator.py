@@ -19,10 +19,12 @@ Gradients reach q, k, v, table, slope, intercept, u, w and rows; there is no sec
 `torch.compile`. The numbers are the same at every call on one device, whatever the number of threads.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from lengthwise.attention import cpu, gpu
 from lengthwise.attention.buffers import Gradients, computed_in, empty_gradients, like_heads
@@ -92,7 +94,9 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.set_materialize_grads(False)
 
 
-def _pass_back(ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+def _pass_back(
+    ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None, kernel: Callable[..., Gradients] = attention_backward
+) -> tuple[Tensor | None, ...]:
     gradients: list[Tensor | None] = [None] * len(_NAMES)
     if grad is None:
         return tuple(gradients)
@@ -103,7 +107,7 @@ def _pass_back(ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None) -> tuple
     needs = ctx.needs_input_grad
     of_pieces = any(needs[_PLACE[name]] for name in ("slope", "intercept", "u", "w"))
     asked = needs[_PLACE["table"]], of_pieces, needs[_PLACE["rows"]]
-    found = attention_backward(grad, *given[:3], out, lse, *given[3:], *asked)
+    found = kernel(grad, *given[:3], out, lse, *given[3:], *asked)
     for n, gradient in zip(_LEARNED, found, strict=True):
         gradients[n] = gradient if needs[n] else None
     return tuple(gradients)
@@ -112,22 +116,32 @@ def _pass_back(ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None) -> tuple
 attention.register_autograd(_pass_back, setup_context=_keep)
 
 
+def _plain(*tensors: Tensor) -> bool:
+    """Ordinary tensors on a CPU and nobody who wants to see operators: no tracer, compiler or dispatch mode."""
+    return not (torch.compiler.is_compiling() or torch.jit.is_tracing() or is_in_torch_dispatch_mode()) and all(
+        type(x) in (Tensor, torch.nn.Parameter) and x.device.type == "cpu" for x in tensors
+    )
+
+
 class _Eager(torch.autograd.Function):
-    """The operator with the same gradients, called by less of Python: what torch makes of `register_autograd` takes a tenth
-    of a millisecond at every call, as long as the attention of a small model."""
+    """The operator's kernels and gradients without the way through torch.library, which takes a tenth of a millisecond each
+    time: as long as the whole attention of a small model."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        output = attention(*inputs)
+        output = cpu.forward(*inputs)
         _keep(ctx, inputs, output)
         return output
 
-    backward = staticmethod(_pass_back)
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+        direct = grad is not None and _plain(grad) and not torch.is_grad_enabled()
+        return _pass_back(ctx, grad, _grad_lse, cpu.backward if direct else attention_backward)
 
 
 def attend(*inputs: Any) -> tuple[Tensor, Tensor]:
     """`attention`, as fast as it can be called."""
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+    if not _plain(*inputs[:3]):
         return attention(*inputs)
-    output: tuple[Tensor, Tensor] = _Eager.apply(*inputs)
+    output: tuple[Tensor, Tensor] = _Eager.apply(*inputs) if torch.is_grad_enabled() else cpu.forward(*inputs)
     return output
