@@ -118,9 +118,11 @@ attention.register_autograd(_pass_back, setup_context=_keep)
 
 def _plain(*tensors: Tensor) -> bool:
     """Ordinary tensors on a CPU and nobody who wants to see operators: no tracer, compiler or dispatch mode."""
-    return not (torch.compiler.is_compiling() or torch.jit.is_tracing() or is_in_torch_dispatch_mode()) and all(
-        type(x) in (Tensor, torch.nn.Parameter) and x.device.type == "cpu" for x in tensors
-    )
+    if torch.compiler.is_compiling() or is_in_torch_dispatch_mode():
+        return False
+    if torch.jit.is_tracing():  # type: ignore[attr-defined]
+        return False
+    return all(type(x) in (Tensor, torch.nn.Parameter) and x.device.type == "cpu" for x in tensors)
 
 
 class _Eager(torch.autograd.Function):
