@@ -39,6 +39,7 @@ COSTS = {
         "O(h n²)",
     ),
     "QueryRelative": ("a vector for each distance: O(n d), or h times that", "O(h n² d)"),
+    "ContentRelative": ("r numbers for each distance and query: O(n r), or h times that", "O(h n² r)"),
     "KeyGlobal": ("a vector for each head: O(h d)", "O(n h d)"),
     "DenseBias": ("a number for every pair: O(h n²)", "O(h n²)"),
     "ValueRelative": ("a vector for each distance: O(n d)", "O(h n² d)"),

@@ -144,6 +144,16 @@ class QueryRelative:
 
 
 @dataclass(frozen=True)
+class ContentRelative:
+    """`+ <content_i, table[h, distance - first]>`, with what an encoding read of each query's own content. The banded bias.
+    Distances past either end take the nearest column."""
+
+    content: Float[Tensor, "b h i r"]
+    table: Float[Tensor, "#h n r"]
+    first: int = 0
+
+
+@dataclass(frozen=True)
 class KeyGlobal:
     """`+ scale · <vector[h], k_j>`. Transformer-XL."""
 
@@ -186,7 +196,7 @@ class QueryGain:
     both_ways: bool = False  # True: it does not go by the keys that a causal query sees
 
 
-Term = ToeplitzBias | ProgressiveBias | QueryRelative | KeyGlobal | DenseBias
+Term = ToeplitzBias | ProgressiveBias | QueryRelative | ContentRelative | KeyGlobal | DenseBias
 
 
 @dataclass(frozen=True)
@@ -213,7 +223,7 @@ class Effect:
 
 def _serves_both_ways(form: Rotation | Term | ValueRelative | LogitRewrite | QueryGain) -> bool:
     match form:
-        case ToeplitzBias() | QueryRelative() | ValueRelative():
+        case ToeplitzBias() | QueryRelative() | ContentRelative() | ValueRelative():
             return form.first < 0
         case Rotation() | DenseBias() | LogitRewrite() | QueryGain():
             return form.both_ways

@@ -9,6 +9,7 @@ from lengthwise.attention import BACKENDS, Mask, plan
 from lengthwise.attention.reference import dense
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
+    ContentRelative,
     DenseBias,
     Effect,
     KeyGlobal,
@@ -35,6 +36,7 @@ def effects(span: Span) -> dict[str, tuple[Effect, list[torch.Tensor]]]:
     slope, intercept, u, w = leaf(H, 3), leaf(H, 3), leaf(span.length), leaf(span.q.shape[0], i)
     knots = torch.tensor([-0.3, 0.4], dtype=torch.float64)
     rows, long, vector, values, gain = leaf(1, n, D), leaf(H, 90, D), leaf(H, D), leaf(H, n, D), leaf(1, H, i)
+    content, curves = leaf(B, H, i, 3), leaf(1, n, 3)
     angle_q, angle_k = leaf(*span.q.shape, 2), leaf(*span.k.shape, 2)
     progressive = ProgressiveBias(slope, intercept, knots, u, w)
     return {
@@ -45,6 +47,7 @@ def effects(span: Span) -> dict[str, tuple[Effect, list[torch.Tensor]]]:
         "query relative": (Effect(terms=(QueryRelative(rows),)), [rows]),
         "query relative with a vector": (Effect(terms=(QueryRelative(rows, vector=vector),)), [rows, vector]),
         "query relative, a long table": (Effect(terms=(QueryRelative(long, -9, vector),)), [long, vector]),
+        "content relative": (Effect(terms=(ContentRelative(content, curves, -1),)), [content, curves]),
         "key global": (Effect(terms=(KeyGlobal(vector),)), [vector]),
         "sum": (
             Effect(terms=(ToeplitzBias(table), progressive, QueryRelative(rows))),

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lengthwise.attention import BACKENDS, Mask, plan
+from lengthwise.attention import BACKENDS, Mask, cpu, plan
 from lengthwise.forms import (
+    ContentRelative,
     DenseBias,
     Effect,
     KeyGlobal,
@@ -27,7 +28,7 @@ from lengthwise.layouts import consecutive
 from lengthwise.span import Span
 
 WIDE = torch.float64
-BOTH_WAYS, ONE_WAY = ("table", "query", "key", "dense"), ("pieces",)
+BOTH_WAYS, ONE_WAY = ("table", "query", "content", "key", "dense"), ("pieces",)
 SUMS = {  # of up to three terms; by whether keys after the query are seen
     causal: [some for n in range(4) for some in itertools.combinations_with_replacement(names, n)]
     for causal, names in ((True, BOTH_WAYS + ONE_WAY), (False, BOTH_WAYS))
@@ -174,6 +175,11 @@ class Numbers:
             case "query":
                 vector = self.leaf(c.heads, c.dim) if self.number(0, 1) else None
                 return QueryRelative(self.leaf(*self.one_or(c.heads), n, c.dim), first, vector)
+            case "content":
+                width = self.number(1, 20)
+                return ContentRelative(
+                    self.leaf(c.batch, c.heads, c.queries, width), self.leaf(*self.one_or(c.heads), n, width), first
+                )
             case "key":
                 return KeyGlobal(self.leaf(c.heads, c.dim))
             case "dense":
@@ -240,7 +246,7 @@ def test_every_form_reaches_every_backend_that_knows_it():
     """Otherwise the tests above would compare the reference with itself."""
     seen: dict[str, set[str]] = {name: set() for name in BACKENDS}
 
-    @settings(max_examples=120, database=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=200, database=None, suppress_health_check=[HealthCheck.too_slow])
     @given(cases())
     def look(case: Case) -> None:
         numbers = Numbers(case)
@@ -251,7 +257,9 @@ def test_every_form_reaches_every_backend_that_knows_it():
                 seen[backend] |= {type(form).__name__ for form in forms if form}
 
     look()
-    names = {form.__name__ for form in (Rotation, ToeplitzBias, ProgressiveBias, QueryRelative, KeyGlobal, DenseBias,
-                                        ValueRelative, LogitRewrite, QueryGain)}  # fmt: skip
+    names = {form.__name__ for form in (Rotation, ToeplitzBias, ProgressiveBias, QueryRelative, ContentRelative, KeyGlobal,
+                                        DenseBias, ValueRelative, LogitRewrite, QueryGain)}  # fmt: skip
     assert seen["reference"] == names
     assert seen["sdpa"] == names - {"ValueRelative", "LogitRewrite"}
+    if not cpu.missing():
+        assert seen["fused"] == names - {"DenseBias", "ValueRelative", "LogitRewrite"}

@@ -10,6 +10,7 @@ from lengthwise.attention import cpu
 from lengthwise.conformance import EncodingCase
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, effect_with, numbers
 from lengthwise.forms import (
+    ContentRelative,
     DenseBias,
     KeyGlobal,
     LogitRewrite,
@@ -23,10 +24,11 @@ from lengthwise.forms import (
 from lengthwise.span import Span
 
 ALL = {
-    Rotation, QueryGain, ToeplitzBias, ProgressiveBias, QueryRelative, KeyGlobal, DenseBias, ValueRelative, LogitRewrite
+    Rotation, QueryGain, ToeplitzBias, ProgressiveBias, QueryRelative, ContentRelative, KeyGlobal, DenseBias, ValueRelative,
+    LogitRewrite
 }  # fmt: skip
 SERVED: dict[str, set[type]] = {
-    "fused": {Rotation, QueryGain, ToeplitzBias, ProgressiveBias},
+    "fused": {Rotation, QueryGain, ToeplitzBias, ProgressiveBias, QueryRelative, ContentRelative, KeyGlobal},
     "sdpa": ALL - {ValueRelative, LogitRewrite},
     "reference": ALL,
 }

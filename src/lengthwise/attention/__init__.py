@@ -19,7 +19,7 @@ from lengthwise.attention.cache import KVCache
 from lengthwise.attention.masks import Mask
 from lengthwise.config import ConfigError, context_of, near_miss
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.forms import DenseBias, Effect, KeyGlobal, ProgressiveBias, Term
+from lengthwise.forms import ContentRelative, DenseBias, Effect, KeyGlobal, ProgressiveBias, Term
 from lengthwise.layouts import consecutive
 from lengthwise.span import Span, ends, own_lengths, whole_numbers
 
@@ -226,6 +226,8 @@ def _check_fit(effect: Effect, q: Tensor, encoding: PositionEncoding) -> None:
 def _heads(term: Term) -> int:
     if isinstance(term, DenseBias):
         return term.bias.shape[1]
+    if isinstance(term, ContentRelative):
+        return term.content.shape[1]
     return len(
         term.slope if isinstance(term, ProgressiveBias) else term.vector if isinstance(term, KeyGlobal) else term.table
     )

@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.attention import cpu, gpu, operator
+from lengthwise.attention import cpu, gpu, operator, relative
 from lengthwise.attention.masks import Mask
-from lengthwise.forms import Effect, ProgressiveBias, ToeplitzBias
+from lengthwise.forms import ContentRelative, Effect, KeyGlobal, ProgressiveBias, QueryRelative, ToeplitzBias
 from lengthwise.span import Span
 
 Attend = Callable[..., Tensor]
@@ -28,8 +28,14 @@ def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
     if effect.values:
         return "ValueRelative needs the weights, and fused attention never has them"
     for term in effect.terms:
-        if not isinstance(term, (ToeplitzBias, ProgressiveBias)):
+        if isinstance(term, KeyGlobal) and effect.rotation:
+            return "KeyGlobal beside a Rotation is no product with the key that is rotated"
+        if not isinstance(term, (ToeplitzBias, ProgressiveBias, QueryRelative, ContentRelative, KeyGlobal)):
             return f"{type(term).__name__} is no bias from a table over distances"
+    if met := _met(effect):
+        size = _reach([(term.table, term.first) for term in met])[1]
+        if mask.window and not mask.causal and mask.queries > relative.at_once(mask.queries, q.shape[-1], size):
+            return f"a window to both sides leaves no room for vectors of {size:,} distances"
     if sum(isinstance(term, ProgressiveBias) for term in effect.terms) > 1:
         return "it has room for one ProgressiveBias"
     if q.device.type not in ("cpu", "cuda"):
@@ -44,7 +50,9 @@ def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
 
 def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
     """Attention for one span; what does not depend on q and k is made at the first call and kept."""
-    kept: dict[tuple[torch.dtype, bool], tuple[Any, ...]] = {}
+    kept: dict[tuple[torch.dtype, bool], tuple[tuple[Any, ...], Tensor | None, int]] = {}
+    met = _met(effect)
+    column = [term.vector for term in effect.terms if isinstance(term, KeyGlobal)]
 
     # Autocast changes nothing here: there is no product of matrices that it knows.
     def attend(
@@ -56,15 +64,27 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
     ) -> Float[Tensor, "b h i d"]:
         compute = torch.promote_types(q.dtype, torch.float32)
         key = compute, torch.is_grad_enabled()  # what was made without gradients would not pass them on
-        static = kept[key] if key in kept else kept.setdefault(key, _static(effect, span, mask, compute))
+        if key not in kept:
+            kept[key] = _static(effect, span, mask, compute), *_one_relative(met, compute)
+        static, vectors, vectors_first = kept[key]
         given = q.dtype
-        if q.device.type == "cpu" and (effect.rotation or effect.gain):
+        if q.device.type == "cpu" and (effect.rotation or effect.gain or met or column):
             q, k, v = q.to(compute), k.to(compute), v.to(compute)  # rounded again after it, it would lose for nothing
+        content = [_content(term, q.to(compute), scale) for term in met]
         if effect.rotation:
             q, k = effect.rotation.query(q), effect.rotation.key(k)
         if effect.gain:
             q = (q * effect.gain.gain[..., None].to(compute)).to(q.dtype)
-        out, _ = operator.attend(q, k, v, *static, mask.causal, mask.window or 0, scale)
+        for vector in column:  # <q_i + vector, k_j>
+            q = (q.to(compute) + vector[:, None].to(compute)).to(q.dtype)
+        how = mask.causal, mask.window or 0, scale
+        if vectors is None:
+            out, _ = operator.attend(q, k, v, *static, *how)
+        else:
+            bias, places = static[:-5], static[-3:]  # between them the rows, which it makes
+            out, _ = relative.relative_attention(
+                q, k, v, torch.cat(content, -1), vectors, vectors_first, *bias, *places, *how
+            )
         return out.to(given)
 
     return attend
@@ -83,18 +103,49 @@ def _static(effect: Effect, span: Span, mask: Mask, dtype: torch.dtype) -> tuple
     return (table, first, *pieces, None, 0, *places, documents)
 
 
+def _met(effect: Effect) -> list[QueryRelative | ContentRelative]:
+    """The terms that are vectors of distances, which meet one of each query."""
+    return [term for term in effect.terms if isinstance(term, (QueryRelative, ContentRelative))]
+
+
+def _content(term: QueryRelative | ContentRelative, q: Tensor, scale: float) -> Float[Tensor, "b h i r"]:
+    """What meets the term's vectors."""
+    if isinstance(term, ContentRelative):
+        return term.content.to(q.dtype).expand(*q.shape[:3], -1)
+    return (q if term.vector is None else q + term.vector[:, None].to(q.dtype)) * scale
+
+
+def _one_relative(terms: list[QueryRelative | ContentRelative], dtype: torch.dtype) -> tuple[Tensor | None, int]:
+    """The vectors of several terms side by side, over the distances of all of them."""
+    if not terms:
+        return None, 0
+    heads = max(len(term.table) for term in terms)
+    tables, first = _same_reach([(term.table, term.first) for term in terms], dtype)
+    return torch.cat([table.expand(heads, -1, -1) for table in tables], -1).contiguous(), first
+
+
+def _reach(tables: list[tuple[Tensor, int]]) -> tuple[int, int]:
+    """The first distance, and how many there are, that any of the tables has."""
+    first = min(at for _, at in tables)
+    return first, max(at + table.shape[1] for table, at in tables) - first
+
+
+def _same_reach(tables: list[tuple[Tensor, int]], dtype: torch.dtype) -> tuple[list[Tensor], int]:
+    """Tables [h|1, n, ...] with their first distances as ones that reach as far as any of them."""
+    first, size = _reach(tables)
+    found = []
+    for table, at in tables:
+        if table.shape[1] != size:
+            column = (torch.arange(size, device=table.device) + first - at).clamp(0, table.shape[1] - 1)
+            table = table.index_select(1, column)
+        found.append(table.to(dtype))
+    return found, first
+
+
 def _one_table(terms: list[ToeplitzBias], dtype: torch.dtype) -> tuple[Tensor | None, int]:
     """The sum of several tables as one that reaches as far as any of them."""
     if not terms:
         return None, 0
-    first = min(term.first for term in terms)
-    size = max(term.first + term.table.shape[1] for term in terms) - first
-    total: Tensor | None = None
-    for term in terms:
-        table = term.table.to(dtype)
-        if table.shape[1] != size:
-            column = (torch.arange(size, device=table.device) + first - term.first).clamp(0, table.shape[1] - 1)
-            table = table.index_select(1, column)
-        total = table if total is None else total + table
-    assert total is not None
-    return total.contiguous(), first
+    tables, first = _same_reach([(term.table, term.first) for term in terms], dtype)
+    heads = max(len(table) for table in tables)
+    return sum((table.expand(heads, -1) for table in tables[1:]), tables[0].expand(heads, -1)).contiguous(), first

@@ -79,41 +79,60 @@ def _(
     return empty_gradients(q, k, v, lse, table, slope, u, w, rows, of_table, of_pieces, of_rows)
 
 
-_NAMES = ("q", "k", "v", "table", "first", "slope", "intercept", "knots", "u", "w", "rows", "rows_first", "position_q",
-          "position_k", "documents", "causal", "window", "scale")  # fmt: skip
-_PLACE = {name: n for n, name in enumerate(_NAMES)}
-_PLAIN = tuple(_PLACE[name] for name in ("first", "rows_first", "causal", "window", "scale"))  # no tensors
-_TENSORS = tuple(n for n in range(len(_NAMES)) if n not in _PLAIN)
-_LEARNED = tuple(_PLACE[name] for name in ("q", "k", "v", "table", "slope", "intercept", "u", "w", "rows"))
+_PLAIN = ("first", "rows_first", "relative_first", "causal", "window", "scale")  # no tensors
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.plain = [inputs[n] for n in _PLAIN]
-    ctx.save_for_backward(*output, *[inputs[n] for n in _TENSORS])
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
+class Passing:
+    """How gradients pass through an operator with arguments `names` (q, k and v the first) that gives out and lse. What makes
+    those of `learned` is given the gradient of out, q, k, v, out, lse, the other arguments, and whether anybody asks for those
+    of the table, of the pieces and, if there are any, of the rows."""
 
+    def __init__(self, names: tuple[str, ...], learned: tuple[str, ...]) -> None:
+        place = {name: n for n, name in enumerate(names)}
+        self.plain = tuple(place[name] for name in _PLAIN if name in place)
+        self.tensors = tuple(n for n in range(len(names)) if n not in self.plain)
+        self.learned = tuple(place[name] for name in learned)
+        self.table, self.rows = place["table"], place.get("rows")
+        self.pieces = tuple(place[name] for name in ("slope", "intercept", "u", "w"))
 
-def _pass_back(
-    ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None, kernel: Callable[..., Gradients] = attention_backward
-) -> tuple[Tensor | None, ...]:
-    gradients: list[Tensor | None] = [None] * len(_NAMES)
-    if grad is None:
+    def keep(self, ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.plain = [inputs[n] for n in self.plain]
+        ctx.save_for_backward(*output, *[inputs[n] for n in self.tensors])
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+
+    def back(
+        self, ctx: Any, grad: Tensor | None, kernel: Callable[..., tuple[Tensor, ...]]
+    ) -> tuple[Tensor | None, ...]:
+        given: list[Any] = [None] * (len(self.plain) + len(self.tensors))
+        gradients: list[Tensor | None] = list(given)
+        if grad is None:
+            return tuple(gradients)
+        out, lse, *tensors = ctx.saved_tensors
+        for n, x in zip((*self.tensors, *self.plain), (*tensors, *ctx.plain), strict=True):
+            given[n] = x
+        needs = ctx.needs_input_grad
+        asked = [needs[self.table], any(needs[n] for n in self.pieces)]
+        if self.rows is not None:
+            asked.append(needs[self.rows])
+        found = kernel(grad, *given[:3], out, lse, *given[3:], *asked)
+        for n, gradient in zip(self.learned, found, strict=True):
+            gradients[n] = gradient if needs[n] else None
         return tuple(gradients)
-    out, lse, *tensors = ctx.saved_tensors
-    given: list[Any] = [None] * len(_NAMES)
-    for n, x in zip((*_TENSORS, *_PLAIN), (*tensors, *ctx.plain), strict=True):
-        given[n] = x
-    needs = ctx.needs_input_grad
-    of_pieces = any(needs[_PLACE[name]] for name in ("slope", "intercept", "u", "w"))
-    asked = needs[_PLACE["table"]], of_pieces, needs[_PLACE["rows"]]
-    found = kernel(grad, *given[:3], out, lse, *given[3:], *asked)
-    for n, gradient in zip(_LEARNED, found, strict=True):
-        gradients[n] = gradient if needs[n] else None
-    return tuple(gradients)
 
 
-attention.register_autograd(_pass_back, setup_context=_keep)
+_passing = Passing(
+    ("q", "k", "v", "table", "first", "slope", "intercept", "knots", "u", "w", "rows", "rows_first", "position_q",
+     "position_k", "documents", "causal", "window", "scale"),
+    ("q", "k", "v", "table", "slope", "intercept", "u", "w", "rows"),
+)  # fmt: skip
+
+
+def _pass_back(ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+    return _passing.back(ctx, grad, attention_backward)
+
+
+attention.register_autograd(_pass_back, setup_context=_passing.keep)
 
 
 def _plain(*tensors: Tensor) -> bool:
@@ -132,13 +151,13 @@ class _Eager(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
         output = cpu.forward(*inputs)
-        _keep(ctx, inputs, output)
+        _passing.keep(ctx, inputs, output)
         return output
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
         direct = grad is not None and _plain(grad) and not torch.is_grad_enabled()
-        return _pass_back(ctx, grad, _grad_lse, cpu.backward if direct else attention_backward)
+        return _passing.back(ctx, grad, cpu.backward if direct else attention_backward)
 
 
 def attend(*inputs: Any) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lengthwise.attention.masks import Mask
-from lengthwise.forms import DenseBias, Effect, KeyGlobal, ProgressiveBias, QueryRelative, Term, ToeplitzBias
+from lengthwise.forms import (
+    ContentRelative,
+    DenseBias,
+    Effect,
+    KeyGlobal,
+    ProgressiveBias,
+    QueryRelative,
+    Term,
+    ToeplitzBias,
+)
 from lengthwise.span import Span
 
 Attend = Callable[..., Tensor]
@@ -81,17 +90,26 @@ def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[T
             return (slope[:, s] * x + intercept[:, s]).transpose(0, 1)
         case QueryRelative(table, first, vector):
             q = q if vector is None else q + vector.to(q.dtype)[:, None]
-            column = _column(span, first, table)
-            if column.shape[-1] * q.shape[-1] <= table.shape[1]:  # few keys far apart: only what they ask for
-                asked = table[:, column].to(q.dtype).transpose(0, 1)  # [b, h, i, j, d]
-                return torch.einsum("bhid,bhijd->bhij", q, asked) * scale
-            rows = torch.einsum("bhid,hnd->bhin", q, table.to(q.dtype).expand(q.shape[1], -1, -1))
-            return rows.gather(-1, column[:, None].expand(*rows.shape[:3], -1)) * scale
+            return _relative(q, table, first, span) * scale
+        case ContentRelative(content, table, first):
+            return _relative(content, table, first, span)
         case KeyGlobal(vector):
             return torch.einsum("hd,bhjd->bhj", vector.to(k.dtype), k)[:, :, None] * scale
         case DenseBias(bias):
             return bias
     raise AssertionError(f"a term that is not in the vocabulary: {term}")
+
+
+def _relative(
+    x: Float[Tensor, "b h i d"], table: Float[Tensor, "#h n d"], first: int, span: Span
+) -> Float[Tensor, "b h i j"]:
+    """<x_i, table[h, distance - first]>"""
+    column = _column(span, first, table)
+    if column.shape[-1] * x.shape[-1] <= table.shape[1]:  # few keys far apart: only what they ask for
+        asked = table[:, column].to(x.dtype).transpose(0, 1)  # [b, h, i, j, d]
+        return torch.einsum("bhid,bhijd->bhij", x, asked)
+    rows = torch.einsum("bhid,hnd->bhin", x, table.to(x.dtype).expand(x.shape[1], -1, -1))
+    return rows.gather(-1, column[:, None].expand(*rows.shape[:3], -1))
 
 
 def _column(span: Span, first: int, table: Float[Tensor, "h n ..."]) -> Int[Tensor, "b i j"]:

@@ -17,7 +17,7 @@ from lengthwise.attention import reference
 from lengthwise.attention.biased import BiasedAttention
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.tables import of_distance, of_pieces
-from lengthwise.forms import DenseBias, Effect, KeyGlobal, ProgressiveBias, QueryRelative, ToeplitzBias
+from lengthwise.forms import ContentRelative, DenseBias, Effect, KeyGlobal, ProgressiveBias, QueryRelative, ToeplitzBias
 from lengthwise.span import Span
 
 Attend = Callable[..., Tensor]
@@ -77,8 +77,8 @@ def _static(effect: Effect, span: Span, mask: Mask, q: Tensor) -> Tensor | None:
             case ProgressiveBias(slope, intercept, knots, u, w):
                 x = of_distance(u.to(dtype)[None], span)[0] * w.to(dtype)[..., None]
                 new = of_pieces(slope.to(dtype), intercept.to(dtype), knots.to(dtype), x).transpose(0, 1)
-            case DenseBias(bias):
-                new = bias.to(dtype)
+            case DenseBias() | ContentRelative():
+                new = reference.dense(term, q, q, span, 1.0).to(dtype)
             case _:
                 continue
         total = new if total is None else total + new

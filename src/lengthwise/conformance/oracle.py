@@ -8,7 +8,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.encodings import PositionEncoding
-from lengthwise.forms import DenseBias, Effect, KeyGlobal, ProgressiveBias, QueryRelative, Rotation, ToeplitzBias
+from lengthwise.forms import (
+    ContentRelative,
+    DenseBias,
+    Effect,
+    KeyGlobal,
+    ProgressiveBias,
+    QueryRelative,
+    Rotation,
+    ToeplitzBias,
+)
 from lengthwise.span import Span
 
 Numbers = list[float]
@@ -32,12 +41,12 @@ def output(
     batch, heads, count, width = q.shape
     groups, length = heads // k.shape[1], int(positions.max()) + 1
     out = torch.zeros_like(q)
-    read: tuple[DenseBias, ...] = ()
+    read: list[DenseBias | ContentRelative] = []
     if encoding.reads_content():
         at_all = positions.expand(batch, -1)
         terms = encoding.content(encoding.features(x), Span(at_all, at_all, length), visible)
-        assert all(isinstance(term, DenseBias) for term in terms), "the oracle knows content as a DenseBias alone"
-        read = tuple(term for term in terms if isinstance(term, DenseBias))
+        read = [term for term in terms if isinstance(term, (DenseBias, ContentRelative))]
+        assert len(read) == len(terms), "the oracle knows content as DenseBias and ContentRelative alone"
     for b in range(batch):
         at = positions[b].tolist()
         row = Span(positions[b : b + 1], positions[b : b + 1], length, length_q=own[b : b + 1], length_k=own[b : b + 1])
@@ -61,7 +70,7 @@ def output(
                         effect, h, q[b, h, i].tolist(), k[b, h // groups, j].tolist(), at[i] - at[j], scale
                     )
                     for term in read:
-                        logits[h][i][j] += float(term.bias.expand(batch, heads, -1, -1)[b, h, i, j])
+                        logits[h][i][j] += _of_content(term, batch, heads, (b, h, i, j), at[i] - at[j])
         if rewrite:
             rows = torch.tensor(logits, dtype=torch.float64)[None]
             logits = rewrite.function(rows, q[b : b + 1], visible[b : b + 1, None], scale)[0].tolist()
@@ -106,6 +115,16 @@ def pair(effect: Effect, head: int, q: Numbers, k: Numbers, distance: int, scale
             case DenseBias(bias):
                 total += float(bias[0, head if bias.shape[1] > 1 else 0, 0, 0])
     return total
+
+
+def _of_content(
+    term: DenseBias | ContentRelative, batch: int, heads: int, place: tuple[int, int, int, int], distance: int
+) -> float:
+    b, h, i, j = place
+    if isinstance(term, DenseBias):
+        return float(term.bias.expand(batch, heads, -1, -1)[b, h, i, j])
+    entry = _entry(term.table, h, distance - term.first).tolist()
+    return math.fsum(a * b for a, b in zip(term.content[b, h, i].tolist(), entry, strict=True))
 
 
 def turn(x: Numbers, rotation: Rotation, angle: Tensor | None, gain: Tensor | float | None) -> Numbers:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lengthwise.encodings.base import PositionEncoding, at_least
 from lengthwise.encodings.inputs import require_input
-from lengthwise.forms import DenseBias
+from lengthwise.forms import ContentRelative
 from lengthwise.span import Span
 
 
@@ -31,10 +31,11 @@ class BandedBias(PositionEncoding):
     >>> banded = BandedBias(num_heads=1, d_model=1, band=2, rank=1)
     >>> _ = banded.W.data.fill_(2.0), banded.P.data.copy_(torch.tensor([[0.5, 3.0]]))
     >>> read = banded.features(torch.tensor([[[1.0], [1.0], [-1.0]]]))      # 2, 2, -2
-    >>> banded.content(read, Span.of(3), torch.ones(1, 3, 3).tril().bool())[0].bias[0, 0].detach()
-    tensor([[ 1.,  0.,  0.],
-            [ 6.,  1.,  0.],
-            [ 0., -6., -1.]])
+    >>> (term,) = banded.content(read, Span.of(3), torch.ones(1, 3, 3).tril().bool())
+    >>> (term.content @ term.table.mT)[0, 0].detach()      # of each query, at the distances -1, 0, 1, 2
+    tensor([[ 0.,  1.,  6.,  0.],
+            [ 0.,  1.,  6.,  0.],
+            [ 0., -1., -6.,  0.]])
     """
 
     shared_across_layers: ClassVar[bool] = False
@@ -54,11 +55,7 @@ class BandedBias(PositionEncoding):
 
     def content(
         self, features: Float[Tensor, "b j hr"], span: Span, visible: Bool[Tensor, "#b i j"]
-    ) -> tuple[DenseBias, ...]:
-        curves, distance = self.P[:, : span.reach], span.distance()[:, None]
+    ) -> tuple[ContentRelative, ...]:
+        curves = F.pad(self.P[:, : span.reach], (1, 1))  # 0 at either end, for all distances past it
         read = features[:, -visible.shape[1] :].unflatten(-1, self.W.shape[:2]).transpose(1, 2)  # [b, h, i, r]
-        with torch.autocast(features.device.type, enabled=False):
-            chosen = read @ curves.to(read.dtype)  # [b, h, i, n]
-        column = distance.clamp(0, curves.shape[1] - 1)
-        bias = chosen.gather(-1, column.expand(*chosen.shape[:2], -1, -1))
-        return (DenseBias(torch.where(distance == column, bias, 0.0), both_ways=True),)
+        return (ContentRelative(read, curves.to(read.dtype).mT[None], first=-1),)

@@ -49,7 +49,7 @@ static_assert(sizeof(Call) == 75 * 8, "Call has another number of fields: let ra
 namespace {
 
 const double ROUNDINGS = 8;
-const double ROWS = 0;  // how often there are rows: the kernel does not know them yet
+const double ROWS = 0.3;  // how often there are rows
 const unsigned char GUARD = 0xA5, UNWRITTEN = 0xFB;  // UNWRITTEN is a number of -1e4 and less in every dtype
 const size_t MARGIN = 64;
 
@@ -490,7 +490,7 @@ std::unique_ptr<Results> results_for(const Case& c, uint64_t seed) {
     r->du = make(random, "du", wide, 1, 1, 1, call.u_size, true, true);
     r->dw = make(random, "dw", wide, 1, 1, call.w_batch, i, true, true);
   }
-  if (c.rows && asked) r->drows = make(random, "drows", wide, b, call.rows_heads, i, call.rows_size, true, true);
+  if (c.rows && asked) r->drows = make(random, "drows", wide, b, call.heads, i, call.rows_size, true, true);
   return r;
 }
 
@@ -597,7 +597,7 @@ void check_numbers(const Case& c, Results& r) {
   const i64 wide = computed_in(call.dtype);
   Sums out(B * H * I * D), lse(B * H * I), dq(B * H * I * D), dk(B * call.kv_heads * J * D), dv(dk);
   Sums dtable(call.table_heads * call.table_size), dslope(call.piece_heads * call.pieces), dintercept(dslope);
-  Sums du(call.u_size), dw(call.w_batch * I), drows(c.rows ? B * call.rows_heads * I * call.rows_size : 0);
+  Sums du(call.u_size), dw(call.w_batch * I), drows(c.rows ? B * H * I * call.rows_size : 0);
   std::vector<double> logit((size_t)J), weight((size_t)J), q((size_t)D), g((size_t)D), o((size_t)D), k((size_t)(J * D)), v(k);
   std::vector<i64> column((size_t)J), place((size_t)J), segment((size_t)J), row_column((size_t)J);
   std::vector<char> seen((size_t)J), bad_key((size_t)J);
@@ -665,9 +665,8 @@ void check_numbers(const Case& c, Results& r) {
             add(c.intercept.flat(segment[J_]));
           }
           if (c.rows) {
-            row_column[J_] = ((b * call.rows_heads + rh) * I + i) * call.rows_size +
-                             clamp(pq - pk - call.rows_first, call.rows_size - 1);
-            add(c.rows.flat(row_column[J_]));
+            row_column[J_] = clamp(pq - pk - call.rows_first, call.rows_size - 1);
+            add(c.rows.flat(((b * call.rows_heads + rh) * I + i) * call.rows_size + row_column[J_]));
           }
           logit[J_] = dot;
           largest = std::max(largest, dot);
@@ -719,7 +718,7 @@ void check_numbers(const Case& c, Results& r) {
             dw_i += change * a * uu;
             dw_off += wrong * fabs(a * uu);
           }
-          if (c.rows) drows.add(row_column[J_], change, wrong, spoils);
+          if (c.rows) drows.add(((b * H + h) * I + i) * call.rows_size + row_column[J_], change, wrong, spoils);
         }
         if (c.slope) dw.add((call.w_batch > 1 ? b : 0) * I + i, dw_i, dw_off, spoils);
       }

@@ -97,24 +97,27 @@ def _rows(x: Tensor) -> Tensor:
 
 
 def _describe(
-    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, first: int, causal: bool, window: int, scale: float,
+    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, numbers: dict[str, int | float],
     bias: dict[str, Tensor | None], places: dict[str, Tensor | None],
 ) -> _Call:  # fmt: skip
     call = _Call(
         batch=q.shape[0], heads=q.shape[1], kv_heads=k.shape[1], queries=q.shape[2], keys=k.shape[2], dim=q.shape[3],
-        dtype=DTYPES[q.dtype], causal=causal, threads=torch.get_num_threads(), target=_wanted_target, scale=scale,
-        q=_view(q), k=_view(k), v=_view(v), out=_view(out), lse=lse.data_ptr(), first=first, window=window,
+        dtype=DTYPES[q.dtype], threads=torch.get_num_threads(), target=_wanted_target,
+        q=_view(q), k=_view(k), v=_view(v), out=_view(out), lse=lse.data_ptr(), **numbers,
     )  # fmt: skip
     for name, tensor in bias.items():
         if tensor is not None:
             assert tensor.is_contiguous() and tensor.dtype == lse.dtype, name
             setattr(call, name, tensor.data_ptr())
-    table, slope, u, w = (bias[name] for name in ("table", "slope", "u", "w"))
+    table, slope, u, w, rows = (bias[name] for name in ("table", "slope", "u", "w", "rows"))
     if table is not None:
         call.table_heads, call.table_size = table.shape
     if slope is not None and u is not None and w is not None:
         call.piece_heads, call.pieces = slope.shape
         call.u_size, call.w_batch = len(u), len(w)
+    if rows is not None:
+        assert rows.shape[0] == call.batch and rows.shape[2] == call.queries
+        call.rows_heads, call.rows_size = rows.shape[1], rows.shape[3]
     for name, tensor in places.items():
         if tensor is not None:
             assert tensor.is_contiguous() and tensor.dtype == torch.long, name
@@ -137,9 +140,10 @@ def forward(
     """Output and lse; see operator.py."""
     q, k, v = _rows(q), _rows(k), _rows(v)
     out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=computed_in(q))
-    bias = {"table": table, "slope": slope, "intercept": intercept, "knots": knots, "u": u, "w": w}
+    numbers = {"first": first, "rows_first": rows_first, "causal": causal, "window": window, "scale": scale}
+    bias = {"table": table, "slope": slope, "intercept": intercept, "knots": knots, "u": u, "w": w, "rows": rows}
     places = {"position_q": position_q, "position_k": position_k, "documents": documents}
-    _do(_describe(q, k, v, out, lse, first, causal, window, scale, bias, places))
+    _do(_describe(q, k, v, out, lse, numbers, bias, places))
     return out, lse
 
 
@@ -152,14 +156,21 @@ def backward(
     """Gradients of q, k, v, table, slope, intercept, u, w, rows; see operator.py."""
     q, k, v, grad = _rows(q), _rows(k), _rows(v), _rows(grad)
     gradients = empty_gradients(q, k, v, lse, table, slope, u, w, rows, of_table, of_pieces, of_rows)
-    bias = {"table": table, "slope": slope, "intercept": intercept, "knots": knots, "u": u, "w": w}
+    numbers = {"first": first, "rows_first": rows_first, "causal": causal, "window": window, "scale": scale}
+    bias = {"table": table, "slope": slope, "intercept": intercept, "knots": knots, "u": u, "w": w, "rows": rows}
     places = {"position_q": position_q, "position_k": position_k, "documents": documents}
-    call = _describe(q, k, v, _rows(out), lse, first, causal, window, scale, bias, places)
+    call = _describe(q, k, v, _rows(out), lse, numbers, bias, places)
     call.backward, call.grad = True, _view(grad)
     call.dq, call.dk, call.dv = map(_view, gradients[:3])
     names = (["dtable"] if of_table else []) + (["dslope", "dintercept", "du", "dw"] if of_pieces else [])
     wanted = (gradients[3:4] if of_table else ()) + (gradients[4:8] if of_pieces else ())
     for name, tensor in zip(names, wanted, strict=True):
         setattr(call, name, tensor.data_ptr())
+    if not of_rows or rows is None:
+        _do(call)
+        return gradients
+    # The kernel gives every head a gradient of its own, also where the rows are the same for all.
+    drows = gradients[8] if rows.shape[1] == q.shape[1] else rows.new_empty(*q.shape[:3], rows.shape[3])
+    call.drows = drows.data_ptr()
     _do(call)
-    return gradients
+    return (*gradients[:8], drows if drows is gradients[8] else drows.sum(1, keepdim=True))

@@ -3,8 +3,8 @@
 //
 // What is computed, for query i (index keys - queries + i) and key j of one head:
 //
-//     logit = scale <q_i, k_j> + table[distance - first] + slope[s] x + intercept[s],   x = u[distance] w[i],
-//     s = the number of knots <= x,   out_i = sum_j softmax(logit)_j v_j
+//     logit = scale <q_i, k_j> + table[distance - first] + slope[s] x + intercept[s] + rows[i, distance - rows_first],
+//     x = u[distance] w[i],   s = the number of knots <= x,   out_i = sum_j softmax(logit)_j v_j
 //
 // over the keys that i sees: up to its own index (causal), closer to it than `window`, of its own document. Distances past
 // an end take the nearest entry. No matrix of queries and keys exists: blocks of 96 x 128 logits live in the cache, and the backward pass makes
@@ -18,6 +18,8 @@
 //     all heads. So a pair costs one multiplication and addition, and the gradients are exact. Where w is the same for
 //     all queries of a block, the bias is one of distance alone. Where there are thousands of pieces (a smooth
 //     activation), each pair's segment is searched for, from a table that says roughly where it is.
+//   * Rows: a query's own numbers, one for each distance; within two blocks of consecutive positions they lie side by
+//     side, in the reverse order of the keys.
 //   * The unit of work is one (batch, key head) with all queries' heads on it, or a part of it where there are few of
 //     them: some of its heads (backward), of its keys (a few queries), of its queries. It owns every sum that it makes;
 //     sums over several units are made at the end, in order, and what is cut so that sums change is cut by the shapes
@@ -81,7 +83,7 @@ struct Call {
   const i64* documents;                    // [b, keys], or null
   i64 documents_batch;
   i64 window;  // 0: none; otherwise a query at index n sees keys above n - window and below n + window
-  // rows [batch, rows_heads, queries, rows_size], or null
+  // rows [batch, rows_heads, queries, rows_size], or null; drows [batch, heads, queries, rows_size]
   const void* rows;
   void* drows;
   i64 rows_heads, rows_size, rows_first;
@@ -427,7 +429,7 @@ struct Unit {
 
   // Memory of one thread.
   T *panels_k, *panels_v, *rows_k, *rows_v, *sum_k, *sum_v;                 // of all keys
-  T *q, *grad, *out, *dq, *logits, *change, *spread, *row_bias, *gathered;             // of a block
+  T *q, *grad, *out, *dq, *logits, *change, *spread, *row_bias, *own_bias, *gathered;  // of a block
   T *window, *window_u, *diagonal, *pieces_a, *pieces_b, *peak, *total, *delta, *sum_a, *sum_b;
   T* window_slope;
   T* knots;  // and one more, which no number reaches
@@ -439,11 +441,11 @@ struct Unit {
   const Layout* layout;
   i64 unit, b, head_k, offset;
   i64 head_from, head_to, q_from, q_to, k_from, k_to;  // its part: heads, blocks of queries and of keys
-  const T *slope, *intercept, *table;
+  const T *slope, *intercept, *table, *rows;
   const T *k_rows, *v_rows;
   i64 k_step, v_step;
   bool level_rows;             // w is the same for all queries of the block
-  bool lookup, level, sloped, searched;  // how this pair of blocks gets its bias: see choose_bias
+  bool row_run, lookup, level, sloped, searched;  // how this pair of blocks gets its bias: see choose_bias
   i64 touched_low, touched_high;
 
   explicit Unit(const Job& job)
@@ -482,6 +484,7 @@ struct Unit {
     take(at, spread, back && call.slope ? BLOCK_Q * ROW : 0);
     take(at, row_bias, ROW);
     take(at, gathered, width);
+    take(at, own_bias, call.rows ? (i64)ROW : 0);
     take(at, window, WINDOW);
     take(at, window_u, WINDOW);
     take(at, diagonal, WINDOW);
@@ -712,6 +715,10 @@ struct Unit {
 
   void choose_head(i64 h) {
     if (call.table) table = (const T*)call.table + (call.table_heads > 1 ? h : 0) * call.table_size;
+    if (call.rows) {
+      const i64 of_head = b * call.rows_heads + (call.rows_heads > 1 ? h : 0);
+      rows = (const T*)call.rows + of_head * call.queries * call.rows_size;
+    }
     if (call.slope) {
       i64 at = (call.piece_heads > 1 ? h : 0) * call.pieces;
       slope = (const T*)call.slope + at;
@@ -722,7 +729,8 @@ struct Unit {
       }
     }
   }
-  bool biased() const { return call.table || call.slope; }
+  bool of_distance() const { return call.table || call.slope; }
+  bool biased() const { return of_distance() || call.rows; }
 
   // to[x] = by · from[furthest - x], the nearest entry past either end
   static void slide(const T* from, i64 size, i64 furthest, i64 count, T by, T* to) {
@@ -742,8 +750,8 @@ struct Unit {
   // pieces under one w (level). Pieces under a w that changes from query to query: in rows of segments (sloped), or,
   // where there are many, each pair's segment is searched for, many pairs at once (searched).
   void choose_bias(const Block& q, const Block& k) {
-    if (!biased()) return;
-    const bool run = q.run && k.run;
+    const bool run = row_run = q.run && k.run;
+    if (!of_distance()) return;
     level = run && call.slope && level_rows && !(job.bounds && q.size < 8);
     sloped = run && call.slope && !level && job.bounds;
     searched = run && call.slope && !level && !sloped && job.most_in_cell <= 4;
@@ -850,6 +858,27 @@ struct Unit {
 
   // What is added to row r's logits, in units of log 2; at least its first `seen` columns.
   INLINE const T* bias_of(const Block& q, const Block& k, i64 r, i64 seen) {
+    if (!call.rows) return bias_of_distance(q, k, r, seen);
+    const T* own = rows + (q.start + r) * call.rows_size;
+    if (row_run) {
+      slide(own, call.rows_size, q.position + r - k.position - call.rows_first, seen, log2e, own_bias);
+    } else {
+      for (i64 c = 0; c < seen; c++)
+        own_bias[c] = own[column(q.start + r, k.start + c)] * log2e;
+    }
+    if (of_distance()) {
+      const T* t = bias_of_distance(q, k, r, seen);
+      for (i64 x = 0; x < seen; x += N) S::store(own_bias + x, S::load(own_bias + x) + S::load(t + x));
+    }
+    return own_bias;
+  }
+  T* drows_of(i64 h, i64 i) const {
+    return (T*)call.drows + ((b * call.heads + h) * call.queries + i) * call.rows_size;
+  }
+  // Where a query's own row has a key's distance.
+  i64 column(i64 i, i64 j) const { return within(distance(i, j) - call.rows_first, 0, call.rows_size - 1); }
+
+  INLINE const T* bias_of_distance(const Block& q, const Block& k, i64 r, i64 seen) {
     const i64 i = q.start + r;
     if (!lookup && !sloped && !searched) return window + (q.size - 1 - r);
     if (searched) return search(q, r, seen);
@@ -972,6 +1001,42 @@ struct Unit {
       }
     }
     if (call.slope) dw[i] += (double)sum_w;
+  }
+
+  // The sum of some of a row's changes; past the columns that it sees they are 0.
+  static INLINE T sum_of(const T* from, i64 count) {
+    V sum = {};
+    for (i64 x = 0; x < count; x += N) sum += S::first(from + x, least(N, count - x));
+    return S::sum(sum);
+  }
+
+  void change_rows(const Block& q, const Block& k, const Pair& pair, i64 h) const {
+    const i64 size = call.rows_size;
+    for (i64 r = 0; r < q.size; r++) {
+      const i64 seen = seen_of(pair, r), i = q.start + r;
+      const T* __restrict ds = change + N + r * ROW;
+      T* __restrict to = drows_of(h, i);
+      if (row_run) {
+        const i64 furthest = q.position + r - k.position - call.rows_first;
+        const i64 far = within(furthest - (size - 1), 0, seen), near = within(furthest + 1, 0, seen);
+        to[size - 1] += sum_of(ds, far);
+        for (i64 c = far; c < near; c++) to[furthest - c] += ds[c];
+        to[0] += sum_of(ds + near, seen - near);
+      } else {
+        double far = 0, near = 0;
+        for (i64 c = 0; c < seen; c++) {
+          const i64 at = column(i, k.start + c);
+          if (at == 0)
+            near += (double)ds[c];
+          else if (at == size - 1)
+            far += (double)ds[c];
+          else
+            to[at] += ds[c];
+        }
+        to[0] += (T)near;
+        to[size - 1] += (T)far;
+      }
+    }
   }
 
   void change_bias(const Block& q, const Block& k, const Pair& pair, i64 h) {
@@ -1250,6 +1315,7 @@ struct Unit {
           total[r] = (T)(lost > -1 && lost < 1 ? exp2(-lost) : 1);
         }
         memset(dq, 0, sizeof(T) * block.size * width);
+        if (call.drows) memset(drows_of(h, block.start), 0, sizeof(T) * block.size * call.rows_size);
         for (; reached < k_to && behind(layout->k[reached], offset + block.start); reached++)
           reached_panel += round_up(layout->k[reached].size, PANEL) * width;
         bool past = false;
@@ -1272,7 +1338,8 @@ struct Unit {
               gather_rows(change + N, rows, k_step, dq, block.size, keys.size, pair.begin, pair.edge);
               gather_columns(change + N, q, to_k, block.size, keys.size, pair.begin, pair.edge);
             }
-            if (biased() && (job.table || job.slope)) change_bias(block, keys, pair, h);
+            if (job.table || job.slope) change_bias(block, keys, pair, h);
+            if (call.drows) change_rows(block, keys, pair, h);
           }
           panel += round_up(keys.size, PANEL) * width;
         }
