@@ -105,8 +105,8 @@ def test_what_is_not_finite_stays_with_the_queries_that_meet_it(which, bad, back
         "table": ((back == 45) & (back >= 0)).any(1),
         "dense": torch.arange(60) == 40,
     }[which]
-    if (backend, which) in (("sdpa", "k"), ("sdpa", "v"), ("reference", "v")):
-        pytest.skip("torch multiplies hidden keys by 0, or adds -inf to their logits, and NaN stays NaN")
+    if (which == "v" and backend != "fused") or (which == "k" and backend in ("sdpa", "flex")):
+        pytest.skip("torch's products multiply hidden keys by 0, or add -inf to their logits, and NaN stays NaN")
     outs = []
     for value in (0.5, bad):
         q, k, v = qkv(h=4, g=4, i=60, j=60)

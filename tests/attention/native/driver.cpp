@@ -12,8 +12,9 @@
 // NaN before, and full of zeros in the run with several threads: what it never wrote it may not read.
 //
 // How close: a result is a sum of terms; its error may be ROUNDINGS · epsilon · (4 + the largest sum of the absolute values
-// of what makes a logit of the row) times the sum of the absolute values of these terms, and half a unit in the last
-// place of a half precision result. Backward has to agree for the output and the logarithms that it was given.
+// of what makes a logit of the row) times the sum of the absolute values of these terms (twice that for the output, a
+// quotient), and half a unit in the last place of a half precision result. Backward has to agree for the output and the
+// logarithms that it was given.
 //
 // It includes the library's source: there is one `struct Call`, and a field that is new stops the build below.
 
@@ -666,7 +667,7 @@ void check_numbers(const Case& c, Results& r) {
           }
           if (c.rows) {
             row_column[J_] = clamp(pq - pk - call.rows_first, call.rows_size - 1);
-            add(c.rows.flat(((b * call.rows_heads + rh) * I + i) * call.rows_size + row_column[J_]));
+            add(c.rows(b, rh, i, row_column[J_]));
           }
           logit[J_] = dot;
           largest = std::max(largest, dot);
@@ -682,7 +683,7 @@ void check_numbers(const Case& c, Results& r) {
           const double p = weight[(size_t)j] / total;
           for (i64 d = 0; d < D; d++) {
             const double x = p * v[(size_t)(j * D + d)];
-            out.add(line * D + d, x, off * fabs(x), bad);
+            out.add(line * D + d, x, 2 * off * fabs(x), bad);  // numerator and denominator
           }
         }
         lse.add(line, largest + log(total), off, bad);
@@ -718,7 +719,7 @@ void check_numbers(const Case& c, Results& r) {
             dw_i += change * a * uu;
             dw_off += wrong * fabs(a * uu);
           }
-          if (c.rows) drows.add(((b * H + h) * I + i) * call.rows_size + row_column[J_], change, wrong, spoils);
+          if (c.rows) drows.add(line * call.rows_size + row_column[J_], change, wrong, spoils);
         }
         if (c.slope) dw.add((call.w_batch > 1 ? b : 0) * I + i, dw_i, dw_off, spoils);
       }
