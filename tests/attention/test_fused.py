@@ -269,6 +269,21 @@ def test_large_distances_take_the_nearest_entry():
     require_equal("pieces", (1, 1, 1, 5, 5, 8), Span(p, p, 9), Mask(5, 5))
 
 
+@pytest.mark.parametrize("far", [2**35, -(2**35)])
+def test_pieces_at_distances_that_no_small_number_holds(far):
+    """Two runs of positions, far apart: knots past the last entry are reached by none, those before the first by all."""
+    k = torch.cat([torch.arange(128), torch.arange(30) + far])[None] + 2**36
+    span, mask = Span(k[:, 128:], k, int(k.max()) + 1), Mask(30, 158)
+    torch.manual_seed(0)
+    slope, intercept = torch.randn(2, 2, 9, dtype=WIDE)
+    u, w = torch.linspace(0.05, 0.5, 12, dtype=WIDE), torch.linspace(0.5, 1, 30, dtype=WIDE)[None]
+    knots = torch.tensor([0.01, 0.02, 0.1, 0.2, 0.3, 0.4, 0.7, 0.8], dtype=WIDE) + 1e-4
+    effect = Effect(terms=(ProgressiveBias(slope, intercept, knots, u, w),))
+    (q, key, v), _ = inputs(1, 2, 1, 30, 158, 8)
+    got, wanted = (b.prepare(effect, span, mask)(q, key, v, scale=0.3) for b in (fused, reference))
+    torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
+
+
 @settings(max_examples=25)
 @given(
     st.integers(1, 3), st.sampled_from([(1, 1), (2, 1), (3, 3), (4, 2)]), st.integers(1, 150), st.integers(1, 150),

@@ -11,10 +11,10 @@
 // have to be as they were; where AddressSanitizer is there, it sees who reads them as well. The kernel's memory is full of
 // NaN before, and full of zeros in the run with several threads: what it never wrote it may not read.
 //
-// How close: a result is a sum of terms; its error may be ROUNDINGS · epsilon · (4 + the largest sum of the absolute values
-// of what makes a logit of the row) times the sum of the absolute values of these terms (twice that for the output, a
-// quotient), and half a unit in the last place of a half precision result. Backward has to agree for the output and the
-// logarithms that it was given.
+// How close: a result is a sum of terms; its error may be ROUNDINGS · epsilon · (4 + sqrt(keys) / 4 + the largest sum of the
+// absolute values of what makes a logit of the row) times the sum of the absolute values of these terms (twice that for the
+// output, a quotient), and half a unit in the last place of a half precision result. Backward has to agree for the output
+// and the logarithms that it was given.
 //
 // It includes the library's source: there is one `struct Call`, and a field that is new stops the build below.
 
@@ -674,7 +674,7 @@ void check_numbers(const Case& c, Results& r) {
           most = std::max(most, size);
         }
         bad |= !std::isfinite(largest);
-        const double off = ROUNDINGS * unit * (4 + most);
+        const double off = ROUNDINGS * unit * (4 + sqrt((double)J) / 4 + most);
         const i64 line = (b * H + h) * I + i;
         double total = 0;
         for (i64 j = 0; j < J; j++) total += seen[(size_t)j] ? weight[(size_t)j] = exp(logit[(size_t)j] - largest) : 0;
@@ -686,7 +686,8 @@ void check_numbers(const Case& c, Results& r) {
             out.add(line * D + d, x, 2 * off * fabs(x), bad);  // numerator and denominator
           }
         }
-        lse.add(line, largest + log(total), off, bad);
+        const double sum = largest + log(total);
+        lse.add(line, sum, off + ROUNDINGS * unit * fabs(sum), bad);
         // Backward, for the output and the logarithm that the kernel was given.
         for (i64 d = 0; d < D; d++) gout += fabs(g[(size_t)d] * o[(size_t)d]);
         const double given = r.lse.flat(line);

@@ -53,6 +53,8 @@ typedef int64_t i64;
 enum : i64 { BLOCK_Q = 96, BLOCK_K = 128 };
 // Keys of a unit where keys are shared out, and how many units are enough, so that none has to be cut.
 enum : i64 { CHUNK = 512, ENOUGH = 16 };
+// The bound of a knot that no distance reaches; of one that all do: -NEVER.
+enum : i64 { NEVER = 1 << 30 };
 enum : i64 { FLOAT32 = 0, BFLOAT16 = 1, FLOAT16 = 2, FLOAT64 = 3 };
 
 // ---- what Python and the targets agree upon --------------------------------------------------------------------
@@ -753,11 +755,12 @@ struct Unit {
     const bool run = row_run = q.run && k.run;
     if (!of_distance()) return;
     level = run && call.slope && level_rows && !(job.bounds && q.size < 8);
-    sloped = run && call.slope && !level && job.bounds;
-    searched = run && call.slope && !level && !sloped && job.most_in_cell <= 4;
+    const i64 furthest = q.position + q.size - 1 - k.position, nearest = q.position - (k.position + k.size - 1);
+    sloped = run && call.slope && !level && job.bounds && furthest < NEVER && nearest > -NEVER;
+    searched = run && call.slope && !level && !job.bounds && job.most_in_cell <= 4;
     lookup = !run || (call.slope && !level && !sloped && !searched);
     if (lookup) return;
-    i64 furthest = q.position + q.size - 1 - k.position, count = q.size + k.size - 1 + N;
+    const i64 count = q.size + k.size - 1 + N;
     if (call.table) slide(table, call.table_size, furthest - call.first, count, log2e, window);
     if (call.slope) slide((const T*)call.u, call.u_size, furthest, count, 1, window_u);
     if (!level) return;
@@ -1492,7 +1495,7 @@ template <class T>
 bool find_bounds(const Call& call, std::vector<int32_t>& bounds) {
   const T *u = (const T*)call.u, *w = (const T*)call.w, *knots = (const T*)call.knots;
   const i64 rows = call.w_batch * call.queries, many = call.pieces - 1, size = call.u_size;
-  if (call.pieces > 64 || size >= (1 << 30) || !ascending(u, size) || !ascending(knots, many)) return false;
+  if (call.pieces > 64 || size >= NEVER || !ascending(u, size) || !ascending(knots, many)) return false;
   for (i64 r = 0; r < rows; r++)
     if (!(w[r] >= 0)) return false;
   bounds.resize((size_t)(rows * many + 1));
@@ -1508,7 +1511,7 @@ bool find_bounds(const Call& call, std::vector<int32_t>& bounds) {
     for (i64 r = 0; r < rows; r++) {  // from where the row before had it: it moves little
       while (d < size && !(u[d] * w[r] >= knots[s])) d++;
       while (d > 0 && u[d - 1] * w[r] >= knots[s]) d--;
-      bounds[(size_t)(r * many + s)] = d == 0 ? -(1 << 30) : d == size ? 1 << 30 : (int32_t)d;
+      bounds[(size_t)(r * many + s)] = (int32_t)(d == 0 ? -NEVER : d == size ? NEVER : d);
     }
   }
   return true;
