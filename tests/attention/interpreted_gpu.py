@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from lengthwise.attention import gpu
-from lengthwise.attention.gpu import Blocks
+from lengthwise.attention.gpu import Blocks, tiles
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 
@@ -26,13 +26,13 @@ Case, require_equal, WIDE = cases.Case, cases.require_equal, cases.WIDE
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, for log2(0) and the like
 
-SMALL = (Blocks(32, 16, 4, 1), Blocks(16, 32, 4, 1), Blocks(16, 16, 4, 1))
+SMALL = (Blocks(16, 8, 4, 1), Blocks(8, 16, 4, 1), Blocks(16, 8, 4, 1), Blocks(8, 8, 4, 1))
 
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
     """So that short sequences have tiles of every kind."""
-    monkeypatch.setattr(gpu, "blocks", lambda dtype, wide: SMALL)
+    monkeypatch.setattr(gpu, "blocks", lambda dtype, wide, pieces: SMALL)
 
 
 KINDS = [
@@ -51,7 +51,7 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_form(kind):
-    require_equal(Case(kind))
+    require_equal(Case(kind, heads=(2, 1)))
 
 
 def test_form_sums_with_one_head_for_all():
@@ -60,10 +60,10 @@ def test_form_sums_with_one_head_for_all():
 
 @pytest.mark.parametrize("dim", [1, 5, 64, 130])
 def test_form_with_every_head_dim(dim):
-    require_equal(Case("pieces table", queries=20, keys=33, dim=dim))
+    require_equal(Case("pieces table", queries=16, keys=19, dim=dim))
 
 
-@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 90), (3, 17), (16, 16), (48, 48)])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 50), (3, 17), (16, 16), (39, 39)])
 def test_form_with_any_lengths(queries, keys):
     require_equal(Case("short", queries=queries, keys=keys))
     require_equal(Case("none", queries=queries, keys=keys))
@@ -78,14 +78,14 @@ def test_both_ways(kind):
 @pytest.mark.parametrize("kind", ["none", "table", "pieces", "rows"])
 @pytest.mark.parametrize("window", [1, 12])
 def test_window(kind, window):
-    require_equal(Case(kind, heads=(1, 1), window=window))
+    require_equal(Case(kind, window=window))
 
 
 # Documents that are whole blocks, and that are not; padding on the left; ids that come again.
 DOCUMENTS = {
-    "packed": [[0] * 19 + [1] * 18 + [2] * 3, [5] * 7 + [4] * 33],
-    "padded": [[-1] * 10 + [0] * 30],
-    "in turns": [[n % 2 for n in range(40)]],
+    "packed": [[0] * 17 + [1] * 15 + [2] * 3, [5] * 6 + [4] * 29],
+    "padded": [[-1] * 9 + [0] * 26],
+    "in turns": [[n % 2 for n in range(35)]],
 }
 
 
@@ -101,22 +101,22 @@ def _restarting(documents):
 @pytest.mark.parametrize("how", DOCUMENTS)
 def test_documents(kind, how):
     documents = DOCUMENTS[how]
-    require_equal(Case(kind, batch=2, heads=(1, 1), documents=documents, positions=_restarting(documents)))
+    require_equal(Case(kind, batch=2, documents=documents, positions=_restarting(documents)))
 
 
 def test_documents_without_positions_and_with_a_window():
     for causal in (True, False):
-        require_equal(Case("short", batch=2, heads=(1, 1), documents=DOCUMENTS["packed"], window=9, causal=causal))
+        require_equal(Case("short", batch=2, documents=DOCUMENTS["packed"], window=9, causal=causal))
 
 
 @pytest.mark.parametrize("kind", ["short", "pieces", "many", "rows"])
 def test_positions_with_gaps(kind):
     torch.manual_seed(3)
-    require_equal(Case(kind, batch=2, heads=(1, 1), positions=torch.randint(0, 4, (2, 40)).cumsum(1)))
+    require_equal(Case(kind, batch=2, positions=torch.randint(0, 4, (2, 35)).cumsum(1)))
 
 
 def test_positions_very_far_apart():
-    case = Case("short", heads=(1, 1), queries=5, keys=5, positions=[[0, 1, 2, 10**9, 10**9 + 1]])
+    case = Case("short", queries=5, keys=5, positions=[[0, 1, 2, 10**9, 10**9 + 1]])
     case.span = lambda: cases.Span(torch.tensor(case.positions), torch.tensor(case.positions), 9)
     require_equal(case)
 
@@ -124,33 +124,59 @@ def test_positions_very_far_apart():
 @pytest.mark.parametrize("level", [0.0, 10.0, 500.0], ids=["i > L", "both", "i < L"])
 @pytest.mark.parametrize("c", [1e-3, 100.0], ids=["c small", "c large"])
 def test_pieces_of_fire(level, c):
-    require_equal(Case("pieces", heads=(1, 1), level=level, c=c))
+    require_equal(Case("pieces", level=level, c=c))
 
 
 def test_pieces_as_many_as_go_one_by_one():
-    require_equal(Case("pieces", heads=(1, 1), pieces=64))
+    require_equal(Case("pieces", pieces=64))
 
 
 def test_pieces_with_knots_where_tiles_and_pairs_meet():
     """A knot is the very coordinate of a pair: it belongs to the segment above."""
-    case = Case("pieces", heads=(1, 1), knots=lambda u, w: u[[15, 16, 30, 31]].to(WIDE))
+    case = Case("pieces", knots=lambda u, w: u[[7, 8, 15, 16]].to(WIDE))
     bias = case.bias()
     case.bias = lambda: {**bias, "w": torch.ones_like(bias["w"])}  # so that every coordinate is exact
     require_equal(case)
 
 
+def test_tiles_of_every_kind_are_asked():
+    """Blocks at one distance lie in one segment, in another, and have knots between, in turn."""
+    case = Case("pieces", queries=56, keys=56, knots=lambda u, w: torch.tensor([1.5], dtype=WIDE))
+    bias, w = case.bias(), 1.0 + (torch.arange(56)[None] >= 28)
+    case.bias = lambda: {**bias, "u": torch.ones(56), "w": w.clone()}  # a coordinate is w: 1 up to query 28, then 2
+    size = SMALL[3].queries
+    order, ends, _ = tiles.by_distance(_tiling(case), size, (size, size))
+    clean = [{int(e) >> 16 for e in line[: int(n[0])]} for line, n in zip(order[0], ends[0], strict=True)]
+    assert max(map(len, clean)) > 1, "CLEAN tiles of several segments in a line"
+    assert (ends[0, :, 1] > ends[0, :, 0]).any() and (ends[0, :, 3] > ends[0, :, 2]).any(), "KNOTS, GENERAL"
+    require_equal(case)
+    case = Case("short")
+    _, ends = tiles.by_queries(_tiling(case), 16, 8)
+    assert (ends[0, :, 2] > ends[0, :, 1]).any(), "FAR"
+    case = Case("table")
+    _, ends = tiles.by_queries(_tiling(case), 16, 8)
+    assert ends[0, :, 0].any(), "CLEAN"
+
+
+def _tiling(case):
+    bias = case.bias()
+    names = ("table", "first", "slope", "knots", "u", "w", "rows", "rows_first")
+    numbers = [bias.get(name, 0 if name.endswith("first") else None) for name in names]
+    return tiles.Case(*numbers, None, None, None, True, 0, case.queries, case.keys, torch.device("cpu"))
+
+
 @pytest.mark.parametrize("scale", [0.0, -0.5, 1e-30, 3.0])
 def test_any_scale(scale):
-    case = Case("short", heads=(1, 1), queries=16, keys=20)
+    case = Case("short", queries=16, keys=20)
     case.scale = scale or 1e-300  # a scale of 0, which `or` would replace
     require_equal(case)
 
 
 def test_a_long_cache_is_shared_out():
     """Few queries: several programs for one head, each with a part of the keys, some of which see nothing."""
-    require_equal(Case("short", heads=(1, 1), queries=2, keys=130))
-    require_equal(Case("none", heads=(1, 1), queries=3, keys=130, documents=[[0] * 120 + [1] * 10]))
-    require_equal(Case("many", heads=(1, 1), queries=1, keys=130, window=40))
+    require_equal(Case("short", queries=2, keys=70))
+    require_equal(Case("none", queries=3, keys=70, documents=[[0] * 60 + [1] * 10]))
+    require_equal(Case("many", queries=1, keys=70, window=40))
 
 
 def test_half_precision():
@@ -186,7 +212,7 @@ def test_nan_and_infinity_stay_with_those_that_see_them(bad, which):
         def edit(*tensors, value=value):
             tensors[which][0, 0, 21, 3] = value
 
-        case = Case("short", heads=(1, 1), queries=40, documents=documents, edit=edit)
+        case = Case("short", queries=40, keys=40, documents=documents, edit=edit)
         results.append(case.ours())
     spoiled, plain = results
     seen = case.mask().visible(torch.device("cpu"))[0]
@@ -202,7 +228,7 @@ def test_nan_and_infinity_stay_with_those_that_see_them(bad, which):
 
 def test_logits_far_from_zero():
     for shift in (1e4, -1e4):
-        case = Case("table", heads=(1, 1), queries=30, keys=30)
+        case = Case("table", queries=30, keys=30)
         bias = case.bias()
         case.bias = lambda bias=bias, shift=shift: {**bias, "table": bias["table"] + shift}
         require_equal(case, close=3e-3)  # float32 has 1e-3 there

@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from lengthwise.attention import gpu
 
 HERE = Path(__file__).parent
+BENCHMARKS = HERE.parent.parent / "benchmarks"
 INTERPRETED = HERE / "interpreted_gpu.py"
 
 needs_triton = pytest.mark.skipif(gpu.missing() is not None, reason=str(gpu.missing()))
@@ -32,3 +34,64 @@ def test_in_the_interpreter(part):
 def test_without_triton_it_says_so(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert "Triton" in str(gpu.missing())
+
+
+# ---- compiled for a GPU that need not be there
+
+
+def _load(name, path, monkeypatch):
+    monkeypatch.syspath_prepend(str(path))
+    spec = importlib.util.spec_from_file_location(name, path / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+@needs_triton
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("form", ["none", "table", "pieces"])
+def test_machine_code(form, dim, monkeypatch):
+    """Most tiles run on tensor cores, with all numbers in registers."""
+    gpu_code = _load("gpu_code", BENCHMARKS, monkeypatch)
+    for one in gpu_code.compiled(form, dim, torch.bfloat16):
+        if one.name == "inner_products":
+            continue
+        loops = one.report(form)["loops"]
+        assert all(loop["HGMMA"] for loop in loops.values()), one.name
+        main = {kind: loop["spills"] for kind, loop in loops.items() if kind in ("CLEAN", "FAR")}
+        assert main and max(main.values()) <= SPILLED.get((dim, one.name), 0), f"{one.name}: {main}"
+
+
+SPILLED = {(128, "of_keys"): 4}  # instructions out of some 600
+
+
+# ---- on a GPU
+
+no_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+
+
+@pytest.mark.gpu
+@no_gpu
+@needs_triton
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-5), (torch.float16, 5e-3), (torch.bfloat16, 4e-2)])
+def test_on_a_gpu(dtype, close, monkeypatch):
+    cases = _load("gpu_cases", HERE, monkeypatch)
+    for case in cases.on_a_gpu(dtype):
+        cases.require_equal(case, close)
+
+
+@pytest.mark.gpu
+@no_gpu
+@needs_triton
+@pytest.mark.parametrize("kind", ["table", "pieces", "many", "rows"])
+def test_the_same_bits_every_time(kind, monkeypatch):
+    cases = _load("gpu_cases", HERE, monkeypatch)
+    for positions in (None, torch.arange(1024)[None] * 2):
+        case = cases.Case(
+            kind, batch=2, heads=(4, 2), queries=1000, keys=1024, dim=64, positions=positions, device="cuda"
+        )
+        first, *others = (case.ours() for _ in range(3))
+        for other in others:
+            assert all(torch.equal(a, b) for a, b in zip(first, other, strict=True))

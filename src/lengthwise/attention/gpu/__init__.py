@@ -1,4 +1,4 @@
-"""Fused attention on a GPU: what operator.py says, as Triton kernels (kernels.py), forward and backward.
+"""Fused attention on a GPU: what operator.py says, as Triton kernels, forward and backward.
 
 Any head dim up to 256, any number of tokens and documents, float32 (products in float32, not TF32), bfloat16 and float16
 (products of halves, sums and softmax in float32). Two calls give the same bits. Memory beside inputs and outputs: a few
@@ -43,23 +43,28 @@ class Blocks(NamedTuple):
     stages: int
 
 
-# By the head dim (a power of two, the next one up) for halves and for float32: forward, keys, queries (and sums: square).
-# Chosen so that main loops need no local memory on sm_90 (benchmarks/gpu_code.py) and shared memory fits sm_80.
+# By the head dim (a power of two, the next one up), for halves and for float32: the output, of keys, of queries, of
+# distances (squares). Chosen so that the loops most tiles go through need
+# little or no local memory on sm_90 (benchmarks/gpu_code.py); never timed.
 _HALF = {
-    64: (Blocks(128, 64, 4, 3), Blocks(64, 64, 4, 2), Blocks(64, 64, 4, 2)),
-    128: (Blocks(128, 64, 8, 3), Blocks(64, 64, 8, 2), Blocks(64, 64, 8, 2)),
-    256: (Blocks(64, 64, 8, 2), Blocks(32, 64, 8, 1), Blocks(32, 32, 4, 1)),
+    64: (Blocks(128, 64, 8, 3), Blocks(32, 128, 8, 2), Blocks(64, 64, 4, 2), Blocks(64, 64, 4, 1)),
+    128: (Blocks(128, 64, 8, 2), Blocks(32, 128, 8, 1), Blocks(64, 64, 4, 1), Blocks(64, 64, 8, 1)),
+    256: (Blocks(64, 32, 8, 2), Blocks(32, 64, 8, 1), Blocks(32, 32, 8, 1), Blocks(32, 32, 8, 1)),
 }
 _SINGLE = {
-    64: (Blocks(64, 32, 4, 2), Blocks(32, 32, 4, 2), Blocks(32, 32, 4, 2)),
-    128: (Blocks(32, 32, 4, 2), Blocks(32, 32, 4, 1), Blocks(32, 32, 4, 1)),
-    256: (Blocks(32, 32, 8, 1), Blocks(16, 32, 8, 1), Blocks(16, 16, 4, 1)),
+    64: (Blocks(32, 32, 4, 2), Blocks(32, 32, 8, 1), Blocks(32, 32, 8, 1), Blocks(32, 32, 8, 1)),
+    128: (Blocks(32, 32, 8, 1), Blocks(16, 32, 8, 1), Blocks(32, 32, 8, 1), Blocks(16, 16, 4, 1)),
+    256: (Blocks(16, 32, 8, 1), Blocks(16, 16, 8, 1), Blocks(16, 16, 8, 1), Blocks(16, 16, 8, 1)),
 }
 FEW_QUERIES = 16  # at most: decoding, without lists of tiles and with the keys shared out among programs
 
 
-def blocks(dtype: torch.dtype, wide: int) -> tuple[Blocks, Blocks, Blocks]:
-    return (_SINGLE if dtype == torch.float32 else _HALF)[max(wide, 64)]
+def blocks(dtype: torch.dtype, wide: int, pieces: bool) -> tuple[Blocks, Blocks, Blocks, Blocks]:
+    """`pieces` take registers in which a block of 64 keys does not fit beside 64 queries."""
+    found = (_SINGLE if dtype == torch.float32 else _HALF)[max(wide, 64)]
+    if not pieces or found is not _HALF[64]:
+        return found
+    return found[0], found[1], found[2]._replace(keys=32), found[3]
 
 
 def _power(n: int) -> int:
@@ -75,10 +80,10 @@ class _Call:
         rows_first: int, position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool,
         window: int, scale: float,
     ):  # fmt: skip
-        from lengthwise.attention.gpu import kernels
+        from lengthwise.attention.gpu import parts
 
         assert q.dtype in DTYPES and q.shape[-1] <= MOST_DIMS, f"{q.dtype}, {q.shape[-1]} dims"
-        self.kernels = kernels
+        self.parts = parts
         # The kernels divide biases by the scale and take the largest logit before scaling.
         self.own_scale = scale
         if not 2.0**-60 <= scale <= 2.0**60:
@@ -97,15 +102,15 @@ class _Call:
         if self.case.many:
             assert knots is not None and slope is not None
             cell, place, most = tiles.cells(knots, slope.shape[1])
-        self.bias = kernels.Bias(
+        self.bias = parts.Bias(
             table, *_of(table, 1), _step(table), first, slope, intercept, _step(slope), *_of(slope, 1), knots, u, *_of(u, 0),
             w, _step(w), cell, 0 if cell is None else len(cell), place, most, rows, *_of(rows, 3),
             rows.stride(0) if rows is not None else 0, _step(rows, 1), rows_first,
         )  # fmt: skip
-        self.sight = kernels.Sight(
+        self.sight = parts.Sight(
             position_q, _step(position_q), position_k, _step(position_k), documents, _step(documents), window or None
         )
-        self.sizes = kernels.Sizes(self.heads, self.heads // max(1, k.shape[1]), self.queries, self.keys)
+        self.sizes = parts.Sizes(self.heads, self.heads // max(1, k.shape[1]), self.queries, self.keys)
         self.numbers = {"factor": self.own_scale * math.log2(math.e), "inverse": 1 / self.own_scale}
         self.shape = {"CAUSAL": causal, "DIM": self.dim, "WIDE": self.wide}
 
@@ -114,13 +119,13 @@ class _Call:
         return self.case.biased or self.case.documents is not None
 
     def view(self, x: Tensor) -> Any:
-        return self.kernels.View(x, x.stride(0), x.stride(1), x.stride(2))
+        return self.parts.View(x, x.stride(0), x.stride(1), x.stride(2))
 
     def tiles(self, lists: tuple[Tensor, Tensor] | None) -> Any:
         if lists is None:
-            return self.kernels.Tiles(None, None, 0, 0)
+            return self.parts.Tiles(None, None, 0, 0)
         order, ends = lists
-        return self.kernels.Tiles(order, ends, order.shape[1] if len(order) > 1 else 0, order.shape[2])
+        return self.parts.Tiles(order, ends, order.shape[1] if len(order) > 1 else 0, order.shape[2])
 
 
 def _of(x: Tensor | None, axis: int) -> tuple[int]:
@@ -133,8 +138,9 @@ def _step(x: Tensor | None, axis: int = 0) -> int:
 
 
 def _rows(x: Tensor) -> Tensor:
-    """The numbers of one token side by side."""
-    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
+    """The numbers of one token side by side, and a block of tokens within 32 bits."""
+    fits = (x.stride(-1) == 1 or x.shape[-1] == 1) and x.stride(2) < 2**23
+    return x if fits else x.contiguous()
 
 
 def _programs(device: torch.device) -> int:
@@ -149,6 +155,8 @@ def forward(
     scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output and logarithm of the rows' sums; see operator.py."""
+    from lengthwise.attention.gpu.output import attend
+
     out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=computed_in(q))
     if not out.numel():
         return out, lse
@@ -156,7 +164,7 @@ def forward(
         q, k, v, table, first, slope, intercept, knots, u, w, rows, rows_first, position_q, position_k, documents, causal,
         window, scale,
     )  # fmt: skip
-    size = blocks(call.q.dtype, call.wide)[0]
+    size = blocks(call.q.dtype, call.wide, slope is not None)[0]
     count, splits = -(-call.queries // size.queries), 1
     few = call.queries <= FEW_QUERIES
     if few:
@@ -168,7 +176,7 @@ def forward(
         parts = out.new_empty((splits * call.batch, *out.shape[1:]), dtype=torch.float32)
         parts_lse = lse.new_empty((splits * call.batch, *lse.shape[1:]))
     listed = tiles.by_queries(call.case, size.queries, size.keys) if call.listed and not few else None
-    call.kernels._forward[(call.batch * call.heads * count * splits,)](
+    attend[(call.batch * call.heads * count * splits,)](
         *map(call.view, (call.q, call.k, call.v, parts)), parts_lse, call.bias, call.sight, call.tiles(listed), call.sizes,
         **call.numbers, blocks=count, splits=splits, share=call.batch, **call.shape, BM=size.queries, BN=size.keys,
         num_warps=size.warps, num_stages=size.stages,
@@ -189,6 +197,8 @@ def backward(
     documents: Tensor | None, causal: bool, window: int, scale: float, of_table: bool, of_pieces: bool, of_rows: bool,
 ) -> Gradients:  # fmt: skip
     """Gradients of q, k, v, table, slope, intercept, u, w, rows; see operator.py."""
+    from lengthwise.attention.gpu.gradients import inner_products, of_keys, of_queries
+
     gradients = empty_gradients(q, k, v, lse, table, slope, u, w, rows, of_table, of_pieces, of_rows)
     if not q.numel():
         for x in gradients:
@@ -202,22 +212,22 @@ def backward(
     of_table &= table is not None
     of_pieces &= slope is not None
     of_rows &= rows is not None
-    kernels, case = call.kernels, call.case
+    case = call.case
     grad, out = _rows(grad.to(call.q.dtype)), _rows(out)
-    _, by_keys, by_queries = blocks(call.q.dtype, call.wide)
+    _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.wide, slope is not None)
     rows_of = [call.view(x) for x in (call.q, call.k, call.v, grad)]
     pairs = call.batch * call.heads
 
     delta = torch.empty_like(lse)
     count = -(-call.queries // by_queries.queries)
-    kernels._products[(pairs * count,)](
+    inner_products[(pairs * count,)](
         call.view(out), call.view(grad), delta, call.sizes, count, by_queries.queries, call.dim, call.wide, num_warps=4
     )
 
     size = by_keys
     count = -(-call.keys // size.keys)
     listed = tiles.by_keys(case, size.queries, size.keys) if call.listed else None
-    kernels._keys[(call.batch * k.shape[1] * count,)](
+    of_keys[(call.batch * k.shape[1] * count,)](
         *rows_of, call.view(dk), call.view(dv), lse, delta, call.bias, call.sight, call.tiles(listed), call.sizes,
         **call.numbers, scale=call.own_scale, blocks=count, **call.shape, BM=size.queries, BN=size.keys,
         num_warps=size.warps, num_stages=size.stages,
@@ -238,7 +248,7 @@ def backward(
         assert rows is not None
         shape = (*lse.shape, rows.shape[3])
         each_row = lse.new_zeros(shape, dtype=torch.long if scattered else lse.dtype)
-    kernels._queries[(pairs * count,)](
+    of_queries[(pairs * count,)](
         *rows_of, call.view(dq), lse, delta, each_w, ends, each_row, room if scattered else None, call.bias, call.sight,
         call.tiles(listed), call.sizes, **call.numbers, scale=call.scale, blocks=count, OF_TABLE=of_table,
         OF_PIECES=of_pieces, **call.shape, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
@@ -253,43 +263,46 @@ def backward(
         total[..., -1] += ends[3]
         drows.copy_(total if drows.shape[1] == total.shape[1] else total.sum(1, keepdim=True))
     if of_table or of_pieces:
-        _of_distance(call, rows_of, lse, delta, ends, room, sound, size, gradients, of_table, of_pieces)
+        _of_distance(call, rows_of, lse, delta, ends, room, sound, (size, by_distance), gradients, of_table, of_pieces)
     return gradients
 
 
 def _of_distance(
     call: _Call, rows_of: list[Any], lse: Tensor, delta: Tensor, ends: Tensor | None, room: Tensor | None,
-    sound: Tensor | None, size: Blocks, gradients: Gradients, of_table: bool, of_pieces: bool,
+    sound: Tensor | None, sizes: tuple[Blocks, Blocks], gradients: Gradients, of_table: bool, of_pieces: bool,
 ) -> None:  # fmt: skip
     """The gradients of table, slope, intercept and u."""
+    from lengthwise.attention.gpu.bias_gradients import of_distances, of_positions
+
     case, (b, h, _) = call.case, lse.shape
     _, _, _, dtable, dslope, dintercept, du, _, _ = gradients
-    order, stops, below = tiles.by_distance(case, size.queries)
+    coarse, size = sizes
+    order, stops, below = tiles.by_distance(case, size.queries, (coarse.queries, coarse.keys))
     lines, block = order.shape[1], size.queries
     slots = 1 if case.slope is None or case.many else _power(case.slope.shape[1])
-    irregular = None if case.position_q is None else _regular(case)
+    regular = None if case.position_q is None else _regular(case)
 
-    def launch(scatter: bool, table: Tensor | None, u: Tensor | None, pieces: Tensor | None) -> None:
-        call.kernels._sums[(b * h * lines,)](
-            *rows_of, lse, delta, table, u, pieces, room, irregular, call.bias, call.sight, call.tiles((order, stops)),
-            call.sizes, **call.numbers, lines=lines, below=below, OF_TABLE=of_table, OF_PIECES=of_pieces, SCATTER=scatter,
-            SLOTS=slots, **call.shape, B=block, num_warps=2 * size.warps, num_stages=size.stages,
+    def launch(kernel: Any, table: Tensor | None, u: Tensor | None, pieces: Tensor | None, **more: Any) -> None:
+        kernel[(b * h * lines,)](
+            *rows_of, lse, delta, table, u, pieces, room, regular, call.bias, call.sight, call.tiles((order, stops)),
+            call.sizes, **call.numbers, lines=lines, below=below, OF_TABLE=of_table, OF_PIECES=of_pieces, **call.shape,
+            B=block, num_warps=size.warps, num_stages=size.stages, **more,
         )  # fmt: skip
 
     each_table = lse.new_zeros(b * h, lines, 2, block) if of_table else None
     each_u = lse.new_zeros(b * h, lines, 2, block) if of_pieces else None
     sums = lse.new_zeros(b * h, lines, 2, slots) if of_pieces and not case.many else None
     whole = dict.fromkeys(("table", "u", "pieces"))
-    if of_pieces and (case.many or irregular is not None):
+    if of_pieces and (case.many or regular is not None):
         assert case.slope is not None and case.u is not None
         whole["pieces"] = torch.zeros((2, *case.slope.shape), dtype=torch.long, device=lse.device)
-    launch(False, each_table, each_u, whole["pieces"] if case.many else sums)
-    if irregular is not None:
+    launch(of_distances, each_table, each_u, whole["pieces"] if case.many else sums, SLOTS=slots)
+    if regular is not None:
         if of_table:
             whole["table"] = torch.zeros_like(dtable, dtype=torch.long)
         if of_pieces:
             whole["u"] = torch.zeros_like(du, dtype=torch.long)
-        launch(True, whole["table"], whole["u"], whole["pieces"])
+        launch(of_positions, whole["table"], whole["u"], whole["pieces"])
 
     offset = call.keys - call.queries
     start = offset - (below + 1) * block  # the first entry's distance

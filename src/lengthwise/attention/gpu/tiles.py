@@ -1,4 +1,4 @@
-"""Which tiles (pairs of blocks of queries and keys) need which of the kernels' loops: kernels.py says what the kinds are.
+"""Which tiles (pairs of blocks of queries and keys) need which of the kernels' loops: parts.py says what the kinds are.
 
 A tile takes 4 bytes: at 64 x 64 pairs of tokens 1/1000 byte a pair, 16 MiB for 131,072 tokens, shared by all heads. All of
 it happens on the device, and nothing waits for it.
@@ -58,8 +58,11 @@ Kinds = Callable[
 ]  # blocks of queries, of keys -> kind, what else there is to say
 
 
-def kinds(case: Case, size_q: int, size_k: int) -> Kinds:
-    """The kind of any tile [r, x, y], and what an entry has beside its block: see `Tiles` in kernels.py."""
+def kinds(case: Case, size_q: int, size_k: int, coarse: tuple[int, int] | None = None) -> Kinds:
+    """The kind of any tile [r, x, y], and what an entry has beside its block: see `Tiles` in parts.py.
+
+    coarse: sizes of larger tiles, each of several of these; FAR is only what lies in one that is FAR."""
+    around = None if coarse is None else kinds(case, *coarse)
     offset, keys = case.keys - case.queries, case.keys
     at_q = torch.arange(offset, keys, device=case.device)[None]
     at_k = torch.arange(keys, device=case.device)[None]
@@ -109,6 +112,8 @@ def kinds(case: Case, size_q: int, size_k: int) -> Kinds:
                 more = more + bit * (nearest >= last)
         kind = torch.where(seen, GENERAL, UNSEEN)
         if case.slope is None:
+            if around is not None and coarse is not None:
+                far = far & (around(q * size_q // coarse[0], k * size_k // coarse[1])[0] == FAR)
             kind = torch.where(seen & far, FAR, torch.where(seen & inside, CLEAN, kind))
             return kind, torch.where(kind == FAR, more, 0)
         assert case.u is not None and case.knots is not None
@@ -183,7 +188,7 @@ def by_keys(case: Case, size_q: int, size_k: int) -> tuple[Tensor, Tensor]:
     return sort(kinds(case, size_q, size_k), q[None], k[:, None], q[None])
 
 
-def by_distance(case: Case, size: int) -> tuple[Tensor, Tensor, int]:
+def by_distance(case: Case, size: int, coarse: tuple[int, int]) -> tuple[Tensor, Tensor, int]:
     """Lines of tiles at one distance, entries name blocks of queries; and how many lines there are before distance 0."""
     q, k = _blocks(case, size, size)
     offset = case.keys - case.queries
@@ -193,7 +198,7 @@ def by_distance(case: Case, size: int) -> tuple[Tensor, Tensor, int]:
     queries = q[None].expand(len(distance), -1)
     keys = queries - distance
     there = (keys >= 0) & (keys < len(k))
-    return *sort(kinds(case, size, size), queries, keys, queries, there), min(below, len(k) - 1)
+    return *sort(kinds(case, size, size, coarse), queries, keys, queries, there), min(below, len(k) - 1)
 
 
 def _blocks(case: Case, size_q: int, size_k: int) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,182 @@
+"""The GPU kernels' machine code for sm_90 (Hopper), compiled and looked at without a GPU: nothing is measured.
+
+    python benchmarks/gpu_code.py [--dims 64,128] [--dtypes bfloat16,float32]
+
+For each kernel and form, of every loop over tiles: instructions a pair of query and key, tensor-core instructions (HGMMA),
+reads and writes of local memory (spilled registers), barriers; and registers and shared memory of the whole. ptxas and
+nvdisasm come with Triton. The kernels are called as on a GPU, with memory on the CPU; compiling takes the place of running.
+"""
+
+import argparse
+import collections
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from record import save
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+from lengthwise.attention import gpu
+
+TARGET = GPUTarget("cuda", 90, 32)
+TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+FORMS = ("none", "table", "pieces", "table pieces", "many", "rows")
+KINDS = {"none": ["CLEAN", "GENERAL"], "table": ["CLEAN", "FAR", "GENERAL"], "rows": ["CLEAN", "FAR", "GENERAL"]}
+NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16", torch.int32: "i32", torch.int64: "i64"}
+
+
+class Compiled:
+    """One kernel as it was called."""
+
+    def __init__(self, function: Any, values: dict[str, Any], options: dict[str, int]):
+        self.name, self.values, self.options = function.fn.__name__, values, options
+        constants: dict[tuple[int, ...], Any] = {}
+        attributes: dict[tuple[int, ...], Any] = {}
+
+        def kind(x: Any, path: tuple[int, ...], constant: bool) -> Any:
+            if isinstance(x, tuple):
+                types = [kind(y, (*path, n), constant) for n, y in enumerate(x)]
+                return type(x)(*types) if hasattr(x, "_fields") else tuple(types)
+            if x is None or constant or (type(x) is int and x == 1):  # what Triton itself makes constants of
+                constants[path] = x
+                return "constexpr"
+            if isinstance(x, torch.Tensor):
+                attributes[path] = [["tt.divisibility", 16]]
+                return "*" + NAMES[x.dtype]
+            if type(x) is int and x % 16 == 0:
+                attributes[path] = [["tt.divisibility", 16]]
+            return "i32" if type(x) is int else "fp32"
+
+        signature = {p.name: kind(values[p.name], (p.num,), p.is_constexpr) for p in function.params}
+        source = ASTSource(function, signature, constants, attributes)
+        self.code = triton.compile(source, target=TARGET, options=options)
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(self.code.asm["cubin"])
+            file.flush()
+            self.sass = _run("nvdisasm", "-c", file.name)
+            usage = _run("cuobjdump", "-res-usage", file.name)
+        self.registers, self.stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", usage).groups())  # type: ignore[union-attr]
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of query and key in a tile."""
+        v = self.values
+        return v["B"] ** 2 if "B" in v else v["BM"] * v["BN"]
+
+    def loops(self) -> list[collections.Counter[str]]:
+        """The instructions of every outermost loop with products of matrices in it, in order."""
+        lines, labels = [], {}
+        for line in self.sass.splitlines():
+            if label := re.match(r"\s*(\.L_x_\d+):", line):
+                labels[label[1]] = len(lines)
+            elif found := re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_.]*)(.*)", line):
+                lines.append((found[1].split(".")[0], found[2]))
+        spans = []
+        for n, (operation, rest) in enumerate(lines):
+            to = re.search(r"`\((\.L_x_\d+)\)", rest)
+            if operation == "BRA" and to and labels.get(to[1], n + 1) <= n:
+                spans.append((labels[to[1]], n))
+        outer = [s for s in spans if not any(o != s and o[0] <= s[0] and s[1] <= o[1] for o in spans)]
+        counts = [collections.Counter(o for o, _ in lines[a : b + 1]) for a, b in sorted(outer)]
+        return [c for c in counts if c["HGMMA"] or c["HMMA"] or c["FFMA"] > self.pairs // 8]
+
+    def report(self, form: str) -> dict[str, Any]:
+        loops = self.loops()
+        kinds = KINDS.get(form, ["CLEAN", "KNOTS", "GENERAL"])
+        if self.name == "of_distances" and form == "table":
+            kinds = ["CLEAN", "GENERAL"]  # FAR is of_queries' business
+        if len(loops) != len(kinds):
+            kinds = [f"loop {n}" for n in range(len(loops))]
+        threads = 32 * self.options["num_warps"]
+        return {
+            "registers": self.registers,
+            "stack bytes": self.stack,
+            "shared memory": self.code.metadata.shared,
+            "options": self.options,
+            "tile": [self.values.get("BM", self.values.get("B")), self.values.get("BN", self.values.get("B"))],
+            "loops": {
+                kind: {
+                    "instructions a pair": round(c.total() * threads / self.pairs, 1),
+                    "HGMMA": c["HGMMA"],
+                    "spills": c["LDL"] + c["STL"],
+                    "barriers": c["BAR"],
+                }
+                for kind, c in zip(kinds, loops, strict=True)
+            },
+        }
+
+
+def _run(tool: str, *arguments: str) -> str:
+    return subprocess.run([TOOLS / tool, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iterator[Compiled]:
+    """The kernels of one forward and backward pass."""
+    calls: list[tuple[Any, dict[str, Any], dict[str, int]]] = []
+
+    def record(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+        names = [p.name for p in self.params]
+        values = dict(zip(names, args, strict=False)) | {k: v for k, v in kwargs.items() if k in names}
+        calls.append((self, values, {k: v for k, v in kwargs.items() if k not in names}))
+
+    q, k, v, grad = (torch.zeros(1, tokens, 2, dim, dtype=dtype).transpose(1, 2) for _ in range(4))
+    table = torch.zeros(2, tokens) if "table" in form else None
+    pieces: list[torch.Tensor | None] = [None] * 5
+    if "pieces" in form or "many" in form:
+        s = 4096 if "many" in form else 32
+        pieces = [
+            torch.zeros(2, s),
+            torch.zeros(2, s),
+            torch.linspace(0, 1, s - 1),
+            torch.zeros(tokens),
+            torch.ones(1, tokens),
+        ]
+    rows = torch.zeros(1, 2, tokens, 32) if "rows" in form else None
+    rest = (table, 0, *pieces, rows, -16, None, None, None, True, 0, dim**-0.5)
+    original = JITFunction.run
+    JITFunction.run = record  # type: ignore[method-assign]
+    try:
+        out, lse = gpu.forward(q, k, v, *rest)
+        gpu.backward(grad, q, k, v, out, lse, *rest, table is not None, pieces[0] is not None, rows is not None)
+    finally:
+        JITFunction.run = original  # type: ignore[method-assign]
+    for call in calls:
+        yield Compiled(*call)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dims", default="64,128,256")
+    parser.add_argument("--dtypes", default="bfloat16,float32")
+    parser.add_argument("--forms", default=",".join(FORMS))
+    args = parser.parse_args()
+    if reason := gpu.missing():
+        raise SystemExit(reason)
+    results: dict[str, Any] = {"target": "sm_90", "triton": triton.__version__, "measured on a GPU": False}
+    for dtype in args.dtypes.split(","):
+        for dim in map(int, args.dims.split(",")):
+            for form in args.forms.split(","):
+                for one in compiled(form, dim, getattr(torch, dtype)):
+                    if one.name == "inner_products":  # no products of matrices
+                        continue
+                    found = one.report(form)
+                    results.setdefault(f"{dtype}, {dim} dims", {}).setdefault(form, {})[one.name] = found
+                    loops = "  ".join(
+                        f"{kind} {c['instructions a pair']}" + (f" ({c['spills']} spilled)" if c["spills"] else "")
+                        for kind, c in found["loops"].items()
+                    )
+                    print(
+                        f"{dtype:9}{dim:4}  {form:13}{one.name:15}{found['registers']:4} registers  {loops}", flush=True
+                    )
+    save("gpu_code", results)
+
+
+if __name__ == "__main__":
+    main()
