@@ -101,7 +101,7 @@ def _restarting(documents):
 @pytest.mark.parametrize("how", DOCUMENTS)
 def test_documents(kind, how):
     documents = DOCUMENTS[how]
-    require_equal(Case(kind, batch=2, documents=documents, positions=_restarting(documents)))
+    require_equal(Case(kind, batch=len(documents), documents=documents, positions=_restarting(documents)))
 
 
 def test_documents_without_positions_and_with_a_window():

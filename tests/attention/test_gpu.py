@@ -19,7 +19,15 @@ needs_triton = pytest.mark.skipif(gpu.missing() is not None, reason=str(gpu.miss
 
 
 @needs_triton
-@pytest.mark.parametrize("part", ["form", "pieces or documents", "not form and not pieces and not documents"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "form",
+        "documents",
+        "pieces or window or both",
+        "not form and not pieces and not documents and not window and not both",
+    ],
+)
 def test_in_the_interpreter(part):
     """A process of its own: Triton decides when it is imported whether it interprets."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", part, str(INTERPRETED),

@@ -8,10 +8,12 @@ What costs more than it might: gradients of a table where positions have gaps (n
 intercepts of more than 64 pieces, go through integer addition in memory, pair by pair.
 """
 
+import functools
 import importlib.util
 import math
 import sys
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -148,6 +150,23 @@ def _programs(device: torch.device) -> int:
     return 2 * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4
 
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _where_it_is(function: _F) -> _F:
+    """With the first tensor's device as the current one, on which Triton starts kernels."""
+
+    @functools.wraps(function)
+    def run(x: Tensor, *rest: Any) -> Any:
+        if not x.is_cuda:  # the interpreter
+            return function(x, *rest)
+        with torch.cuda.device(x.device):
+            return function(x, *rest)
+
+    return run  # type: ignore[return-value]
+
+
+@_where_it_is
 def forward(
     q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, first: int, slope: Tensor | None, intercept: Tensor | None,
     knots: Tensor | None, u: Tensor | None, w: Tensor | None, rows: Tensor | None, rows_first: int,
@@ -190,6 +209,7 @@ def forward(
     return out, lse
 
 
+@_where_it_is
 def backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor | None, first: int,
     slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, u: Tensor | None, w: Tensor | None,
