@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lengthwise.span import Span
 from lengthwise.values import ConfigError
 
 
@@ -179,12 +180,13 @@ class ValueRelative:
 
 @dataclass(frozen=True)
 class LogitRewrite:
-    """Any function of whole rows of logits: (logits [b,h,i,j], q [b,h,i,d], visible [b|1,1,i,j], scale) -> logits. CoPE, DAPE.
+    """Any function of rows of logits: (logits [b,h,i,j], q [b,h,i,d], visible [b|1,1,i,j], scale, span) -> logits. CoPE, DAPE.
 
-    The logits that it is given have scale and terms in them, and nothing masked yet. Reference path only.
+    The logits that it is given have scale and terms in them, and nothing masked yet. They are those of some queries, whose
+    span it is given, and of every key that one of them sees; what it makes of a pair goes by the keys that the query sees.
     """
 
-    function: Callable[[Tensor, Tensor, Tensor, float], Tensor]
+    function: Callable[[Tensor, Tensor, Tensor, float, Span], Tensor]
     both_ways: bool = False
 
 

@@ -59,7 +59,7 @@ def effects(span: Span) -> dict[str, tuple[Effect, list[torch.Tensor]]]:
             [angle_q, angle_k, table, vector],
         ),
         "values": (Effect(values=(ValueRelative(values),)), [values]),
-        "rewrite": (Effect(rewrite=LogitRewrite(lambda logits, q, visible, scale: logits * 2)), []),
+        "rewrite": (Effect(rewrite=LogitRewrite(lambda logits, q, visible, scale, span: logits * 2)), []),
         "two-sided": (
             Effect(terms=(ToeplitzBias(table, first=-3), QueryRelative(rows, first=-2))),
             [table, rows],
@@ -166,7 +166,7 @@ def test_values_and_rewrites_mean_what_they_say():
 
 
 def test_a_named_backend_never_falls_back():
-    effect, q = Effect(rewrite=LogitRewrite(lambda logits, q, visible, scale: logits)), torch.zeros(1, 1, 3, 4)
+    effect, q = Effect(rewrite=LogitRewrite(lambda logits, q, visible, scale, span: logits)), torch.zeros(1, 1, 3, 4)
     with pytest.raises(ConfigError, match="whole rows"):
         plan(effect, Span.of(3), Mask(3, 3), q, backend="sdpa")
     with pytest.raises(ConfigError, match="did you mean 'sdpa'"):

@@ -77,7 +77,7 @@ class Counts(PositionEncoding):
         self.weight = nn.Parameter(torch.randn(num_heads, 1, 1))
 
     def effect(self, span):
-        def rewrite(logits, q, visible, scale):
+        def rewrite(logits, q, visible, scale, span):
             gates = torch.sigmoid(logits).masked_fill(~visible, 0.0)
             return logits - self.weight.to(logits.dtype) * gates.flip(-1).cumsum(-1).flip(-1)
 

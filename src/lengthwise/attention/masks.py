@@ -48,16 +48,17 @@ class Mask:
     def hides_nothing(self) -> bool:
         return self.documents is None and (not self.causal or self.queries == 1) and not self.narrow
 
-    def visible(self, device: torch.device) -> Bool[Tensor, "b i j"]:
-        """The batch axis is 1 where all rows see alike."""
+    def visible(
+        self, device: torch.device, queries: slice = slice(None), keys: slice = slice(None)
+    ) -> Bool[Tensor, "b i j"]:
+        """For all queries and keys, or some. The batch axis is 1 where all rows see alike."""
         index = torch.arange(self.keys, device=device)
-        seen = torch.ones(self.queries, self.keys, dtype=torch.bool, device=device)
-        back = index[self.keys - self.queries :, None] - index
-        if self.causal:
-            seen = back >= 0
+        own, index = index[self.keys - self.queries :][queries], index[keys]
+        back = own[:, None] - index
+        seen = back >= 0 if self.causal else torch.ones_like(back, dtype=torch.bool)
         if self.window is not None:
             seen = seen & (back < self.window) & (back > -self.window)
         if self.documents is None:
             return seen[None]
         documents = self.documents.to(device)
-        return seen & (documents[:, self.keys - self.queries :, None] == documents[:, None, :])
+        return seen & (documents[:, own, None] == documents[:, None, index])

@@ -76,7 +76,7 @@ def logits(
     q, k = q.to(compute), k.to(compute)
     for term in effect.terms:
         total = total + dense(term, q, k, span, scale).to(compute)
-    return effect.rewrite.function(total, q, visible, scale) if effect.rewrite else total
+    return effect.rewrite.function(total, q, visible, scale, span) if effect.rewrite else total
 
 
 def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h #i j"]:

@@ -72,8 +72,8 @@ def output(
                     for term in read:
                         logits[h][i][j] += _of_content(term, batch, heads, (b, h, i, j), at[i] - at[j])
         if rewrite:
-            rows = torch.tensor(logits, dtype=torch.float64)[None]
-            logits = rewrite.function(rows, q[b : b + 1], visible[b : b + 1, None], scale)[0].tolist()
+            whole = torch.tensor(logits, dtype=torch.float64)[None]
+            logits = rewrite.function(whole, q[b : b + 1], visible[b : b + 1, None], scale, row)[0].tolist()
         for h in range(heads):
             for i in range(count):
                 seen = [j for j in range(count) if visible[b, i, j]]

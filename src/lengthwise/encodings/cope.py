@@ -51,4 +51,6 @@ class CoPE(PositionEncoding):
         return logits + torch.lerp(low, high, (p - below).to(rows.dtype))
 
     def effect(self, span: Span) -> Effect:
-        return Effect(rewrite=LogitRewrite(self.rewrite))
+        return Effect(
+            rewrite=LogitRewrite(lambda logits, q, visible, scale, _: self.rewrite(logits, q, visible, scale))
+        )

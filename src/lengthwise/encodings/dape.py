@@ -76,4 +76,4 @@ class DAPE(PositionEncoding):
 
     def effect(self, span: Span) -> Effect:
         # B is no term: at far distances it is so large that the logits could not be had back from the sum.
-        return Effect(rewrite=LogitRewrite(lambda logits, q, visible, scale: self.mix(logits, self.bias(span))))
+        return Effect(rewrite=LogitRewrite(lambda logits, q, visible, scale, some: self.mix(logits, self.bias(some))))
