@@ -6,17 +6,19 @@ everything that the layers share.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
+from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lengthwise.attention import fused, reference, sdpa
 from lengthwise.attention.cache import KVCache
 from lengthwise.attention.masks import Mask
+from lengthwise.attention.statistics import Statistics, measure
 from lengthwise.config import ConfigError, context_of, near_miss
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import ContentRelative, DenseBias, Effect, KeyGlobal, ProgressiveBias, Term
@@ -51,11 +53,7 @@ class Plan:
 def plan(effect: Effect, span: Span, mask: Mask, q: Float[Tensor, "b h i d"], *, backend: str = "auto") -> Plan:
     """Choose a backend for queries like `q` (its device, dtype and head dim). "auto" takes the first that serves; a named
     backend serves or raises, never falls back."""
-    if not mask.causal and effect.one_way:
-        raise ConfigError(
-            f"{effect.one_way[0]} says nothing about keys after the query; use causal=True, or an encoding that looks "
-            "both ways (NoPE, RoPE, T5(bidirectional=True), ALiBi(symmetric=True))"
-        )
+    _require_both_ways(effect, mask)
     if backend == "auto":
         name = next(n for n, module in BACKENDS.items() if not module.refuses(effect, span, mask, q))
         return Plan(name, BACKENDS[name].prepare(effect, span, mask))
@@ -63,6 +61,14 @@ def plan(effect: Effect, span: Span, mask: Mask, q: Float[Tensor, "b h i d"], *,
     if reason := BACKENDS[backend].refuses(effect, span, mask, q):
         raise ConfigError(f"backend {backend!r} refuses: {reason}; use backend='auto' or 'reference'")
     return Plan(backend, BACKENDS[backend].prepare(effect, span, mask))
+
+
+def _require_both_ways(effect: Effect, mask: Mask) -> None:
+    if not mask.causal and effect.one_way:
+        raise ConfigError(
+            f"{effect.one_way[0]} says nothing about keys after the query; use causal=True, or an encoding that looks "
+            "both ways (NoPE, RoPE, T5(bidirectional=True), ALiBi(symmetric=True))"
+        )
 
 
 def refusal(backend: str, effect: Effect, span: Span) -> str | None:
@@ -117,10 +123,62 @@ def attend(
     >>> out = attend(q, k, v, fire)
     """
     _check_kinds(scale, q=q, k=k, v=v)
+    effect, span, mask = _call(q, k, v, encoding, positions, documents, x, causal, window)
+    return plan(effect, span, mask, q, backend=backend)(q, k, v, scale=scale)
+
+
+def statistics(
+    q: Float[Tensor, "b h i d"],
+    k: Float[Tensor, "b g j d"],
+    encoding: PositionEncoding | None = None,
+    *,
+    positions: Int[Tensor, "#b j"] | None = None,
+    documents: Int[Tensor, "#b j"] | None = None,
+    x: Float[Tensor, "b j c"] | None = None,
+    causal: bool = True,
+    window: int | None = None,
+    scale: float | None = None,
+    queries: Bool[Tensor, "#b i"] | None = None,
+    edges: Sequence[int] | None = None,
+    first: int = 4,
+    last: int = 16,
+) -> Statistics:
+    """What the attention of `attend` looks at, at lengths where no matrix of queries and keys fits: mass by distance,
+    entropy, and mass on the first and last keys, per row of the batch and head. `Statistics` has the definitions.
+
+    The arguments before `queries` are those of `attend`. `queries` [b|1, i]: which of them the means are over (padding
+    out); all when not given. `edges`: the edges of the histogram's bins, ascending distances; when not given, bins that
+    double (0, 1, 2-3, 4-7, ...), without `causal` both ways. `first`, `last`: how many keys count as the first and as the
+    last. There are no gradients.
+
+    >>> s = statistics(torch.zeros(1, 1, 4, 8), torch.zeros(1, 1, 4, 8), first=1)  # even weights: 1, 1/2, 1/3, 1/4
+    >>> s.bins, s.histogram[0, 0]
+    ([(None, 0), (1, 1), (2, None)], tensor([0.5208, 0.2708, 0.2083], dtype=torch.float64))
+    >>> s.first, s.entropy, s.most_entropy
+    (tensor([[0.5208]], dtype=torch.float64), tensor([[0.7945]], dtype=torch.float64), tensor([[0.7945]], dtype=torch.float64))
+    """
+    _check_kinds(scale, q=q, k=k)
+    effect, span, mask = _call(q, k, None, encoding, positions, documents, x, causal, window)
+    _require_both_ways(effect, mask)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    return measure(effect, span, mask, q, k, scale=scale, queries=queries, edges=edges, first=first, last=last)
+
+
+def _call(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor | None,
+    encoding: Any,
+    positions: Any,
+    documents: Any,
+    x: Any,
+    causal: Any,
+    window: Any,
+) -> tuple[Effect, Span, Mask]:
+    """What `attend` is told, checked and as backends take it."""
     _check_shapes(q, k, v)
-    wrong: object = encoding  # a class or a name, as a slip of the pen would have it
-    if wrong is not None and not isinstance(wrong, PositionEncoding):
-        given = wrong.__name__ if isinstance(wrong, type) else repr(wrong)
+    if encoding is not None and not isinstance(encoding, PositionEncoding):  # a class or a name, by a slip of the pen
+        given = encoding.__name__ if isinstance(encoding, type) else repr(encoding)
         raise ConfigError(
             f"the encoding is {given}; make one and give that, as in encodings.RoPE(head_dim={q.shape[-1]})"
         )
@@ -136,7 +194,7 @@ def attend(
     if positions is None and documents is None:
         span = Span.of(keys, queries, device)
     else:
-        p = consecutive(documents) if positions is None else positions  # type: ignore[arg-type]
+        p = consecutive(documents) if positions is None else positions
         own = own_lengths(p, documents) if encoding is not None and encoding.depends_on_length() else None
         own_q = None if own is None else own[:, keys - queries :]
         first, last = ends(p)
@@ -153,7 +211,7 @@ def attend(
         effect = with_content(effect, encoding, encoding.features(x), span, mask)
     if encoding is not None:
         _check_fit(effect, q, encoding)
-    return plan(effect, span, mask, q, backend=backend)(q, k, v, scale=scale)
+    return effect, span, mask
 
 
 def _check_kinds(scale: object, **given: object) -> None:
@@ -169,8 +227,12 @@ def _check_kinds(scale: object, **given: object) -> None:
     raise ConfigError(f"scale is {scale!r}; it has to be a finite number, or None for 1/sqrt(head dim){instead}")
 
 
-def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
-    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+def _check_shapes(q: Tensor, k: Tensor, v: Tensor | None) -> None:
+    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}"
+    if v is None:
+        v = k
+    else:
+        shapes += f", v {tuple(v.shape)}"
     if q.ndim != 4 or k.ndim != 4 or k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
         raise ConfigError(f"{shapes}: q has to be [b, h, i, d], and k and v alike [b, g, j, d]")
     if not k.shape[1] or not q.shape[1] or q.shape[1] % k.shape[1]:
@@ -238,4 +300,17 @@ def _told(make: type[PositionEncoding]) -> list[str]:
     return context_of(make)
 
 
-__all__ = ["BACKENDS", "KVCache", "Mask", "Plan", "attend", "check_backend", "plan", "refusal", "with_content"]
+__all__ = [
+    "BACKENDS",
+    "KVCache",
+    "Mask",
+    "Plan",
+    "Statistics",
+    "attend",
+    "check_backend",
+    "measure",
+    "plan",
+    "refusal",
+    "statistics",
+    "with_content",
+]

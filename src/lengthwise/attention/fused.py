@@ -51,8 +51,7 @@ def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
 def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
     """Attention for one span; what does not depend on q and k is made at the first call and kept."""
     kept: dict[tuple[torch.dtype, bool], tuple[tuple[Any, ...], Tensor | None, int]] = {}
-    met = _met(effect)
-    column = [term.vector for term in effect.terms if isinstance(term, KeyGlobal)]
+    met, moved = _met(effect), _moves(effect)
 
     # Autocast changes nothing here: there is no product of matrices that it knows.
     def attend(
@@ -68,15 +67,10 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
             kept[key] = _static(effect, span, mask, compute), *_one_relative(met, compute)
         static, vectors, vectors_first = kept[key]
         given = q.dtype
-        if q.device.type == "cpu" and (effect.rotation or effect.gain or met or column):
+        if q.device.type == "cpu" and (moved or met):
             q, k, v = q.to(compute), k.to(compute), v.to(compute)  # rounded again after it, it would lose for nothing
         content = [_content(term, q.to(compute), scale) for term in met]
-        if effect.rotation:
-            q, k = effect.rotation.query(q), effect.rotation.key(k)
-        if effect.gain:
-            q = (q * effect.gain.gain[..., None].to(compute)).to(q.dtype)
-        for vector in column:  # <q_i + vector, k_j>
-            q = (q.to(compute) + vector[:, None].to(compute)).to(q.dtype)
+        q, k = _moved(effect, q, k)
         how = mask.causal, mask.window or 0, scale
         if vectors is None:
             out, _ = operator.attend(q, k, v, *static, *how)
@@ -88,6 +82,47 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
         return out.to(given)
 
     return attend
+
+
+def refuses_statistics(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
+    """Why `statistics` cannot serve an effect, or None."""
+    if q.device.type != "cpu":
+        return f"its kernel on {q.device.type} gives no statistics"
+    if _met(effect):
+        return "vectors of distances are rows of some queries at a time, and statistics come from one pass over all"
+    return refuses(effect, span, mask, q)
+
+
+def statistics(
+    effect: Effect, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float, edges: Tensor, rank: Tensor | None,
+    first_keys: int, last_keys: int,
+) -> Tensor:  # fmt: skip
+    """What `cpu.statistics` finds."""
+    compute = torch.promote_types(q.dtype, torch.float32)
+    if _moves(effect):
+        q, k = _moved(effect, q.to(compute), k.to(compute))
+    static = _static(effect, span, mask, compute)
+    asked = (*static, mask.causal, mask.window or 0, scale, edges, rank, first_keys, last_keys)
+    return cpu.statistics(q, k, *asked)
+
+
+def _moves(effect: Effect) -> bool:
+    """Whether `_moved` changes anything."""
+    of_keys = any(isinstance(term, KeyGlobal) for term in effect.terms)
+    return effect.rotation is not None or effect.gain is not None or of_keys
+
+
+def _moved(effect: Effect, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys whose products have the rotation, the gain and every `KeyGlobal` in them."""
+    compute = torch.promote_types(q.dtype, torch.float32)
+    if effect.rotation:
+        q, k = effect.rotation.query(q), effect.rotation.key(k)
+    if effect.gain:
+        q = (q * effect.gain.gain[..., None].to(compute)).to(q.dtype)
+    for term in effect.terms:
+        if isinstance(term, KeyGlobal):  # <q_i + vector, k_j>
+            q = (q.to(compute) + term.vector[:, None].to(compute)).to(q.dtype)
+    return q, k
 
 
 def _static(effect: Effect, span: Span, mask: Mask, dtype: torch.dtype) -> tuple[Any, ...]:

@@ -41,6 +41,8 @@ class _Call(ctypes.Structure):
         ("rows", _POINTER),
         ("drows", _POINTER),
         *((name, _WHOLE) for name in ("rows_heads", "rows_size", "rows_first")),
+        *((name, _POINTER) for name in ("statistics", "edges", "rank")),
+        *((name, _WHOLE) for name in ("edges_size", "rank_batch", "first_keys", "last_keys")),
     )
 
 
@@ -174,3 +176,25 @@ def backward(
     call.drows = drows.data_ptr()
     _do(call)
     return (*gradients[:8], drows if drows is gradients[8] else drows.sum(1, keepdim=True))
+
+
+def statistics(
+    q: Tensor, k: Tensor, table: Tensor | None, first: int, slope: Tensor | None, intercept: Tensor | None,
+    knots: Tensor | None, u: Tensor | None, w: Tensor | None, rows: Tensor | None, rows_first: int,
+    position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool, window: int,
+    scale: float, edges: Tensor, rank: Tensor | None, first_keys: int, last_keys: int,
+) -> Tensor:  # fmt: skip
+    """Of every query the mass in each bin of distances, the entropy in nats, and the mass on the first and the last keys of
+    its document, [b, h, i, bins + 3] in float64. `edges` of the bins, ascending; `rank` [b|1, j]: how many keys of its own
+    document come before each key, None where that is its index. The others as in operator.py."""
+    q, k, edges = _rows(q), _rows(k), edges.contiguous()
+    made = q.new_empty((*q.shape[:3], len(edges) + 4), dtype=torch.float64)
+    numbers = {"first": first, "rows_first": rows_first, "causal": causal, "window": window, "scale": scale}
+    bias = {"table": table, "slope": slope, "intercept": intercept, "knots": knots, "u": u, "w": w, "rows": rows}
+    places = {"position_q": position_q, "position_k": position_k, "documents": documents, "rank": rank}
+    # Of values and output it takes nothing.
+    call = _describe(q, k, k, q, q.new_empty(0, dtype=computed_in(q)), numbers, bias, places)
+    call.statistics, call.edges, call.edges_size = made.data_ptr(), edges.data_ptr(), len(edges)
+    call.first_keys, call.last_keys = first_keys, last_keys
+    _do(call)
+    return made

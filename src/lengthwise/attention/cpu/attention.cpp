@@ -89,6 +89,11 @@ struct Call {
   const void* rows;
   void* drows;
   i64 rows_heads, rows_size, rows_first;
+  // Instead of attention its statistics: of each query the mass in each bin of distances (edges ascending), the entropy in
+  // nats, and the mass on the first and last keys of its document, [batch, heads, queries, edges_size + 4]; or null.
+  double* statistics;
+  const i64 *edges, *rank;  // rank [b, keys]: how many keys of its document come before each; null where that is its index
+  i64 edges_size, rank_batch, first_keys, last_keys;
 };
 
 // A block of tokens. `run`: their positions are consecutive. Codes of documents lie between low and high.
@@ -1208,6 +1213,8 @@ struct Unit {
           total[r] = 0;
         }
         memset(out, 0, sizeof(T) * block.size * width);
+        if (call.statistics)
+          memset(statistics_of(h, block.start), 0, sizeof(double) * (size_t)(block.size * (call.edges_size + 4)));
         for (; reached < k_to && behind(layout->k[reached], offset + block.start); reached++)
           reached_panel += round_up(layout->k[reached].size, PANEL) * width;
         bool past = false;
@@ -1220,12 +1227,16 @@ struct Unit {
             else
               score(q, panels_k + panel, logits + N, block.size, keys.size, pair.begin, pair.edge);
             choose_bias(block, keys);
-            softmax(pair);
-            const T* values = v_rows + keys.start * v_step;
-            if (hides(pair) && !finite(m, v_rows, v_step))
-              careful(pair, logits + N, true, values, v_step, out);
-            else
-              gather_rows(logits + N, values, v_step, out, block.size, keys.size, pair.begin, pair.edge);
+            if (call.statistics) {
+              observe(pair, h);
+            } else {
+              softmax(pair);
+              const T* values = v_rows + keys.start * v_step;
+              if (hides(pair) && !finite(m, v_rows, v_step))
+                careful(pair, logits + N, true, values, v_step, out);
+              else
+                gather_rows(logits + N, values, v_step, out, block.size, keys.size, pair.begin, pair.edge);
+            }
           }
           panel += round_up(keys.size, PANEL) * width;
         }
@@ -1234,7 +1245,96 @@ struct Unit {
     }
   }
 
+  // -- statistics. Sums of weights that are not divided by their total yet: that is the sum of the bins.
+
+  double* statistics_of(i64 h, i64 i) const {
+    return call.statistics + ((b * call.heads + h) * call.queries + i) * (call.edges_size + 4);
+  }
+  // The number of edges up to a distance.
+  i64 bin_of(i64 distance) const {
+    i64 low = 0;
+    for (i64 high = call.edges_size; low < high;) {
+      const i64 middle = (low + high) / 2;
+      if (call.edges[middle] <= distance)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low;
+  }
+  static INLINE double mass(const T* weight, i64 from, i64 to) {
+    V sum = {};
+    for (; from + N <= to; from += N) sum += S::load(weight + from);
+    if (from < to) sum += S::first(weight + from, to - from);
+    return (double)S::sum(sum);
+  }
+
+  // A pair of blocks: every weight goes to its bin, w log2 w to the entropy (both less the peak so far).
+  void observe(const Pair& pair, i64 h) {
+    const Block &q = *pair.q, &k = *pair.k;
+    const i64 bins = call.edges_size + 1;
+    const i64* rank = call.rank ? call.rank + b * call.rank_batch : nullptr;
+    for (i64 r = 0; r < q.size; r++) {
+      const i64 from = within(pair.begin + r, 0, k.size), seen = within(pair.edge + r, 0, k.size), i = q.start + r;
+      if (seen <= from) continue;
+      T* s = logits + N + r * ROW;
+      double *row = statistics_of(h, i), *entropy = row + bins, *first = entropy + 1, *last = entropy + 2;
+      V top = finish_logits(pair, s, r, seen, from / N * N, round_up(seen, N));
+      const T before = peak[r], here = S::largest(top), now = here > before ? here : before;
+      if (now != before && before != (T)-INFINITY) {
+        const double lower = (double)before - (double)now, less = exp2(lower);
+        *entropy += lower * total_of(row);
+        for (i64 n = 0; n < bins + 3; n++) row[n] *= less;
+      }
+      peak[r] = now;
+      const V by = S::all(now == (T)-INFINITY ? 0 : now), hidden = S::all((T)-1000);
+      V inner = {};
+      for (i64 x = from / N * N; x < seen; x += N) {
+        const V gap = S::load(s + x) - by, weight = S::power2(gap);
+        S::store(s + x, weight);
+        inner += weight * S::larger(gap, hidden);  // 0 times infinity is no number
+      }
+      *entropy += (double)S::sum(inner);
+      if (q.run && k.run) {
+        const i64 furthest = q.position + r - k.position;
+        i64 n = bin_of(furthest - from);
+        for (i64 c = from; c < seen; n--) {
+          const i64 stop = n > 0 ? within(furthest - call.edges[n - 1] + 1, c, seen) : seen;
+          row[n] += mass(s, c, stop);
+          c = stop;
+        }
+      } else {
+        for (i64 c = from; c < seen; c++) row[bin_of(distance(i, k.start + c))] += (double)s[c];
+      }
+      const i64 own = rank ? rank[offset + i] : offset + i;
+      if (!rank || k.low == k.high) {  // of one document: side by side
+        const i64 at = rank ? rank[k.start] : k.start;
+        const i64 start = within(own - call.last_keys + 1 - at, from, seen);
+        *first += mass(s, from, within(call.first_keys - at, from, seen));
+        *last += mass(s, start, within(own + 1 - at, start, seen));
+      } else {
+        for (i64 c = from; c < seen; c++) {
+          const i64 at = rank[k.start + c];
+          if (at < call.first_keys) *first += (double)s[c];
+          if (at <= own && at > own - call.last_keys) *last += (double)s[c];
+        }
+      }
+    }
+  }
+  double total_of(const double* row) const {
+    double total = 0;
+    for (i64 n = 0; n <= call.edges_size; n++) total += row[n];
+    return total;
+  }
+  void finish_statistics(i64 h, i64 i) const {
+    double *row = statistics_of(h, i), total = total_of(row);
+    for (i64 n = 0; n < call.edges_size + 4; n++) row[n] /= total;
+    double* entropy = row + call.edges_size + 1;
+    *entropy = (log2(total) - *entropy) * 0.6931471805599453;
+  }
+
   void finish_row(i64 h, i64 i, i64 r) {
+    if (call.statistics) return finish_statistics(h, i);
     if (job.chunked) {
       T* to = (T*)job.partial + ((unit * group + h - head_k * group) * call.queries + i) * (call.dim + 2);
       memcpy(to, out + r * width, sizeof(T) * (size_t)call.dim);
@@ -1630,7 +1730,7 @@ int attend(const Call& call) {
   const bool split = whole < ENOUGH;
   if (call.backward) {
     if (split) job.parts = group;
-  } else if (few_rows(call) || (split && call.queries <= BLOCK_Q)) {
+  } else if (!call.statistics && (few_rows(call) || (split && call.queries <= BLOCK_Q))) {
     job.parts = (call.keys + CHUNK - 1) / CHUNK;
     job.chunked = job.parts > 1;
   } else if (split) {
