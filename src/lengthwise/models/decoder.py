@@ -19,9 +19,11 @@ from lengthwise.attention import KVCache, Mask, Plan, check_backend, plan, with_
 from lengthwise.choices import require_choice
 from lengthwise.config import Choice, ConfigError, ModelConfig
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.forms import KeyGlobal
+from lengthwise.forms import Effect, KeyGlobal
 from lengthwise.layouts import consecutive
 from lengthwise.span import Span, ends, own_lengths, whole_numbers
+
+Watch = Callable[[int, Effect, Span, Mask, Tensor, Tensor, float], None]
 
 
 class Block(nn.Module):
@@ -172,10 +174,12 @@ class Decoder(nn.Module):
         positions: Int[Tensor, "#b t"] | None = None,
         documents: Int[Tensor, "#b t"] | None = None,
         cache: KVCache | None = None,
+        watch: Watch | None = None,
     ) -> Float[Tensor, "b t o"]:
         """`positions`: what the tokens claim; when not given, 0, 1, 2, ... in each document, going on from the cache.
         `documents`: tokens see their own alone (left padding: a document of its own, say -1). With a `cache`, `inputs` are
-        the tokens after those stored, and the cache is extended."""
+        the tokens after those stored, and the cache is extended. `watch` is called in every layer with what its attention is
+        called with: (layer, effect, span, mask, q, k, scale)."""
         self._require_inputs(inputs)
         tokens = inputs.shape[1]
         if tokens < 1:
@@ -183,11 +187,11 @@ class Decoder(nn.Module):
         positions = whole_numbers("positions", positions, len(inputs), tokens)
         documents = whole_numbers("documents", documents, len(inputs), tokens)
         if cache is None:
-            return self._forward(inputs, positions, documents, None)
+            return self._forward(inputs, positions, documents, None, watch)
         cache.require(self.config.num_layers, len(inputs), self._depends_on_length())
         before = cache.state()
         try:
-            return self._forward(inputs, positions, documents, cache)
+            return self._forward(inputs, positions, documents, cache, watch)
         except BaseException:
             cache.back(before)  # as if it had not been tried
             raise
@@ -210,7 +214,12 @@ class Decoder(nn.Module):
             )
 
     def _forward(
-        self, inputs: Tensor, positions: Tensor | None, documents: Tensor | None, cache: KVCache | None
+        self,
+        inputs: Tensor,
+        positions: Tensor | None,
+        documents: Tensor | None,
+        cache: KVCache | None,
+        watch: Watch | None,
     ) -> Tensor:
         past, tokens = cache.length if cache else 0, inputs.shape[1]
         span, mask = self._span(tokens, positions, documents, cache, inputs.device)
@@ -220,7 +229,7 @@ class Decoder(nn.Module):
                 inputs, documents = cast(Tensor, cache.inputs), cache.documents
                 positions = None if cache.consecutive else cache.positions
                 cache.restart()
-                return self._forward(inputs, positions, documents, cache)[:, -tokens:]
+                return self._forward(inputs, positions, documents, cache, watch)[:, -tokens:]
         x = self.read(inputs)
         if self.config.tie_embeddings:
             x = x * self.config.d_model**0.5
@@ -229,7 +238,7 @@ class Decoder(nn.Module):
         for layer, block in enumerate(self._blocks()):
             which = self.encoding_of_layer[layer]
             if which not in attentions:
-                attentions[which] = _Attention(self._encoding(layer), span, mask, self.backend, cache)
+                attentions[which] = _Attention(self._encoding(layer), span, mask, self.backend, cache, watch)
             x = block(x, partial(attentions[which], layer))
         self.backends_used.update(a.used for a in attentions.values())
         return self.write(self.norm(x))
@@ -330,8 +339,17 @@ class Decoder(nn.Module):
 class _Attention:
     """Attention of the layers that share one encoding, in one forward pass; through the cache where there is one."""
 
-    def __init__(self, encoding: PositionEncoding, span: Span, mask: Mask, backend: str, cache: KVCache | None):
+    def __init__(
+        self,
+        encoding: PositionEncoding,
+        span: Span,
+        mask: Mask,
+        backend: str,
+        cache: KVCache | None,
+        watch: Watch | None,
+    ):
         self.encoding, self.span, self.mask, self.backend, self.cache = encoding, span, mask, backend, cache
+        self.watch = watch
         self.effect = encoding.effect(span)
         self.rotation = self.effect.rotation if cache is not None else None
         if any(isinstance(term, KeyGlobal) for term in self.effect.terms):
@@ -353,6 +371,8 @@ class _Attention:
             if self.cache is not None:
                 features = self.cache.keep(layer, features)
             effect, attend = with_content(effect, self.encoding, features, self.span, self.mask), None
+        if self.watch is not None:
+            self.watch(layer, effect, self.span, self.mask, q, k, scale)
         if attend is None:
             self.plan = attend = plan(effect, self.span, self.mask, q, backend=self.backend)
             self.used = attend.backend
