@@ -229,7 +229,7 @@ def require_equal(case: Case) -> None:
                 assert off <= close * size, f"{backend} in {dtype}: answer {n} is {off:.1e} off"
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 def test_any_shape_and_any_sum_of_forms(case):
     require_equal(case)
