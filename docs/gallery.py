@@ -43,7 +43,7 @@ COSTS = {
     "KeyGlobal": ("a vector for each head: O(h d)", "O(n h d)"),
     "DenseBias": ("a number for every pair: O(h n²)", "O(h n²)"),
     "ValueRelative": ("a vector for each distance: O(n d)", "O(h n² d)"),
-    "LogitRewrite": ("whole rows of logits at once: O(h n²)", "O(h n²) or more"),
+    "LogitRewrite": ("whole rows of logits at once: O(h n) for each query", "O(h n²) or more"),
     "QueryGain": ("a number for each query: O(n)", "O(n h d)"),
 }
 GROUPS = (

@@ -1,4 +1,4 @@
-"""Masks, tables, the biased kernel and the cache, each against the plain way of writing it."""
+"""Masks, tables and the cache, each against the plain way of writing it."""
 
 import pytest
 import torch
@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lengthwise.attention import BACKENDS, KVCache, Mask, plan
-from lengthwise.attention.biased import BiasedAttention
-from lengthwise.attention.tables import of_distance, of_pieces
+from lengthwise.attention.tables import along, look, of_distance, of_pieces, shear, spread, take, unshear
 from lengthwise.encodings import T5
 from lengthwise.layouts import consecutive
 from lengthwise.span import Span
@@ -64,55 +63,51 @@ def test_pieces_pass_gradcheck():
     assert torch.autograd.gradcheck(lambda x, a, b: of_pieces(a, b, knots, x), (x, slope, intercept))
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 2), (3, 1), (3, 2)])
-@pytest.mark.parametrize(("queries", "keys"), [(5, 5), (2, 5), (1, 1)])
-@pytest.mark.parametrize("causal", [True, False])
-def test_biased_attention_passes_gradcheck(shape, queries, keys, causal):
+@given(st.integers(1, 6), st.integers(-20, 20), st.integers(0, 20), st.integers(-20, 20))
+def test_columns_along_the_keys(entries, furthest, less, first):
+    table = torch.randn(2, entries, 3, dtype=torch.float64, requires_grad=True)
+    distances = torch.arange(furthest, furthest - less - 1, -1)
+    torch.testing.assert_close(
+        along(table, furthest, furthest - less, first), table[:, (distances - first).clamp(0, entries - 1)]
+    )
+
+
+@given(st.integers(1, 5), st.integers(1, 5))
+def test_rows_are_sheared_and_back(queries, keys):
+    rows = torch.randn(2, 3, queries, queries + keys - 1, dtype=torch.float64, requires_grad=True)
+    pairs = torch.randn(2, 3, queries, keys, dtype=torch.float64, requires_grad=True)
+    sheared = shear(rows, keys)
+    for i in range(queries):
+        start = queries - 1 - i
+        torch.testing.assert_close(sheared[..., i, :], rows[..., i, start : start + keys])
+        torch.testing.assert_close(unshear(pairs)[..., i, start : start + keys], pairs[..., i, :])
+    torch.testing.assert_close((sheared * pairs).sum(), (rows * unshear(pairs)).sum())
+    assert torch.autograd.gradcheck(lambda x: shear(x, keys), rows)
+    assert torch.autograd.gradcheck(unshear, pairs)
+
+
+@pytest.fixture(params=["a CPU's way", "a GPU's way"])
+def either_way(request, monkeypatch):
+    monkeypatch.setattr("lengthwise.attention.tables._in_order", lambda x: request.param == "a CPU's way")
+
+
+@pytest.mark.usefixtures("either_way")
+def test_entries_looked_up():
     torch.manual_seed(0)
-    q = torch.randn(3, 2, queries, 4, dtype=torch.float64, requires_grad=True)
-    k, v = (torch.randn(3, 2, keys, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    bias = torch.randn(*shape, queries, keys, dtype=torch.float64, requires_grad=True)
-    hidden = ~Mask(queries, keys, causal).visible(torch.device("cpu"))
-
-    def attend(q, k, v, bias):
-        return BiasedAttention.apply(q, k, v, bias.masked_fill(hidden, -torch.inf), 0.3, causal)
-
-    assert torch.autograd.gradcheck(attend, (q, k, v, bias))
+    table, index = torch.randn(2, 5, dtype=torch.float64, requires_grad=True), torch.randint(0, 5, (3, 4, 6))
+    torch.testing.assert_close(look(table, index), table[:, index])
+    assert torch.autograd.gradcheck(lambda x: look(x, index), table)
 
 
-def test_biased_attention_in_several_blocks(monkeypatch):
-    monkeypatch.setattr("lengthwise.attention.biased._PAIRS", 100)
-    monkeypatch.setattr("lengthwise.attention.biased._ROWS", 2)
-    test_biased_attention_passes_gradcheck((1, 2), 5, 5, True)
-    test_biased_attention_passes_gradcheck((3, 1), 2, 5, True)
-
-
-def _strided(x, how):
-    """The same numbers with other strides, or with gaps between them."""
-    return x.mT.contiguous().mT if how == "columns" else torch.stack([x, x + 9], -1).flatten(-2)[..., ::2]
-
-
-@pytest.mark.parametrize("how", ["columns", "every second"])
-@pytest.mark.parametrize("which", range(4))
-def test_biased_attention_of_tensors_with_any_strides(how, which):
+@pytest.mark.usefixtures("either_way")
+def test_columns_taken_and_spread():
     torch.manual_seed(0)
-    plain = [torch.randn(2, 2, 5, 4, dtype=torch.float64) for _ in range(3)] + [
-        torch.randn(2, 2, 5, 5, dtype=torch.float64)
-    ]
-    tensors = [_strided(x, how) if n == which else x for n, x in enumerate(plain)]
-    expected = (plain[0] @ plain[1].mT * 0.3 + plain[3]).softmax(-1) @ plain[2]
-    torch.testing.assert_close(BiasedAttention.apply(*tensors, 0.3, False), expected)
-    for x in tensors:
-        x.requires_grad_()
-    assert torch.autograd.gradcheck(lambda *x: BiasedAttention.apply(*x, 0.3, False), tensors)
-
-
-def test_biased_attention_says_that_it_has_no_second_derivative():
-    q, k, v = (torch.randn(1, 1, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
-    bias = torch.randn(1, 1, 3, 3, dtype=torch.float64, requires_grad=True)
-    (slope,) = torch.autograd.grad(BiasedAttention.apply(q, k, v, bias, 1.0, False).sin().sum(), q, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        slope.square().sum().backward()
+    rows = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
+    pairs = torch.randn(2, 3, 7, dtype=torch.float64, requires_grad=True)
+    column = torch.randint(0, 5, (2, 3, 7))
+    torch.testing.assert_close((take(rows, column) * pairs).sum(), (rows * spread(pairs, column, 5)).sum())
+    assert torch.autograd.gradcheck(lambda x: take(x, column), rows)
+    assert torch.autograd.gradcheck(lambda x: spread(x, column, 5), pairs)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

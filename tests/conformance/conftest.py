@@ -29,6 +29,7 @@ ALL = {
 }  # fmt: skip
 SERVED: dict[str, set[type]] = {
     "fused": {Rotation, QueryGain, ToeplitzBias, ProgressiveBias, QueryRelative, ContentRelative, KeyGlobal},
+    "blocked": ALL,
     "sdpa": ALL - {ValueRelative, LogitRewrite},
     "reference": ALL,
 }

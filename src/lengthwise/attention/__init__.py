@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.attention import fused, reference, sdpa
+from lengthwise.attention import blocked, fused, reference, sdpa
 from lengthwise.attention.cache import KVCache
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.statistics import Statistics, measure
@@ -26,7 +26,7 @@ from lengthwise.layouts import consecutive
 from lengthwise.span import Span, ends, own_lengths, whole_numbers
 
 # The order is the order in which `auto` asks: the first that does not refuse serves.
-BACKENDS: dict[str, ModuleType] = {"fused": fused, "sdpa": sdpa, "reference": reference}
+BACKENDS: dict[str, ModuleType] = {"fused": fused, "blocked": blocked, "sdpa": sdpa, "reference": reference}
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -55,7 +55,8 @@ def plan(effect: Effect, span: Span, mask: Mask, q: Float[Tensor, "b h i d"], *,
     backend serves or raises, never falls back."""
     _require_both_ways(effect, mask)
     if backend == "auto":
-        name = next(n for n, module in BACKENDS.items() if not module.refuses(effect, span, mask, q))
+        names = [name for name in BACKENDS if name != "blocked" or blocked.pays(effect, mask)]
+        name = next(n for n in names if not BACKENDS[n].refuses(effect, span, mask, q))
         return Plan(name, BACKENDS[name].prepare(effect, span, mask))
     check_backend(backend)
     if reason := BACKENDS[backend].refuses(effect, span, mask, q):

@@ -44,17 +44,29 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
         groups = q.shape[1] // k.shape[1]
         q = q.to(compute)
         k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
-        visible = mask.visible(q.device)[:, None]
-        weights = logits(effect, q, k, span, visible, scale).masked_fill(~visible, -math.inf).softmax(-1)
-        out = weights @ v
-        for value in effect.values:
-            # What of a query's weight falls to each column; vectors for every pair would be d times the weights.
-            column = _column(span, value.first, value.table)[:, None].expand_as(weights)
-            share = weights.new_zeros(*weights.shape[:-1], value.table.shape[1]).scatter_add(-1, column, weights)
-            out = out + share @ value.table.to(compute)
-        return out.to(given)
+        return attention(effect, q, k, v, span, mask.visible(q.device)[:, None], scale).to(given)
 
     return attend
+
+
+def attention(
+    effect: Effect,
+    q: Float[Tensor, "b h i d"],
+    k: Float[Tensor, "b h j d"],
+    v: Float[Tensor, "b h j d"],
+    span: Span,
+    visible: Bool[Tensor, "#b 1 i j"],
+    scale: float,
+) -> Float[Tensor, "b h i d"]:
+    """As many heads of q, k and v, in the dtype that is computed in."""
+    weights = logits(effect, q, k, span, visible, scale).masked_fill(~visible, -math.inf).softmax(-1)
+    out = weights @ v
+    for value in effect.values:
+        # What of a query's weight falls to each column; vectors for every pair would be d times the weights.
+        column = _column(span, value.first, value.table)[:, None].expand_as(weights)
+        share = weights.new_zeros(*weights.shape[:-1], value.table.shape[1]).scatter_add(-1, column, weights)
+        out = out + share @ value.table.to(weights.dtype)
+    return out
 
 
 def logits(

@@ -2,7 +2,7 @@
 
 Memory: a bias is one (heads, queries, keys) tensor for the whole batch (one per row of the batch where positions differ
 between rows). On a GPU a bias takes the dtype of q: in bfloat16 it has 8 bits. On a CPU half precision computes in
-float32.
+float32, and a bias that learns makes torch fall back to matrices of the whole batch.
 """
 
 import math
@@ -14,7 +14,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.attention import reference
-from lengthwise.attention.biased import BiasedAttention
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.tables import of_distance, of_pieces
 from lengthwise.forms import ContentRelative, DenseBias, Effect, KeyGlobal, ProgressiveBias, QueryRelative, ToeplitzBias
@@ -99,8 +98,7 @@ def _hide(bias: Tensor, mask: Mask) -> Tensor:
 def _fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Mask, scale: float) -> Tensor:
     if bias is None:
         return F.scaled_dot_product_attention(q, k, v, is_causal=mask.causal_only, scale=scale)
-    if bias.requires_grad and q.device.type == "cpu":
-        shape = (bias.shape[0], bias.shape[1], q.shape[2], k.shape[2])
-        out: Tensor = BiasedAttention.apply(q, k, v, bias.expand(shape), scale, mask.causal)
-        return out
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype), scale=scale)
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype), scale=scale)
+    return (
+        out if q.numel() else out + bias.sum()
+    )  # of an empty batch torch's knows no gradient of the bias: here it is 0

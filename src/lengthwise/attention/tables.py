@@ -1,34 +1,100 @@
-"""Biases of pairs from tables of distances, with backward passes that cost little on a CPU.
+"""Biases of pairs from tables of distances, with backward passes that cost little and are the same every time.
 
 Ordinary indexing gives the same numbers; its gradient adds into the table pair by pair, which takes longer than the
-attention itself. Where positions are consecutive a table becomes rows of one sliding window, and its gradient a sum of
-columns after a shift.
+attention itself (and on a GPU in any order). Where positions are consecutive a table becomes the columns of all
+distances in the order of the keys (`along`); the row of one query is a window of it, that of the query before it the
+window one column further on: `slide` for a table, `shear` for a product of every query with the columns. Their
+gradients are sums of rows after a shift.
 """
 
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.span import Span
 
 
+def along(table: Float[Tensor, "r n ..."], furthest: int, nearest: int, first: int = 0) -> Float[Tensor, "r m ..."]:
+    """table[r, distance - first] for the distances furthest, furthest - 1, ..., nearest; past either end the nearest entry."""
+    last, top, bottom = table.shape[1] - 1, furthest - first, nearest - first
+    far = max(0, top - max(last, bottom - 1))
+    near = max(0, min(top, -1) - bottom + 1)
+    inner = table[:, max(bottom, 0) : max(min(top, last) + 1, 0)].flip(1)
+    ends = (table[:, x : x + 1].expand(-1, n, *table.shape[2:]) for x, n in ((last, far), (0, near)))
+    left, right = ends
+    return torch.cat([left, inner, right], 1)
+
+
 class _Slide(torch.autograd.Function):
-    """window [r, m] -> [r, i, j] with row i = window[:, queries-1-i : queries-1-i + keys]."""
+    """window [r, i + j - 1] -> [r, i, j] with row i = window[:, queries-1-i : queries-1-i + keys]."""
 
     @staticmethod
-    def forward(ctx: Any, window: Tensor, queries: int, keys: int) -> Tensor:
-        ctx.queries = queries
-        return window.unfold(-1, keys, 1).flip(-2).contiguous()
+    def forward(ctx: Any, window: Tensor, keys: int) -> Tensor:
+        # One copy after the other: a view of all windows, in this order, has strides that torch is slow with.
+        return torch.stack([window[:, i : i + keys] for i in range(window.shape[1] - keys, -1, -1)], 1)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        rows, queries, keys = grad.shape
-        # A row one longer than the result is wide moves each next row one step to the right.
-        shifted = F.pad(grad.flip(1), (0, queries)).flatten(1)[:, : queries * (keys + queries - 1)]
-        return shifted.view(rows, queries, keys + queries - 1).sum(1), None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _unshear(grad).sum(-2), None
+
+
+class _Shear(torch.autograd.Function):
+    """rows [..., i, i + j - 1] -> [..., i, j] with row i = rows[i, queries-1-i : queries-1-i + keys]."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, keys: int) -> Tensor:
+        return _sheared(rows.contiguous(), keys)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return unshear(grad), None
+
+
+class _Unshear(torch.autograd.Function):
+    """pairs [..., i, j] -> [..., i, i + j - 1]: each row where `shear` would take it from, zeros around it."""
+
+    @staticmethod
+    def forward(ctx: Any, pairs: Tensor) -> Tensor:
+        ctx.keys = pairs.shape[-1]
+        return _unshear(pairs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return shear(grad, ctx.keys)
+
+
+def _sheared(rows: Tensor, keys: int) -> Tensor:
+    """A view of contiguous rows: a row one shorter than the rows are begins one column further left."""
+    *lead, queries, columns = rows.shape
+    shape, strides = (*lead, queries, keys), (*rows.stride()[:-2], columns - 1, 1)
+    return rows.as_strided(shape, strides, rows.storage_offset() + queries - 1)
+
+
+def _unshear(pairs: Tensor) -> Tensor:
+    *lead, queries, keys = pairs.shape
+    rows = pairs.new_zeros(*lead, queries, queries + keys - 1)
+    _sheared(rows, keys).copy_(pairs)
+    return rows
+
+
+def slide(window: Float[Tensor, "r m"], keys: int) -> Float[Tensor, "r i j"]:
+    """The window of every query: row i of m - keys + 1 begins where row i + 1 has its second entry."""
+    out: Tensor = _Slide.apply(window, keys)
+    return out
+
+
+def shear(rows: Float[Tensor, "... i m"], keys: int) -> Float[Tensor, "... i j"]:
+    """Of every query's row its own window, as in `slide`."""
+    out: Tensor = _Shear.apply(rows, keys)
+    return out
+
+
+def unshear(pairs: Float[Tensor, "... i j"]) -> Float[Tensor, "... i m"]:
+    """The transpose of `shear`: what of each row falls to each column."""
+    out: Tensor = _Unshear.apply(pairs)
+    return out
 
 
 class _Look(torch.autograd.Function):
@@ -46,16 +112,76 @@ class _Look(torch.autograd.Function):
         return _sums(index, grad, ctx.entries), None
 
 
+def look(table: Float[Tensor, "r n"], index: Int[Tensor, "b i j"]) -> Float[Tensor, "r b i j"]:
+    """table[r, index]."""
+    out: Tensor = _Look.apply(table, index)
+    return out
+
+
+def _in_order(x: Tensor) -> bool:
+    """Whether bincount and scatter_add_ add in the same order every time there. index_put_ sorts first elsewhere."""
+    return x.device.type == "cpu"
+
+
 def _sums(index: Tensor, grad: Tensor, entries: int) -> Tensor:
     """Per row of grad [r, ...], the sum over each index."""
     flat = index.flatten()
-    if grad.is_cuda:  # bincount is not deterministic there
-        return torch.zeros(len(grad), entries, dtype=grad.dtype, device=grad.device).index_add_(
-            1, flat, grad.flatten(1)
-        )
+    if not _in_order(grad):
+        sums = torch.zeros(entries, len(grad), dtype=grad.dtype, device=grad.device)
+        return sums.index_put_((flat.long(),), grad.flatten(1).T, accumulate=True).T
     # In float64: bincount adds one number after the other, a million of them to a few sums.
     rows = [torch.bincount(flat, weights=row.flatten().double(), minlength=entries) for row in grad]
     return torch.stack(rows).to(grad.dtype)
+
+
+class _Take(torch.autograd.Function):
+    """rows [..., n], column [..., j] -> [..., j]."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, column: Tensor) -> Tensor:
+        ctx.save_for_backward(column)
+        ctx.entries = rows.shape[-1]
+        return rows.gather(-1, column)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (column,) = ctx.saved_tensors
+        return _spread(grad, column, ctx.entries), None
+
+
+class _Spread(torch.autograd.Function):
+    """pairs [..., j], column [..., j] -> [..., n]: the sum over the pairs of each column."""
+
+    @staticmethod
+    def forward(ctx: Any, pairs: Tensor, column: Tensor, entries: int) -> Tensor:
+        ctx.save_for_backward(column)
+        return _spread(pairs, column, entries)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (column,) = ctx.saved_tensors
+        return grad.gather(-1, column), None, None
+
+
+def _spread(pairs: Tensor, column: Tensor, entries: int) -> Tensor:
+    *lead, _ = pairs.shape
+    if _in_order(pairs):
+        return pairs.new_zeros(*lead, entries).scatter_add_(-1, column, pairs)
+    row = torch.arange(pairs[..., 0].numel(), device=pairs.device).view(*lead, 1) * entries
+    sums = pairs.new_zeros(pairs[..., 0].numel() * entries)
+    return sums.index_put_(((column + row).flatten(),), pairs.flatten(), accumulate=True).view(*lead, entries)
+
+
+def take(rows: Float[Tensor, "... i n"], column: Int[Tensor, "... i j"]) -> Float[Tensor, "... i j"]:
+    """rows[..., column] of every query."""
+    out: Tensor = _Take.apply(rows, column)
+    return out
+
+
+def spread(pairs: Float[Tensor, "... i j"], column: Int[Tensor, "... i j"], entries: int) -> Float[Tensor, "... i n"]:
+    """The transpose of `take`: what of each row falls to each column."""
+    out: Tensor = _Spread.apply(pairs, column, entries)
+    return out
 
 
 class _Pieces(torch.autograd.Function):
@@ -81,15 +207,10 @@ class _Pieces(torch.autograd.Function):
 
 def of_distance(table: Float[Tensor, "r n"], span: Span, first: int = 0) -> Float[Tensor, "r b i j"]:
     """table[r, distance - first] for every pair; a distance past either end takes the nearest entry."""
-    last = table.shape[1] - 1
     if not span.consecutive:
-        out: Tensor = _Look.apply(table, (span.distance() - first).clamp(0, last))
-        return out
+        return look(table, (span.distance() - first).clamp(0, table.shape[1] - 1))
     queries, keys = span.q.shape[1], span.k.shape[1]
-    distances = (torch.arange(keys - 1, -queries, -1, device=table.device) - first).clamp(0, last)
-    window: Tensor = _Look.apply(table, distances)
-    slid: Tensor = _Slide.apply(window, queries, keys)
-    return slid[:, None]
+    return slide(along(table, keys - 1, 1 - queries, first), keys)[:, None]
 
 
 def of_pieces(

@@ -1,0 +1,165 @@
+"""The forms as differentiable functions of one block of queries and keys, for blocked.py.
+
+A table over distances is, where positions are consecutive, laid along the keys once; a block has a window of it. Elsewhere
+every pair looks up its column.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from lengthwise.attention.reference import dense
+from lengthwise.attention.tables import along, look, of_pieces, shear, slide, spread, take, unshear
+from lengthwise.forms import (
+    ContentRelative,
+    DenseBias,
+    KeyGlobal,
+    ProgressiveBias,
+    QueryRelative,
+    Term,
+    ToeplitzBias,
+    ValueRelative,
+)
+from lengthwise.span import Span
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some queries of some rows of the batch, and the keys that they may see."""
+
+    batch: slice
+    rows: slice
+    keys: slice
+
+
+def size(of: slice) -> int:
+    return int(of.stop - of.start)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A form: its tensors, what of each belongs to a block (a view), and what follows for the block.
+
+    A term: of(block, *cuts) -> [b|1, h|1, i|1, j], added to the logits. Values: of(block, *cuts, weights) -> [b, h, i, d],
+    added to the output. What is cut is cast to the dtype that is computed in; the tensors, and so what their gradients are
+    added up in, keep theirs. `shared`: it says the same to all rows of the batch.
+    """
+
+    tensors: tuple[Tensor, ...]
+    cuts: tuple[Callable[[Tensor, Block], Tensor], ...]
+    of: Callable[..., Tensor]
+    shared: bool = False
+
+
+class Parts:
+    """The parts of the forms for one span."""
+
+    def __init__(self, span: Span):
+        self.span = span
+        self.queries, self.keys = span.q.shape[1], span.k.shape[1]
+
+    def term(self, term: Term, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], scale: float) -> Part:
+        """q and k as they are before rotation."""
+        match term:
+            case ToeplitzBias(table, first):
+                return self._toeplitz(table, first)
+            case ProgressiveBias():
+                return self._progressive(term)
+            case QueryRelative(table, first, vector):
+                q = q if vector is None else q + vector.to(q.dtype)[:, None]
+                return self._relative(q * scale, table, first)
+            case ContentRelative(content, table, first):
+                return self._relative(content, table, first)
+            case DenseBias(bias):
+                return Part((bias,), (_of_pairs,), _alone, shared=len(bias) == 1)
+            case KeyGlobal():
+                return Part((dense(term, q, k, self.span, scale),), (_of_pairs,), _alone)
+        raise AssertionError(f"a term that is not in the vocabulary: {term}")
+
+    def value(self, value: ValueRelative) -> Part:
+        """What of a query's weight falls to each column, times the columns."""
+
+        def of(block: Block, table: Tensor, weights: Tensor) -> Tensor:
+            if self.span.consecutive:
+                return unshear(weights) @ table
+            columns = table.shape[1]
+            at = self._column(block, value.first, columns)[:, None].expand_as(weights)
+            return spread(weights, at, columns) @ table
+
+        return Part((self._laid(value.table, value.first),), (self._window,), of)
+
+    def _toeplitz(self, table: Float[Tensor, "h n"], first: int) -> Part:
+        def of(block: Block, table: Tensor) -> Tensor:
+            return self._of_distance(block, table, first).transpose(0, 1)
+
+        return Part((self._laid(table, first),), (self._window,), of, shared=len(self.span.q) == 1)
+
+    def _progressive(self, bias: ProgressiveBias) -> Part:
+        def of(block: Block, slope: Tensor, intercept: Tensor, u: Tensor, w: Tensor) -> Tensor:
+            x = self._of_distance(block, u, 0)[0] * w[..., None]
+            return of_pieces(slope, intercept, bias.knots.to(x.dtype), x).transpose(0, 1)
+
+        tensors = bias.slope, bias.intercept, self._laid(bias.u[None], 0), bias.w
+        shared = len(self.span.q) == len(bias.w) == 1
+        return Part(tensors, (_whole, _whole, self._window, _of_rows), of, shared)
+
+    def _relative(self, x: Float[Tensor, "#b #h i d"], table: Float[Tensor, "#h n d"], first: int) -> Part:
+        """<x_i, table[h, distance - first]>"""
+
+        def of(block: Block, x: Tensor, table: Tensor) -> Tensor:
+            if self.span.consecutive:
+                return shear(x @ table.mT, size(block.keys))
+            at = self._column(block, first, table.shape[1])
+            if at.shape[-1] * x.shape[-1] <= table.shape[1]:  # few keys far apart: only what they ask for
+                asked = look(table.transpose(1, 2).flatten(0, 1), at).unflatten(0, (len(table), -1))
+                return torch.einsum("bhid,hdbij->bhij", x, asked)
+            rows, at = x @ table.mT, at[:, None]
+            pairs = torch.broadcast_shapes(rows.shape[:-1], at.shape[:-1])
+            return take(rows.expand(*pairs, -1), at.expand(*pairs, -1))
+
+        shared = len(self.span.q) == len(x) == 1
+        return Part((x, self._laid(table, first)), (_of_queries, self._window), of, shared)
+
+    def _laid(self, table: Float[Tensor, "r n ..."], first: int) -> Tensor:
+        return along(table, self.keys - 1, 1 - self.queries, first) if self.span.consecutive else table
+
+    def _window(self, laid: Tensor, block: Block) -> Tensor:
+        if not self.span.consecutive:
+            return laid
+        start = self.queries - block.rows.stop + block.keys.start
+        return laid[:, start : start + size(block.rows) + size(block.keys) - 1]
+
+    def _of_distance(self, block: Block, table: Float[Tensor, "r n"], first: int) -> Float[Tensor, "r #b i j"]:
+        if self.span.consecutive:
+            return slide(table, size(block.keys))[:, None]
+        return look(table, self._column(block, first, table.shape[1]))
+
+    def _column(self, block: Block, first: int, columns: int) -> Int[Tensor, "#b i j"]:
+        """Which column of a table each pair takes."""
+        q, k = _of_rows(self.span.q, block), self.span.k
+        k = k[block.batch, block.keys] if len(k) > 1 else k[:, block.keys]
+        return (q[:, :, None] - k[:, None] - first).clamp(0, columns - 1)
+
+
+def _alone(block: Block, x: Tensor) -> Tensor:
+    return x.view_as(x)
+
+
+def _whole(x: Tensor, block: Block) -> Tensor:
+    return x
+
+
+def _of_rows(x: Shaped[Tensor, "#b i"], block: Block) -> Tensor:
+    return x[block.batch, block.rows] if len(x) > 1 else x[:, block.rows]
+
+
+def _of_queries(x: Float[Tensor, "#b #h i d"], block: Block) -> Tensor:
+    return x[block.batch if len(x) > 1 else slice(None), :, block.rows]
+
+
+def _of_pairs(x: Float[Tensor, "#b #h #i #j"], block: Block) -> Tensor:
+    wanted = block.batch, slice(None), block.rows, block.keys
+    return x[tuple(s if n > 1 else slice(None) for s, n in zip(wanted, x.shape, strict=True))]
