@@ -16,6 +16,7 @@ from torch import Tensor
 from lengthwise.attention import fused, reference
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.slices import blocks_of, sliced
+from lengthwise.attention.tables import spread
 from lengthwise.forms import Effect, wide
 from lengthwise.layouts import consecutive
 from lengthwise.span import Span
@@ -206,7 +207,7 @@ class _Asked:
                 back = own - of_key
                 masses = [of_key < self.first, (back >= 0) & (back < self.last)]
                 row = out[:, :, rows]
-                row[..., :-3] = torch.zeros_like(row[..., :-3]).scatter_add_(-1, column, weights)
+                row[..., :-3] = spread(weights, column, len(self.edges) + 1)
                 row[..., -3] = torch.special.entr(weights).sum(-1)
                 for n, mass in enumerate(masses):
                     row[..., n - 2] = (weights * mass[:, None]).sum(-1)
