@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from lengthwise.attention import cpu
+from lengthwise.attention import cpu, no_gradients
 from lengthwise.conformance import EncodingCase
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, effect_with, numbers
 from lengthwise.forms import (
@@ -32,6 +32,7 @@ SERVED: dict[str, set[type]] = {
     "blocked": ALL,
     "sdpa": ALL - {ValueRelative, LogitRewrite},
     "reference": ALL,
+    "flex": ALL - {ValueRelative, LogitRewrite},
 }
 
 
@@ -41,10 +42,12 @@ def refused_form() -> Callable[[Any, str], str | None]:
 
 
 def _refused_form(make: Any, backend: str) -> str | None:
-    """The name of a form that the encoding has and the backend may refuse; None: it has to serve."""
+    """The name of a form that the encoding has and the backend may refuse; of a backend that has no gradients here, what it
+    says of them; None: it has to serve."""
     two = torch.ones(1, 2, 2, dtype=torch.bool).tril()
     effect = effect_with(EncodingCase.of(make).build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM), two)
     forms = [effect.rewrite, *effect.values, *effect.terms, effect.rotation, effect.gain]
     if backend == "fused" and cpu.missing():
         return ""
-    return next((type(f).__name__ for f in forms if f is not None and type(f) not in SERVED[backend]), None)
+    names = (type(f).__name__ for f in forms if f is not None and type(f) not in SERVED[backend])
+    return next(names, no_gradients(backend, "cpu"))

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from lengthwise.attention import BACKENDS
-from lengthwise.conformance import QUESTIONS, EncodingCase, Verdict
+from lengthwise.conformance import QUESTIONS, EncodingCase, Verdict, asked_on
+from lengthwise.conformance.cases import asked_backends
 from lengthwise.encodings import ENCODINGS, PositionEncoding, RoPE
 from lengthwise.forms import (
     DenseBias,
@@ -119,11 +119,27 @@ class Stretched(RoPE):
         )
 
 
-@pytest.mark.parametrize("make", [Vectors, FourTerms, Shared, Counts, Gated, Stretched], ids=lambda make: make.__name__)
+MADE = pytest.mark.parametrize(
+    "make", [Vectors, FourTerms, Shared, Counts, Gated, Stretched], ids=lambda make: make.__name__
+)
+
+
+@MADE
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
 def test_form(make: Any, question: Any, refused_form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    require(make, question, asked_backends() if question.on_backend else [""], refused_form, monkeypatch)
+
+
+@pytest.mark.slow
+@MADE
+def test_form_on_every_backend(make: Any, refused_form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    agrees = next(question for question in QUESTIONS if question.name == "agrees")
+    require(make, agrees, asked_on(agrees), refused_form, monkeypatch)
+
+
+def require(make: Any, question: Any, backends: list[str], refused_form: Any, monkeypatch: Any) -> None:
     monkeypatch.setitem(ENCODINGS._all(), make.__name__, make)
-    for backend in BACKENDS if question.on_backend else [""]:
+    for backend in backends:
         answer = question(EncodingCase.of(make), backend)
         assert answer.verdict is not Verdict.FAILED, (backend, answer.detail)
         words = refused_form(make, backend) if backend else None

@@ -4,22 +4,24 @@ from typing import Any
 
 import pytest
 
-from lengthwise.attention import BACKENDS
-from lengthwise.conformance import QUESTIONS, Answer, EncodingCase, Verdict
+from lengthwise.conformance import QUESTIONS, Answer, EncodingCase, Verdict, asked_on
+from lengthwise.conformance.cases import asked_backends
 from lengthwise.encodings import ENCODINGS
 
 ASKED = [
     pytest.param(make, question, backend, id=f"{make.__name__}-{question.name}{'-' * bool(backend)}{backend}")
     for make in ENCODINGS
     for question in QUESTIONS
-    for backend in (BACKENDS if question.on_backend else [""])
+    for backend in asked_on(question)
 ]
+# FlexAttention takes half a second for every kind of effect: the quick tests ask it what is in attention/test_flex.py.
+QUICK = [asked for asked in ASKED if asked.values[2] in ("", *asked_backends())]
 
 # What a question itself may refuse, and the words that have to be said; what a backend may, is in conftest.py.
 REFUSED = {("Learned", "lengths"): "max_length", ("XPos", "lengths"): "max_length"}
 
 
-@pytest.mark.parametrize(("make", "question", "backend"), ASKED)
+@pytest.mark.parametrize(("make", "question", "backend"), QUICK)
 def test_question(make: Any, question: Any, backend: str, refused_form: Any) -> None:
     """Of every encoding as it is by default. With every setting changed too: below, and `lengthwise check`."""
     require(refused_form, make, question, backend, question(EncodingCase.of(make), backend, variants=False))

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.attention import blocked, fused, reference, sdpa
+from lengthwise.attention import blocked, flex, fused, reference, sdpa
 from lengthwise.attention.cache import KVCache
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.statistics import Statistics, measure
@@ -25,8 +25,15 @@ from lengthwise.forms import ContentRelative, DenseBias, Effect, KeyGlobal, Prog
 from lengthwise.layouts import consecutive
 from lengthwise.span import Span, ends, own_lengths, whole_numbers
 
-# The order is the order in which `auto` asks: the first that does not refuse serves.
-BACKENDS: dict[str, ModuleType] = {"fused": fused, "blocked": blocked, "sdpa": sdpa, "reference": reference}
+# The order is the order in which `auto` asks: the first that does not refuse serves. The reference serves all, so what
+# comes after it serves where it is named alone.
+BACKENDS: dict[str, ModuleType] = {
+    "fused": fused,
+    "blocked": blocked,
+    "sdpa": sdpa,
+    "reference": reference,
+    "flex": flex,
+}
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -78,6 +85,12 @@ def refusal(backend: str, effect: Effect, span: Span) -> str | None:
     q = torch.empty(1, 1, queries, 64, device=span.q.device)
     reason: str | None = BACKENDS[backend].refuses(effect, span, Mask(queries, keys), q)
     return reason
+
+
+def no_gradients(backend: str, device: torch.device | str) -> str | None:
+    """Why a backend gives no gradients on a device, or None. Then it raises where one is asked for, at the call."""
+    ask = getattr(BACKENDS[backend], "no_gradients", None)
+    return None if ask is None else ask(device)
 
 
 def with_content(
@@ -310,6 +323,7 @@ __all__ = [
     "attend",
     "check_backend",
     "measure",
+    "no_gradients",
     "plan",
     "refusal",
     "statistics",

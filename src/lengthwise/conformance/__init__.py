@@ -19,7 +19,7 @@ from lengthwise.conformance import (
     vectors,
 )
 from lengthwise.conformance.answers import Answer, Question, Verdict
-from lengthwise.conformance.cases import EncodingCase
+from lengthwise.conformance.cases import EncodingCase, asked_backends
 from lengthwise.encodings import ENCODINGS, PositionEncoding
 
 QUESTIONS: tuple[Question, ...] = (
@@ -69,7 +69,14 @@ def check(
 def ask(make: type[PositionEncoding], question: Question) -> list[Row]:
     """One question to one encoding, on every backend where that matters."""
     case = EncodingCase.of(make)
-    return [Row(make.__name__, b, question, question(case, b)) for b in (BACKENDS if question.on_backend else [""])]
+    return [Row(make.__name__, b, question, question(case, b)) for b in asked_on(question)]
+
+
+def asked_on(question: Question) -> list[str]:
+    """The backends that a question is asked on; an empty string alone where it does not depend on one."""
+    if not question.on_backend:
+        return [""]
+    return list(BACKENDS) if question is agreement.agrees else asked_backends()
 
 
 def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
@@ -82,4 +89,4 @@ def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
     return table.show(names, json=json)
 
 
-__all__ = ["QUESTIONS", "Answer", "EncodingCase", "Question", "Row", "Verdict", "ask", "check", "main"]
+__all__ = ["QUESTIONS", "Answer", "EncodingCase", "Question", "Row", "Verdict", "ask", "asked_on", "check", "main"]

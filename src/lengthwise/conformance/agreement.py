@@ -6,9 +6,9 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from lengthwise.attention import Mask
+from lengthwise.attention import Mask, no_gradients
 from lengthwise.conformance import oracle
-from lengthwise.conformance.answers import Wrong, question
+from lengthwise.conformance.answers import Refused, Wrong, question
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, effect_with, numbers, run, tokens
 from lengthwise.conformance.scenes import SCENES, Scene, gaps, packed, require_close
 from lengthwise.encodings import PositionEncoding
@@ -28,6 +28,16 @@ def agrees(case: EncodingCase, backend: str) -> str:
         _equals_oracle(case)
         _gradients_are_slopes(case)
         return "pair by pair and by finite differences"
+    why = no_gradients(backend, "cpu")
+    with torch.set_grad_enabled(why is None):
+        _equals_reference(case, backend)
+    if why:
+        raise Refused(f"outputs agree, and there are no gradients: {why}")
+    return f"{len(SCENES)} shapes and a model"
+
+
+def _equals_reference(case: EncodingCase, backend: str) -> None:
+    """In its gradients too, where they are enabled."""
     for scene in SCENES:
         got, wanted = (_output_and_gradients(case, name, scene) for name in (backend, "reference"))
         for name in wanted:
@@ -39,7 +49,6 @@ def agrees(case: EncodingCase, backend: str) -> str:
     got, wanted = (_model_gradients(case, name) for name in (backend, "reference"))
     for name in wanted:
         require_close(f"2-layer model: {name}", got[name], wanted[name], 1e-9)
-    return f"{len(SCENES)} shapes and a model"
 
 
 def _output_and_gradients(case: EncodingCase, backend: str, scene: Scene, *, causal: bool = True) -> dict[str, Tensor]:
@@ -53,6 +62,8 @@ def _output_and_gradients(case: EncodingCase, backend: str, scene: Scene, *, cau
         queries=scene.queries,
         causal=causal,
     )
+    if not torch.is_grad_enabled():
+        return {"output": out}
     (out * numbers(12, *out.shape)).sum().backward()
     assert x.grad is not None
     return {"output": out.detach(), "gradient of the input": x.grad, **_of_parameters(encoding)}
@@ -66,6 +77,8 @@ def _of_parameters(module: torch.nn.Module) -> dict[str, Tensor]:
 def _model_gradients(case: EncodingCase, backend: str) -> dict[str, Tensor]:
     model = case.decoder(backend)
     logits = model(tokens(5, 3, 13))
+    if not torch.is_grad_enabled():
+        return {"logits": logits}
     (logits * numbers(13, *logits.shape)).sum().backward()
     return {"logits": logits.detach(), **_of_parameters(model)}
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise import attention
-from lengthwise.attention import Mask, attend, plan
+from lengthwise.attention import BACKENDS, Mask, attend, no_gradients, plan
 from lengthwise.config import Choice, ConfigError, ModelConfig, annotation, choose, settings_of
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import Effect
@@ -147,6 +147,12 @@ def _accepted(case: EncodingCase) -> bool:
     except (ValueError, TypeError):
         return False
     return True
+
+
+def asked_backends() -> list[str]:
+    """The backends that every question is asked on: those that have gradients here. FlexAttention on a CPU has none, and its
+    calls take fifty times those of others; of it no more is asked than whether its outputs agree with the reference."""
+    return [name for name in BACKENDS if not no_gradients(name, "cpu")]
 
 
 def refusal(case: EncodingCase, backend: str) -> str | None:

@@ -93,14 +93,14 @@ def _print(console: Any, rows: Sequence[Row], seconds: float) -> None:
         for n, backend in enumerate(BACKENDS):
             marks = []
             for question in QUESTIONS:
-                answer = found[name, backend if question.on_backend else "", question.name]
-                mark, style = MARKS[answer.verdict]
+                answer = found.get((name, backend if question.on_backend else "", question.name))
+                mark, style = MARKS[answer.verdict] if answer else ("", "")
                 marks.append(Text(mark, style=style))
             table.add_row("" if n else name, backend, *marks)
     console.print(table)
     for question in QUESTIONS:
         console.print(f"  {labels[question.name]:>3}  {question.name}: {question.text}", markup=False, highlight=False)
-    console.print("\n  ✓ yes   r refused, with a reason   · not applicable   ✗ no", highlight=False)
+    console.print("\n  ✓ yes   r refused, with a reason   · not applicable   ✗ no   blank: not asked", highlight=False)
     for verdict, heading in (
         (Verdict.REFUSED, "Refused"),
         (Verdict.NOT_APPLICABLE, "Not applicable"),

@@ -25,8 +25,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.attention import BACKENDS
 from lengthwise.config import ModelConfig, choose
+from lengthwise.conformance.cases import asked_backends
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
 from lengthwise.encodings import NoPE, PositionEncoding
 from lengthwise.models import Decoder
@@ -139,7 +139,7 @@ def places_allowed(t: int) -> float:
 
 
 def prove(make: type[PositionEncoding]) -> Iterator[Result]:
-    for backend in BACKENDS:
+    for backend in asked_backends():
         yield from compare(decoder(BOUND, backend=backend), BOUND)
 
 
