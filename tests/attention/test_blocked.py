@@ -345,11 +345,25 @@ def test_no_tensor_is_as_large_as_queries_times_keys(name, restart):
         p.grad = None
 
 
+@pytest.mark.parametrize("name", LONG)
+def test_memory_grows_as_the_length_does(name):
+    """Twice the length: twice the numbers alive at a time, forward or backward, and not four times."""
+    most, encoding = [], LONG[name]
+    for length in (LENGTH, 2 * LENGTH):
+        q, k, v = (torch.randn(1, 2, length, 4, requires_grad=True) for _ in range(3))
+        with Largest() as made:
+            attend(q, k, v, encoding, backend="blocked").square().sum().backward()
+        most.append(made.most)
+    assert most[1] < 2.1 * most[0]
+    for p in encoding.parameters():
+        p.grad = None
+
+
 def test_the_count_of_numbers_sees_the_reference():
     q, k, v = (torch.randn(1, 2, LENGTH, 4) for _ in range(3))
     with Largest() as made:
         attend(q, k, v, LONG["ALiBi"], backend="reference")
-    assert made.largest >= 2 * LENGTH**2
+    assert made.most > made.largest >= 2 * LENGTH**2
 
 
 def test_two_runs_give_the_same_bits():

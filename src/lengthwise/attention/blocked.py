@@ -284,22 +284,14 @@ def _rewritten(
 ) -> Float[Tensor, "b h i d"]:
     """The reference, block by block; what it makes is made again in the backward pass."""
     blocks = list(_slices(mask, q.device))
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, some: Effect, place: Span, *at: slice) -> Tensor:
+        # A rotation keeps what it has computed, and both passes have to compute it.
+        some = replace(some, rotation=some.rotation and replace(some.rotation))
+        return reference.attention(some, q, k, v, place, mask.visible(q.device, *at)[:, None], scale)
+
     out = []
     for (rows, keys), (some, place) in zip(blocks, sliced(effect, span, blocks), strict=True):
-        given = (
-            q[:, :, rows],
-            k[:, :, keys],
-            v[:, :, keys],
-            some,
-            place,
-            mask.visible(q.device, rows, keys)[:, None],
-            scale,
-        )
-        out.append(checkpoint(_anew, *given, use_reentrant=False, preserve_rng_state=False))
+        given = q[:, :, rows], k[:, :, keys], v[:, :, keys], some, place, rows, keys
+        out.append(checkpoint(attend, *given, use_reentrant=False, preserve_rng_state=False))
     return torch.cat(out, 2)
-
-
-def _anew(q: Tensor, k: Tensor, v: Tensor, effect: Effect, span: Span, visible: Tensor, scale: float) -> Tensor:
-    # A rotation keeps what it has computed, and both passes have to compute it.
-    effect = replace(effect, rotation=effect.rotation and replace(effect.rotation))
-    return reference.attention(effect, q, k, v, span, visible, scale)
