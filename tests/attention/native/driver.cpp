@@ -4,8 +4,8 @@
 //
 // Each case is a shape (head dims 1 to 256, up to 300 tokens, grouped queries, fewer queries than keys), a dtype, strides,
 // and any of: a table, pieces (one to thousands), rows, positions, documents, a window, causal or not; in some a number
-// that is not finite; some are large (up to 3000 tokens), so that several threads share the work. It is computed forwards and backwards on every target that
-// the processor has, with one thread and with several, whose bits have to be the same.
+// that is not finite; some are large (up to 3000 tokens), so that several threads share the work. It is computed forwards and
+// backwards, and its statistics, on every target that the processor has, with one thread and with several, whose bits have to be the same.
 //
 // Around every tensor, between the rows of the results and between the pieces of the kernel's own memory lie bytes that
 // have to be as they were; where AddressSanitizer is there, it sees who reads them as well. The kernel's memory is full of
@@ -31,7 +31,7 @@
 #include <memory>
 #include <string>
 
-static_assert(sizeof(Call) == 75 * 8, "Call has another number of fields: let random_case choose the new ones");
+static_assert(sizeof(Call) == 82 * 8, "Call has another number of fields: let random_case choose the new ones");
 
 #if defined(__SANITIZE_ADDRESS__)
 #define LENGTHWISE_ASAN 1
@@ -260,7 +260,7 @@ struct Case {
   uint64_t seed;
   Call call = {};
   bool large = false, is_not_finite = false;
-  std::vector<i64> position_q, position_k, documents;
+  std::vector<i64> position_q, position_k, documents, edges, rank;
   Tensor q, k, v, grad, table, slope, intercept, knots, u, w, rows;
   std::string says;
 };
@@ -463,13 +463,28 @@ void random_case(uint64_t seed, Case& c) {
   call.position_q = c.position_q.empty() ? nullptr : c.position_q.data();
   call.position_k = c.position_k.empty() ? nullptr : c.position_k.data();
   call.documents = c.documents.empty() ? nullptr : c.documents.data();
+  i64 edge = random.from(-j - 3, j + 3);
+  for (i64 n = random.from(0, 9); n > 0; n--, edge += random.often(0.7) ? random.from(1, 5) : random.from(1, j + 1))
+    c.edges.push_back(edge);
+  call.edges = c.edges.data();
+  call.edges_size = (i64)c.edges.size();
+  call.first_keys = random.often(0.5) ? random.from(1, 5) : random.from(1, j + 3);
+  call.last_keys = random.often(0.5) ? random.from(1, 5) : random.from(1, j + 3);
+  for (size_t n = 0; n < c.documents.size(); n++) {
+    const auto row = c.documents.begin() + (std::ptrdiff_t)(n / (size_t)j * (size_t)j);
+    c.rank.push_back(std::count(row, c.documents.begin() + (std::ptrdiff_t)n, c.documents[n]));
+  }
+  call.rank = c.rank.empty() ? nullptr : c.rank.data();
+  call.rank_batch = call.documents_batch;
 }
 
 // ---- what the kernel gives ---------------------------------------------------------------------------------------
 
 struct Results {
-  Tensor out, lse, dq, dk, dv, dtable, dslope, dintercept, du, dw, drows;
-  std::vector<Tensor*> all() { return {&out, &lse, &dq, &dk, &dv, &dtable, &dslope, &dintercept, &du, &dw, &drows}; }
+  Tensor out, lse, dq, dk, dv, dtable, dslope, dintercept, du, dw, drows, statistics;
+  std::vector<Tensor*> all() {
+    return {&out, &lse, &dq, &dk, &dv, &dtable, &dslope, &dintercept, &du, &dw, &drows, &statistics};
+  }
 };
 
 std::unique_ptr<Results> results_for(const Case& c, uint64_t seed) {
@@ -492,6 +507,7 @@ std::unique_ptr<Results> results_for(const Case& c, uint64_t seed) {
     r->dw = make(random, "dw", wide, 1, 1, call.w_batch, i, true, true);
   }
   if (c.rows && asked) r->drows = make(random, "drows", wide, b, call.heads, i, call.rows_size, true, true);
+  r->statistics = make(random, "statistics", FLOAT64, b, call.heads, i, call.edges_size + 4, true, true);
   return r;
 }
 
@@ -540,7 +556,13 @@ void run_kernel(const Case& c, Results& r, i64 target, i64 threads) {
   if (lengthwise_attention(&call)) fail("backward has no memory");
   if (!std::equal(out.begin(), out.end(), r.out.buffer->base) || !std::equal(lse.begin(), lse.end(), r.lse.buffer->base))
     fail("backward changed what forward made");
-  calls += 2;
+  Call asked = c.call;  // without values and room for an output
+  asked.target = target;
+  asked.threads = threads;
+  asked.v = asked.k;
+  asked.statistics = (double*)start(r.statistics);
+  if (lengthwise_attention(&asked)) fail("statistics have no memory");
+  calls += 3;
 }
 
 // ---- plain loops -------------------------------------------------------------------------------------------------
@@ -599,6 +621,7 @@ void check_numbers(const Case& c, Results& r) {
   Sums out(B * H * I * D), lse(B * H * I), dq(B * H * I * D), dk(B * call.kv_heads * J * D), dv(dk);
   Sums dtable(call.table_heads * call.table_size), dslope(call.piece_heads * call.pieces), dintercept(dslope);
   Sums du(call.u_size), dw(call.w_batch * I), drows(c.rows ? B * H * I * call.rows_size : 0);
+  Sums statistics(B * H * I * (call.edges_size + 4));
   std::vector<double> logit((size_t)J), weight((size_t)J), q((size_t)D), g((size_t)D), o((size_t)D), k((size_t)(J * D)), v(k);
   std::vector<i64> column((size_t)J), place((size_t)J), segment((size_t)J), row_column((size_t)J);
   std::vector<char> seen((size_t)J), bad_key((size_t)J);
@@ -686,6 +709,22 @@ void check_numbers(const Case& c, Results& r) {
             out.add(line * D + d, x, 2 * off * fabs(x), bad);  // numerator and denominator
           }
         }
+        const i64 entropy = line * (call.edges_size + 4) + call.edges_size + 1;
+        const i64* rank = call.rank ? call.rank + b * call.rank_batch : nullptr;
+        for (i64 j = 0; j < J; j++) {
+          const double p = seen[(size_t)j] ? weight[(size_t)j] / total : 0;
+          const i64 pq = call.position_q ? call.position_q[b * call.position_q_batch + i] : own;
+          const i64 pk = call.position_k ? call.position_k[b * call.position_k_batch + j] : j;
+          const i64 bin = std::upper_bound(c.edges.begin(), c.edges.end(), pq - pk) - c.edges.begin();
+          const i64 before = rank ? rank[j] : j, back = (rank ? rank[own] : own) - before;
+          if (!seen[(size_t)j]) continue;
+          const double size = p > 0 ? fabs(log(p)) : 0;
+          statistics.add(line * (call.edges_size + 4) + bin, p, 2 * off * p, bad);
+          statistics.add(entropy, p * size, 2 * off * p * (2 + size + log(total)), bad);
+          if (before < call.first_keys) statistics.add(entropy + 1, p, 2 * off * p, bad);
+          if (back >= 0 && back < call.last_keys) statistics.add(entropy + 2, p, 2 * off * p, bad);
+        }
+        for (i64 n = 0; n < call.edges_size + 4; n++) statistics.add(entropy - call.edges_size - 1 + n, 0, 0, bad);
         const double sum = largest + log(total);
         lse.add(line, sum, off + ROUNDINGS * unit * fabs(sum), bad);
         // Backward, for the output and the logarithm that the kernel was given.
@@ -728,7 +767,7 @@ void check_numbers(const Case& c, Results& r) {
   const std::pair<Tensor*, Sums*> both[] = {{&r.out, &out},       {&r.lse, &lse},     {&r.dq, &dq},
                                             {&r.dk, &dk},         {&r.dv, &dv},       {&r.dtable, &dtable},
                                             {&r.dslope, &dslope}, {&r.du, &du},       {&r.dintercept, &dintercept},
-                                            {&r.dw, &dw},         {&r.drows, &drows}};
+                                            {&r.dw, &dw},         {&r.drows, &drows}, {&r.statistics, &statistics}};
   for (auto& one : both)
     if (*one.first) compare(*one.first, *one.second);
 }
@@ -793,7 +832,7 @@ int main(int count, char** words) {
          "on several threads\n",
          (unsigned long long)cases, (long long)not_finite, (long long)large, (long long)best, (long long)calls,
          (long long)threaded);
-  for (const char* name : {"out", "lse", "dq", "dk", "dv", "dtable", "dslope", "dintercept", "du", "dw", "drows"})
+  for (const char* name : {"out", "lse", "dq", "dk", "dv", "dtable", "dslope", "dintercept", "du", "dw", "drows", "statistics"})
     printf("  %-10s %12lld numbers, at worst %.2f of what is allowed\n", name, (long long)worst[name].numbers,
            worst[name].ratio);
   return 0;
