@@ -50,7 +50,7 @@ def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
 
 def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
     """Attention for one span; what does not depend on q and k is made at the first call and kept."""
-    kept: dict[tuple[torch.dtype, bool], tuple[tuple[Any, ...], Tensor | None, int]] = {}
+    kept: dict[tuple[torch.dtype, bool, float], tuple[tuple[Any, ...], Tensor | None, int]] = {}
     met, moved = _met(effect), _moves(effect)
 
     # Autocast changes nothing here: there is no product of matrices that it knows.
@@ -62,23 +62,22 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
         scale: float,
     ) -> Float[Tensor, "b h i d"]:
         compute = torch.promote_types(q.dtype, torch.float32)
-        key = compute, torch.is_grad_enabled()  # what was made without gradients would not pass them on
+        key = compute, torch.is_grad_enabled(), scale  # what was made without gradients would not pass them on
         if key not in kept:
-            kept[key] = _static(effect, span, mask, compute), *_one_relative(met, compute)
+            kept[key] = _static(effect, span, mask, compute), *_one_relative(met, compute, scale)
         static, vectors, vectors_first = kept[key]
         given = q.dtype
         if q.device.type == "cpu" and (moved or met):
             q, k, v = q.to(compute), k.to(compute), v.to(compute)  # rounded again after it, it would lose for nothing
-        content = [_content(term, q.to(compute), scale) for term in met]
+        content = [_content(term, q.to(compute)) for term in met]
         q, k = _moved(effect, q, k)
         how = mask.causal, mask.window or 0, scale
         if vectors is None:
             out, _ = operator.attend(q, k, v, *static, *how)
         else:
             bias, places = static[:-5], static[-3:]  # between them the rows, which it makes
-            out, _ = relative.relative_attention(
-                q, k, v, torch.cat(content, -1), vectors, vectors_first, *bias, *places, *how
-            )
+            one = content[0] if len(met) == 1 else torch.cat(content, -1)
+            out, _ = relative.relative_attention(q, k, v, one, vectors, vectors_first, *bias, *places, *how)
         return out.to(given)
 
     return attend
@@ -143,19 +142,22 @@ def _met(effect: Effect) -> list[QueryRelative | ContentRelative]:
     return [term for term in effect.terms if isinstance(term, (QueryRelative, ContentRelative))]
 
 
-def _content(term: QueryRelative | ContentRelative, q: Tensor, scale: float) -> Float[Tensor, "b h i r"]:
+def _content(term: QueryRelative | ContentRelative, q: Tensor) -> Float[Tensor, "b h i r"]:
     """What meets the term's vectors."""
     if isinstance(term, ContentRelative):
         return term.content.to(q.dtype).expand(*q.shape[:3], -1)
-    return (q if term.vector is None else q + term.vector[:, None].to(q.dtype)) * scale
+    return q if term.vector is None else q + term.vector[:, None].to(q.dtype)
 
 
-def _one_relative(terms: list[QueryRelative | ContentRelative], dtype: torch.dtype) -> tuple[Tensor | None, int]:
-    """The vectors of several terms side by side, over the distances of all of them."""
+def _one_relative(
+    terms: list[QueryRelative | ContentRelative], dtype: torch.dtype, scale: float
+) -> tuple[Tensor | None, int]:
+    """The vectors of several terms side by side, over the distances of all of them, with the scale of those that have one."""
     if not terms:
         return None, 0
     heads = max(len(term.table) for term in terms)
-    tables, first = _same_reach([(term.table, term.first) for term in terms], dtype)
+    scaled = [(term.table * scale if isinstance(term, QueryRelative) else term.table, term.first) for term in terms]
+    tables, first = _same_reach(scaled, dtype)
     return torch.cat([table.expand(heads, -1, -1) for table in tables], -1).contiguous(), first
 
 

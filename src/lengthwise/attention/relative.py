@@ -21,7 +21,7 @@ from lengthwise.attention.buffers import computed_in, empty_gradients, like_head
 from lengthwise.attention.operator import Passing, attention, attention_backward
 
 _BLOCK = 96  # queries that the CPU kernel takes at once
-_AS_MANY = 4  # rows of some queries have at most as many numbers as q, times this (or a block's, where that is more)
+_AS_MANY = 2  # rows of some queries have at most as many numbers as q, times this (or a block's, where that is more)
 
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
@@ -86,8 +86,11 @@ def _cut(x: Tensor | None, start: int, end: int) -> Tensor | None:
 
 
 def _product(x: Tensor, table: Tensor) -> Tensor:
-    """x [b, h, i, r], table [h|1, r, n] -> [b, h, i, n]"""
-    return x @ (table[0] if len(table) == 1 else table)
+    """x [b, h, i, r], table [h|1, r, n] -> [b, h, i, n]. Row by row of the batch, where nothing has to be copied for it."""
+    out = x.new_empty(*x.shape[:3], table.shape[2])
+    for row, to in zip(x, out, strict=True):
+        torch.bmm(row, table.expand(len(row), -1, -1), out=to)
+    return out
 
 
 @torch.library.custom_op("lengthwise::relative_attention", mutates_args=())
@@ -123,11 +126,10 @@ def relative_attention_backward(
     documents: Tensor | None, causal: bool, window: int, scale: float, of_table: bool, of_pieces: bool,
 ) -> Gradients:  # fmt: skip
     """Gradients of q, k, v, content, relative, table, slope, intercept, u, w; the last ones have no entries where nobody asks."""
-    found = _empty(q, k, v, lse, content, relative, table, slope, u, w, of_table, of_pieces)
-    dq, dk, dv, dcontent, drelative, *shared, dw = found
-    dk, dv = (torch.zeros_like(x, dtype=lse.dtype) for x in (dk, dv))  # sums of several parts
-    for x in (drelative, *shared, dw):
-        x.zero_()
+    dq, dcontent = like_heads(q), torch.empty_like(content)
+    dk, dv = (like_heads(x.to(lse.dtype)).zero_() for x in (k, v))  # sums of several parts, as all that follow
+    drelative = relative.new_zeros(q.shape[1], *relative.shape[1:])
+    *shared, dw = (x.zero_() for x in _of_bias(q, k, v, lse, table, slope, u, w, of_table, of_pieces))
     places, keys = (position_q, position_k, documents, causal, window, scale), k.shape[2]
     with torch.autocast(q.device.type, enabled=False):
         for part in _parts(q, keys, relative.shape[1], relative_first, *places):
@@ -141,23 +143,24 @@ def relative_attention_backward(
             part.add_to_keys(dk, of_k)
             part.add_to_keys(dv, of_v)
             dcontent[:, :, at] = _product(drows, relative[:, columns])
-            if len(relative) == 1:
-                drelative[0, columns] += drows.flatten(0, 2).mT @ content[:, :, at].flatten(0, 2)
-            else:
-                drelative[:, columns] += (drows.mT @ content[:, :, at]).sum(0)
+            for row, met in zip(drows, content[:, :, at], strict=True):
+                drelative[:, columns].baddbmm_(row.mT, met)
             for total, new in zip(shared, of_shared, strict=True):
                 total += new
             if of_pieces:
                 dw[:, at] = of_w
-    return (dq, dk.to(k.dtype), dv.to(v.dtype), *found[3:])
+    drelative = drelative if len(relative) > 1 else drelative.sum(0, keepdim=True)
+    return dq, dk.to(k.dtype), dv.to(v.dtype), dcontent, drelative, *shared, dw  # type: ignore[return-value]
 
 
-def _empty(
-    q: Tensor, k: Tensor, v: Tensor, lse: Tensor, content: Tensor, relative: Tensor, table: Tensor | None,
-    slope: Tensor | None, u: Tensor | None, w: Tensor | None, of_table: bool, of_pieces: bool,
-) -> Gradients:  # fmt: skip
-    dq, dk, dv, *of_bias, _ = empty_gradients(q, k, v, lse, table, slope, u, w, None, of_table, of_pieces, False)
-    return (dq, dk, dv, torch.empty_like(content), torch.empty_like(relative), *of_bias)  # type: ignore[return-value]
+def _of_bias(
+    q: Tensor, k: Tensor, v: Tensor, lse: Tensor, table: Tensor | None, slope: Tensor | None, u: Tensor | None,
+    w: Tensor | None, of_table: bool, of_pieces: bool,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Memory for the gradients of table, slope, intercept, u and w."""
+    return empty_gradients(
+        q[:, :, :0], k[:, :, :0], v[:, :, :0], lse, table, slope, u, w, None, of_table, of_pieces, False
+    )[3:8]
 
 
 @relative_attention_backward.register_fake
@@ -167,7 +170,9 @@ def _(
     knots: Tensor | None, u: Tensor | None, w: Tensor | None, position_q: Tensor | None, position_k: Tensor | None,
     documents: Tensor | None, causal: bool, window: int, scale: float, of_table: bool, of_pieces: bool,
 ) -> Gradients:  # fmt: skip
-    return _empty(q, k, v, lse, content, relative, table, slope, u, w, of_table, of_pieces)
+    of_met = torch.empty_like(content), relative.new_empty(relative.shape)
+    of_bias = _of_bias(q, k, v, lse, table, slope, u, w, of_table, of_pieces)
+    return like_heads(q), like_heads(k), like_heads(v), *of_met, *of_bias  # type: ignore[return-value]
 
 
 _passing = Passing(
