@@ -16,8 +16,8 @@ pass, and the backend does not compile it there, so that it makes all logits at 
 call, and again for another kind of effect. It was not run on a GPU yet, so its speed there is not known; FlexAttention adds
 up the gradients of tables in no fixed order there, so that two runs may differ in the last bits.
 
-Memory: that of the tables; QueryRelative and ContentRelative take a number for every head, query and column of their table
-(or key, where these are fewer), for each layer.
+Memory: that of the tables, and on a CPU of all logits; QueryRelative and ContentRelative take a number for every head, query
+and column of their table (or key, where these are fewer), for each layer.
 """
 
 import functools
