@@ -14,8 +14,7 @@ serves both directions; `first = 0` serves causal masks alone.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -45,23 +44,26 @@ class Rotation:
     gain_k: Float[Tensor, "..."] | float | None = None
     layout: Literal["interleaved", "half"] = "interleaved"
     both_ways: bool = True  # False: gains that grow without bound for keys after the query
+    # Of either side its cosines and sines, once per effect, however many layers share it. (A `cached_property` has a lock
+    # in Python 3.11, and torch.compile does not go through locks.)
+    _turns: dict[str, tuple[Tensor, Tensor] | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def query(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
         _require_room(q, self.gain_q)
-        return q if self._q is None else _turn(q, *self._q, self.layout)
+        turn = self._turn_of("q", self.angle_q, self.gain_q)
+        return q if turn is None else _turn(q, *turn, self.layout)
 
     def key(self, k: Float[Tensor, "b h j d"]) -> Float[Tensor, "b h j d"]:
         _require_room(k, self.gain_k)
-        return k if self._k is None else _turn(k, *self._k, self.layout)
+        turn = self._turn_of("k", self.angle_k, self.gain_k)
+        return k if turn is None else _turn(k, *turn, self.layout)
 
-    # Computed once per effect, however many layers share it.
-    @cached_property
-    def _q(self) -> tuple[Tensor, Tensor] | None:
-        return _cos_sin(self.angle_q, self.gain_q)
-
-    @cached_property
-    def _k(self) -> tuple[Tensor, Tensor] | None:
-        return _cos_sin(self.angle_k, self.gain_k)
+    def _turn_of(
+        self, side: str, angle: Tensor | None, gain: Tensor | float | None
+    ) -> tuple[Tensor, Tensor] | None:
+        if side not in self._turns:
+            self._turns[side] = _cos_sin(angle, gain)
+        return self._turns[side]
 
     def keys_from(self, start: int) -> "Rotation":
         """The rotation of keys `start` ... alone: what a cache applies to the keys that it is given."""
@@ -101,7 +103,8 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
     pairs = cos.shape[-1]
     turned, rest = x[..., : 2 * pairs].to(compute), x[..., 2 * pairs :]
     if layout == "interleaved":
-        # One complex product in place of five passes over the tensor.
+        # One complex product in place of five passes over the tensor. (torch.compile leaves it as it is, which on a CPU is
+        # faster than what it makes of the five.)
         z = torch.view_as_complex(turned.contiguous().unflatten(-1, (pairs, 2)))
         out = torch.view_as_real(z * torch.complex(cos, sin)).flatten(-2)
     else:

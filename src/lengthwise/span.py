@@ -63,17 +63,22 @@ def own_lengths(positions: Int[Tensor, "#b t"], documents: Int[Tensor, "#b t"] |
     if documents is None:
         return (positions.amax(1, keepdim=True) + 1).expand_as(positions)
     positions, documents = torch.broadcast_tensors(positions, documents)
-    row = torch.arange(len(documents), device=documents.device)[:, None].expand_as(documents)
-    named = torch.stack([row, documents], -1).flatten(0, 1)
-    names, which = named.unique(dim=0, return_inverse=True)
-    longest = positions.new_zeros(len(names)).scatter_reduce(0, which, positions.flatten() + 1, "amax")
-    return longest[which].view_as(positions)
+    together, order = documents.sort(dim=1, stable=True)
+    starts = torch.zeros_like(documents)
+    starts[:, 1:] = together[:, 1:] != together[:, :-1]
+    which = torch.zeros_like(order).scatter_(1, order, starts.cumsum(1))  # the documents of a row, counted from 0
+    return torch.zeros_like(positions).scatter_reduce_(1, which, positions + 1, "amax").gather(1, which)
 
 
 def ends(positions: Int[Tensor, "b t"]) -> tuple[int, int]:
     """The lowest and the highest position (waits for the device once). `ConfigError` when one is below 0."""
     if not positions.numel():
         return 0, 0
+    if torch.compiler.is_compiling():  # a graph speaks of no number, but for the one that tables need: 0 is low enough
+        torch._assert_async((positions >= 0).all(), "positions go down below 0; the first position is 0")
+        highest = int(positions.max().item())
+        torch._check(highest >= 0)
+        return 0, highest
     lowest, highest = (int(p) for p in torch.stack(torch.aminmax(positions)).tolist())
     if lowest < 0:
         raise ConfigError(f"positions go down to {lowest}; the first position is 0")

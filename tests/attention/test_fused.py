@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -549,6 +550,25 @@ def test_the_short_way_to_the_kernel_and_the_operator_are_one():
             results.append([out, *torch.autograd.grad(out.sum(), learned)])
     torch.testing.assert_close(*results, rtol=0, atol=0)
     assert {"lengthwise.attention.default", "lengthwise.attention_backward.default"} <= set(seen)
+
+
+def test_pieces_behind_knots_at_infinity_change_nothing():
+    """A compiled graph has room for more pieces than there are; the kernel is given those that there are."""
+    (q, k, v), weight = inputs(2, 4, 2, 40, 40, 8, torch.float32)
+    numbers = [x.detach().float() for x in fused._static(Bias("pieces", 4, Span.of(40)).effect, Span.of(40), Mask(40, 40),
+                                                         torch.float32)[2:7]]  # fmt: skip
+    results = []
+    for more in (0, 90):
+        slope, intercept, knots, u, w = numbers
+        slope, intercept = (F.pad(x, (0, more)) for x in (slope, intercept))
+        learned = [x.requires_grad_() for x in (slope, intercept, u, w)]
+        knots = F.pad(knots, (0, more), value=math.inf)
+        pieces = (slope, intercept, knots, u, w)
+        out, _ = torch.ops.lengthwise.attention(q, k, v, None, 0, *pieces, None, 0, *[None] * 3, True, 0, 0.3)
+        results.append([out, *torch.autograd.grad(out, [q, k, v, *learned], weight.float())])
+    for a, b in zip(*results, strict=True):
+        assert torch.equal(a, b[tuple(map(slice, a.shape))])
+        assert b.numel() == a.numel() or not b[:, a.shape[1] :].any()
 
 
 # ---- the library

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from lengthwise.encodings import FIRE
+from lengthwise.config import ConfigError
+from lengthwise.encodings import FIRE, piecewise
 from lengthwise.encodings.piecewise import GRID, grid_pieces, relu_pieces
 from lengthwise.span import Span
 
@@ -154,3 +155,44 @@ def test_slopes_of_smooth_activations_are_as_far_off_as_is_said():
         curved.append(float(second.abs().max()))
     for error, most in zip(off, curved, strict=True):
         assert 0.9 * 1.22e-4 * most < error < 1.23e-4 * most
+
+
+def test_second_derivatives():
+    torch.manual_seed(0)
+    layers = [nn.Linear(1, 3), nn.Linear(3, 3), nn.Linear(3, 2)]
+    numbers = [p.detach().double().requires_grad_() for layer in layers for p in (layer.weight, layer.bias)]
+    for final in (False, True):
+        assert torch.autograd.gradgradcheck(lambda *x, final=final: piecewise._Pieces.apply(final, *x)[:2], numbers)
+
+
+def test_pieces_in_a_room():
+    """What a compiled graph has: the same pieces, and behind a knot that no x reaches as much more as there is room for."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(1, 32), nn.Linear(32, 32), nn.Linear(32, 4)]
+    numbers = [p for layer in layers for p in (layer.weight, layer.bias)]
+    plain, room = relu_pieces(layers), torch.ops.lengthwise.relu_pieces(numbers, False, 100)
+    many = plain[0].shape[1]
+    assert 3 < many < 100
+    assert [x.shape[-1] for x in room] == [100, 100, 99]
+    for a, b, size in zip(plain, room, (many, many, many - 1), strict=True):
+        assert torch.equal(a, b[..., :size])
+        assert (b[..., size:] == (0 if a is not plain[2] else torch.inf)).all()
+    weights = torch.randn(2, 4, many, dtype=torch.float64)
+    found = [torch.autograd.grad([x[:, :many] for x in some[:2]], numbers, list(weights)) for some in (plain, room)]
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_operator_is_one_that_torch_can_compile():
+    torch.manual_seed(0)
+    numbers = [nn.Parameter(torch.randn(*shape)) for shape in ((5, 1), (5,), (2, 5), (2,))]
+    torch.library.opcheck(torch.ops.lengthwise.relu_pieces.default, (numbers, True, 20))
+
+
+def test_a_room_that_is_too_small_says_so():
+    torch.manual_seed(0)
+    layers = [nn.Linear(1, 32), nn.Linear(32, 4)]
+    numbers = [p for layer in layers for p in (layer.weight, layer.bias)]
+    many = relu_pieces(layers)[0].shape[1]
+    with pytest.raises(ConfigError, match=f"{many} straight pieces.*room for {many - 1}; run the model without"):
+        torch.ops.lengthwise.relu_pieces(numbers, False, many - 1)

@@ -211,7 +211,8 @@ def _call(
         p = consecutive(documents) if positions is None else positions
         own = own_lengths(p, documents) if encoding is not None and encoding.depends_on_length() else None
         own_q = None if own is None else own[:, keys - queries :]
-        first, last = ends(p)
+        known = positions is None and torch.compiler.is_compiling()  # below the number of tokens: no need to look
+        first, last = (0, keys - 1) if known else ends(p)
         span = Span(p[:, keys - queries :], p, last + 1, length_q=own_q, length_k=own, first=first)
     mask = Mask(queries, keys, causal, documents, window)
     effect = Effect() if encoding is None else encoding.effect(span)

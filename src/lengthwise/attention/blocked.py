@@ -41,8 +41,9 @@ def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
 
 
 def pays(effect: Effect, mask: Mask) -> bool:
-    """Something is added to the logits, or a window leaves most of them out; else torch's own attention is faster."""
-    return bool(effect.terms or effect.values or effect.rewrite or mask.narrow)
+    """Something is added to the logits, or a window leaves most of them out; else torch's own attention is faster. Not while
+    a graph is made, which it would break."""
+    return not torch.compiler.is_compiling() and bool(effect.terms or effect.values or effect.rewrite or mask.narrow)
 
 
 def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:

@@ -23,14 +23,18 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from lengthwise.attention import cpu, gpu
 from lengthwise.attention.buffers import Gradients, computed_in, empty_gradients, like_heads
+from lengthwise.encodings.piecewise import ROOM
+
+MANY = 64  # pieces from which on the kernels have slower ways
 
 
-@torch.library.custom_op("lengthwise::attention", mutates_args=(), device_types="cpu")
+@torch.library.custom_op("lengthwise::attention", mutates_args=(), device_types=("cpu", "cuda"))
 def attention(
     q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, first: int, slope: Tensor | None, intercept: Tensor | None,
     knots: Tensor | None, u: Tensor | None, w: Tensor | None, rows: Tensor | None, rows_first: int,
@@ -38,13 +42,23 @@ def attention(
     scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output, laid out in memory as [b, i, h, d], and lse; see the module."""
-    return cpu.forward(
+    slope, intercept, knots = _in_use(slope, intercept, knots)
+    forward = gpu.forward if q.is_cuda else cpu.forward
+    return forward(
         q, k, v, table, first, slope, intercept, knots, u, w, rows, rows_first, position_q, position_k, documents, causal,
         window, scale,
     )  # fmt: skip
 
 
-attention.register_kernel("cuda")(gpu.forward)
+def _in_use(
+    slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Without the pieces behind knots at infinity: what a compiled graph has room for, and no x reaches. Few of them do no
+    harm; where there can be many, looking waits for the device."""
+    if slope is None or intercept is None or knots is None or not MANY < slope.shape[1] <= ROOM:
+        return slope, intercept, knots
+    pieces = int(knots.isfinite().sum()) + 1
+    return slope[:, :pieces].contiguous(), intercept[:, :pieces].contiguous(), knots[: pieces - 1]
 
 
 @attention.register_fake
@@ -52,7 +66,7 @@ def _(q: Tensor, *_args: Any) -> tuple[Tensor, Tensor]:
     return like_heads(q), q.new_empty(q.shape[:3], dtype=computed_in(q))
 
 
-@torch.library.custom_op("lengthwise::attention_backward", mutates_args=(), device_types="cpu")
+@torch.library.custom_op("lengthwise::attention_backward", mutates_args=(), device_types=("cpu", "cuda"))
 def attention_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor | None, first: int,
     slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, u: Tensor | None, w: Tensor | None,
@@ -60,13 +74,17 @@ def attention_backward(
     documents: Tensor | None, causal: bool, window: int, scale: float, of_table: bool, of_pieces: bool, of_rows: bool,
 ) -> Gradients:  # fmt: skip
     """Gradients of q, k, v, table, slope, intercept, u, w, rows; the last ones have no entries where nobody asks."""
-    return cpu.backward(
+    room = 0 if slope is None else slope.shape[1]
+    slope, intercept, knots = _in_use(slope, intercept, knots)
+    backward = gpu.backward if q.is_cuda else cpu.backward
+    found = backward(
         grad, q, k, v, out, lse, table, first, slope, intercept, knots, u, w, rows, rows_first, position_q, position_k,
         documents, causal, window, scale, of_table, of_pieces, of_rows,
     )  # fmt: skip
-
-
-attention_backward.register_kernel("cuda")(gpu.backward)
+    if not of_pieces or slope is None or slope.shape[1] == room:
+        return found
+    of_slope, of_intercept = (F.pad(gradient, (0, room - slope.shape[1])) for gradient in found[4:6])
+    return *found[:4], of_slope, of_intercept, *found[6:]
 
 
 @attention_backward.register_fake

@@ -117,7 +117,8 @@ def _relative(
 ) -> Float[Tensor, "b h i j"]:
     """<x_i, table[h, distance - first]>"""
     column = _column(span, first, table)
-    if column.shape[-1] * x.shape[-1] <= table.shape[1]:  # few keys far apart: only what they ask for
+    # Few keys far apart: only what they ask for. A compiled graph is one for all lengths, and does not ask how many.
+    if not torch.compiler.is_compiling() and column.shape[-1] * x.shape[-1] <= table.shape[1]:
         asked = table[:, column].to(x.dtype).transpose(0, 1)  # [b, h, i, j, d]
         return torch.einsum("bhid,bhijd->bhij", x, asked)
     rows = torch.einsum("bhid,hnd->bhin", x, table.to(x.dtype).expand(x.shape[1], -1, -1))

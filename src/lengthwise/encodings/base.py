@@ -88,12 +88,20 @@ MOST_DISTANCES = 2**28
 
 def distances(first: int, end: int, device: torch.device) -> Int[Tensor, " n"]:
     """first, first + 1, ..., end - 1, for a table over them; `ConfigError` where no memory holds one."""
-    if end - first > MOST_DISTANCES:
+    if torch.compiler.is_compiling():  # where positions are given, `end` is known when the graph runs
+        torch._check(end - first <= MOST_DISTANCES, lambda: f"positions reach over more than {MOST_DISTANCES:,} distances")
+    elif end - first > MOST_DISTANCES:
         raise ConfigError(
             f"positions reach over {end - first:,} distances, and a table has at most {MOST_DISTANCES:,}; bring the positions "
             "closer together, or choose an encoding without a table (RoPE, NoPE)"
         )
     return torch.arange(first, end, device=device)
+
+
+def some_at_a_time(distance: Int[Tensor, " n"]) -> tuple[Int[Tensor, " m"], ...]:
+    """Distances in parts, so that not everything that is made of them is in memory together; in a graph, which may not know how
+    many they are, in one."""
+    return (distance,) if torch.compiler.is_compiling() else distance.split(32_768)
 
 
 def at_least(what: str, **values: object) -> None:
@@ -163,7 +171,7 @@ class DistanceBias(PositionEncoding):
         """Nats to add to the logits at each distance (query position - key position; below 0 only with `both_ways`)."""
 
     def effect(self, span: Span) -> Effect:
-        n = span.reach if self.reach is None else min(span.reach, self.reach + 1)
+        n = span.reach if self.reach is None else torch.sym_min(span.reach, self.reach + 1)
         first = -n if self.both_ways else 0
         return Effect(terms=(ToeplitzBias(self.bias(distances(first, n, span.q.device)), first),))
 

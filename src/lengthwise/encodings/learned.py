@@ -35,12 +35,20 @@ class Learned(PositionEncoding):
     def embed(self, x: Float[Tensor, "b t c"], positions: Int[Tensor, "#b t"]) -> Float[Tensor, "b t c"]:
         require_input("Learned", x, self.table.shape[1])
         require_positions("Learned", positions, x)
+        self._require_rows(positions)
+        return x + self.table[positions].to(x.dtype)
+
+    def _require_rows(self, positions: Tensor) -> None:
+        rows = len(self.table)
+        if torch.compiler.is_compiling():  # a graph has no numbers to speak of; the error is a RuntimeError then
+            within = ((positions >= 0) & (positions < rows)).all()
+            torch._assert_async(within, f"Learned: a position is below 0, or past the {rows} rows of its table")
+            return
         first, last = (int(p) for p in torch.aminmax(positions)) if positions.numel() else (0, 0)
         if first < 0:
             raise ConfigError(f"Learned: positions go down to {first}; the first position is 0")
-        if last >= len(self.table):
+        if last >= rows:
             raise ConfigError(
-                f"Learned: position {last} is past the {len(self.table)} rows of its table; "
+                f"Learned: position {last} is past the {rows} rows of its table; "
                 "make Learned(max_length=...) larger, or choose an encoding without a table"
             )
-        return x + self.table[positions].to(x.dtype)

@@ -5,15 +5,19 @@ evaluates its MLP on every pair of positions: a few dozen slopes and intercepts 
 reach the MLP through them (a continuous function does not change when a knot moves, so knots need none).
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from lengthwise.forms import wide
+from lengthwise.values import ConfigError
 
 GRID = 4096  # points on [0, 1] for smooth activations
+ROOM = 2048  # pieces at most in a compiled graph, where no tensor's shape follows from numbers
 
 Pieces = tuple[Float[Tensor, "h s"], Float[Tensor, "h s"], Float[Tensor, " s-1"]]
 
@@ -23,34 +27,137 @@ def relu_pieces(layers: list[nn.Linear], *, final: bool = False) -> Pieces:
 
     Layer by layer: between two known knots every neuron is a straight line, so each has at most one zero there, and
     those zeros are the next layer's knots. `final`: a ReLU after the last layer too, so its zeros are knots as well.
+
+    In a graph of `torch.compile` there are as many pieces as such layers can ever make, or `ROOM`, if that is less: those
+    that are left over lie behind knots at infinity. `ConfigError`, when the graph runs, where there are more.
     """
-    dtype = wide(layers[0].weight.device)
-    weights = [(layer.weight.to(dtype), layer.bias.to(dtype)) for layer in layers]
-    ends = torch.tensor([0.0, 1.0], dtype=dtype, device=layers[0].weight.device)
-    edges = ends
-    with torch.no_grad():
-        for depth in range(1, len(weights) + final):
-            left, right = edges[:-1, None], edges[1:, None]
-            middle = (left + right) / 2
-            value, slope = _line(middle, weights[:depth])
-            zero = middle - value / slope
-            edges = torch.cat([edges, zero[(zero > left) & (zero < right)]]).sort().values
-    middle = ((edges[:-1] + edges[1:]) / 2)[:, None]
-    value, slope = _line(middle, weights)
-    if final:
-        value, slope = value * (value > 0), slope * (value > 0)
-    return slope.T.contiguous(), (value - slope * middle).T.contiguous(), edges[1:-1]
+    numbers = [number for layer in layers for number in (layer.weight, layer.bias)]
+    if not torch.compiler.is_compiling():
+        slope, intercept, knots = _Pieces.apply(final, *numbers)
+        return slope, intercept, knots
+    widths = [layer.out_features for layer in (layers if final else layers[:-1])]
+    return _pieces_with_room(numbers, final, min(math.prod([n + 1 for n in widths]), ROOM))
 
 
-def _line(x: Tensor, weights: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Value and slope at points x [s, 1] of the network whose last layer has no ReLU behind it."""
-    value, slope = x, torch.ones_like(x)
-    for n, (weight, bias) in enumerate(weights):
-        if n:
-            on = value > 0
-            value, slope = value * on, slope * on
-        value, slope = value @ weight.T + bias, slope @ weight.T
-    return value, slope
+class _Pieces(torch.autograd.Function):
+    """By hand, because this is done at every step for small tensors, and half the time was autograd's own."""
+
+    @staticmethod
+    def forward(ctx: Any, final: bool, *numbers: Tensor) -> Pieces:
+        lines, knots, gates = _found(numbers, final)
+        ctx.save_for_backward(*numbers, *gates)
+        ctx.mark_non_differentiable(knots)
+        ctx.set_materialize_grads(True)
+        return *_as_pieces(lines), knots
+
+    @staticmethod
+    def backward(ctx: Any, of_slope: Tensor, of_intercept: Tensor, _of_knots: Tensor) -> tuple[Tensor | None, ...]:
+        many = len(ctx.needs_input_grad) - 1
+        return None, *_passed_back(ctx.saved_tensors[:many], ctx.saved_tensors[many:], of_slope, of_intercept)
+
+
+@torch.library.custom_op("lengthwise::relu_pieces", mutates_args=())
+def _pieces_with_room(numbers: Sequence[Tensor], final: bool, room: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Slope, intercept [h, room] and knots [room - 1]."""
+    lines, knots, _ = _found(numbers, final)
+    more = room - lines.shape[1]
+    if more < 0:
+        raise ConfigError(
+            f"the MLP makes {lines.shape[1]} straight pieces, and in a graph of torch.compile there is room for {room}; run "
+            "the model without torch.compile, or with fewer or narrower hidden layers"
+        )
+    slope, intercept = (torch.nn.functional.pad(x, (0, more)) for x in _as_pieces(lines))
+    return slope, intercept, torch.nn.functional.pad(knots, (0, more), value=math.inf)
+
+
+@_pieces_with_room.register_fake
+def _(numbers: Sequence[Tensor], final: bool, room: int) -> tuple[Tensor, Tensor, Tensor]:
+    like = numbers[0].new_empty((), dtype=wide(numbers[0].device))
+    heads = numbers[-1].shape[0]
+    return like.new_empty(heads, room), like.new_empty(heads, room), like.new_empty(room - 1)
+
+
+@torch.library.custom_op("lengthwise::relu_pieces_backward", mutates_args=())
+def _with_room_backward(
+    numbers: Sequence[Tensor], final: bool, of_slope: Tensor, of_intercept: Tensor
+) -> list[Tensor]:
+    lines, _, gates = _found(numbers, final)
+    many = lines.shape[1]
+    return _passed_back(numbers, gates, of_slope[:, :many], of_intercept[:, :many])
+
+
+@_with_room_backward.register_fake
+def _(numbers: Sequence[Tensor], final: bool, of_slope: Tensor, of_intercept: Tensor) -> list[Tensor]:
+    return [torch.empty_like(number) for number in numbers]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    numbers, ctx.final, _ = inputs
+    ctx.save_for_backward(*numbers)
+    ctx.mark_non_differentiable(output[2])
+
+
+def _pass_back(ctx: Any, of_slope: Tensor, of_intercept: Tensor, _of_knots: Tensor) -> tuple[Any, ...]:
+    return _with_room_backward(list(ctx.saved_tensors), ctx.final, of_slope, of_intercept), None, None
+
+
+_pieces_with_room.register_autograd(_pass_back, setup_context=_keep)
+
+
+# ---- lines [2, s, width]: of every neuron in every piece its slope and its intercept; `numbers`: weight, bias, weight, ...
+
+
+def _found(numbers: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """The last layer's lines, the knots, and for every ReLU which neurons it lets through, [s, width] of 1 and 0."""
+    weights, biases = _split(numbers)
+    lines, gates = torch.stack([weights[0].T, biases[0][None]]), []
+    edges = lines.new_tensor([0.0, 1.0])
+    for n in range(1, len(weights) + final):
+        left, right = edges[:-1], edges[1:]
+        zero = -lines[1] / lines[0]
+        edges = torch.cat([edges, zero[(zero > left[:, None]) & (zero < right[:, None])]]).sort().values
+        middle = (edges[:-1] + edges[1:]) / 2
+        of = torch.searchsorted(right, middle)  # the piece that each is a part of
+        lines, gates = lines[:, of], [gate[of] for gate in gates]
+        gates.append((torch.addcmul(lines[1], lines[0], middle[:, None]) > 0).to(lines.dtype))
+        lines = _through(lines * gates[-1], weights[n : n + 1], biases[n : n + 1])
+    return lines, edges[1:-1], gates
+
+
+def _passed_back(
+    numbers: Sequence[Tensor], gates: Sequence[Tensor], of_slope: Tensor, of_intercept: Tensor
+) -> list[Tensor]:
+    """The gradient of every number. Functions of `numbers`, so that there are second derivatives too."""
+    weights, biases = _split(numbers)
+    lines, into = torch.stack([weights[0].T, biases[0][None]]), []
+    for n, gate in enumerate(gates, 1):
+        into.append(lines * gate)
+        lines = _through(into[-1], weights[n : n + 1], biases[n : n + 1])
+    change, found = torch.stack([of_slope.T, of_intercept.T]), []
+    if len(gates) == len(weights):
+        change = change * gates[-1]
+    for n in range(len(weights) - 1, 0, -1):
+        found += [change[1].sum(0), change.flatten(0, 1).T @ into[n - 1].flatten(0, 1)]
+        change = change @ weights[n] * gates[n - 1]
+    found += [change[1].sum(0), change[0].sum(0)[:, None]]
+    return [gradient.to(number.dtype) for gradient, number in zip(reversed(found), numbers, strict=True)]
+
+
+def _split(numbers: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    wider = [number.to(wide(number.device)) for number in numbers]
+    return wider[::2], wider[1::2]
+
+
+def _through(lines: Tensor, weight: Sequence[Tensor], bias: Sequence[Tensor]) -> Tensor:
+    """Through the layer, where there is one more."""
+    if not weight:
+        return lines
+    return torch.stack([lines[0] @ weight[0].T, torch.addmm(bias[0], lines[1], weight[0].T)])
+
+
+def _as_pieces(lines: Tensor) -> tuple[Tensor, Tensor]:
+    slope, intercept = lines.mT.contiguous()
+    return slope, intercept
 
 
 def grid_pieces(function: Callable[[Tensor], Tensor], like: Tensor) -> Pieces:

@@ -7,12 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import PositionEncoding, at_least, distances, positive
+from lengthwise.encodings.base import PositionEncoding, at_least, distances, positive, some_at_a_time
 from lengthwise.forms import Effect, KeyGlobal, QueryRelative, wide
 from lengthwise.span import Span
 from lengthwise.values import require_bool
-
-_AT_ONCE = 32_768  # distances whose sines and cosines are in memory together
 
 
 class TransformerXL(PositionEncoding):
@@ -73,12 +71,12 @@ class TransformerXL(PositionEncoding):
     def vectors(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n d"]:
         """W_R R of each distance."""
         of_sin, of_cos = self.W_R.to(wide(distance.device)).flatten(0, 1).T.chunk(2)
-        parts = map(self.angles, distance.split(_AT_ONCE))
+        parts = map(self.angles, some_at_a_time(distance))
         rows = torch.cat([angle.sin() @ of_sin + angle.cos() @ of_cos for angle in parts])
         return rows.unflatten(1, self.W_R.shape[:2]).transpose(0, 1)
 
     def effect(self, span: Span) -> Effect:
-        last = span.reach - 1 if self.max_distance is None else min(span.reach - 1, self.max_distance)
-        first = -max(1, last) if self.bidirectional else 0
+        last = span.reach - 1 if self.max_distance is None else torch.sym_min(span.reach - 1, self.max_distance)
+        first = -torch.sym_max(1, last) if self.bidirectional else 0
         table = self.vectors(distances(first, last + 1, span.q.device))
         return Effect(terms=(QueryRelative(table, first, self.v), KeyGlobal(self.u)))

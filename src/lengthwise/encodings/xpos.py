@@ -66,7 +66,9 @@ class XPos(RoPE):
 
     def effect(self, span: Span) -> Effect:
         assert self.max_length is not None
-        if span.length > self.max_length:
+        if torch.compiler.is_compiling():  # in a graph `length` may be no more than a bound
+            torch._assert_async((span.k < self.max_length).all(), f"XPos: a position is past its {self.max_length}")
+        elif span.length > self.max_length:
             raise ConfigError(
                 f"XPos: position {span.length - 1} is past its max_length {self.max_length}; make it larger (and scale_base "
                 "with it), or choose an encoding without decay"

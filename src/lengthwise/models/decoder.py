@@ -73,6 +73,10 @@ def norm(config: ModelConfig) -> nn.Module:
     return nn.LayerNorm(config.d_model, bias=config.bias)
 
 
+class _Took:
+    """The backends that were taken, an attribute for each: only written, so that no compiled graph depends on them."""
+
+
 class Decoder(nn.Module):
     """Tokens [b, t] or vectors [b, t, input_width] in, logits [b, t, output_size] out.
 
@@ -104,7 +108,7 @@ class Decoder(nn.Module):
         if type(train_length) is not int or train_length < 1:
             raise ConfigError(f"train_length is {train_length!r}; it has to be a whole number of tokens, at least 1")
         self.config, self.backend = config, check_backend(backend)
-        self.backends_used: set[str] = set()
+        self._took = _Took()
         self.read = (
             nn.Embedding(vocab_size, config.d_model) if vocab_size else nn.Linear(input_width or 0, config.d_model)
         )
@@ -160,6 +164,10 @@ class Decoder(nn.Module):
         """Positions that the encoding can serve; None: any."""
         limits = [e.max_length for e in map(self._encoding, range(self.config.num_layers)) if e.max_length is not None]
         return min(limits, default=None)
+
+    @property
+    def backends_used(self) -> set[str]:
+        return set(vars(self._took))
 
     def _blocks(self) -> list[Block]:
         return cast(list[Block], list(self.blocks))
@@ -240,7 +248,8 @@ class Decoder(nn.Module):
             if which not in attentions:
                 attentions[which] = _Attention(self._encoding(layer), span, mask, self.backend, cache, watch)
             x = block(x, partial(attentions[which], layer))
-        self.backends_used.update(a.used for a in attentions.values())
+        for attention in attentions.values():
+            setattr(self._took, attention.used, True)
         return self.write(self.norm(x))
 
     def _span(
@@ -253,6 +262,8 @@ class Decoder(nn.Module):
     ) -> tuple[Span, Mask]:
         past = cache.length if cache else 0
         plain = positions is None and documents is None
+        # Counted from 0 in every document, positions are below the number of tokens: a graph need not look them up.
+        known = plain or (positions is None and torch.compiler.is_compiling())
         if positions is None and documents is None:
             positions = torch.arange(tokens, device=device)[None]
             if cache and cache.positions is not None:
@@ -265,7 +276,7 @@ class Decoder(nn.Module):
             if cache and cache.positions is not None and cache.documents is not None:
                 same = documents[:, :, None] == cache.documents[:, None, :]
                 positions = positions + (same * (cache.positions[:, None, :] + 1)).amax(-1)
-        first, last = (0, (cache.furthest if cache else -1) + tokens) if plain else ends(positions)
+        first, last = (0, (cache.furthest if cache else -1) + tokens) if known else ends(positions)
         keys: Tensor = positions
         plain_keys = plain
         if cache is not None:

@@ -56,6 +56,10 @@ def missing() -> str | None:
     return _reason[0]
 
 
+# A graph is made for what was found out: `torch.compiler.assume_constant_result`, without loading torch's compiler for it.
+missing._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 def _look() -> str | None:
     try:
         _library()

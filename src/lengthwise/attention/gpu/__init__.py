@@ -36,6 +36,9 @@ def missing() -> str | None:
     return None
 
 
+missing._dynamo_marked_constant = True  # type: ignore[attr-defined]  # see cpu.missing
+
+
 class Blocks(NamedTuple):
     """Queries and keys of a block, warps of a program, stages of its pipeline."""
 
