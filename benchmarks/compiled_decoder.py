@@ -68,7 +68,9 @@ def main() -> None:
             command = [sys.executable, __file__, "--lengths", str(length), "--memory-of", f"{name}/{how}"]
             return float(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
-        print(f"\nT {length}\n{'compiled of eager':<20}{'time':>6}{'range':>14}{'memory':>9}{'first step':>13}{'new length':>13}")
+        print(
+            f"\nT {length}\n{'compiled of eager':<20}{'time':>6}{'range':>14}{'memory':>9}{'first step':>13}{'new length':>13}"
+        )
         rows: dict[str, dict[str, float]] = {}
         for name in args.names.split(","):
             torch.compiler.reset()
@@ -93,7 +95,8 @@ def main() -> None:
             }
             spread = f"{r['time_low']:.2f}-{r['time_high']:.2f}"
             print(
-                f"{name:<20}{r['time']:>6.2f}{spread:>14}{r['memory']:>9.2f}{first:>11.1f} s{other:>11.2f} s", flush=True
+                f"{name:<20}{r['time']:>6.2f}{spread:>14}{r['memory']:>9.2f}{first:>11.1f} s{other:>11.2f} s",
+                flush=True,
             )
         figures[f"T {length}"] = rows
     save("compiled_decoder", figures)

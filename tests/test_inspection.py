@@ -217,7 +217,9 @@ class Gained(PositionEncoding):
     def effect(self, span):
         head = torch.arange(1, self.num_heads + 1, dtype=torch.float64)
         gain = 1 + self.rate * head[:, None] * span.q[:, None].double()
-        return Effect(gain=QueryGain(gain), rewrite=LogitRewrite(lambda logits, q, visible, scale, span: logits.square()))
+        return Effect(
+            gain=QueryGain(gain), rewrite=LogitRewrite(lambda logits, q, visible, scale, span: logits.square())
+        )
 
 
 def test_a_gain_is_in_the_logits_that_are_shown():

@@ -58,9 +58,7 @@ class Rotation:
         turn = self._turn_of("k", self.angle_k, self.gain_k)
         return k if turn is None else _turn(k, *turn, self.layout)
 
-    def _turn_of(
-        self, side: str, angle: Tensor | None, gain: Tensor | float | None
-    ) -> tuple[Tensor, Tensor] | None:
+    def _turn_of(self, side: str, angle: Tensor | None, gain: Tensor | float | None) -> tuple[Tensor, Tensor] | None:
         if side not in self._turns:
             self._turns[side] = _cos_sin(angle, gain)
         return self._turns[side]

@@ -22,7 +22,9 @@ GIVEN = ["documents", "padding", "positions", "positions and documents"]
 
 def rows(*names: str, **settings: Any) -> dict[str, dict[str, Any]]:
     command = [sys.executable, str(COMPILED), json.dumps({"names": names, **settings})]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     found = {row["name"]: row for row in map(json.loads, done.stdout.splitlines())}
     assert len(found) == len(names or ENCODINGS.names())
@@ -81,4 +83,6 @@ def test_backends_that_are_named(attention):
 @pytest.mark.slow
 @pytest.mark.parametrize("given", ["tokens", "positions and documents"])
 def test_with_torchs_own_compiler(given):
-    require([1, 1], "FIRE", "RoPE", "T5", backend="inductor", dynamic=True, fullgraph=True, given=given, lengths=[17, 100])
+    require(
+        [1, 1], "FIRE", "RoPE", "T5", backend="inductor", dynamic=True, fullgraph=True, given=given, lengths=[17, 100]
+    )

@@ -89,7 +89,9 @@ MOST_DISTANCES = 2**28
 def distances(first: int, end: int, device: torch.device) -> Int[Tensor, " n"]:
     """first, first + 1, ..., end - 1, for a table over them; `ConfigError` where no memory holds one."""
     if torch.compiler.is_compiling():  # where positions are given, `end` is known when the graph runs
-        torch._check(end - first <= MOST_DISTANCES, lambda: f"positions reach over more than {MOST_DISTANCES:,} distances")
+        torch._check(
+            end - first <= MOST_DISTANCES, lambda: f"positions reach over more than {MOST_DISTANCES:,} distances"
+        )
     elif end - first > MOST_DISTANCES:
         raise ConfigError(
             f"positions reach over {end - first:,} distances, and a table has at most {MOST_DISTANCES:,}; bring the positions "

@@ -78,9 +78,7 @@ def _(numbers: Sequence[Tensor], final: bool, room: int) -> tuple[Tensor, Tensor
 
 
 @torch.library.custom_op("lengthwise::relu_pieces_backward", mutates_args=())
-def _with_room_backward(
-    numbers: Sequence[Tensor], final: bool, of_slope: Tensor, of_intercept: Tensor
-) -> list[Tensor]:
+def _with_room_backward(numbers: Sequence[Tensor], final: bool, of_slope: Tensor, of_intercept: Tensor) -> list[Tensor]:
     lines, _, gates = _found(numbers, final)
     many = lines.shape[1]
     return _passed_back(numbers, gates, of_slope[:, :many], of_intercept[:, :many])
@@ -110,7 +108,8 @@ _pieces_with_room.register_autograd(_pass_back, setup_context=_keep)
 def _found(numbers: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
     """The last layer's lines, the knots, and for every ReLU which neurons it lets through, [s, width] of 1 and 0."""
     weights, biases = _split(numbers)
-    lines, gates = torch.stack([weights[0].T, biases[0][None]]), []
+    lines = torch.stack([weights[0].T, biases[0][None]])
+    gates: list[Tensor] = []
     edges = lines.new_tensor([0.0, 1.0])
     for n in range(1, len(weights) + final):
         left, right = edges[:-1], edges[1:]
