@@ -100,10 +100,10 @@ def distances(first: int, end: int, device: torch.device) -> Int[Tensor, " n"]:
     return torch.arange(first, end, device=device)
 
 
-def some_at_a_time(distance: Int[Tensor, " n"]) -> tuple[Int[Tensor, " m"], ...]:
-    """Distances in parts, so that not everything that is made of them is in memory together; in a graph, which may not know how
-    many they are, in one."""
-    return (distance,) if torch.compiler.is_compiling() else distance.split(32_768)
+def some_at_a_time(distance: Int[Tensor, " n"], most: int) -> tuple[Int[Tensor, " m"], ...]:
+    """Distances in parts of at most `most`, so that what is made of them need not be in memory together. In a compiled graph,
+    where it may not be known how many there are, they are one part."""
+    return (distance,) if torch.compiler.is_compiling() else distance.split(most)
 
 
 def at_least(what: str, **values: object) -> None:

@@ -8,6 +8,8 @@ from lengthwise.config import ConfigError
 from lengthwise.encodings.base import DistanceBias, at_least, positive, some_at_a_time
 from lengthwise.forms import wide
 
+_AT_ONCE = 32_768  # distances whose cosines are in memory together
+
 
 class Sandwich(DistanceBias):
     """b(h, i, j) = (Σ_{p=1}^{D/2} cos((i - j) / base^(2p/D)) - D/2) / (8h/H) nats for heads h = 1 ... H, D = `dim`.
@@ -45,5 +47,5 @@ class Sandwich(DistanceBias):
     def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
         halves = self.frequencies(distance.device) / 2
         # cos x - 1 = -2 sin²(x/2) loses no digits where the angle is small.
-        parts = [torch.sin(part[:, None] * halves).square().sum(-1) for part in some_at_a_time(distance)]
+        parts = [torch.sin(part[:, None] * halves).square().sum(-1) for part in some_at_a_time(distance, _AT_ONCE)]
         return -2 * torch.cat(parts) / self.divisors(distance.device)[:, None]

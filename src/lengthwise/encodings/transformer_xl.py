@@ -12,6 +12,8 @@ from lengthwise.forms import Effect, KeyGlobal, QueryRelative, wide
 from lengthwise.span import Span
 from lengthwise.values import require_bool
 
+_AT_ONCE = 32_768  # distances whose sines and cosines are in memory together
+
 
 class TransformerXL(PositionEncoding):
     """scale · (<q_i, k_j> + <q_i, W_R R_d> + <u, k_j> + <v, W_R R_d>), d = i - j, with W_R, u and v learned for each head.
@@ -71,7 +73,7 @@ class TransformerXL(PositionEncoding):
     def vectors(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n d"]:
         """W_R R of each distance."""
         of_sin, of_cos = self.W_R.to(wide(distance.device)).flatten(0, 1).T.chunk(2)
-        parts = map(self.angles, some_at_a_time(distance))
+        parts = map(self.angles, some_at_a_time(distance, _AT_ONCE))
         rows = torch.cat([angle.sin() @ of_sin + angle.cos() @ of_cos for angle in parts])
         return rows.unflatten(1, self.W_R.shape[:2]).transpose(0, 1)
 
