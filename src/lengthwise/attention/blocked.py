@@ -36,21 +36,21 @@ _LOGITS = {"cpu": 1 << 19, "other": 1 << 25}
 
 
 def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Why this backend cannot serve an effect, or None: outside of graphs it can serve them all."""
-    if torch.compiler.is_compiling():
-        return "a graph of torch.compile would unroll its loop over blocks of queries, for every length anew"
+    """Why this backend cannot serve an effect: it can serve them all."""
     return None
 
 
 def pays(effect: Effect, mask: Mask) -> bool:
-    """Something is added to the logits, or a window leaves most of them out; else torch's own attention is faster."""
-    return bool(effect.terms or effect.values or effect.rewrite or mask.narrow)
+    """Something is added to the logits, or a window leaves most of them out; else torch's own attention is faster. Not while
+    a graph is made, which it would break."""
+    return not torch.compiler.is_compiling() and bool(effect.terms or effect.values or effect.rewrite or mask.narrow)
 
 
 def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
     """Attention for one effect, span and mask."""
 
-    # Under autocast the products would be in half precision.
+    # Compiled, the blocks would be unrolled, for every length anew. Under autocast the products would be in half precision.
+    @torch.compiler.disable(reason="a loop over blocks of queries")  # type: ignore[untyped-decorator]
     @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
     def attend(
         q: Float[Tensor, "b h i d"],
