@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from lengthwise.config import ConfigError, choose
 from lengthwise.tasks import Copy, generator
-from lengthwise.tasks.copy import ENUMERABLE, held_out
+from lengthwise.tasks.sequences import ENUMERABLE
+from lengthwise.tasks.splits import held_out
 
 
 def copied(task, batch):
@@ -33,13 +34,15 @@ def test_a_sequence_is_what_the_docstring_shows(symbols, length, split):
 
 def test_the_example_of_the_docstring():
     task = Copy()
-    row = task.render(task._batch(torch.tensor([[0, 1, 2]])))[0]
-    assert row == {"input": "BOS a b c SEP a b c", "target": "· · · · a b c EOS", "length": 3}
+    batch = task.pack(task._write(torch.tensor([[0, 1, 2]]), 3))
+    assert batch.inputs.tolist() == [[task.bos, 0, 1, 2, task.sep, 0, 1, 2]]
+    assert batch.targets.tolist() == [[0, 1, 2, task.sep, 0, 1, 2, task.eos]]
+    assert task.render(batch) == [{"input": "a b c", "target": "a b c", "length": 3}]
 
 
 def test_many_symbols_are_shown_as_numbers():
     task = Copy(symbols=100)
-    assert task.render(task._batch(torch.tensor([[99, 0]])))[0]["input"] == "BOS 99 0 SEP 99 0"
+    assert task.render(task.pack(task._write(torch.tensor([[99, 0]]), 2)))[0]["input"] == "99 0"
 
 
 @given(st.integers(2, 12), st.integers(1, 12))

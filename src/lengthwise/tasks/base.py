@@ -70,6 +70,16 @@ class Task(ABC):
         """
         return self.sample(generator(seed, split, length), count, length, split)
 
+    def training_batch(self, generator: torch.Generator, batch: int, shortest: int, longest: int) -> Batch:
+        """A training step's examples: all of one length, drawn uniformly from `shortest ... longest`.
+
+        A task whose examples are a given set overrides this, where the set says how frequent a length is.
+        """
+        length = shortest
+        if shortest < longest:
+            length = int(torch.randint(shortest, longest + 1, (), generator=generator))
+        return self.sample(generator, batch, length, "train")
+
     def available(self, length: int, split: str = "test") -> int | None:
         """How many different examples there are; None: more than anyone will ask for."""
         return None

@@ -211,10 +211,8 @@ class _Sitting:
     def batch(self) -> Batch:
         """The batch of the step that comes next: a function of the run and the step, nothing else."""
         config, g = self.run.training, generator(self.run.seed, "train", self.step)
-        length = low = config.min_length or config.train_length
-        if low < config.train_length:
-            length = int(torch.randint(low, config.train_length + 1, (), generator=g))
-        return self.task.sample(g, config.batch_size, length, "train")
+        shortest = config.min_length or config.train_length
+        return self.task.training_batch(g, config.batch_size, shortest, config.train_length)
 
     def positions(self, batch: Batch) -> Tensor | None:
         """What the tokens of the step's batch claim: a function of the run and the step too. None: 0, 1, 2, ..."""

@@ -1,0 +1,234 @@
+"""Tasks of words: a question, and the answer that follows it; one token per word, so that every text round-trips."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from lengthwise.config import ConfigError, near_miss
+from lengthwise.tasks.base import Batch, Task, exact_match, generator, require_length, require_split
+from lengthwise.tasks.splits import HELD_OUT, held_out
+
+NOTHING = -1  # fills rows that are shorter than the longest, at their end
+ENUMERABLE = 4096  # up to so many questions of a length are listed; above, both splits are never empty
+FEW = 100  # a test split with fewer examples than this is worth a note
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+DIGITS = "0123456789"
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Questions and their answers as ids of words; a row that is shorter than the longest ends with -1s."""
+
+    questions: Int[Tensor, "b p"]
+    answers: Int[Tensor, "b a"]
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    def __getitem__(self, which: Tensor | slice) -> "Pairs":
+        return Pairs(self.questions[which], self.answers[which])
+
+    @staticmethod
+    def join(parts: "Sequence[Pairs]") -> "Pairs":
+        return Pairs(_stacked([p.questions for p in parts]), _stacked([p.answers for p in parts]))
+
+
+class SequenceTask(Task):
+    """Answer a question of words. A subclass says which `words` there are, and draws questions with their answers.
+
+        inputs   BOS question SEP answer
+        targets  question SEP answer EOS
+
+    The answer and EOS are scored; shorter examples of a batch are filled up with EOS, which is not scored. The score is
+    exact match: 1 where all of the answer and EOS are right. Token ids: the words in their order, then BOS, SEP, EOS.
+
+    Train and test share no question: a question belongs to the test split if a 64-bit hash of its words is a multiple of 8
+    (1/8 of them). Where a length has so few questions that a split would be empty, both draw from all of them, and `note`
+    says so.
+    """
+
+    metric = "exact match"
+    better = "higher"
+    per_token = False
+    separator: ClassVar[str] = ""  # between question and answer in the published text
+
+    def __init__(self, words: Sequence[str]):
+        self.words = tuple(words)
+        assert len(set(self.words)) == len(self.words), "a word is one token"
+        self.bos, self.sep, self.eos = range(len(self.words), len(self.words) + 3)
+        self.vocab_size = self.output_size = len(self.words) + 3
+        self._id = {word: n for n, word in enumerate(self.words)}
+        self._pools: dict[int, tuple[Pairs, Pairs, bool] | None] = {}  # by length
+
+    # ---- what a subclass says ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
+        """`count` independent examples of exactly that length, whichever split they belong to."""
+
+    def every(self, length: int) -> Pairs | None:
+        """All different questions of a length, each once, with their answers, where there are at most ENUMERABLE.
+
+        None: there are more. (Both splits are then taken not to be empty.)
+        """
+        return None
+
+    @abstractmethod
+    def widths(self, length: int) -> tuple[int, int]:
+        """The most words that a question and an answer of that length can have."""
+
+    @abstractmethod
+    def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
+        """The length of an example, from its words."""
+
+    @abstractmethod
+    def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+        """The example as the text (prompt, target) of the published study, spaces and all; `separator` comes between."""
+
+    # ---- what follows from it ----------------------------------------------------------------------------------
+
+    def tokens(self, length: int) -> int:
+        return sum(self.widths(length)) + 2
+
+    def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> Batch:
+        self.check_length(length, split)
+        pool, _ = self._pool(length, split)
+        if pool is not None:
+            return self.pack(pool[torch.randint(len(pool), (batch,), generator=generator)])
+        return self.pack(drawn(lambda count: self.draw(generator, count, length), batch, split))
+
+    def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
+        self.check_length(length, split)
+        pool, _ = self._pool(length, split)
+        if pool is None:
+            return super().examples(seed, count, length, split)
+        order = torch.randperm(len(pool), generator=generator(seed, split, length))
+        return self.pack(pool[order[:count]])  # none twice
+
+    def available(self, length: int, split: str = "test") -> int | None:
+        self.check_length(length, split)
+        pool, _ = self._pool(length, split)
+        return None if pool is None else len(pool)
+
+    def score(self, logits: Tensor, batch: Batch) -> Tensor:
+        return exact_match(logits, batch)
+
+    def render(self, batch: Batch) -> list[dict[str, Any]]:
+        """Question and answer as words with spaces between them."""
+        return [
+            {"input": " ".join(question), "target": " ".join(answer), "length": self.length_of(question, answer)}
+            for question, answer in self.pairs(batch)
+        ]
+
+    def texts(self, batch: Batch) -> list[dict[str, str]]:
+        """Each example as the published study writes it, for those who bring a tokenizer: prompt, separator, target."""
+        return [
+            {"prompt": prompt, "separator": self.separator, "target": target}
+            for prompt, target in (self.published(*pair) for pair in self.pairs(batch))
+        ]
+
+    def pairs(self, batch: Batch) -> list[tuple[list[str], list[str]]]:
+        """The words of each example's question and answer."""
+        found = []
+        rows = zip(batch.inputs.tolist(), batch.targets.tolist(), batch.scored.tolist(), strict=True)
+        for inputs, targets, scored in rows:
+            begin = scored.index(True)  # where SEP is read and the answer begins
+            answer = [t for t, counts in zip(targets, scored, strict=True) if counts][:-1]
+            found.append(([self.words[t] for t in inputs[1:begin]], [self.words[t] for t in answer]))
+        return found
+
+    def ids(self, words: Sequence[str]) -> list[int]:
+        """The ids of words. `ConfigError` for one that there is not."""
+        for word in words:
+            if word not in self._id:
+                raise ConfigError(f"{type(self).__name__} has no word {word!r}{near_miss(word, self.words)}")
+        return [self._id[word] for word in words]
+
+    def check_length(self, length: int, split: str = "test") -> None:
+        require_split(split)
+        require_length(length, self.unit)
+
+    def note(self, length: int) -> str | None:
+        self.check_length(length)
+        pool, shared = self._pool(length, "test")
+        if pool is None:
+            return None
+        if shared:
+            return (
+                f"at length {length} there are only {len(pool)} questions, too few to split: train and test share them"
+            )
+        return f"at length {length} there are only {len(pool)} different test examples" if len(pool) < FEW else None
+
+    def pack(self, pairs: Pairs) -> Batch:
+        """Questions and answers as a batch: each row BOS question SEP answer EOS, filled up with EOS."""
+
+        def column(token: int) -> Tensor:
+            return torch.full((len(pairs), 1), token, dtype=torch.int64)
+
+        asked, said = pairs.questions, pairs.answers
+        whole = torch.cat([column(self.bos), asked, column(self.sep), said, column(self.eos)], 1)
+        there = whole != NOTHING
+        sizes = there.sum(1)
+        if not bool(there.all()):  # close the gaps
+            order = (~there).to(torch.int8).argsort(stable=True, dim=1)
+            whole = whole.gather(1, order)[:, : int(sizes.max()) if len(sizes) else 0]
+            whole = whole.masked_fill(whole == NOTHING, self.eos)
+        place = torch.arange(whole.shape[1] - 1)
+        begin = 1 + (asked != NOTHING).sum(1, keepdim=True)
+        scored = (place >= begin) & (place < sizes[:, None] - 1)
+        return Batch(whole[:, :-1].contiguous(), whole[:, 1:].contiguous(), scored)
+
+    def _pool(self, length: int, split: str) -> tuple[Pairs | None, bool]:
+        """All examples of a split where they can be listed, and whether both splits share them, since one would be empty."""
+        if length not in self._pools:
+            every = self.every(length)
+            self._pools[length] = None if every is None else _split(every)
+        pools = self._pools[length]
+        if pools is None:
+            return None, False
+        train, test, shared = pools
+        return (test if split == "test" else train), shared
+
+
+def drawn(draw: Callable[[int], Pairs], count: int, split: str) -> Pairs:
+    """`count` examples of a split, from a function that draws so many of both."""
+    share = 1 / HELD_OUT if split == "test" else 1 - 1 / HELD_OUT
+    found, missing = [draw(0)], count
+    while missing > 0:
+        pairs = draw(int(missing / share * 1.1) + 16)
+        fits = pairs[(held_out(pairs.questions) == (split == "test")).nonzero()[:missing, 0]]
+        found.append(fits)
+        missing -= len(fits)
+    return Pairs.join(found)
+
+
+def _split(every: Pairs) -> tuple[Pairs, Pairs, bool]:
+    test = held_out(every.questions)
+    if 0 < int(test.sum()) < len(every):
+        return every[~test], every[test], False
+    return every, every, True
+
+
+def _stacked(rows: Sequence[Tensor]) -> Tensor:
+    width = max(part.shape[1] for part in rows)
+    return torch.cat([torch.nn.functional.pad(part, (0, width - part.shape[1]), value=NOTHING) for part in rows])
+
+
+def combinations(sizes: Sequence[int], most: int = ENUMERABLE) -> Int[Tensor, "m n"] | None:
+    """All rows of numbers, the n-th below `sizes[n]`; None where there are more than `most`."""
+    total = 1
+    for size in sizes:
+        total *= size
+        if total > most:
+            return None
+    return torch.cartesian_prod(*[torch.arange(size) for size in sizes]).view(total, len(sizes))
+
+
+def symbol_names(count: int) -> tuple[str, ...]:
+    """Names for so many symbols: letters and digits where they suffice, otherwise numbers."""
+    return tuple(LETTERS[:count]) if count <= len(LETTERS) else tuple(map(str, range(count)))

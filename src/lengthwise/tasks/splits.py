@@ -1,0 +1,40 @@
+"""Which examples are held out for tests: a hash of the question alone decides, the same on every machine and for all time."""
+
+from functools import lru_cache
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+HELD_OUT = 8  # one in so many questions is a test example
+
+
+def held_out(words: Int[Tensor, "b n"]) -> Bool[Tensor, " b"]:
+    """Which questions belong to the test split: a multilinear 64-bit hash of their word ids, mixed, is a multiple of 8.
+
+    A row may end with -1s; how many there are changes nothing.
+    """
+    value = ((words + 1) * _multipliers(words.shape[1])).sum(1)  # int64 wraps around: arithmetic modulo 2^64
+    return _mix(value).bitwise_and(HELD_OUT - 1) == 0
+
+
+@lru_cache(maxsize=256)
+def _multipliers(length: int) -> Tensor:
+    """Fixed odd pseudo-random numbers, one per place (splitmix64), so that order matters and no generator is drawn."""
+    return _mix(torch.arange(1, length + 1) * _signed(0x9E3779B97F4A7C15)) | 1
+
+
+def _mix(value: Tensor) -> Tensor:
+    """splitmix64's finaliser: every bit of the result depends on every bit of `value`."""
+    value = (value ^ _shift(value, 30)) * _signed(0xBF58476D1CE4E5B9)
+    value = (value ^ _shift(value, 27)) * _signed(0x94D049BB133111EB)
+    return value ^ _shift(value, 31)
+
+
+def _shift(value: Tensor, bits: int) -> Tensor:
+    """Logical right shift; torch's own keeps the sign."""
+    return (value >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _signed(bits: int) -> int:
+    return bits - (1 << 64) if bits >> 63 else bits
