@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -399,6 +401,21 @@ def test_a_compiled_caller_goes_around_it(name):
         found.append([out, *torch.autograd.grad(out.sum(), [q, k, v], retain_graph=True)])
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_it_does_not_load_the_compiler():
+    """torch._dynamo takes seconds to import."""
+    program = """
+import sys, torch
+from lengthwise import attend, encodings
+q = torch.randn(1, 2, 70, 4, requires_grad=True)
+attend(q, q, q, encodings.T5(num_heads=2), backend="blocked").sum().backward()
+with torch.no_grad():
+    attend(q, q, q, encodings.CoPE(head_dim=4), backend="blocked")
+print("torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["False"]
 
 
 def test_nothing_is_asked_of_what_does_not_learn():

@@ -49,8 +49,7 @@ def pays(effect: Effect, mask: Mask) -> bool:
 def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
     """Attention for one effect, span and mask."""
 
-    # Compiled, the blocks would be unrolled, for every length anew. Under autocast the products would be in half precision.
-    @torch.compiler.disable(reason="a loop over blocks of queries")  # type: ignore[untyped-decorator]
+    # Under autocast the products would be in half precision.
     @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
     def attend(
         q: Float[Tensor, "b h i d"],
@@ -77,7 +76,15 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
         out: Tensor = _Blocked.apply(_Blocks(mask, _bare(terms), _bare(values)), q, k, v, *tensors)
         return out.to(given)
 
-    return attend
+    def around(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
+        # Compiled, the blocks would be unrolled, for every length anew. Not a decorator: it would load torch's compiler, which
+        # takes seconds, for callers that do not compile.
+        compiled = torch.compiler.is_compiling()
+        run = torch.compiler.disable(attend, reason="a loop over blocks of queries") if compiled else attend
+        out: Tensor = run(q, k, v, scale=scale)
+        return out
+
+    return around
 
 
 def _bare(parts: list[Part]) -> tuple[Part, ...]:
@@ -294,5 +301,8 @@ def _rewritten(
     out = []
     for (rows, keys), (some, place) in zip(blocks, sliced(effect, span, blocks), strict=True):
         given = q[:, :, rows], k[:, :, keys], v[:, :, keys], some, place, rows, keys
-        out.append(checkpoint(attend, *given, use_reentrant=False, preserve_rng_state=False))
+        if torch.is_grad_enabled():
+            out.append(checkpoint(attend, *given, use_reentrant=False, preserve_rng_state=False))
+        else:
+            out.append(attend(*given))
     return torch.cat(out, 2)
