@@ -1,6 +1,6 @@
 """The blocked attention (plain PyTorch, no compiler) against the same forms as full matrices: the reference, and torch's sdpa.
 
-    python benchmarks/blocked_attention.py [--lengths 128,256,512,1024,2048] [--pairs 5]
+    python benchmarks/blocked_attention.py [--lengths 128,256,512,1024,2048] [--pairs 5] [--names FIRE,Shaw] [--against reference]
 
 Batch 4, 8 heads of 64 dims, causal, float32, one thread; a forward and a backward pass (all parameters of the encoding
 learn, what the encoding itself computes is counted in). Time: A, blocked, A in turn, CPU time; the ratio of each triple, its
@@ -27,6 +27,7 @@ from lengthwise.span import Span
 NAMES = ("ALiBi", "T5", "FIRE", "FoX", "TransformerXL", "Shaw", "CoPE", "DAPE")
 PLAIN = "NoPE"
 BATCH, HEADS, DIM = 4, 8, 64
+AGAINST = ("reference", "sdpa", "no encoding")
 
 
 class Pass:
@@ -77,14 +78,11 @@ def peak(name: str, backend: str, length: int) -> float:
     return float(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
 
-def measure(name: str, length: int, pairs: int) -> dict[str, Any]:
+def measure(name: str, length: int, pairs: int, against: list[str]) -> dict[str, Any]:
     blocked, figures = Pass(name, "blocked", length), {}
     blocked()
-    for label, other in {
-        "reference": (name, "reference"),
-        "sdpa": (name, "sdpa"),
-        "no encoding": (PLAIN, "sdpa"),
-    }.items():
+    for label in against:
+        other = (PLAIN, "sdpa") if label == "no encoding" else (name, label)
         base = Pass(*other, length)
         if base.refused():
             continue
@@ -110,22 +108,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lengths", default="128,256,512,1024,2048")
     parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--names", default=",".join(NAMES), help="encodings")
+    parser.add_argument("--against", default=",".join(AGAINST), help="what it is compared with")
     parser.add_argument("--memory-of", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.memory_of:
-        print(json.dumps(memory(*args.memory_of, int(args.lengths))))
+        name, backend = args.memory_of
+        print(json.dumps(memory(name, backend, int(args.lengths))))
         return
+    names, against = args.names.split(","), args.against.split(",")
+    if unknown := sorted(set(against) - set(AGAINST)):
+        parser.error(f"--against {', '.join(unknown)} is not known; there are {', '.join(AGAINST)}")
     results: dict[str, Any] = {}
     for length in map(int, args.lengths.split(",")):
         print(f"\nT {length}: time of blocked, of the other's (range); peak MiB of blocked and of the other")
-        print(
-            f"{'':<16}{'ms':>7}{'MiB':>6}" + "".join(f"{label:>28}" for label in ("reference", "sdpa", "no encoding"))
-        )
-        for name in NAMES:
-            figures = results.setdefault(f"T {length}", {})[name] = measure(name, length, args.pairs)
+        print(f"{'':<16}{'ms':>7}{'MiB':>6}" + "".join(f"{label:>28}" for label in against))
+        for name in names:
+            figures = results.setdefault(f"T {length}", {})[name] = measure(name, length, args.pairs, against)
             own, cells = figures["blocked"], ""
-            for label in ("reference", "sdpa", "no encoding"):
+            for label in against:
                 r = figures.get(label)
                 cell = (
                     f"{r['time']:.2f} ({r['time_low']:.2f}-{r['time_high']:.2f}) {r['peak_mib']:>5.0f}"
