@@ -134,11 +134,11 @@ def test_damaged_text(results: Path, text: bytes) -> None:
     [
         (
             SCHEMA_VERSION + 1,
-            "has schema version 2, and this lengthwise reads version 1; upgrade lengthwise",
+            "has schema version 3, and this lengthwise reads versions 1 to 2; upgrade lengthwise",
         ),
         (
             0,
-            "has schema version none, and this lengthwise reads version 1; use the lengthwise that made it",
+            "has schema version none, and this lengthwise reads versions 1 to 2; use the lengthwise that made it",
         ),
     ],
 )

@@ -11,7 +11,7 @@ a report is made on a laptop from the database alone.
 from lengthwise.store.errors import ClaimLost, StoreError
 from lengthwise.store.opening import open_store
 from lengthwise.store.results import Store
-from lengthwise.store.rows import STATUSES, CurveRow, RunRow, ScoreRow, StudyRow
+from lengthwise.store.rows import STATUSES, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow
 from lengthwise.store.schema import SCHEMA_VERSION
 from lengthwise.store.workers import worker_name
 
@@ -20,6 +20,7 @@ __all__ = [
     "STATUSES",
     "ClaimLost",
     "CurveRow",
+    "ProbeRow",
     "RunRow",
     "ScoreRow",
     "Store",

@@ -90,14 +90,23 @@ def _open_sqlite(path: Path, create: bool, timeout: float) -> Store:
         else:
             engine, scratch = _sqlite_reader(path, timeout)
         try:
-            _check_sqlite(engine, str(path), create, timeout)
+            version = _check_sqlite(engine, str(path), create, timeout)
         except BaseException:
             engine.dispose()
             if scratch is not None:
                 scratch.cleanup()
             raise
     url = URL.create("sqlite", database=str(path)).render_as_string()
-    return Store(engine, name=str(path), url=url, path=path, readonly=not writable, timeout=timeout, scratch=scratch)
+    return Store(
+        engine,
+        name=str(path),
+        url=url,
+        path=path,
+        readonly=not writable,
+        timeout=timeout,
+        version=version,
+        scratch=scratch,
+    )
 
 
 def _find(path: Path, create: bool) -> None:
@@ -165,16 +174,20 @@ def _sqlite_reader(path: Path, timeout: float) -> tuple[Engine, tempfile.Tempora
     return _sqlite_engine(Path(scratch.name, path.name), "mode=rw", timeout), scratch
 
 
-def _check_sqlite(engine: Engine, name: str, create: bool, timeout: float) -> None:
+def _check_sqlite(engine: Engine, name: str, create: bool, timeout: float) -> int:
+    """The version of its tables, which are made or brought up to date with `create`."""
     with engine.begin() as connection:
-        there = schema.exists(connection, name)
-    if not there and not create:
+        version = schema.version(connection, name)
+    if version is None and not create:
         raise StoreError(f"{name} is empty; run a study first, or give the folder that has results")
-    if not there:
+    if version is None:
         # Only now is it certain that nobody else's database is changed.
         _retry_while_locked(lambda: _use_write_ahead_log(engine), timeout)
-        with engine.execution_options(writes=True).begin() as connection:
-            schema.create(connection, name)
+    if version == schema.SCHEMA_VERSION or (version is not None and not create):
+        return version
+    with engine.execution_options(writes=True).begin() as connection:
+        schema.create(connection, name)
+    return schema.SCHEMA_VERSION
 
 
 def _use_write_ahead_log(engine: Engine) -> None:
@@ -215,10 +228,11 @@ def _open_postgresql(url: URL, create: bool, timeout: float) -> Store:
         with plain_words(name, None, timeout), engine.begin() as connection:
             if create:
                 schema.create(connection, name)
-            elif not schema.exists(connection, name):
+            version = schema.version(connection, name)
+            if version is None:
                 raise StoreError(f"{name} has no results; run a study first, or give the database that has them")
     except BaseException:
         engine.dispose()
         raise
     full = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    return Store(engine, name=name, url=full, path=None, readonly=False, timeout=timeout, scratch=None)
+    return Store(engine, name=name, url=full, path=None, readonly=False, timeout=timeout, version=version, scratch=None)

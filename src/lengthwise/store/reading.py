@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select, and_, or_, select
 from lengthwise.config import near_miss
 from lengthwise.store import schema
 from lengthwise.store.errors import StoreError
-from lengthwise.store.rows import STATUSES, CurveRow, RunRow, ScoreRow, StudyRow, canonical, number
+from lengthwise.store.rows import STATUSES, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, canonical, number
 from lengthwise.store.workers import is_dead
 
 
@@ -88,13 +88,17 @@ def progress(connection: Connection, study: str, now: float) -> dict[str, int]:
     return {status: counts[status] for status in STATUSES}
 
 
-def studies(connection: Connection, now: float) -> list[StudyRow]:
+def studies(connection: Connection, now: float, version: int) -> list[StudyRow]:
+    """`version`: of the tables; one that is older lacks columns."""
     table = schema.studies
-    rows = connection.execute(select(table).order_by(table.c.created, table.c.name)).all()
-    return [
-        StudyRow(**{**row._asdict(), "evaluation": parse(row.evaluation)}, progress=progress(connection, row.name, now))
-        for row in rows
-    ]
+    columns = [column for column in table.c if version >= 2 or column is not table.c.published]
+    found = []
+    for row in connection.execute(select(*columns).order_by(table.c.created, table.c.name)).all():
+        values = row._asdict()
+        values["evaluation"] = parse(row.evaluation)
+        values["published"] = parse(text) if (text := values.get("published")) is not None else None
+        found.append(StudyRow(**values, progress=progress(connection, row.name, now)))
+    return found
 
 
 def runs(connection: Connection, study: str | None, now: float) -> list[RunRow]:
@@ -183,3 +187,18 @@ def curve(connection: Connection, key: str) -> list[CurveRow]:
         step, *measured = row
         found.append(CurveRow(step, *map(number, measured)))
     return found
+
+
+def probes(connection: Connection, key: str) -> list[ProbeRow]:
+    table = schema.probes
+    rows = connection.execute(select(table).where(table.c.key == key).order_by(table.c.question))
+    return [
+        ProbeRow(
+            key=row.key,
+            asked=parse(row.question),
+            result=parse(row.result),
+            facts=parse(row.facts),
+            created=row.created,
+        )
+        for row in rows
+    ]

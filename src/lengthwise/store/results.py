@@ -1,4 +1,4 @@
-"""`Store`: studies, claims, scores and curves in one database."""
+"""`Store`: studies, claims, scores, curves and probes in one database."""
 
 import os
 import time
@@ -10,11 +10,12 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, delete, insert, select, text, update
 
-from lengthwise.store import reading
+from lengthwise.store import reading, schema
 from lengthwise.store.errors import ClaimLost, StoreError, plain_words, read_only
-from lengthwise.store.rows import CurveRow, RunRow, ScoreRow, StudyRow, canonical, plain_text, take
+from lengthwise.store.rows import CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, canonical, plain_text, take
 from lengthwise.store.schema import asked as asked_table
 from lengthwise.store.schema import curve as curve_table
+from lengthwise.store.schema import probes as probes_table
 from lengthwise.store.schema import runs as runs_table
 from lengthwise.store.schema import scores as scores_table
 from lengthwise.store.schema import studies as studies_table
@@ -58,10 +59,12 @@ class Store:
         path: Path | None,
         readonly: bool,
         timeout: float,
+        version: int,
         scratch: TemporaryDirectory[str] | None,
     ):
         self.name, self.url, self.path, self.readonly = name, url, path, readonly
         self._engine, self._timeout, self._scratch, self._process = engine, timeout, scratch, os.getpid()
+        self._version = version  # of the tables, when they were last looked at
 
     def __repr__(self) -> str:
         return f"Store({self.name!r}{', readonly=True' if self.readonly else ''})"
@@ -84,8 +87,19 @@ class Store:
         if writes and self.readonly:
             raise StoreError(read_only(self.name))
         engine = self._engine.execution_options(writes=True) if writes else self._engine
-        with plain_words(self.name, self.path, self._timeout), engine.begin() as connection:
-            yield connection
+        with plain_words(self.name, self.path, self._timeout):
+            if writes and self._version < schema.SCHEMA_VERSION:  # by itself: what follows may fail, and this stays
+                with engine.begin() as connection:
+                    schema.create(connection, self.name)
+                self._version = schema.SCHEMA_VERSION
+            with engine.begin() as connection:
+                yield connection
+
+    def _current(self, connection: Connection) -> int:
+        """The version of the tables; others may have upgraded them since they were looked at."""
+        if self._version < schema.SCHEMA_VERSION:
+            self._version = schema.version(connection, self.name) or self._version
+        return self._version
 
     # ---- studies ------------------------------------------------------------------------------------------------
 
@@ -99,10 +113,12 @@ class Store:
         command: str = "",
         evaluation: dict[str, Any],
         runs: list[dict[str, Any]],
+        published: dict[str, Any] | None = None,
     ) -> None:
         """Write down what a study wants, or what it wants now: the new list of runs and questions replaces the old one.
 
         Runs that are known keep their training, their scores and whoever works on them; failed ones may be tried again.
+        `published`: see `StudyRow`.
         """
         if not name:
             raise StoreError("a study has no name; give it one")
@@ -116,10 +132,11 @@ class Store:
         about = {"question": question, "expectation": expectation, "cost": cost, "command": command}
         about = {k: plain_text(v) for k, v in about.items()}
         about["evaluation"] = canonical(evaluation, f"study {name!r}: evaluation")
+        numbers = None if published is None else canonical(published, f"study {name!r}: published")
         keys = [row["key"] for row in rows]
         with self._transaction(writes=True) as connection:
             now = _now(connection)
-            study = {"name": name, **about, "created": now, "updated": now}
+            study = {"name": name, **about, "published": numbers, "created": now, "updated": now}
             _upsert(connection, studies_table, ["name"], [study], ["created"])
             fresh = {"created": now, "claims": 0, "step": 0, "steps": 0, "facts": "{}"}
             _upsert(connection, runs_table, ["key"], [row | fresh for row in rows], list(fresh))
@@ -140,7 +157,7 @@ class Store:
     def studies(self) -> list[StudyRow]:
         """Every study, oldest first."""
         with self._transaction(writes=False) as connection:
-            return reading.studies(connection, _now(connection))
+            return reading.studies(connection, _now(connection), self._current(connection))
 
     def progress(self, study: str) -> dict[str, int]:
         """How many runs of the study have each status; all four statuses are there."""
@@ -269,6 +286,34 @@ class Store:
         """The run's training curve, by step."""
         with self._transaction(writes=False) as connection:
             return reading.curve(connection, key)
+
+    # ---- probes -------------------------------------------------------------------------------------------------
+
+    def add_probe(self, key: str, asked: dict[str, Any], result: dict[str, Any], facts: dict[str, Any]) -> None:
+        """Store what was found in a trained model. A question that has an answer keeps it. Nobody has to hold the run."""
+        if not isinstance(asked, dict) or not asked.get("probe"):
+            raise StoreError(
+                f'a probe of run {key}: asked is {asked!r}; it is an object with at least {{"probe": NAME}}'
+            )
+        row = {"key": key, "question": canonical(asked, f"a probe of run {key}: asked")}
+        row |= {"result": canonical(result, f"a probe of run {key}: result")}
+        row |= {"facts": canonical(facts, f"a probe of run {key}: facts")}
+        with self._transaction(writes=True) as connection:
+            if connection.scalar(select(runs_table.c.key).where(runs_table.c.key == key)) is None:
+                raise StoreError(f"there is no run {key!r} in {self.name}; add the study that lists it first")
+            _upsert(connection, probes_table, ["key", "question"], [row | {"created": _now(connection)}], None)
+
+    def probe(self, key: str, asked: dict[str, Any]) -> ProbeRow | None:
+        """The answer to one question; None where it was not asked yet."""
+        question = canonical(asked, "asked")
+        return next((row for row in self.probes([key]) if canonical(row.asked, "asked") == question), None)
+
+    def probes(self, keys: Iterable[str]) -> list[ProbeRow]:
+        """Everything that was found in the models of these runs: in the order of the keys."""
+        with self._transaction(writes=False) as connection:
+            if self._current(connection) < 2:
+                return []
+            return [row for key in keys for row in reading.probes(connection, key)]
 
     # ---- runs ---------------------------------------------------------------------------------------------------
 

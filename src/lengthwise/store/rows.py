@@ -64,6 +64,17 @@ class ScoreRow:
     created: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProbeRow:
+    """What was found inside a trained model: the answer to one question about it, `{"probe": ..., ...}`."""
+
+    key: str
+    asked: dict[str, Any]
+    result: dict[str, Any]
+    facts: dict[str, Any]
+    created: float
+
+
 @dataclass(frozen=True)
 class CurveRow:
     """Training at one step. `loss` in nats per scored place; NaN where nothing was measured or it was not a number."""
@@ -77,7 +88,10 @@ class CurveRow:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRow:
-    """A study as its file describes it, and how many of its runs have each status."""
+    """A study as its file describes it, and how many of its runs have each status.
+
+    `published`: numbers that others published for what it asks, by task and encoding; None where there are none.
+    """
 
     name: str
     question: str
@@ -88,6 +102,7 @@ class StudyRow:
     created: float
     updated: float
     progress: dict[str, int]
+    published: dict[str, Any] | None = None
 
 
 def canonical(value: Any, what: str) -> str:

@@ -21,12 +21,19 @@ from sqlalchemy import (
     inspect,
     select,
     text,
+    update,
 )
 
 from lengthwise.store.errors import StoreError
 
-SCHEMA_VERSION = 1
-"""Goes up with every change of the tables below; a database says which one it has."""
+SCHEMA_VERSION = 2
+"""Goes up with every change of the tables below; a database says which one it has.
+
+1: studies, runs, scores, curves. 2: also `probes`, and `studies.published`. A database of version 1 is read as it is, and
+upgraded in place by who first writes to it; programs of version 1 that have it open go on, and those that open it later
+refuse it.
+"""
+_OLDEST = 1
 
 tables = MetaData()
 
@@ -43,6 +50,7 @@ studies = Table(
     Column("evaluation", Text, nullable=False),  # JSON
     Column("created", Double, nullable=False),
     Column("updated", Double, nullable=False),
+    Column("published", Text),  # JSON; since version 2
 )
 
 runs = Table(
@@ -116,35 +124,53 @@ curve = Table(
     Column("tokens_per_second", Double),
 )
 
+probes = Table(  # since version 2
+    "probes",
+    tables,
+    Column("key", Text, ForeignKey("runs.key"), primary_key=True),
+    Column("question", Text, primary_key=True),  # JSON
+    Column("result", Text, nullable=False),  # JSON
+    Column("created", Double, nullable=False),
+    Column("facts", Text, nullable=False),  # JSON
+)
+
 Index("study_runs_by_key", study_runs.c.key)
 
 _CREATING = 7266427  # any number, always the same: PostgreSQL's lock for two processes that create the tables at once
 
 
-def exists(connection: Connection, name: str) -> bool:
-    """Whether our tables are there; `StoreError` when they are another program's or of another schema version."""
+def version(connection: Connection, name: str) -> int | None:
+    """Which version our tables have; None where there are none.
+
+    `StoreError` when they are another program's, or of a version that this lengthwise cannot read.
+    """
     there = inspect(connection).get_table_names()
     if about.name not in there:
         if there and connection.dialect.name == "sqlite":
             raise StoreError(
                 f"{name} is a database of another program (it has the table {there[0]!r}); give another folder or file"
             )
-        return False
+        return None
     versions = list(connection.scalars(select(about.c.schema_version)))
-    if versions == [SCHEMA_VERSION]:
-        return True
     found = max(versions, default=0)
+    if len(versions) == 1 and _OLDEST <= found <= SCHEMA_VERSION:
+        return found
     advice = "upgrade lengthwise" if found > SCHEMA_VERSION else "use the lengthwise that made it"
     raise StoreError(
-        f"{name} has schema version {found or 'none'}, and this lengthwise reads version {SCHEMA_VERSION}; "
+        f"{name} has schema version {found or 'none'}, and this lengthwise reads versions {_OLDEST} to {SCHEMA_VERSION}; "
         f"{advice}, or give another folder"
     )
 
 
 def create(connection: Connection, name: str) -> None:
-    """Make the tables, inside a transaction that others wait for, unless another process just did."""
+    """Make the tables, or what they lack, inside a transaction that others wait for, unless another process just did."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _CREATING})
-    if not exists(connection, name):
+    found = version(connection, name)
+    if found is None:
         tables.create_all(connection)
         connection.execute(insert(about).values(schema_version=SCHEMA_VERSION))
+    elif found < SCHEMA_VERSION:
+        probes.create(connection)
+        connection.execute(text("ALTER TABLE studies ADD COLUMN published TEXT"))
+        connection.execute(update(about).values(schema_version=SCHEMA_VERSION))
