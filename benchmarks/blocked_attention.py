@@ -136,7 +136,7 @@ def main() -> None:
                 )
                 cells += f"{cell:>28}"
             print(f"{name:<16}{own['seconds'] * 1e3:>7.0f}{own['peak_mib']:>6.0f}{cells}", flush=True)
-    save("blocked_attention", results)
+        save("blocked_attention", results)  # after every length: the long ones take their time, and may be cut off
 
 
 if __name__ == "__main__":
