@@ -86,7 +86,8 @@ class Vectors(Copy):
 @pytest.mark.parametrize(
     ("layout", "task", "words"),
     [
-        (Digits(), Copy(), r"Copy has the token ids 0 ... 28, and the digits would be 48 ... 57; give zero="),
+        (Digits(), Copy(), r"Copy has the token ids 0 ... 28, and the digits would be none; give zero="),
+        (Digits(), Copy(symbols=100), "would be none"),  # the bytes of digits are other symbols there
         (Digits(zero=20), Copy(), "20 ... 29"),
         (Digits(), Vectors(), "reads no tokens"),
     ],

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lengthwise.config import ConfigError, choose
-from lengthwise.tasks import TASKS, Copy, Reverse, generator
+from lengthwise.tasks import TASKS, Addition, Copy, Parity, Reverse, Summation, generator
 from lengthwise.tasks.sequences import Pairs, SequenceTask, combinations
 from lengthwise.tasks.splits import held_out
 
@@ -17,6 +17,9 @@ OF_WORDS = [
     choose(Reverse),
     choose(Reverse, answer="twice"),
     choose(Reverse, answer="back", symbols=100),
+    choose(Addition),
+    choose(Summation),
+    choose(Parity),
 ]
 
 each_task = pytest.mark.parametrize("choice", OF_WORDS, ids=lambda choice: choice.label)

@@ -56,6 +56,7 @@ class SequenceTask(Task):
     better = "higher"
     per_token = False
     separator: ClassVar[str] = ""  # between question and answer in the published text
+    digit_tokens: tuple[int, ...] = ()  # the ids of digits that make up numbers, for layouts that look for them
 
     def __init__(self, words: Sequence[str]):
         self.words = tuple(words)

@@ -1,0 +1,92 @@
+"""Addition: two numbers, digit by digit."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from lengthwise.tasks.numbers import closed, split
+from lengthwise.tasks.sequences import DIGITS, NOTHING, Pairs, SequenceTask, combinations
+
+PLUS = "+"
+
+
+class Addition(SequenceTask):
+    """Add two numbers. `length` counts the digits of the longer one.
+
+    Length 2, the scored targets underlined (the sum and EOS):
+
+        inputs   BOS 5  7  +  6  8  SEP 1  2  5
+        targets  5   7  +  6  8  SEP 1  2  5  EOS
+                                     ‾‾‾‾‾‾‾‾‾‾‾‾
+
+    How many digits the two have, (A, B) with max(A, B) = length, is uniform over the 2 · length − 1 pairs that there are. A
+    number of A digits is uniform over 10^(A−1) ... 10^A − 1, one of 1 digit over 0 ... 9. Numbers can be of any length.
+
+    The score is exact match: 1 where the whole sum and EOS are right. Train and test share no question, see
+    `SequenceTask`.
+
+    Source: Kazemnejad et al. 2023, section 3 and appendix D.1.
+    Differs: a length is one bucket, of which the source's buckets are the pairs (A, B).
+    """
+
+    unit = "digits"
+
+    def __init__(self) -> None:
+        super().__init__([*DIGITS, PLUS])
+        self.digit_tokens = tuple(self.ids(DIGITS))
+
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
+        sizes = torch.randint(2 * length - 1, (count,), generator=generator)
+        first = torch.where(sizes < length, length, sizes - length + 1)
+        second = torch.where(sizes < length, sizes + 1, length)
+        return self._write(*(_number(generator, size, length) for size in (first, second)))
+
+    def every(self, length: int) -> Pairs | None:
+        chosen = combinations([10, 10]) if length == 1 else None
+        return None if chosen is None else self._write(chosen[:, :1], chosen[:, 1:])
+
+    def widths(self, length: int) -> tuple[int, int]:
+        return 2 * length + 1, length + 1
+
+    def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
+        return max(map(len, self.operands(question)))
+
+    def operands(self, question: Sequence[str]) -> tuple[list[int], list[int]]:
+        """The digits of both numbers."""
+        first, second = split(question, PLUS)
+        return [int(word) for word in first], [int(word) for word in second]
+
+    def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+        return f"Compute {' '.join(question)} ? ", f"The answer is {' '.join(answer)}."
+
+    def _write(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Pairs:
+        """The examples with these digits, units last, -1 before a number begins."""
+        plus = torch.full((len(first), 1), self._id[PLUS])
+        return Pairs(closed(torch.cat([first, plus, second], 1)), closed(_sum(first, second)))
+
+
+def _number(generator: torch.Generator, sizes: Int[Tensor, " b"], places: int) -> Int[Tensor, "b places"]:
+    """Numbers of so many digits, units last, -1 before they begin."""
+    drawn = torch.randint(10, (len(sizes), places), generator=generator)
+    leading = torch.randint(1, 10, (len(sizes), 1), generator=generator)
+    place = torch.arange(places, 0, -1)  # of units: 1
+    sizes = sizes[:, None]
+    drawn = torch.where((place == sizes) & (sizes > 1), leading, drawn)
+    return drawn.masked_fill(place > sizes, NOTHING)
+
+
+def _sum(first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Int[Tensor, "b m"]:
+    """The digits of the sums, m = n + 1, -1 in front where nothing is carried there; exact for any number of digits.
+
+    A column hands on a carry if it sums to more than 9, none if to less, and what it was given if to 9: so a carry comes from
+    the nearest column below that does not sum to 9. No loop over columns is needed.
+    """
+    columns = (first.clamp(min=0) + second.clamp(min=0)).flip(1)  # units first
+    settling = torch.where(columns != 9, torch.arange(columns.shape[1]), 0)  # nines at the units: a 9 carries nothing
+    carries = columns.gather(1, settling.cummax(1).values) > 9
+    units = torch.zeros_like(carries[:, :1])
+    digits = (columns + torch.cat([units, carries[:, :-1]], 1)) % 10
+    top = torch.where(carries[:, -1:], 1, NOTHING)
+    return torch.cat([top, digits.flip(1)], 1)

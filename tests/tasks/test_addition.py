@@ -1,0 +1,80 @@
+from collections import Counter
+
+import pytest
+import torch
+
+from lengthwise.layouts import Digits
+from lengthwise.tasks import Addition, generator
+from lengthwise.tasks.addition import _sum
+
+
+def asked(task, length, count, split="train"):
+    """The words of so many questions and answers."""
+    return task.pairs(task.sample(generator(0), count, length, split))
+
+
+def numbers(question):
+    return tuple("".join(question).split("+"))
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("length", [1, 2, 3, 8, 16, 60])
+def test_sums_are_right(length, split):
+    for question, answer in asked(Addition(), length, 200, split):
+        a, b = numbers(question)
+        assert "".join(answer) == str(int(a) + int(b))
+        assert max(len(a), len(b)) == length
+        assert (a, b) == (str(int(a)), str(int(b)))  # no leading zeros
+
+
+def test_carries_run_through_nines():
+    """Every pair of two digits, and the long runs that random numbers hardly have."""
+    every = torch.cartesian_prod(*[torch.arange(10)] * 4)
+    rows = _sum(every[:, :2], every[:, 2:]).tolist()
+    for digits, row in zip(every.tolist(), rows, strict=True):
+        a, b = 10 * digits[0] + digits[1], 10 * digits[2] + digits[3]
+        assert [d for d in row if d >= 0] == [int(d) for d in (str(a + b) if a + b > 99 else f"{a + b:02}")]
+    generate = generator(0)
+    first = torch.randint(10, (500, 30), generator=generate)
+    second = torch.where(torch.rand((500, 30), generator=generate) < 0.9, 9 - first, first)
+    for a, b, row in zip(first.tolist(), second.tolist(), _sum(first, second).tolist(), strict=True):
+        total = int("".join(map(str, a))) + int("".join(map(str, b)))
+        assert int("".join(str(d) for d in row if d >= 0)) == total
+
+
+def test_digit_counts_are_uniform_over_the_pairs():
+    counts = Counter(tuple(map(len, numbers(q))) for q, _ in asked(Addition(), 4, 21_000))
+    assert set(counts) == {(4, n) for n in range(1, 5)} | {(n, 4) for n in range(1, 4)}
+    assert all(count == pytest.approx(3000, abs=250) for count in counts.values())
+
+
+def test_numbers_are_uniform():
+    """Of one digit from 0, of more from 10, 100, ... on, at each place."""
+    ones, pairs = Counter(), [numbers(q) for q, _ in asked(Addition(), 2, 60_000)]
+    for a, b in pairs:
+        ones.update(x for x in (a, b) if len(x) == 1)
+    assert set(ones) == set("0123456789")
+    assert all(count == pytest.approx(sum(ones.values()) / 10, rel=0.1) for count in ones.values())
+    twos = Counter(a for a, _ in pairs if len(a) == 2)
+    assert set(twos) == set(map(str, range(10, 100)))
+    assert all(count == pytest.approx(sum(twos.values()) / 90, rel=0.25) for count in twos.values())
+
+
+def test_the_example_of_the_docstring_and_the_published_text():
+    task = Addition()
+    batch = task.pack(task._write(torch.tensor([[5, 7]]), torch.tensor([[6, 8]])))
+    assert task.render(batch) == [{"input": "5 7 + 6 8", "target": "1 2 5", "length": 2}]
+    assert task.texts(batch) == [{"prompt": "Compute 5 7 + 6 8 ? ", "separator": "", "target": "The answer is 1 2 5."}]
+    assert task.published(["3", "+", "9", "0", "5"], ["9", "0", "8"]) == (
+        "Compute 3 + 9 0 5 ? ",
+        "The answer is 9 0 8.",
+    )
+    assert task.operands(["3", "+", "9", "0", "5"]) == ([3], [9, 0, 5])
+
+
+def test_its_digits_are_those_of_numbers():
+    task = Addition()
+    assert [task.words[n] for n in task.digit_tokens] == list("0123456789")
+    layout = Digits().for_task(task)
+    inputs = torch.tensor([[task.bos, *task.ids(["5", "7", "+", "6"]), task.sep, *task.ids(["6", "3"])]])
+    assert layout.positions(inputs, None, generator(0), training=False).tolist() == [[0, 1, 2, 0, 1, 0, 1, 2]]
