@@ -123,6 +123,8 @@ def _data(value: Any) -> Any:
 class ModelConfig(Config):
     """The shape of the decoder. `None` means the usual value for the other settings, and is written out at once.
 
+    `t5_scaling`: attention logits are not divided by sqrt(head_dim), queries are drawn smaller instead; what blocks add is not
+    scaled by depth; tied embeddings are N(0, 1), and the output is divided by sqrt(d_model).
     `share_encoding`: one encoding module for all layers (T5, KERPLE, FIRE-S) or one per layer; None: as the source has it.
     """
 
@@ -177,6 +179,12 @@ class ModelConfig(Config):
     def llama(cls, **settings: Any) -> "ModelConfig":
         """Llama-like: RMSNorm, gated SiLU MLP, no biases."""
         return cls(**{"norm": "rms", "mlp": "swiglu", "bias": False, **settings})
+
+    @classmethod
+    def t5(cls, **settings: Any) -> "ModelConfig":
+        """T5-like, as in Kazemnejad et al. 2023: RMSNorm, ReLU MLP, no biases, tied embeddings, T5's scales."""
+        like = {"norm": "rms", "mlp": "relu", "bias": False, "tie_embeddings": True, "t5_scaling": True}
+        return cls(**{**like, **settings})
 
 
 @dataclass(frozen=True, kw_only=True)

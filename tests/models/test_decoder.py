@@ -218,9 +218,42 @@ def test_tied_embeddings_and_t5_scaling():
     tied = decoder(ModelConfig(**SMALL, tie_embeddings=True))
     assert tied.write.weight is tied.read.weight
     assert torch.isfinite(tied(torch.randint(0, 11, (2, 5)))).all()
-    plain, t5 = decoder(ModelConfig(**SMALL)), decoder(ModelConfig(**SMALL, t5_scaling=True))
     x = torch.randint(0, 11, (2, 5))
-    torch.testing.assert_close(t5(x), plain(x))  # the scale moves into q's weights
+    for tie in (
+        False,
+        True,
+    ):  # the scales move: into q's weights, and from where embeddings are read to where they write
+        like = {**SMALL, "tie_embeddings": tie}
+        plain, t5 = decoder(ModelConfig(**like)), decoder(ModelConfig(**like, t5_scaling=True))
+        for block in t5.blocks:
+            for last in (block.out, block.down):
+                last.weight.data.mul_((2 * len(t5.blocks)) ** -0.5)
+        torch.testing.assert_close(t5(x), plain(x))
+
+
+def test_the_published_shape_has_the_published_number_of_parameters():
+    """109,607,040 with T5's bias, 384 of them that bias (in the published code every model has it, used or not)."""
+    shape = ModelConfig.t5(d_model=768, num_layers=12, num_heads=12, d_ff=3072)
+    for encoding, biases in ((T5, 32 * 12), (NoPE, 0)):
+        with torch.device("meta"):
+            model = Decoder(shape, choose(encoding), vocab_size=32_100, output_size=32_100, train_length=40)
+        assert sum(p.numel() for p in model.parameters()) == 109_607_040 - 384 + biases
+        assert model.write.weight is model.read.weight
+
+
+def test_weights_of_the_published_shape_have_its_scales():
+    """Kazemnejad et al. 2023 (T5's initialisation): standard deviations by part."""
+    c = ModelConfig.t5(d_model=256, num_layers=3, num_heads=4, head_dim=32, d_ff=512)
+    model = decoder(c, vocab_size=300, output_size=300)
+    inner = c.num_heads * 32
+    assert float(model.read.weight.detach().std()) == pytest.approx(1.0, rel=0.02)
+    for block in model.blocks:
+        q, k, v = block.qkv.weight.detach().split(inner)
+        wanted = [(q, (256 * 32) ** -0.5), (k, 256**-0.5), (v, 256**-0.5), (block.out.weight, inner**-0.5)]
+        wanted += [(block.up.weight, 256**-0.5), (block.down.weight, 512**-0.5)]
+        for weight, std in wanted:
+            assert float(weight.detach().std()) == pytest.approx(std, rel=0.03)
+        assert block.scale == 1.0
 
 
 @pytest.mark.parametrize(

@@ -152,12 +152,13 @@ class Decoder(nn.Module):
                     nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):
                 # Tied weights serve as the output matrix, and are scaled up again where they are read.
-                nn.init.normal_(module.weight, std=c.d_model**-0.5 if c.tie_embeddings else 1.0)
+                nn.init.normal_(module.weight, std=c.d_model**-0.5 if c.tie_embeddings and not c.t5_scaling else 1.0)
         for block in self._blocks():
-            for last in (block.out, block.down):
-                last.weight.data.mul_((2 * c.num_layers) ** -0.5)
             if c.t5_scaling:  # logits are not divided by sqrt(head_dim): q is drawn smaller instead
                 block.qkv.weight.data[: block.heads * block.head_dim].mul_(block.head_dim**-0.5)
+            else:
+                for last in (block.out, block.down):
+                    last.weight.data.mul_((2 * c.num_layers) ** -0.5)
 
     @property
     def max_length(self) -> int | None:
@@ -239,7 +240,7 @@ class Decoder(nn.Module):
                 cache.restart()
                 return self._forward(inputs, positions, documents, cache, watch)[:, -tokens:]
         x = self.read(inputs)
-        if self.config.tie_embeddings:
+        if self.config.tie_embeddings and not self.config.t5_scaling:
             x = x * self.config.d_model**0.5
         x = self.dropout(self._encoding(0).embed(x, span.q))
         attentions: dict[int, _Attention] = {}
@@ -250,7 +251,10 @@ class Decoder(nn.Module):
             x = block(x, partial(attentions[which], layer))
         for attention in attentions.values():
             setattr(self._took, attention.used, True)
-        return self.write(self.norm(x))
+        x = self.norm(x)
+        if self.config.tie_embeddings and self.config.t5_scaling:  # T5 scales the tied weights where they write
+            x = x * self.config.d_model**-0.5
+        return self.write(x)
 
     def _span(
         self,
