@@ -18,14 +18,32 @@ def like_heads(q: Tensor) -> Tensor:
 
 def empty_gradients(
     q: Tensor, k: Tensor, v: Tensor, lse: Tensor, table: Tensor | None, slope: Tensor | None, u: Tensor | None,
-    w: Tensor | None, rows: Tensor | None, of_table: bool, of_pieces: bool, of_rows: bool,
+    w: Tensor | None, rows: Tensor | None, of_table: bool, of_pieces: bool, of_rows: bool, apart: bool = True,
 ) -> Gradients:  # fmt: skip
-    """Memory for what `attention_backward` returns."""
+    """Memory for what `attention_backward` returns. `apart`: each has its own, as an operator's results must. Otherwise those
+    of q, k and v lie in one piece: C libraries give large pieces back to the system and fetch them again page by page, and
+    the largest that was freed says how soon."""
+    none = lse.new_empty(0)
 
     def like(x: Tensor | None, asked: bool) -> Tensor:
-        return lse.new_empty(x.shape if asked and x is not None else (0,))
+        if asked and x is not None:
+            return lse.new_empty(x.shape)
+        return lse.new_empty(0) if apart else none
 
+    heads = (like_heads(q), like_heads(k), like_heads(v)) if apart else _in_one_piece(q, k, v)
     return (
-        like_heads(q), like_heads(k), like_heads(v), like(table, of_table),
+        *heads, like(table, of_table),
         like(slope, of_pieces), like(slope, of_pieces), like(u, of_pieces), like(w, of_pieces), like(rows, of_rows),
     )  # fmt: skip
+
+
+def _in_one_piece(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`like_heads` of each."""
+    of_q, of_k = q.numel(), k.numel()
+    whole = q.new_empty(of_q + 2 * of_k)
+
+    def part(x: Tensor, at: int) -> Tensor:
+        b, h, i, d = x.shape
+        return whole.as_strided((b, h, i, d), (i * h * d, d, h * d, 1), at)
+
+    return part(q, 0), part(k, of_q), part(v, of_q + of_k)

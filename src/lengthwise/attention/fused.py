@@ -6,6 +6,7 @@ gradients of tables, slopes and intercepts come out of the same pass. float32 an
 on a CPU float64 too. Rotations and query gains are applied before.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.attention import cpu, gpu, operator, relative
+from lengthwise.attention.buffers import computed_in
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import ContentRelative, Effect, KeyGlobal, ProgressiveBias, QueryRelative, ToeplitzBias
 from lengthwise.span import Span
@@ -50,37 +52,45 @@ def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
 
 def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
     """Attention for one span; what does not depend on q and k is made at the first call and kept."""
-    kept: dict[tuple[torch.dtype, bool, float], tuple[tuple[Any, ...], Tensor | None, int]] = {}
-    met, moved = _met(effect), _moves(effect)
+    return functools.partial(_attend, effect, span, mask, _met(effect), _moves(effect), {})
 
-    # Autocast changes nothing here: there is no product of matrices that it knows.
-    def attend(
-        q: Float[Tensor, "b h i d"],
-        k: Float[Tensor, "b g j d"],
-        v: Float[Tensor, "b g j d"],
-        *,
-        scale: float,
-    ) -> Float[Tensor, "b h i d"]:
-        compute = torch.promote_types(q.dtype, torch.float32)
-        key = compute, torch.is_grad_enabled(), scale  # what was made without gradients would not pass them on
-        if key not in kept:
-            kept[key] = _static(effect, span, mask, compute), *_one_relative(met, compute, scale)
-        static, vectors, vectors_first = kept[key]
-        given = q.dtype
-        if q.device.type == "cpu" and (moved or met):
-            q, k, v = q.to(compute), k.to(compute), v.to(compute)  # rounded again after it, it would lose for nothing
-        content = [_content(term, q.to(compute)) for term in met]
-        q, k = _moved(effect, q, k)
-        how = mask.causal, mask.window or 0, scale
-        if vectors is None:
-            out, _ = operator.attend(q, k, v, *static, *how)
-        else:
-            bias, places = static[:-5], static[-3:]  # between them the rows, which it makes
-            one = content[0] if len(met) == 1 else torch.cat(content, -1)
-            out, _ = relative.relative_attention(q, k, v, one, vectors, vectors_first, *bias, *places, *how)
-        return out.to(given)
 
-    return attend
+_Kept = dict[tuple[torch.dtype, bool, float], tuple[tuple[Any, ...], Tensor | None, int]]
+
+
+# Annotations with shapes take a tenth of a millisecond to make, so they stand where they are made once. Autocast changes
+# nothing here: there is no product of matrices that it knows.
+def _attend(
+    effect: Effect,
+    span: Span,
+    mask: Mask,
+    met: list[QueryRelative | ContentRelative],
+    moved: bool,
+    kept: _Kept,
+    q: Float[Tensor, "b h i d"],
+    k: Float[Tensor, "b g j d"],
+    v: Float[Tensor, "b g j d"],
+    *,
+    scale: float,
+) -> Float[Tensor, "b h i d"]:
+    compute = computed_in(q)
+    key = compute, torch.is_grad_enabled(), scale  # what was made without gradients would not pass them on
+    if key not in kept:
+        kept[key] = _static(effect, span, mask, compute), *_one_relative(met, compute, scale)
+    static, vectors, vectors_first = kept[key]
+    given = q.dtype
+    if q.device.type == "cpu" and (moved or met):
+        q, k, v = q.to(compute), k.to(compute), v.to(compute)  # rounded again after it, it would lose for nothing
+    content = [_content(term, q.to(compute)) for term in met]
+    q, k = _moved(effect, q, k)
+    how = mask.causal, mask.window or 0, scale
+    if vectors is None:
+        out, _ = operator.attend(q, k, v, *static, *how)
+    else:
+        bias, places = static[:-5], static[-3:]  # between them the rows, which it makes
+        one = content[0] if len(met) == 1 else torch.cat(content, -1)
+        out, _ = relative.relative_attention(q, k, v, one, vectors, vectors_first, *bias, *places, *how)
+    return out.to(given)
 
 
 def refuses_statistics(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:

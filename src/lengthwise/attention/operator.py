@@ -19,6 +19,7 @@ Gradients reach q, k, v, table, slope, intercept, u, w and rows; there is no sec
 `torch.compile`. The numbers are the same at every call on one device, whatever the number of threads.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -175,7 +176,10 @@ class _Eager(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
         direct = grad is not None and _plain(grad) and not torch.is_grad_enabled()
-        return _passing.back(ctx, grad, cpu.backward if direct else attention_backward)
+        return _passing.back(ctx, grad, _backward_in_one_piece if direct else attention_backward)
+
+
+_backward_in_one_piece = functools.partial(cpu.backward, apart=False)
 
 
 def attend(*inputs: Any) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -120,5 +120,46 @@ class FIRE(PositionEncoding):
             slope, intercept, knots = relu_pieces(layers, final=self.final_activation)
         else:
             slope, intercept, knots = grid_pieces(self.f, like=layers[0].weight)
-        u = self.psi(distances(0, span.reach, span.q.device))
-        return Effect(terms=(ProgressiveBias(slope, intercept, knots, u, 1 / self._denominator(span.q)),))
+        distance = distances(0, span.reach, span.q.device)
+        if self.c is None or self.L_multiplier is None or torch.compiler.is_compiling():
+            u, w = self.psi(distance), 1 / self._denominator(span.q)
+        else:
+            u, w = _Tables.apply(self.c, self.L_multiplier, distance, span.q, self.L, self.eps)
+        return Effect(terms=(ProgressiveBias(slope, intercept, knots, u, w),))
+
+
+class _Tables(torch.autograd.Function):
+    """ψ of every distance, and 1 over the denominator of every query. By hand, as in piecewise.py: for short sequences most of
+    the time was autograd's own. Functions of c and the multiplier, so that there are second derivatives too."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, c: Tensor, multiplier: Tensor, distance: Tensor, query: Tensor, L: float, eps: float
+    ) -> tuple[Tensor, Tensor]:
+        size, reached = _Tables.of(c, multiplier, query, L)[:2]
+        value = torch.log1p(size * reached) + eps
+        counts = value > 0  # where it is 0, so is every distance
+        w = torch.where(counts, value, 1.0).reciprocal()
+        ctx.save_for_backward(c, multiplier, distance, query, w, counts)
+        ctx.L = L
+        return torch.log1p(size * distance), w
+
+    @staticmethod
+    def of(c: Tensor, multiplier: Tensor, query: Tensor, L: float) -> tuple[Tensor, Tensor, Tensor]:
+        """|c|, max(L, i), and L: |multiplier| · `L`."""
+        threshold = (multiplier.to(wide(query.device)) * L).abs()
+        return c.to(threshold.dtype).abs(), torch.maximum(threshold, query), threshold
+
+    @staticmethod
+    def backward(ctx: Any, of_u: Tensor, of_w: Tensor) -> tuple[Tensor | None, ...]:
+        c, multiplier, distance, query, w, counts = ctx.saved_tensors
+        size, reached, threshold = _Tables.of(c, multiplier, query, ctx.L)
+        of_inner = torch.where(counts, of_w * w * w, 0.0) / (-1 - size * reached)
+        of_size = (of_u * (distance / (1 + size * distance))).sum() + (of_inner * reached).sum()
+        above = ((threshold.detach() - query).sign() + 1) / 2  # half of it where both are the maximum, as torch has it
+        of_threshold = (of_inner * above).sum() * size
+        return (
+            (of_size * c.sign()).to(c.dtype),
+            (of_threshold * multiplier.sign() * ctx.L).to(multiplier.dtype),
+            *[None] * 4,
+        )

@@ -158,10 +158,11 @@ def backward(
     slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, u: Tensor | None, w: Tensor | None,
     rows: Tensor | None, rows_first: int, position_q: Tensor | None, position_k: Tensor | None,
     documents: Tensor | None, causal: bool, window: int, scale: float, of_table: bool, of_pieces: bool, of_rows: bool,
+    apart: bool = True,
 ) -> Gradients:  # fmt: skip
-    """Gradients of q, k, v, table, slope, intercept, u, w, rows; see operator.py."""
+    """Gradients of q, k, v, table, slope, intercept, u, w, rows; see operator.py, and buffers.py for `apart`."""
     q, k, v, grad = _rows(q), _rows(k), _rows(v), _rows(grad)
-    gradients = empty_gradients(q, k, v, lse, table, slope, u, w, rows, of_table, of_pieces, of_rows)
+    gradients = empty_gradients(q, k, v, lse, table, slope, u, w, rows, of_table, of_pieces, of_rows, apart)
     numbers = {"first": first, "rows_first": rows_first, "causal": causal, "window": window, "scale": scale}
     bias = {"table": table, "slope": slope, "intercept": intercept, "knots": knots, "u": u, "w": w, "rows": rows}
     places = {"position_q": position_q, "position_k": position_k, "documents": documents}

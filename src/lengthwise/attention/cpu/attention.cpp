@@ -53,6 +53,8 @@ typedef int64_t i64;
 enum : i64 { BLOCK_Q = 96, BLOCK_K = 128 };
 // Keys of a unit where keys are shared out, and how many units are enough, so that none has to be cut.
 enum : i64 { CHUNK = 512, ENOUGH = 16 };
+// Rows of a tensor that are fetched before they are needed.
+enum : i64 { AHEAD = 6 };
 // The bound of a knot that no distance reaches; of one that all do: -NEVER.
 enum : i64 { NEVER = 1 << 30 };
 enum : i64 { FLOAT32 = 0, BFLOAT16 = 1, FLOAT16 = 2, FLOAT64 = 3 };
@@ -240,6 +242,17 @@ struct Single {
     return load(some);
 #endif
   }
+  // The first n numbers of x, then `other`.
+  static INLINE V keep(V x, i64 n, T other) {
+#if defined(__AVX512F__)
+    return (V)_mm512_mask_mov_ps((__m512)all(other), (__mmask16)(n >= N ? 0xffff : (1u << n) - 1), (__m512)x);
+#else
+    typedef int32_t ints __attribute__((vector_size(N * 4)));
+    ints place;
+    for (i64 n = 0; n < N; n++) place[n] = (int32_t)n;
+    return place < (ints{} + (int32_t)n) ? x : all(other);
+#endif
+  }
   static INLINE V larger(V a, V b) {  // b where either is NaN
 #if defined(__AVX512F__)
     return (V)_mm512_max_ps((__m512)a, (__m512)b);
@@ -306,6 +319,7 @@ struct Double {
   static INLINE void store(T* at, V x) { *(doubles_anywhere*)at = x; }
   static INLINE V all(T x) { return x - (V){}; }
   static INLINE V first(const T* at, i64 n) { return n >= 2 ? load(at) : (V){at[0], 0.0}; }
+  static INLINE V keep(V x, i64 n, T other) { return (V){n > 0 ? x[0] : other, n > 1 ? x[1] : other}; }
   static INLINE V larger(V a, V b) { return a > b ? a : b; }
   static INLINE T largest(V a) { return a[0] > a[1] ? a[0] : a[1]; }
   static INLINE T sum(V a) { return a[0] + a[1]; }
@@ -540,12 +554,19 @@ struct Unit {
   const char* token(const View& view, i64 head, i64 t) const {
     return (const char*)view.at + (b * view.batch + head * view.head + t * view.token) * bytes_of(call.dtype);
   }
+  // Towards the cache: rows of one head lie far apart where heads lie side by side, and no processor sees that coming.
+  void fetch(const View& view, i64 head, i64 t) const {
+    const char* at = token(view, head, t);
+    for (i64 x = 0; x < call.dim * bytes_of(call.dtype); x += 64) __builtin_prefetch(at + x);
+  }
   // `count` rows times `by` into rows of `width`; whether all numbers are finite.
   bool read_rows(const View& view, i64 head, i64 start, i64 count, T by, T* to) const {
     V check = {};
     const bool whole = direct(view);
+    const i64 width = this->width;  // in a register, whatever is written
     for (i64 t = 0; t < count; t++, to += width) {
       const char* from = token(view, head, start + t);
+      fetch(view, head, start + least(t + AHEAD, count - 1));
       if (!whole) {
         switch (call.dtype) {
           case FLOAT32:
@@ -571,8 +592,10 @@ struct Unit {
     }
     return S::sum(check) == 0;
   }
-  void write_row(const View& view, i64 head, i64 t, const T* from, T by) const {
+  void write_row(const View& view, i64 head, i64 t, i64 last, const T* from, T by) const {
     char* to = (char*)token(view, head, t);
+    const i64 width = this->width;
+    fetch(view, head, least(t + AHEAD, last));
     if (direct(view)) {
       for (i64 d = 0; d < width; d += N) S::store((T*)to + d, S::load(from + d) * by);
     } else if (call.dtype == BFLOAT16) {
@@ -607,10 +630,10 @@ struct Unit {
     return finite_keys[m];
   }
 
-  // Panels [dim, PANEL] of a block's rows, zeros past its end.
+  // Panels [dim, PANEL] of a block's rows, zeros past its end up to a whole vector; what comes then is never read.
   void to_panels(const T* rows, i64 step, i64 count, T* to) const {
     for (i64 j = 0; j < count; j += PANEL, to += PANEL * width)
-      for (i64 x = 0; x < PANEL; x += N)
+      for (i64 x = 0; x < least(PANEL, count - j); x += N)
         for (i64 d = 0; d < width; d += N) {
           V square[N];
           for (i64 n = 0; n < N; n++) {
@@ -1145,15 +1168,24 @@ struct Unit {
     const T* t = biased() && seen > low ? bias_of(*pair.q, *pair.k, r, seen) : nullptr;
     V top = S::all((T)-INFINITY);
     const i64 from = pair.begin + r;
-    if (seen == wide && from <= low && !pair.documents) {
+    if (from <= low && !pair.documents) {
+      // What is read back soon is stored in whole vectors at the places where it is read: anything else would wait.
+      const i64 whole = most(seen / N * N, low);
+      i64 x = low;
       if (t) {
-        for (i64 x = low; x < wide; x += N) {
+        for (; x < whole; x += N) {
           V value = S::load(s + x) + S::load(t + x);
           S::store(s + x, value);
           top = S::larger(top, value);
         }
       } else {
-        for (i64 x = low; x < wide; x += N) top = S::larger(top, S::load(s + x));
+        for (; x < whole; x += N) top = S::larger(top, S::load(s + x));
+      }
+      for (; x < wide; x += N) {
+        V value = S::all((T)-INFINITY);
+        if (x < seen) value = S::keep(t ? S::load(s + x) + S::load(t + x) : S::load(s + x), seen - x, (T)-INFINITY);
+        S::store(s + x, value);
+        top = S::larger(top, value);
       }
       return top;
     }
@@ -1343,7 +1375,7 @@ struct Unit {
     } else {
       const V by = S::all(total[r]);
       for (i64 d = 0; d < width; d += N) S::store(out + r * width + d, S::load(out + r * width + d) / by);
-      write_row(call.out, h, i, out + r * width, 1);
+      write_row(call.out, h, i, call.queries - 1, out + r * width, 1);
       const double lse = ((double)peak[r] + log2((double)total[r])) * 0.6931471805599453;
       ((T*)call.lse)[(b * call.heads + h) * call.queries + i] = (T)lse;
     }
@@ -1446,7 +1478,8 @@ struct Unit {
           }
           panel += round_up(keys.size, PANEL) * width;
         }
-        for (i64 r = 0; r < block.size; r++) write_row(call.dq, h, block.start + r, dq + r * width, (T)call.scale);
+        for (i64 r = 0; r < block.size; r++)
+          write_row(call.dq, h, block.start + r, call.queries - 1, dq + r * width, (T)call.scale);
       }
     }
     if (job.parts > 1) {
@@ -1456,8 +1489,8 @@ struct Unit {
       return;
     }
     for (i64 t = 0; t < call.keys; t++) {
-      write_row(call.dk, head_k, t, sum_k + t * width, ln2);  // q has scale / ln 2 in it
-      write_row(call.dv, head_k, t, sum_v + t * width, 1);
+      write_row(call.dk, head_k, t, call.keys - 1, sum_k + t * width, ln2);  // q has scale / ln 2 in it
+      write_row(call.dv, head_k, t, call.keys - 1, sum_v + t * width, 1);
     }
   }
 

@@ -1,0 +1,35 @@
+"""FIRE's tables over distances and queries, whose gradients are written by hand, against autograd's."""
+
+import pytest
+import torch
+
+from lengthwise.encodings.fire import FIRE, _Tables
+from lengthwise.forms import ProgressiveBias
+from lengthwise.span import Span
+
+
+@pytest.mark.parametrize("eps", [1e-6, 0.0])
+@pytest.mark.parametrize("c", [0.1, -0.3, 0.0])
+@pytest.mark.parametrize("multiplier", [1.0, -0.5, 0.0])
+def test_tables_are_those_of_the_formula(c: float, multiplier: float, eps: float) -> None:
+    encoding = FIRE(num_heads=2, L=4.0, eps=eps)  # the threshold lies among the queries, and some are equal to it
+    assert encoding.c is not None and encoding.L_multiplier is not None
+    with torch.no_grad():
+        encoding.c.fill_(c)
+        encoding.L_multiplier.fill_(multiplier)
+    span = Span.of(9)
+    (term,) = encoding.effect(span).terms
+    assert isinstance(term, ProgressiveBias)
+    plain = encoding.psi(torch.arange(9)), 1 / encoding._denominator(span.q)
+    torch.testing.assert_close((term.u, term.w), plain, rtol=0, atol=0)
+    generator = torch.Generator().manual_seed(0)
+    weights = [torch.randn(x.shape, generator=generator, dtype=x.dtype) for x in plain]
+    leaves = [encoding.c, encoding.L_multiplier]
+    ours, theirs = (torch.autograd.grad(made, leaves, weights) for made in ((term.u, term.w), plain))
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def test_tables_have_second_derivatives() -> None:
+    numbers = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in (0.3, -0.7))
+    given = torch.arange(6), torch.arange(3, 9)[None]
+    assert torch.autograd.gradgradcheck(lambda c, m: _Tables.apply(c, m, *given, 8.0, 1e-6), tuple(numbers))
