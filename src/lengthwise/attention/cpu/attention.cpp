@@ -249,7 +249,7 @@ struct Single {
 #else
     typedef int32_t ints __attribute__((vector_size(N * 4)));
     ints place;
-    for (i64 n = 0; n < N; n++) place[n] = (int32_t)n;
+    for (i64 x = 0; x < N; x++) place[x] = (int32_t)x;
     return place < (ints{} + (int32_t)n) ? x : all(other);
 #endif
   }
