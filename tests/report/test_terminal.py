@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -54,3 +55,11 @@ def test_nothing_yet_and_what_is_missing(make_row: Make) -> None:
     assert "the loss is not finite" in text
     assert "9 of 10 runs not finished" in text
     assert "and 1 more" in text
+
+
+def test_ranks_over_all_tasks(make_study: Make, make_rows: Make) -> None:
+    cited = {"source": "A. Nobody 2023", "ranks": {"FIRE": 0.77}}
+    text = printed(from_rows([make_study(published=cited)], *make_rows()))
+    assert "Mean reciprocal rank  2 tasks × 3 seeds" in text
+    assert re.search(r"FIRE +[01]\.\d{3} .* 0\.770", text)
+    assert "Mean reciprocal rank" not in printed(from_rows([make_study()], *make_rows(labels=("NoPE",))))

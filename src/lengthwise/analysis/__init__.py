@@ -6,6 +6,7 @@ Imports no torch. `findings(store, study)` is the way in; `Findings` is plain da
 from lengthwise.analysis.findings import (
     Findings,
     Point,
+    Published,
     RunInfo,
     SeedScore,
     Series,
@@ -14,11 +15,14 @@ from lengthwise.analysis.findings import (
 )
 from lengthwise.analysis.gather import findings, from_rows
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
+from lengthwise.analysis.ranks import Ranking, over_lengths, ranking, reciprocal_ranks
 
 __all__ = [
     "Findings",
     "Interval",
     "Point",
+    "Published",
+    "Ranking",
     "RunInfo",
     "SeedScore",
     "Series",
@@ -27,5 +31,8 @@ __all__ = [
     "findings",
     "from_rows",
     "over_examples",
+    "over_lengths",
     "over_seeds",
+    "ranking",
+    "reciprocal_ranks",
 ]

@@ -126,13 +126,25 @@ class RunInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyInfo:
-    """What a study's author wrote down before it ran."""
+    """What a study's author wrote down before it ran; `published`: what others measured (see `Published`)."""
 
     name: str
     question: str = ""
     expectation: str = ""
     cost: str = ""
     command: str = ""
+    published: "Published | None" = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """Numbers of a publication, to stand beside measured ones. `scores`: by task's and encoding's label, over all lengths beyond
+    the trained one; `ranks`: mean reciprocal ranks by encoding. `about`: how they came about."""
+
+    source: str
+    about: str = ""
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    ranks: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +173,12 @@ class Findings:
     def finished(self) -> float | None:
         """When the last run was done, Unix seconds."""
         return max((r.finished for r in self.runs if r.finished is not None), default=None)
+
+    @property
+    def published(self) -> Published | None:
+        """What the studies cite, if they all cite one thing."""
+        cited = [s.published for s in self.studies if s.published is not None]
+        return cited[0] if cited and all(c == cited[0] for c in cited) else None
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lengthwise.analysis.findings import (
     Findings,
     Point,
+    Published,
     RunInfo,
     SeedScore,
     Series,
@@ -51,12 +52,20 @@ def from_rows(studies: Iterable["StudyRow"], runs: Sequence["RunRow"], scores: I
             panels[identity].add(run, asked["length"], answers.get((run.key, canonical(asked))))
     titles = _titles([p.first.task for p in panels.values()], [p.settings for p in panels.values()])
     return Findings(
-        studies=tuple(
-            StudyInfo(name=s.name, question=s.question, expectation=s.expectation, cost=s.cost, command=s.command)
-            for s in studies
-        ),
+        studies=tuple(_study(s) for s in studies),
         tasks=tuple(panel.findings(title) for panel, title in zip(panels.values(), titles, strict=True)),
         runs=tuple(_info(run) for run in runs),
+    )
+
+
+def _study(row: "StudyRow") -> StudyInfo:
+    return StudyInfo(
+        name=row.name,
+        question=row.question,
+        expectation=row.expectation,
+        cost=row.cost,
+        command=row.command,
+        published=Published(**row.published) if row.published else None,
     )
 
 

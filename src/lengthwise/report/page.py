@@ -18,6 +18,7 @@ from lengthwise.analysis.numbers import figure, listing, spread, times
 from lengthwise.analysis.reading import LEARNED, MARGIN
 from lengthwise.report import bundle, palette, provenance
 from lengthwise.report.chart import first, ranges, spec
+from lengthwise.report.summary import summary
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -46,6 +47,7 @@ def render(findings: Findings) -> str:
         policy=_policy(scripts),
         scripts=scripts,
         data=_json(data),
+        summary=summary(findings, looks),
         provenance=provenance.provenance(findings.runs),
         seconds=provenance.seconds,
         written=provenance.written,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from lengthwise.analysis import Findings, TaskFindings
+from lengthwise.analysis import Findings, Ranking, TaskFindings, ranking
 from lengthwise.analysis.numbers import figure, spread, times
 
 if TYPE_CHECKING:
@@ -25,8 +25,37 @@ def table(findings: Findings) -> "Group":
         for start in range(0, len(task.lengths), COLUMNS):
             parts.append(_table(task, task.lengths[start : start + COLUMNS], first=start == 0))
         parts += [Text(task.reading), *(Text(f"Note: {note}.") for note in task.notes), Text("")]
+    if (order := ranking(findings.tasks)) is not None:
+        parts += [_ranks(order, findings), Text("")]
     parts += _missing(findings)
     return Group(*parts)
+
+
+def _ranks(order: Ranking, findings: Findings) -> "Table":
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    about = f"  {len(order.tasks)} tasks × {len(order.seeds)} seed{'s' if len(order.seeds) != 1 else ''}"
+    left_out = f", {order.dropped} left out for want of a score" if order.dropped else ""
+    shown = Table(
+        title=Text.assemble(("Mean reciprocal rank", "bold"), about, left_out),
+        title_justify="left",
+        title_style="",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+    )
+    cited = findings.published.ranks if findings.published else {}
+    shown.add_column("", overflow="fold", max_width=24)
+    for head in ("longer", "in distribution", *(["published"] if cited else [])):
+        shown.add_column(head, justify="right", no_wrap=True)
+    for rank in order.ranks:
+        cells = [f"{figure(i.mean)} {spread(i)}".strip() if i else "–" for i in (rank.longer, rank.within)]
+        shown.add_row(
+            Text(rank.label), *cells, *([figure(cited[rank.label]) if rank.label in cited else "–"] if cited else [])
+        )
+    return shown
 
 
 def _table(task: TaskFindings, lengths: tuple[int, ...], first: bool) -> "Table":

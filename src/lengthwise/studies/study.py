@@ -11,6 +11,7 @@ from lengthwise.config import Choice, ConfigError, EvaluationConfig, ModelConfig
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import asked, check_lengths, encodings_of
 from lengthwise.layouts import LAYOUTS
+from lengthwise.studies.published import require_published
 from lengthwise.tasks import TASKS
 from lengthwise.training import check_training
 
@@ -22,7 +23,10 @@ Word = str | type | Choice
 class Study:
     """A question and the runs that answer it; what was expected, and what it costs, is written before it runs.
 
-    `evaluation`: one for all runs, or one per task's name (`{"Text": ..., "Copy": ...}`). `source`: the file it is in.
+    `evaluation`: one for all runs, or one per task's name (`{"Text": ..., "Copy": ...}`). `published`: numbers of a
+    publication that the report puts beside the measured ones (`{"source": ..., "about": ..., "scores": {task: {encoding:
+    score}}, "ranks": {encoding: rank}}`; `scores` over all lengths beyond the trained one, `ranks` mean reciprocal ranks, tasks
+    and encodings by their labels). `source`: the file it is in.
     """
 
     name: str
@@ -32,6 +36,7 @@ class Study:
     command: str = ""
     runs: tuple[Run, ...]
     evaluation: EvaluationConfig | Mapping[str, EvaluationConfig]
+    published: Mapping[str, Any] | None = None
     source: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -42,6 +47,8 @@ class Study:
             raise ConfigError(f"the study's name is {self.name!r}; give it one, in one line")
         object.__setattr__(self, "runs", _runs(self.name, self.runs))
         object.__setattr__(self, "evaluation", _evaluation(self.name, self.evaluation, self.runs))
+        if self.published is not None:
+            require_published(self.name, self.published, self.runs)
 
     def evaluation_of(self, run: Run) -> EvaluationConfig:
         """What is asked of a run of this study."""
@@ -91,7 +98,9 @@ class Study:
 
     def about(self) -> dict[str, Any]:
         """What `Store.add_study` takes besides the runs."""
-        texts = {name: getattr(self, name) for name in ("name", "question", "expectation", "cost", "command")}
+        texts: dict[str, Any] = {
+            name: getattr(self, name) for name in ("name", "question", "expectation", "cost", "command", "published")
+        }
         if isinstance(self.evaluation, EvaluationConfig):
             return texts | {"evaluation": self.evaluation.to_data()}
         return texts | {"evaluation": {name: config.to_data() for name, config in self.evaluation.items()}}

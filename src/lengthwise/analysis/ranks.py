@@ -1,0 +1,143 @@
+"""One number per encoding over many tasks: its mean reciprocal rank, and the scores that it is made of."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from lengthwise.analysis.findings import Series, TaskFindings
+from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
+
+Ties = Literal["average", "published"]
+Key = tuple[str, int]  # of a query: the task's title and the seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """An encoding's place. `longer` and `within`: its mean reciprocal rank by the scores at lengths beyond the trained one,
+    and by those up to it; None where there are none of either."""
+
+    label: str
+    longer: Interval | None
+    within: Interval | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """Encodings by their mean reciprocal rank, best first. `queries`: how many rankings the means are over, each of one task
+    and one seed; `tasks` their titles; `dropped`: queries left out since an encoding has no score in them."""
+
+    ranks: tuple[Rank, ...]
+    tasks: tuple[str, ...]
+    seeds: tuple[int, ...]
+    queries: int
+    dropped: int
+
+
+def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | None:
+    """Rank the encodings that every task has. None where fewer than two tasks or two encodings can be ranked.
+
+    A query is a task and a seed: its encodings are ranked by their score over all lengths beyond the trained one
+    (`overall`), an encoding gets 1 / rank, and the mean over queries is its mean reciprocal rank. A query in which an encoding
+    has no score is dropped. The interval is over seeds: each seed's mean over the tasks is one number.
+
+    `ties`: encodings with the same score share the mean of their ranks (.9 .5 .5: 1, 2.5, 2.5). "published" gives them ranks
+    in the order of the list (1, 2, 3), as the evaluation of Kazemnejad et al. 2023 does; many zeros then favour whoever
+    comes first.
+    """
+    labels = [s.label for s in tasks[0].series] if tasks else []
+    labels = [label for label in labels if all(any(s.label == label for s in t.series) for t in tasks)]
+    if len(tasks) < 2 or len(labels) < 2:
+        return None
+    longer, dropped = _queries(tasks, labels, new=True)
+    within, _ = _queries(tasks, labels, new=False)
+    if len({task for task, _ in longer}) < 2:
+        return None
+    found = [
+        Rank(
+            label=label,
+            longer=_mean(label, longer, tasks, ties),
+            within=_mean(label, within, tasks, ties) if len({task for task, _ in within}) > 1 else None,
+        )
+        for label in labels
+    ]
+    return Ranking(
+        ranks=tuple(sorted(found, key=lambda rank: -(rank.longer.mean if rank.longer else 0.0))),
+        tasks=tuple(dict.fromkeys(task for task, _ in longer)),
+        seeds=tuple(sorted({seed for _, seed in longer})),
+        queries=len(longer),
+        dropped=dropped,
+    )
+
+
+def reciprocal_ranks(scores: Mapping[str, float], *, better: str, ties: Ties = "average") -> dict[str, float]:
+    """1 / rank of each label, the best score first."""
+    sign = 1 if better == "lower" else -1
+    order = sorted(scores, key=lambda label: sign * scores[label])  # a stable sort: ties stay in the order given
+    ranks = {}
+    for place, label in enumerate(order, 1):
+        same = [n for n, other in enumerate(order, 1) if scores[other] == scores[label]]
+        ranks[label] = 1 / (sum(same) / len(same) if ties == "average" else place)
+    return {label: ranks[label] for label in scores}
+
+
+def overall(task: TaskFindings, series: Series, *, new: bool) -> dict[int, float]:
+    """By seed, an encoding's score over all lengths that are longer than the trained one (`new`), or over the others.
+
+    Shares are over examples (each example counts once, whatever its length); log perplexities are the mean over lengths, which
+    predict the same text. A seed that lacks one of the lengths is left out, and so is one whose score is not finite.
+    """
+    lengths = [n for n in task.lengths if task.is_new(n) == new]
+    points = [series.at(n) for n in lengths]
+    if not lengths or any(point is None for point in points):
+        return {}
+    by_seed: dict[int, list[tuple[float, int]]] = {}
+    for point in points:
+        for score in point.seeds if point else ():
+            by_seed.setdefault(score.seed, []).append((score.mean, score.n if task.bounds else 1))
+    return {
+        seed: math.fsum(mean * n for mean, n in scores) / sum(n for _, n in scores)
+        for seed, scores in by_seed.items()
+        if len(scores) == len(lengths) and all(math.isfinite(mean) for mean, _ in scores)
+    }
+
+
+def over_lengths(task: TaskFindings, series: Series, *, new: bool) -> Interval | None:
+    """`overall` with its interval over seeds; None where there is no score."""
+    return _interval(list(overall(task, series, new=new).values()), task.bounds)
+
+
+def _queries(
+    tasks: Sequence[TaskFindings], labels: Sequence[str], *, new: bool
+) -> tuple[dict[Key, dict[str, float]], int]:
+    """The scores of all encodings by query, and how many queries were dropped."""
+    found: dict[Key, dict[str, float]] = {}
+    for task in tasks:
+        own = {s.label: overall(task, s, new=new) for s in task.series if s.label in labels}
+        for seed in sorted({seed for scores in own.values() for seed in scores}):
+            found[task.title, seed] = {label: own[label][seed] for label in labels if seed in own[label]}
+    whole = {key: scores for key, scores in found.items() if len(scores) == len(labels)}
+    return whole, len(found) - len(whole)
+
+
+def _mean(
+    label: str, queries: Mapping[Key, Mapping[str, float]], tasks: Sequence[TaskFindings], ties: Ties
+) -> Interval | None:
+    better = {task.title: task.better for task in tasks}
+    found = {key: reciprocal_ranks(scores, better=better[key[0]], ties=ties)[label] for key, scores in queries.items()}
+    if not found:
+        return None
+    mean = math.fsum(found.values()) / len(found)
+    titles = {task for task, _ in found}
+    by_seed = [
+        [value for (_, other), value in found.items() if other == seed] for seed in sorted({seed for _, seed in found})
+    ]
+    if len(by_seed) < 2 or any(len(values) != len(titles) for values in by_seed):
+        return over_examples(mean, math.nan)  # seeds of different tasks are no sample of one thing
+    return over_seeds([math.fsum(values) / len(values) for values in by_seed], (0.0, 1.0))
+
+
+def _interval(means: Sequence[float], bounds: tuple[float, float] | None) -> Interval | None:
+    if not means:
+        return None
+    return over_seeds(means, bounds) if len(means) > 1 else over_examples(means[0], math.nan, bounds)

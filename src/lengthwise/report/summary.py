@@ -1,0 +1,72 @@
+"""All tasks at a glance: mean reciprocal ranks, scores over all longer lengths, and published numbers beside them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lengthwise.analysis import Findings, Interval, over_lengths, ranking
+from lengthwise.analysis.numbers import figure, spread
+from lengthwise.report.palette import Look
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number: as text, with its interval, its order, whether it is the best of its column, and the published one."""
+
+    mean: str
+    spread: str
+    sort: str
+    best: bool
+    published: str
+
+
+def summary(findings: Findings, looks: Mapping[str, Look]) -> dict[str, Any] | None:
+    """What the page's section needs; None where there is nothing to sum up (one task, and nothing published)."""
+    order = ranking(findings.tasks)
+    published = findings.published
+    if order is None and published is None:
+        return None
+    columns: list[tuple[str, dict[str, Interval | None], Mapping[str, float], str]] = []
+    if order is not None:
+        ranks = published.ranks if published else {}
+        columns.append(("longer", {r.label: r.longer for r in order.ranks}, ranks, "higher"))
+        if any(r.within for r in order.ranks):
+            columns.append(("in distribution", {r.label: r.within for r in order.ranks}, {}, "higher"))
+    ranked = len(columns)
+    for task in findings.tasks:
+        scores = {s.label: over_lengths(task, s, new=True) for s in task.series}
+        cited = published.scores.get(task.name, {}) if published else {}
+        if any(scores.values()):
+            columns.append((task.title, scores, cited, task.better))
+    if not columns:
+        return None
+    labels = [r.label for r in order.ranks] if order else []
+    labels += [label for label in findings.labels if label not in labels]
+    made = [_column(values, cited, better, labels) for _, values, cited, better in columns]
+    lines = [
+        {"label": label, "look": looks[label], "cells": [column[n] for column in made]}
+        for n, label in enumerate(labels)
+    ]
+    return {
+        "ranking": order,
+        "heads": [name for name, *_ in columns],
+        "ranked": ranked,
+        "lines": lines,
+        "published": published,
+    }
+
+
+def _column(
+    values: Mapping[str, Interval | None], cited: Mapping[str, float], better: str, labels: list[str]
+) -> list[Cell]:
+    means = [i.mean for i in values.values() if i is not None]
+    best = figure((min if better == "lower" else max)(means)) if means else ""
+    cells = []
+    for label in labels:
+        interval, other = values.get(label), figure(cited[label]) if label in cited else ""
+        if interval is None:
+            cells.append(Cell("–", "", "", False, other))
+        else:
+            mean = figure(interval.mean)
+            cells.append(Cell(mean, spread(interval), repr(interval.mean), mean == best, other))
+    return cells

@@ -1,0 +1,130 @@
+"""Mean reciprocal ranks: the published example, ties, what is left out, and the interval over seeds."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lengthwise.analysis import Point, SeedScore, Series, TaskFindings, over_examples, ranking, reciprocal_ranks
+from lengthwise.analysis.ranks import over_lengths, overall
+
+Scores = Mapping[str, Mapping[int, Sequence[tuple[float, int]]]]  # by label and seed: (mean, n) at each length
+
+
+def task(title: str, scores: Scores, lengths: Sequence[int] = (10, 20), **changes: object) -> TaskFindings:
+    series = []
+    for label, by_seed in scores.items():
+        points = []
+        for place, length in enumerate(lengths):
+            seeds = tuple(
+                SeedScore(key=f"{label}{seed}", seed=seed, mean=row[place][0], standard_error=0.1, n=row[place][1])
+                for seed, row in by_seed.items()
+                if len(row) > place
+            )
+            interval = over_examples(seeds[0].mean, 0.1) if seeds else over_examples(0.0, 0.1)
+            if seeds:
+                points.append(Point(length=length, out_of_distribution=length > 10, interval=interval, seeds=seeds))
+        series.append(Series(label=label, encoding=label, points=tuple(points)))
+    settings = {
+        "title": title, "name": title, "metric": "exact match", "better": "higher", "unit": "symbols", "train_length": 10,
+        "shortest": 1, "lengths": tuple(lengths), "series": tuple(series), "settings": {}, "keys": (), **changes,
+    }  # fmt: skip
+    return TaskFindings(**settings)
+
+
+def of_one_seed(means: Mapping[str, float]) -> Scores:
+    return {label: {0: [(1.0, 100), (mean, 100)]} for label, mean in means.items()}
+
+
+FIRST, SECOND = {"A": 0.9, "B": 0.5, "C": 0.5}, {"A": 0.1, "B": 0.2, "C": 0.3}
+
+
+def test_the_published_example() -> None:
+    assert reciprocal_ranks(FIRST, better="higher") == {"A": 1, "B": 1 / 2.5, "C": 1 / 2.5}
+    assert reciprocal_ranks(FIRST, better="higher", ties="published") == {"A": 1, "B": 1 / 2, "C": 1 / 3}
+    found = ranking([task("one", of_one_seed(FIRST)), task("two", of_one_seed(SECOND))])
+    assert found is not None
+    means = {r.label: r.longer.mean for r in found.ranks if r.longer}
+    assert means == pytest.approx({"C": 0.7, "A": 2 / 3, "B": 0.45})
+    assert [r.label for r in found.ranks] == ["C", "A", "B"]
+    assert (found.tasks, found.seeds, found.queries, found.dropped) == (("one", "two"), (0,), 2, 0)
+    assert {r.longer.basis for r in found.ranks if r.longer} == {"none"}  # one seed says nothing of others
+    published = ranking([task("one", of_one_seed(FIRST)), task("two", of_one_seed(SECOND))], ties="published")
+    assert published is not None
+    means = {r.label: r.longer.mean for r in published.ranks if r.longer}
+    assert means == pytest.approx({"A": (1 + 1 / 3) / 2, "B": (1 / 2 + 1 / 2) / 2, "C": (1 / 3 + 1) / 2})
+
+
+def test_lower_is_better_for_perplexities() -> None:
+    assert reciprocal_ranks({"A": 2.0, "B": 1.0}, better="lower") == {"A": 1 / 2, "B": 1}
+
+
+@given(st.dictionaries(st.sampled_from("ABCDEFG"), st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1))
+def test_shared_ranks_do_not_hang_on_the_order(scores: dict[str, float]) -> None:
+    got = reciprocal_ranks(scores, better="higher")
+    again = reciprocal_ranks(dict(reversed(scores.items())), better="higher")
+    assert got == again
+    assert list(got) == list(scores)
+    # ranks that are shared add up to those that would have been given
+    assert sum(1 / r for r in got.values()) == pytest.approx(len(scores) * (len(scores) + 1) / 2)
+    for one, other in itertools.combinations(scores, 2):
+        assert (got[one] > got[other]) == (scores[one] > scores[other])
+
+
+def test_overall_counts_examples_and_keeps_distributions_apart() -> None:
+    two = task("copy", {"A": {0: [(1.0, 10), (0.5, 300), (0.0, 100)]}}, (10, 20, 40))
+    assert overall(two, two.series[0], new=True) == {0: pytest.approx(150 / 400)}
+    assert overall(two, two.series[0], new=False) == {0: 1.0}
+    text = task(
+        "text", {"A": {0: [(1.0, 10), (2.0, 300), (4.0, 100)]}}, (10, 20, 40), metric="log perplexity", better="lower"
+    )
+    assert overall(text, text.series[0], new=True) == {0: 3.0}
+
+
+def test_a_seed_that_lacks_a_length_or_a_number_is_left_out() -> None:
+    scores = {"A": {0: [(1.0, 10), (0.5, 10)], 1: [(1.0, 10)], 2: [(1.0, 10), (math.nan, 10)]}}
+    some = task("copy", scores)
+    assert overall(some, some.series[0], new=True) == {0: 0.5}
+    assert over_lengths(some, some.series[0], new=True).basis == "none"  # type: ignore[union-attr]
+    nothing = task("copy", {"A": {}})
+    assert over_lengths(nothing, nothing.series[0], new=True) is None
+
+
+def test_queries_without_every_encoding_are_dropped() -> None:
+    whole, part = of_one_seed(FIRST), {**of_one_seed(FIRST), "B": {}}
+    found = ranking([task("one", whole), task("two", whole), task("three", part)])
+    assert found is not None
+    assert (found.queries, found.dropped, found.tasks) == (2, 1, ("one", "two"))
+    assert ranking([task("one", whole), task("three", part)]) is None
+
+
+def test_encodings_that_a_task_does_not_have_are_not_ranked() -> None:
+    found = ranking([task("one", of_one_seed({**FIRST, "D": 1.0})), task("two", of_one_seed(SECOND))])
+    assert found is not None
+    assert {r.label for r in found.ranks} == {"A", "B", "C"}
+    assert next(r.longer.mean for r in found.ranks if r.label == "A" and r.longer) == pytest.approx(2 / 3)
+
+
+def test_the_interval_is_over_seeds() -> None:
+    """Seed 0: A before B in both tasks; seed 1: in one of them. So A has 1 and 3/4."""
+    one = {"A": {s: [(1.0, 9), (0.9, 9)] for s in (0, 1)}, "B": {s: [(1.0, 9), (0.1, 9)] for s in (0, 1)}}
+    other = {"A": {0: [(1.0, 9), (0.9, 9)], 1: [(1.0, 9), (0.1, 9)]}, "B": {s: [(1.0, 9), (0.5, 9)] for s in (0, 1)}}
+    found = ranking([task("one", one), task("two", other)])
+    assert found is not None
+    best = found.ranks[0]
+    assert best.label == "A"
+    assert best.longer is not None
+    assert (best.longer.mean, best.longer.basis) == (0.875, "seeds")
+    assert best.longer.half_width == pytest.approx(12.7062 * 0.125, rel=1e-4)  # t(1) · s/√2
+    assert best.within is not None
+    assert best.within.mean == pytest.approx(1 / 1.5)  # all alike where they were trained
+
+
+def test_nothing_to_rank() -> None:
+    assert ranking([]) is None
+    assert ranking([task("one", of_one_seed(FIRST))]) is None
+    alone = of_one_seed({"A": 1.0})
+    assert ranking([task("one", alone), task("two", alone)]) is None

@@ -1,0 +1,79 @@
+"""All tasks at a glance: ranks, scores over all longer lengths, and what others published."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lengthwise.analysis import Findings, from_rows
+from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig
+from lengthwise.report import render
+from lengthwise.studies import Study, grid
+
+Make = Callable[..., Any]
+CITED = {
+    "source": "A. Nobody 2023, table 7",
+    "about": "models 100 times as large",
+    "scores": {"Copy": {"NoPE": 0.1234, "FIRE": 0.9}},
+    "ranks": {"FIRE": 0.77},
+}
+
+
+def section(text: str) -> str:
+    found = re.search(r'<section class="card summary".*?</section>', text, flags=re.S)
+    assert found
+    return found[0]
+
+
+def test_ranks_and_overall_scores_are_there(quickstart: Findings) -> None:
+    text = section(render(quickstart))
+    assert "mean reciprocal rank of 7 encodings over 2 tasks × 3 seeds" in text
+    rows = re.findall(r'<tr data-label="(\w+)"', text)
+    assert rows[0] == "FIRE"  # the best of both tasks at all longer lengths
+    assert set(rows) == {"NoPE", "Sinusoidal", "RoPE", "ALiBi", "T5", "KerpleLog", "FIRE"}
+    assert "published" not in text
+
+
+def test_published_numbers_stand_beside(make_study: Make, make_rows: Make) -> None:
+    text = section(render(from_rows([make_study(published=CITED)], *make_rows())))
+    assert text.count('class="cited">published ') == 3
+    assert "published 0.123<" in text
+    assert "A. Nobody 2023, table 7; models 100 times as large" in text
+
+
+def test_one_task_has_no_summary(make_study: Make, make_rows: Make) -> None:
+    runs, scores = make_rows()
+    runs = [run for run in runs if run.task == "Copy"]
+    keys = {run.key for run in runs}
+    text = render(from_rows([make_study()], runs, [s for s in scores if s.key in keys]))
+    assert 'id="summary"' not in text
+
+
+def study(published: Any) -> Study:
+    tiny = ModelConfig(d_model=16, num_layers=1, num_heads=2)
+    runs = grid(["nope", "fire"], ["copy"], training=TrainingConfig(train_length=4), model=tiny)
+    return Study(name="s", runs=runs, evaluation=EvaluationConfig(lengths=(4, 8)), published=published)
+
+
+def test_a_study_hands_them_on() -> None:
+    assert study(CITED).about()["published"] == CITED
+    assert study(None).about()["published"] is None
+
+
+@pytest.mark.parametrize(
+    ("published", "words"),
+    [
+        ({"source": "x", "score": {}}, "has no part 'score'.*scores"),
+        ({"scores": {}}, "does not say its source"),
+        ("x", "is 'x'; give an object"),
+        ({"source": "x", "scores": {"Copie": {}}}, "'Copie'.*Copy"),
+        ({"source": "x", "scores": {"Copy": {"NOPE": 1.0}}}, "'NOPE'.*NoPE"),
+        ({"source": "x", "ranks": {"NoPE": "1"}}, "NoPE is '1'; it has to be a number"),
+        ({"source": "x", "ranks": {"NoPE": float("nan")}}, "has to be a number"),
+        ({"source": "x", "ranks": []}, "give an object"),
+    ],
+)
+def test_published_numbers_that_cannot_be(published: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        study(published)
