@@ -50,19 +50,38 @@ def _print(run: RunRow, scores: list[ScoreRow], curve: list[CurveRow]) -> None:
     if scores:
         print()
         console.print(_scores(run, scores))
+        for score in scores:
+            for said in _details(score).get("kept", []):
+                console.print()
+                console.print(Text(f"could not be read, length {score.length}: {said['question']}", style="bold"))
+                console.print(Text(said["said"] or "(nothing was said)"))
 
 
 def _scores(run: RunRow, scores: list[ScoreRow]) -> Any:
+    """A line for each score; of decoded answers also the means of their further numbers."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in (f"length ({run.unit})", run.metric, "standard error", "examples"):
+    decoded = any(_details(score) for score in scores)
+    means = list(dict.fromkeys(name for score in scores for name in _details(score).get("means", {})))
+    further = [*means, "unreadable"] if decoded else []
+    for name in (f"length ({run.unit})", run.metric, "standard error", "examples", *further):
         table.add_column(name, justify="right")
     table.add_column("")
     for score in scores:
+        details = _details(score)
+        numbers = [figure(details.get("means", {}).get(name), 3) for name in means]
+        unreadable = [str(details.get("unreadable", "–"))] if decoded else []
         seen = "new" if score.out_of_distribution else "trained"
-        table.add_row(f"{score.length}", f"{score.mean:.4f}", figure(score.standard_error, 2), f"{score.n}", seen)
+        row = [f"{score.length}", f"{score.mean:.4f}", figure(score.standard_error, 2), f"{score.n}"]
+        table.add_row(*row, *numbers, *unreadable, seen)
     return table
+
+
+def _details(score: ScoreRow) -> dict[str, Any]:
+    """What is known of decoded answers, see `evaluation.Score.details`."""
+    details = score.facts.get("details")
+    return details if isinstance(details, dict) else {}
 
 
 def _settings(value: Any) -> str:

@@ -1,17 +1,18 @@
-"""Scores of a model at many lengths: one forward per example, no sliding window, no decoding loop."""
+"""Scores of a model at many lengths: one forward per example, or, where a task grades what is said, greedy decoding."""
 
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, Run
+from lengthwise.evaluation.decoding import detailed, require_decodable, said_by
 from lengthwise.layouts import Layout, layout_for
-from lengthwise.tasks.base import Batch, Task, generator
+from lengthwise.tasks.base import Batch, Graded, Task, generator
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 
@@ -33,6 +34,8 @@ class Score:
     out_of_distribution: bool  # longer than anything in training
     seconds: float
     asked: dict[str, int]  # the question, see `asked`
+    # Of decoded answers: "means" of further numbers by name, how many were "unreadable", and some of those "kept".
+    details: dict[str, Any] = field(default_factory=dict)
 
 
 def asked(task: Task | type[Task], config: EvaluationConfig, length: int) -> dict[str, int]:
@@ -44,7 +47,7 @@ def asked(task: Task | type[Task], config: EvaluationConfig, length: int) -> dic
 def check_lengths(run: Run, lengths: Iterable[int]) -> None:
     """Raise `ConfigError` for the first length that the run's task, layout or encoding cannot do. Builds no model."""
     task: Task = run.task.build()
-    _check(task, encodings_of(run, task), layout_for(task, run.training.layout), lengths)
+    _check(task, encodings_of(run, task), layout_for(task, run.training.layout), lengths, task.decodes)
 
 
 def encodings_of(run: Run, task: Task) -> list[Any]:
@@ -63,6 +66,7 @@ def evaluate(
     train_length: int,
     layout: Choice | None = None,
     batch_tokens: int = 16_384,
+    decode: bool | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> list[Score]:
@@ -72,6 +76,8 @@ def evaluate(
     `batch_tokens` (places per forward), which changes a score by float rounding at most. Always in float32.
     `layout`: that of the run's training (`run.training.layout`); the positions that it draws for a length depend on the
     config's seed and that length alone.
+    `decode`: whether the model says its answers token by token, greedily and with the key-value cache, and the task grades
+    them; None: as the task has it (`task.decodes`). For an exact match of the whole answer one forward says the same, much faster.
 
     Raises `ConfigError` before any forward for a length that the task, the layout or the encoding cannot do;
     `EvaluationError` for a score that is not a number; `Stopped` when `should_stop` says so, which is asked before every
@@ -81,7 +87,8 @@ def evaluate(
     if batch_tokens < 1:
         raise ConfigError(f"batch_tokens is {batch_tokens}; it has to be at least 1")
     claims = layout_for(task, layout)
-    _check(task, [m for m in model.modules() if getattr(m, "kind", None) == "encoding"], claims, wanted)
+    decode = task.decodes if decode is None else decode
+    _check(task, [m for m in model.modules() if getattr(m, "kind", None) == "encoding"], claims, wanted, decode)
     device = next(model.parameters()).device
     counts = {length: _count(task, config, length) for length in wanted}
     work = _Work(task, counts, batch_tokens, Reporter(on_progress), should_stop)
@@ -89,7 +96,7 @@ def evaluate(
     model.eval()
     try:
         with torch.no_grad(), reproducible(device):
-            return [_at(model, task, config, length, train_length, claims, work, device) for length in wanted]
+            return [_at(model, task, config, length, train_length, claims, work, device, decode) for length in wanted]
     finally:
         model.train(was_training)
 
@@ -103,18 +110,15 @@ def _at(
     layout: Layout,
     work: "_Work",
     device: torch.device,
+    decode: bool,
 ) -> Score:
     begin = time.perf_counter()
     examples = task.examples(config.seed, work.counts[length], length, "test")
-    # Of all examples, however they are cut into forwards.
-    drawn = layout.positions(examples.inputs, None, generator(config.seed, "layout", length), training=False)
-    size = work.size(length)
-    cuts = [slice(n, n + size) for n in range(0, len(examples), size)]
-    scores = []
-    for cut in cuts:
-        positions = None if drawn is None else drawn[cut].to(device)
-        scores.append(_forward(model, task, examples[cut].to(device), positions, work, length).cpu())
-    values = torch.cat(scores).double()
+    details: dict[str, Any] = {}
+    if decode:
+        values, details = _decoded(model, task, examples, work, length, device)
+    else:
+        values = _read(model, task, examples, layout, config, work, length, device)
     if not bool(values.isfinite().all()):
         bad = int((~values.isfinite()).sum())
         raise EvaluationError(
@@ -133,7 +137,43 @@ def _at(
         out_of_distribution=length > train_length,
         seconds=time.perf_counter() - begin,
         asked=asked(task, config, length),
+        details=details,
     )
+
+
+def _read(
+    model: nn.Module,
+    task: Task,
+    examples: Batch,
+    layout: Layout,
+    config: EvaluationConfig,
+    work: "_Work",
+    length: int,
+    device: torch.device,
+) -> Tensor:
+    """The score of each example by one forward."""
+    # Of all examples, however they are cut into forwards.
+    drawn = layout.positions(examples.inputs, None, generator(config.seed, "layout", length), training=False)
+    scores = []
+    for cut in work.cuts(length, len(examples)):
+        positions = None if drawn is None else drawn[cut].to(device)
+        scores.append(_forward(model, task, examples[cut].to(device), positions, work, length).cpu())
+    return torch.cat(scores).double()
+
+
+def _decoded(
+    model: nn.Module, task: Task, examples: Batch, work: "_Work", length: int, device: torch.device
+) -> tuple[Tensor, dict[str, Any]]:
+    """The score of each example by what the model says, and what else there is to say about it."""
+    said, nan = [], []
+    for cut in work.cuts(length, len(examples)):
+        work.before(length)
+        words, bad = said_by(model, task, examples[cut].to(device), length, lambda: work.before(length))
+        said += words
+        nan.append(bad.cpu())
+        work.after(length, len(words))
+    graded: Graded = task.grade(said, examples)
+    return graded.scores.masked_fill(torch.cat(nan), math.nan), detailed(task, said, examples, graded)
 
 
 def _forward(
@@ -168,6 +208,11 @@ class _Work:
         """Examples per forward."""
         return max(1, self.batch_tokens // self.places[length])
 
+    def cuts(self, length: int, examples: int) -> list[slice]:
+        """So many examples, cut into forwards."""
+        size = self.size(length)
+        return [slice(n, n + size) for n in range(0, examples, size)]
+
     def before(self, length: int) -> None:
         if self.should_stop is not None and self.should_stop():
             raise Stopped("evaluate", self.done, sum(self.forwards.values()))
@@ -189,8 +234,10 @@ def _count(task: Task, config: EvaluationConfig, length: int) -> int:
     return count if available is None else min(count, available)
 
 
-def _check(task: Task, encodings: Iterable[Any], layout: Layout, lengths: Iterable[int]) -> None:
+def _check(task: Task, encodings: Iterable[Any], layout: Layout, lengths: Iterable[int], decode: bool) -> None:
     encodings = list(encodings)
+    if decode:
+        require_decodable(task, layout)
     for length in lengths:
         task.check_length(length, "test")
         layout.require(task.tokens(length), training=False)

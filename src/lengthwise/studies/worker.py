@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from lengthwise.config import ConfigError, EvaluationConfig, Run
-from lengthwise.evaluation import evaluate
+from lengthwise.evaluation import Score, evaluate
 from lengthwise.store import ClaimLost, RunRow, Store, StoreError, open_store, worker_name
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.loading import load
@@ -222,8 +222,7 @@ class Worker:
                 on_progress=on_progress,
                 should_stop=should_stop,
             )
-            note = trained.task.note(score.length)
-            facts = {**self.facts, "note": note} if note else self.facts
+            facts = {**self.facts, **_said_of(score, trained.task.note(score.length))}
             answer = {name: getattr(score, name) for name in _SCORE} | {"facts": facts}
             self.store.add_scores(row.key, [answer], worker=self.name)
             found.append((score.length, score.mean))
@@ -281,6 +280,11 @@ class Worker:
 
 _SCORE = ("asked", "length", "metric", "better", "n", "mean", "standard_error", "out_of_distribution", "seconds")
 _PROGRESS = ("phase", "step", "steps", "loss", "steps_per_second", "eta_seconds", "length")
+
+
+def _said_of(score: Score, note: str | None) -> dict[str, Any]:
+    """What is stored beside a score: a note for readers, and the details of decoded answers."""
+    return {**({"note": note} if note else {}), **({"details": score.details} if score.details else {})}
 
 
 def _without(data: dict[str, Any], name: str) -> dict[str, Any]:

@@ -38,6 +38,19 @@ class Batch:
         return Batch(*(part.to(device, non_blocking=True) for part in (self.inputs, self.targets, self.scored)))
 
 
+@dataclass(frozen=True)
+class Graded:
+    """What answers that a model said are worth.
+
+    `scores`: 1 right, 0 wrong. `details`: further numbers of each example, by name. `unreadable`: which answers are none at
+    all (they are wrong).
+    """
+
+    scores: Float[Tensor, " b"]
+    details: dict[str, Tensor]
+    unreadable: list[int]
+
+
 class Task(ABC):
     """One question to train and test a model on. Subclasses take their settings by keyword, a default for each.
 
@@ -50,6 +63,10 @@ class Task(ABC):
     unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"
     per_token: ClassVar[bool]  # scored by token: an evaluation fills a number of tokens, not of examples
     not_identity: ClassVar[tuple[str, ...]] = ()  # settings that do not count for a run's key
+    can_decode: ClassVar[bool] = False  # has answers that a model can say token by token
+    decodes: bool = (
+        False  # scored by what the model says token by token, not by one forward; not for tasks scored by token
+    )
 
     vocab_size: int | None
     output_size: int
@@ -92,6 +109,23 @@ class Task(ABC):
     @abstractmethod
     def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
         """One float64 per example, in the words of `metric`."""
+
+    def answer_tokens(self, length: int) -> int:
+        """The most tokens of an answer of that length, the one that ends it included."""
+        raise NotImplementedError(f"{type(self).__name__} has no answers to decode")
+
+    @property
+    def stop(self) -> int:
+        """The token that ends an answer."""
+        raise NotImplementedError(f"{type(self).__name__} has no answers to decode")
+
+    def said(self, tokens: list[int]) -> list[str]:
+        """The words of an answer that a model said, whatever its tokens are; never an error."""
+        raise NotImplementedError(f"{type(self).__name__} has no answers to decode")
+
+    def grade(self, said: list[list[str]], batch: Batch) -> Graded:
+        """Answers that a model said to the questions of a batch; bad ones are wrong and never an error."""
+        raise NotImplementedError(f"{type(self).__name__} has no answers to decode")
 
     @abstractmethod
     def render(self, batch: Batch) -> list[dict[str, Any]]:

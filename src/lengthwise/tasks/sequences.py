@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
-from lengthwise.tasks.base import Batch, Task, exact_match, generator, require_length, require_split
+from lengthwise.tasks.base import Batch, Graded, Task, exact_match, generator, require_length, require_split
 from lengthwise.tasks.splits import HELD_OUT, held_out
 
 NOTHING = -1  # fills rows that are shorter than the longest, at their end
@@ -18,6 +18,8 @@ ENUMERABLE = 4096  # up to so many questions of a length are listed; above, both
 FEW = 100  # a test split with fewer examples than this is worth a note
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 DIGITS = "0123456789"
+SPECIAL = ("[BOS]", "[SEP]")  # how tokens that belong in no answer are shown when a model says them
+UNENDED = "[...]"  # after an answer that did not end
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class SequenceTask(Task):
     metric = "exact match"
     better = "higher"
     per_token = False
+    can_decode = True
     separator: ClassVar[str] = ""  # between question and answer in the published text
     digit_tokens: tuple[int, ...] = ()  # the ids of digits that make up numbers, for layouts that look for them
 
@@ -118,6 +121,25 @@ class SequenceTask(Task):
 
     def score(self, logits: Tensor, batch: Batch) -> Tensor:
         return exact_match(logits, batch)
+
+    def answer_tokens(self, length: int) -> int:
+        return self.tokens(length) - 1 - self.widths(length)[0]
+
+    @property
+    def stop(self) -> int:
+        return self.eos
+
+    def said(self, tokens: Sequence[int]) -> list[str]:
+        """The words up to EOS. [BOS] and [SEP] are shown as such, and [...] where no EOS came: no task has such words."""
+        ended = self.eos in tokens
+        own = tokens[: tokens.index(self.eos)] if ended else tokens
+        return [*((*self.words, *SPECIAL)[t] for t in own), *([] if ended else [UNENDED])]
+
+    def grade(self, said: list[list[str]], batch: Batch) -> Graded:
+        """1 where exactly the words of the answer were said, and then EOS: an exact match."""
+        right = [float(words == answer) for words, (_, answer) in zip(said, self.pairs(batch), strict=True)]
+        unreadable = [n for n, words in enumerate(said) if not words or not self._id.keys() >= set(words)]
+        return Graded(torch.tensor(right, dtype=torch.float64), {}, unreadable)
 
     def render(self, batch: Batch) -> list[dict[str, Any]]:
         """Question and answer as words with spaces between them."""

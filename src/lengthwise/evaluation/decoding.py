@@ -1,0 +1,91 @@
+"""Answers said token by token: greedy decoding with the key-value cache, for tasks that grade what was said."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lengthwise.config import ConfigError
+from lengthwise.layouts import Consecutive, Drawn, Layout
+from lengthwise.tasks.base import Batch, Graded, Task
+
+KEPT = 3  # unreadable answers that are kept for reading, per length
+LONGEST = 2000  # characters of a kept answer
+
+PADDING, OWN = -1, 0  # documents of left padding, and of what is read
+
+
+def require_decodable(task: Task, layout: Layout) -> None:
+    """Raise `ConfigError` where answers cannot be decoded: the task has none, or the layout claims positions.
+
+    What is decoded claims 0, 1, 2, ...; a layout that leaves evaluation to the model goes with it.
+    """
+    if not task.can_decode:
+        raise ConfigError(f"{type(task).__name__} has no answers that could be decoded; evaluate it with decode=False")
+    idle = isinstance(layout, Consecutive) or (isinstance(layout, Drawn) and not layout.draws(training=False))
+    if not idle:
+        raise ConfigError(
+            f"{type(task).__name__} is scored by decoding, which claims the positions 0, 1, 2, ..., and "
+            f"{type(layout).__name__} claims others in evaluation; leave the layout out, or take a task without a scratchpad"
+        )
+
+
+def said_by(
+    model: nn.Module,
+    task: Task,
+    batch: Batch,
+    length: int,
+    before_token: Callable[[], None] | None = None,
+) -> tuple[list[list[str]], Tensor]:
+    """What the model says greedily to each prompt (BOS question SEP) in words, and whether a logit on the way was NaN [b].
+
+    It ends at EOS, or at the most tokens that an answer of that length has. Prompts shorter than the longest are padded on
+    the left by a document of their own: one decoding for all, the same to rounding as each by itself.
+    """
+    prompts, documents = left_padded(batch)
+    bad: list[Tensor] = []
+
+    def listen(_: nn.Module, __: Any, logits: Float[Tensor, "b t v"]) -> None:
+        bad.append(logits[:, -1].isnan().any(-1))
+        if before_token is not None:
+            before_token()
+
+    handle = model.register_forward_hook(listen)
+    try:
+        made = model.generate(prompts, task.answer_tokens(length), documents=documents, stop=task.stop)  # type: ignore[operator]
+    finally:
+        handle.remove()
+    said = made.tolist()
+    sizes = [
+        row.index(task.stop) + 1 if task.stop in row else len(row) for row in said
+    ]  # what counts: to the first stop
+    counts = torch.arange(made.shape[1], device=made.device) < torch.tensor(sizes, device=made.device)[:, None]
+    nan = (torch.stack(bad[: made.shape[1]], 1) & counts).any(1)
+    return [task.said(row) for row in said], nan
+
+
+def left_padded(batch: Batch) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"] | None]:
+    """The prompts of a batch, each ending in the last column, and the documents that mark the padding (None: there is none)."""
+    sizes = batch.scored.int().argmax(1) + 1
+    longest = int(sizes.max())
+    if bool((sizes == longest).all()):
+        return batch.inputs[:, :longest], None
+    places = torch.arange(longest, device=sizes.device) - (longest - sizes[:, None])  # negative: padding
+    prompts = batch.inputs.gather(1, places.clamp(min=0))
+    return prompts, torch.where(places < 0, PADDING, OWN)
+
+
+def detailed(task: Task, said: list[list[str]], examples: Batch, graded: Graded) -> dict[str, Any]:
+    """Means of the further numbers over all examples, how many answers were unreadable, and some of those for reading."""
+    means = {name: float(values.double().mean()) for name, values in graded.details.items()}
+    kept = []
+    for n in graded.unreadable[:KEPT]:
+        (example,) = task.render(examples[n : n + 1])
+        kept.append({"question": _short(example["input"]), "said": _short(" ".join(said[n]))})
+    return {"means": means, "unreadable": len(graded.unreadable), "kept": kept}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."

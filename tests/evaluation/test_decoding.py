@@ -1,0 +1,196 @@
+"""Decoded answers: the same exact match as one forward, what is kept of bad ones, and what cannot be decoded."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.encodings import ENCODINGS
+from lengthwise.evaluation import EvaluationError, check_lengths, evaluate
+from lengthwise.evaluation.decoding import left_padded, said_by
+from lengthwise.layouts import Randomized, Shift
+from lengthwise.tasks import Copy, Text
+from lengthwise.tasks.base import Graded
+from lengthwise.tasks.sequences import Pairs
+from lengthwise.training import Stopped, build, train
+
+BY_ONE = ("NoPE", "RoPE", "ALiBi", "T5", "FIRE", "Learned:max_length=40")
+
+
+class Ragged(Copy):
+    """Copy, but of questions that are of different sizes: some lack their last symbols."""
+
+    def draw(self, generator, count, length):
+        pairs = super().draw(generator, count, length)
+        sizes = torch.randint(1, length + 1, (count, 1), generator=generator)
+        gone = torch.arange(length) >= sizes
+        return Pairs(pairs.questions.masked_fill(gone, -1), pairs.answers.masked_fill(gone, -1))
+
+    def every(self, length):
+        return None
+
+
+@pytest.fixture(scope="module", params=BY_ONE)
+def model(request, tmp_path_factory):
+    """Has begun to learn to copy: sometimes right and sometimes wrong."""
+    run = Run(
+        encoding=ENCODINGS.parse(request.param),
+        task=choose(Ragged, symbols=4),
+        model=ModelConfig(d_model=16, num_layers=2, num_heads=2),
+        training=TrainingConfig(train_length=4, min_length=2, steps=100, batch_size=32, learning_rate=1e-2),
+    )
+    return train(run, tmp_path_factory.mktemp("run")).model.eval()
+
+
+@pytest.mark.parametrize("task", [Copy(symbols=4), Ragged(symbols=4)], ids=["of one size", "of many"])
+def test_one_forward_says_what_decoding_says(model, task):
+    """Example by example."""
+    config = EvaluationConfig(lengths=(2, 4, 5, 8), examples=60)
+    read = evaluate(model, task, config, train_length=4, decode=False)
+    said = evaluate(model, task, config, train_length=4, decode=True)
+    assert [(s.n, s.mean, s.standard_error) for s in said] == [(s.n, s.mean, s.standard_error) for s in read]
+    assert any(0 < s.mean < 1 for s in read), "nothing to tell apart"
+    batch = task.examples(0, 60, 5)
+    with torch.no_grad():
+        expected = task.score(model(batch.inputs), batch)
+        words, nan = said_by(model, task, batch, 5)
+    assert task.grade(words, batch).scores.equal(expected)
+    assert not nan.any()
+
+
+def test_left_padding_changes_no_answer(model):
+    task = Ragged(symbols=4)
+    batch = task.examples(1, 20, 8)
+    with torch.no_grad():
+        together, _ = said_by(model, task, batch, 8)
+        alone = [said_by(model, task, batch[n : n + 1], 8)[0][0] for n in range(len(batch))]
+    assert together == alone
+    assert len({len(words) for words in together}) > 1
+
+
+def test_prompts_by_hand():
+    task = Copy(symbols=3)
+    pairs = Pairs(torch.tensor([[0, 1, 2], [2, -1, -1]]), torch.tensor([[0, 1, 2], [2, -1, -1]]))
+    b, s = task.bos, task.sep
+    prompts, documents = left_padded(task.pack(pairs))
+    assert prompts[0].tolist() == [b, 0, 1, 2, s]
+    assert prompts[1, 2:].tolist() == [b, 2, s]
+    assert documents.tolist() == [[0] * 5, [-1, -1, 0, 0, 0]]
+    prompts, documents = left_padded(task.pack(pairs)[1:])
+    assert prompts.tolist() == [[b, 2, s]]
+    assert documents is None
+
+
+class Saying(nn.Module):
+    """Says the same tokens to everyone."""
+
+    def __init__(self, tokens, size, value=1.0):
+        super().__init__()
+        self.tokens, self.size, self.value = tokens, size, value
+        self.weight = nn.Parameter(torch.zeros(1))
+
+    def forward(self, inputs, step=0):
+        logits = torch.zeros(*inputs.shape, self.size)
+        logits[..., self.tokens[step]] = self.value
+        return logits
+
+    def generate(self, prompts, steps, *, documents, stop):
+        said = prompts[:, :0]
+        for step in range(min(steps, len(self.tokens))):
+            said = torch.cat([said, self(prompts, step)[:, -1:].argmax(-1)], 1)
+        return said
+
+
+def test_bad_answers_are_wrong_and_kept():
+    task = Copy(symbols=4)
+    config = EvaluationConfig(lengths=(3,), examples=10)
+    for tokens, said in [
+        ([task.bos, task.sep, 0, task.eos], "[BOS] [SEP] a"),
+        ([0, 0, 0, 0], "a a a a [...]"),
+        ([task.eos, 0, 0, 0], ""),
+    ]:
+        (score,) = evaluate(Saying(tokens, 7), task, config, train_length=3, decode=True)
+        n = score.n
+        assert (score.mean, score.details["unreadable"]) == (0, n)
+        assert [kept["said"] for kept in score.details["kept"]] == [said] * 3
+        assert all(len(kept["question"].split()) == 3 for kept in score.details["kept"])
+    (score,) = evaluate(Saying([0, 1, 2, task.eos], 7), task, config, train_length=3, decode=True)
+    assert score.details == {"means": {}, "unreadable": 0, "kept": []}
+    assert evaluate(Saying([0] * 4, 7), task, config, train_length=3, decode=False)[0].details == {}
+
+
+def test_logits_that_are_no_numbers_are_no_score():
+    task = Copy(symbols=4)
+    model = Saying([0, 1, 2, task.eos], 7, value=math.nan)
+    with pytest.raises(EvaluationError, match="at length 3 the exact match of 9 of 9"):
+        evaluate(model, task, EvaluationConfig(lengths=(3,), examples=9), train_length=3, decode=True)
+
+
+def test_decoding_can_be_stopped_between_tokens():
+    task, asked = Copy(symbols=4), []
+
+    def stop():
+        asked.append(0)
+        return len(asked) > 2
+
+    with pytest.raises(Stopped):
+        evaluate(
+            Saying([0] * 4, 7),
+            task,
+            EvaluationConfig(lengths=(3,), examples=9),
+            train_length=3,
+            decode=True,
+            should_stop=stop,
+        )
+    assert len(asked) == 3
+
+
+class Thinking(Copy):
+    decodes = True
+
+    def grade(self, said, batch):
+        graded = super().grade(said, batch)
+        return Graded(graded.scores, {"words": torch.tensor([len(words) for words in said])}, graded.unreadable)
+
+
+def test_a_task_that_decodes_is_decoded_and_its_numbers_are_meant():
+    task = Thinking(symbols=4)
+    config = EvaluationConfig(lengths=(3,), examples=8)
+    (score,) = evaluate(Saying([0, 1, task.eos], 7), task, config, train_length=3)
+    assert score.details["means"] == {"words": 2.0}
+
+
+def test_what_cannot_be_decoded_is_refused_before_any_forward(tmp_path):
+    (tmp_path / "a.txt").write_text("words " * 2000)
+    config = EvaluationConfig(lengths=(3,), examples=8)
+    text = choose(Text, path=str(tmp_path)).build()
+    with pytest.raises(ConfigError, match="Text has no answers that could be decoded; evaluate it with decode=False"):
+        evaluate(Saying([0], 7), text, config, train_length=3, decode=True)
+    random = choose(Randomized, max_length=60)
+    words = r"Thinking is scored by decoding, which claims the positions 0, 1, 2, \.\.\., and Randomized claims others"
+    with pytest.raises(ConfigError, match=words):
+        evaluate(Saying([0], 7), Thinking(symbols=4), config, train_length=3, layout=random)
+    run = Run(encoding=ENCODINGS.parse("NoPE"), task=choose(Thinking), training=TrainingConfig(train_length=4))
+    check_lengths(run, [4])
+    for layout, refused in [(random, True), (choose(Shift), False)]:
+        run = Run(
+            encoding=ENCODINGS.parse("NoPE"),
+            task=choose(Thinking),
+            training=TrainingConfig(train_length=4, layout=layout),
+        )
+        if refused:
+            with pytest.raises(ConfigError, match=words):
+                check_lengths(run, [4])
+        else:
+            check_lengths(run, [4])
+    model, task = build(
+        Run(
+            encoding=ENCODINGS.parse("NoPE"),
+            task=choose(Thinking, symbols=4),
+            model=ModelConfig(d_model=8, num_layers=1, num_heads=1),
+            training=TrainingConfig(train_length=4),
+        )
+    )
+    assert evaluate(model, task, config, train_length=3, layout=choose(Shift))
