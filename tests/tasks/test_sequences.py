@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from lengthwise.config import ConfigError, choose
-from lengthwise.tasks import TASKS, Addition, Copy, Parity, Reverse, Summation, generator
-from lengthwise.tasks.sequences import Pairs, SequenceTask, combinations
+from lengthwise.tasks import PCFG, SCAN, TASKS, Addition, Copy, Parity, Reverse, Summation, generator
+from lengthwise.tasks.sequences import ENUMERABLE, Pairs, SequenceTask, combinations
 from lengthwise.tasks.splits import held_out
 
 OF_WORDS = [
@@ -20,6 +20,10 @@ OF_WORDS = [
     choose(Addition),
     choose(Summation),
     choose(Parity),
+    choose(SCAN),
+    choose(SCAN, split="tr25"),
+    choose(PCFG),
+    choose(PCFG, longest=30),
 ]
 
 each_task = pytest.mark.parametrize("choice", OF_WORDS, ids=lambda choice: choice.label)
@@ -37,6 +41,14 @@ def short_lengths(task):
     return found[:4]
 
 
+def has(task, length, split):
+    try:
+        task.check_length(length, split)
+    except ConfigError:
+        return False
+    return True
+
+
 def test_every_task_of_words_is_asked():
     asked = {choice.make for choice in OF_WORDS}
     assert asked == {make for make in TASKS if issubclass(make, SequenceTask)}
@@ -46,7 +58,7 @@ def test_every_task_of_words_is_asked():
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_lengths_are_exact_and_words_round_trip(choice, split):
     task = choice.build()
-    for length in [*short_lengths(task), 12]:
+    for length in filter(lambda n: has(task, n, split), [*short_lengths(task), 12]):
         batch = task.sample(generator(length), 16, length, split)
         assert batch.inputs.shape == batch.targets.shape == batch.scored.shape
         assert batch.inputs.shape[1] <= task.tokens(length)
@@ -65,7 +77,7 @@ def test_lengths_are_exact_and_words_round_trip(choice, split):
 @each_task
 def test_train_and_test_share_no_question(choice):
     task = choice.build()
-    for length in [*short_lengths(task), 9]:
+    for length in filter(lambda n: has(task, n, "train"), [*short_lengths(task), 9]):
         seen = {}
         for split in ("train", "test"):
             batch = task.sample(generator(0, length), 200, length, split)
@@ -89,12 +101,28 @@ def test_listed_questions_are_those_that_are_drawn(choice):
     task = choice.build()
     length = short_lengths(task)[0]
     every = task.every(length)
-    if every is None:
+    if every is None or len(every) > ENUMERABLE:
         pytest.skip(f"{choice.label} has more questions than are listed at length {length}")
     listed = [(tuple(q), tuple(a)) for q, a in task.pairs(task.pack(every))]
     assert len({q for q, _ in listed}) == len(listed)
     pairs = task.draw(generator(0), 40 * len(listed), length)
     assert {(tuple(q), tuple(a)) for q, a in task.pairs(task.pack(pairs))} == set(listed)
+
+
+@each_task
+def test_the_whole_of_a_length_is_its_two_splits(choice):
+    task = choice.build()
+    for length in short_lengths(task)[:2]:
+        if task.every(length) is None:
+            with pytest.raises(ConfigError, match=f"too many questions of {length} {task.unit}"):
+                task.whole(length)
+            continue
+        whole = task.whole(length)
+        sizes = {split: len(pairs) for split, pairs in whole.items()}
+        assert set(sizes) in ({"train", "test"}, {"train and test"})
+        assert sum(sizes.values()) == len(task.every(length))
+        for split in ("train", "test"):
+            assert task.available(length, split) == sizes.get(split, sizes.get("train and test"))
 
 
 @each_task

@@ -36,6 +36,11 @@ def _a_folder(kind: type, value: str) -> None:
         raise ValueError("Name a folder, or leave it out")
 
 
+def _no_option(kind: type, value: str) -> None:
+    if value.startswith("-") and value != "-":
+        raise ValueError(f"There is no option {value}; a file of that name is ./{value}")
+
+
 Whole = Annotated[int, Parameter(converter=_whole)]
 
 Listed = Annotated[str | None, Parameter(show_default=False)]
@@ -251,34 +256,41 @@ def sample(
     task: str,
     /,
     *,
-    length: Whole = 10,
-    count: Whole = 3,
-    seed: Whole = 0,
-    split: Literal["train", "test"] = "test",
+    length: Whole | None = None,
+    count: Whole | None = None,
+    seed: Whole | None = None,
+    split: Literal["train", "test"] | None = None,
+    all: Annotated[bool, Parameter(negative="")] = False,
+    published: Annotated[bool, Parameter(negative="")] = False,
     json: bool = False,
 ) -> int:
     """Look at examples of a task before training on them. The same seed shows the same examples.
 
-    Example: lengthwise sample copy:symbols=10 --length 5 --count 3; lengthwise sample text:path=notes.txt --length 80
+    Example: lengthwise sample copy:symbols=10 --length 5 --count 3; lengthwise sample scan --all --json
 
     Parameters
     ----------
     task
         The task, with settings if wanted.
     length
-        Length in the task's unit.
+        Length in the task's unit; usually 10, and with --all each length of a task that is a given set (SCAN, PCFG).
     count
-        How many.
+        How many; usually 3.
     seed
-        Which; in the split test those that an evaluation with this seed asks.
+        Which; in the split test those that an evaluation with this seed asks. Usually 0.
     split
-        train or test; no example is in both.
+        train or test; no example is in both. Usually test, and with --all both.
+    all
+        Print every example there is, of a task that is a given set, or of a length that has few enough.
+    published
+        Print the text of the published study instead of words: prompt, separator and target.
     json
         Print one JSON object a line.
     """
-    from lengthwise.cli.sampling import show_examples
+    from lengthwise.cli.sampling import Asked, show_all, show_examples
 
-    return show_examples(task, length, count, seed, split, json)
+    asked = Asked(length=length, count=count, seed=seed, split=split, published=published, json=json)
+    return (show_all if all else show_examples)(task, asked)
 
 
 @app.command(sort_key=7, help_epilogue="")
@@ -364,3 +376,29 @@ def inspect_(
 
     sizes = {"num_heads": num_heads, "head_dim": head_dim, "d_model": d_model, "train_length": train_length}
     return show_inspection(encoding, set, {**sizes, "length": length, "seed": seed}, json)
+
+
+@app.command(sort_key=9, help_epilogue="")
+def lengths(
+    file: Annotated[str, Parameter(allow_leading_hyphen=True, validator=_no_option)],
+    /,
+    *,
+    field: str = "input",
+    json: bool = False,
+) -> int:
+    """Count how long the examples of a data set are: JSON lines, such as `lengthwise sample scan --all --json` prints.
+
+    Example: lengthwise lengths data.jsonl --field target; lengthwise sample pcfg --all --json | lengthwise lengths -
+
+    Parameters
+    ----------
+    file
+        The file, one JSON object a line; - reads what comes through a pipe.
+    field
+        What is counted: the words of a text (input, target), or a whole number as it stands (length).
+    json
+        Print JSON, each length by itself.
+    """
+    from lengthwise.cli.counting import show_lengths
+
+    return show_lengths(file, field, json)

@@ -5,13 +5,17 @@ from lengthwise.tasks.addition import Addition
 from lengthwise.tasks.base import Batch, Task, exact_match, generator, mean_nats
 from lengthwise.tasks.copy import Copy
 from lengthwise.tasks.parity import Parity
+from lengthwise.tasks.pcfg import PCFG
 from lengthwise.tasks.reverse import Reverse
+from lengthwise.tasks.scan import SCAN
 from lengthwise.tasks.summation import Summation
 from lengthwise.tasks.text import Text
 
-TASKS = Registry("task", (Text, Copy, Reverse, Addition, Summation, Parity))
+TASKS = Registry("task", (Text, Copy, Reverse, Addition, Summation, Parity, SCAN, PCFG))
 
 __all__ = [
+    "PCFG",
+    "SCAN",
     "TASKS",
     "Addition",
     "Batch",

@@ -94,6 +94,14 @@ class SequenceTask(Task):
     def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         """The example as the text (prompt, target) of the published study, spaces and all; `separator` comes between."""
 
+    def lengths(self) -> Sequence[int] | None:
+        """All lengths that have examples, where the task is a given set; None: any length may be asked for."""
+        return None
+
+    def divided(self, every: Pairs, length: int) -> tuple[Pairs, Pairs, bool]:
+        """All examples of a length as a train and a test split, and whether both are all of them, since one would be empty."""
+        return _split(every)
+
     # ---- what follows from it ----------------------------------------------------------------------------------
 
     def tokens(self, length: int) -> int:
@@ -118,6 +126,23 @@ class SequenceTask(Task):
         self.check_length(length, split)
         pool, _ = self._pool(length, split)
         return None if pool is None else len(pool)
+
+    def whole(self, length: int) -> dict[str, Pairs]:
+        """All examples of a length, each once, by the split that they belong to: "train", "test", or "train and test".
+
+        `ConfigError` where there are more than are listed.
+        """
+        self.check_length(length)
+        train, shared = self._pool(length, "train")
+        test, _ = self._pool(length, "test")
+        if train is None or test is None:
+            raise ConfigError(
+                f"{type(self).__name__} has too many questions of {length} {self.unit} to list them all "
+                f"(more than {ENUMERABLE}); ask for a shorter length, or for some of them"
+            )
+        if shared:
+            return {"train and test": test}
+        return {split: pairs for split, pairs in (("train", train), ("test", test)) if len(pairs)}
 
     def score(self, logits: Tensor, batch: Batch) -> Tensor:
         return exact_match(logits, batch)
@@ -210,7 +235,7 @@ class SequenceTask(Task):
         """All examples of a split where they can be listed, and whether both splits share them, since one would be empty."""
         if length not in self._pools:
             every = self.every(length)
-            self._pools[length] = None if every is None else _split(every)
+            self._pools[length] = None if every is None else self.divided(every, length)
         pools = self._pools[length]
         if pools is None:
             return None, False
@@ -255,3 +280,12 @@ def combinations(sizes: Sequence[int], most: int = ENUMERABLE) -> Int[Tensor, "m
 def symbol_names(count: int) -> tuple[str, ...]:
     """Names for so many symbols: letters and digits where they suffice, otherwise numbers."""
     return tuple(LETTERS[:count]) if count <= len(LETTERS) else tuple(map(str, range(count)))
+
+
+def ragged(rows: Sequence[Sequence[int]]) -> Int[Tensor, "b n"]:
+    """Rows of ids as one tensor, the shorter ones filled up with -1s. Its dtype is small: a whole set may lie in it."""
+    sizes = torch.tensor([len(row) for row in rows], dtype=torch.int64)
+    width = int(sizes.max()) if len(rows) else 0
+    found = torch.full((len(rows), width), NOTHING, dtype=torch.int32)
+    found[torch.arange(width) < sizes[:, None]] = torch.tensor([n for row in rows for n in row], dtype=torch.int32)
+    return found

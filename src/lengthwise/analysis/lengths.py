@@ -1,0 +1,111 @@
+"""How long the examples of a data set are: JSON lines → a histogram."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lengthwise.values import ConfigError, near_miss
+
+WIDTHS = (1, 2, 5)  # of bins, times a power of ten
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How many examples have which length. `counts` has no zeros, and the shortest length first; it is never empty."""
+
+    counts: dict[int, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def shortest(self) -> int:
+        return min(self.counts)
+
+    @property
+    def longest(self) -> int:
+        return max(self.counts)
+
+    @property
+    def mean(self) -> float:
+        return sum(length * count for length, count in self.counts.items()) / self.total
+
+    @property
+    def median(self) -> int:
+        """The shortest length that at least half of the examples do not exceed."""
+        below = 0
+        for length, count in self.counts.items():
+            below += count
+            if 2 * below >= self.total:
+                return length
+        raise AssertionError("a histogram has examples")
+
+    def bins(self, most: int) -> list[tuple[int, int, int]]:
+        """First length, last length and count of at most `most` bins of one width (1, 2, 5, 10, 20, ...).
+
+        Bins of width 1 are the lengths that occur; wider ones begin at multiples of their width, and empty ones are left out.
+        """
+        if len(self.counts) <= most:
+            return [(length, length, count) for length, count in self.counts.items()]
+        for width in _widths():
+            found: Counter[int] = Counter()
+            for length, count in self.counts.items():
+                found[length // width * width] += count
+            if len(found) <= most:
+                return [(first, first + width - 1, count) for first, count in found.items()]
+        raise AssertionError("one bin holds everything")
+
+
+def lengths(lines: Iterable[str | bytes], field: str) -> Histogram:
+    """The lengths of one field in a data set of JSON lines: words between white space of a text, or a whole number as it is.
+
+    Lines without anything are passed over. `ConfigError` with the line's number (the first is 1) for one that is no JSON
+    object or lacks the field, and where there is no line at all.
+    """
+    counts = Counter(_length(line, field, number) for number, line in enumerate(lines, 1) if line.strip())
+    if not counts:
+        raise ConfigError("there is no example in it; it has to have one JSON object a line")
+    return Histogram(dict(sorted(counts.items())))
+
+
+def _length(line: str | bytes, field: str, number: int) -> int:
+    where = f"line {number}"
+    try:
+        row = json.loads(line.decode() if isinstance(line, bytes) else line)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{where} is not UTF-8 text (at byte {error.start + 1})") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where} is no JSON: {getattr(error, 'msg', error)}: {_beginning(line)}") from None
+    if not isinstance(row, dict):
+        raise ConfigError(f"{where} is {_named(row)}; it has to be a JSON object with the field {field!r}")
+    if field not in row:
+        there = f"it has: {', '.join(map(str, row))}" if row else "it is empty"
+        raise ConfigError(f"{where} has no field {field!r}{near_miss(field, row)}; {there}")
+    value = row[field]
+    if isinstance(value, str):
+        return len(value.split())
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise ConfigError(f"{where}: {field} is {_named(value)}; it has to be a text or a whole number, not below 0")
+
+
+def _widths() -> Iterator[int]:
+    power = 1
+    while True:
+        yield from (width * power for width in WIDTHS)
+        power *= 10
+
+
+def _named(value: Any) -> str:
+    if isinstance(value, (list, dict)):
+        return "a list" if isinstance(value, list) else "an object"
+    return json.dumps(value)[:40]
+
+
+def _beginning(line: str | bytes) -> str:
+    text = line.decode() if isinstance(line, bytes) else line
+    text = text.strip()
+    return repr(text if len(text) <= 40 else f"{text[:40]}...")

@@ -1,0 +1,73 @@
+"""Tasks whose questions are a given set: so many of each length, the short ones to train on."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from lengthwise.config import ConfigError
+from lengthwise.tasks.base import Batch, require_length, require_split
+from lengthwise.tasks.sequences import Pairs, SequenceTask
+
+
+class GivenSet(SequenceTask):
+    """A task of words whose questions are a given set. A subclass says `every` one of a length, and how many there are.
+
+    sizes: length -> questions of that length; lengths without questions are not in it.
+    trained: the longest length to train on. Up to it a hash of the question holds one in 8 out, to test at the lengths that
+    were trained; all questions that are longer are test questions.
+
+    A training step draws its examples uniformly from all training examples between the shortest and the longest length
+    asked for, so lengths are as frequent as the set has them, and a batch has several.
+    """
+
+    def __init__(self, words: Sequence[str], sizes: Mapping[int, int], trained: int):
+        super().__init__(words)
+        self.sizes, self.trained = dict(sorted(sizes.items())), trained
+        self._between: tuple[int, int, Pairs] | None = None  # what training_batch draws from
+
+    def lengths(self) -> Sequence[int]:
+        return list(self.sizes)
+
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
+        every = self.every(length)
+        assert every is not None, "a given set lists every question"
+        return every[torch.randint(len(every), (count,), generator=generator)]
+
+    def divided(self, every: Pairs, length: int) -> tuple[Pairs, Pairs, bool]:
+        if length > self.trained:
+            return every[:0], every, False
+        return super().divided(every, length)
+
+    def training_batch(self, generator: torch.Generator, batch: int, shortest: int, longest: int) -> Batch:
+        """A training step's examples: uniformly from all training examples of `shortest ... longest`, several lengths at once."""
+        pool = self._training(shortest, longest)
+        return self.pack(pool[torch.randint(len(pool), (batch,), generator=generator)])
+
+    def check_length(self, length: int, split: str = "test") -> None:
+        require_split(split)
+        require_length(length, self.unit)
+        name = type(self).__name__
+        if length not in self.sizes:
+            near = [n for n in (self._below(length), self._above(length)) if n is not None]
+            raise ConfigError(
+                f"{name} has no example of {length} {self.unit}; the nearest {'lengths' if len(near) > 1 else 'length'} "
+                f"with examples {'are' if len(near) > 1 else 'is'} {' and '.join(map(str, near))}"
+            )
+        if split == "train" and length > self.trained:
+            raise ConfigError(
+                f"{name} trains on up to {self.trained} {self.unit}, and {length} are for tests; give at most {self.trained}"
+            )
+
+    def _below(self, length: int) -> int | None:
+        return max((n for n in self.sizes if n < length), default=None)
+
+    def _above(self, length: int) -> int | None:
+        return min((n for n in self.sizes if n > length), default=None)
+
+    def _training(self, shortest: int, longest: int) -> Pairs:
+        if self._between is None or self._between[:2] != (shortest, longest):
+            for length in {shortest, longest}:
+                self.check_length(length, "train")
+            pools = [self._pool(n, "train")[0] for n in self.sizes if shortest <= n <= longest]
+            self._between = shortest, longest, Pairs.join([pool for pool in pools if pool is not None])
+        return self._between[2]
