@@ -1,0 +1,157 @@
+"""Whole sets, published texts, and how long the examples of a file are."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Call = Callable[..., Any]
+
+
+def rows(ran: Any) -> list[dict[str, Any]]:
+    assert ran.code == 0, ran.err
+    return [json.loads(line) for line in ran.out.splitlines()]
+
+
+def test_all_of_scan(here: Call) -> None:
+    found = rows(here("sample", "scan", "--all", "--json"))
+    assert len(found) == len({row["input"] for row in found}) == 20_910
+    assert [row["number"] for row in found] == list(range(20_910))
+    assert all(row["length"] == len(row["target"].split()) for row in found)
+    assert Counter(row["length"] for row in found)[48] == 128
+    assert {row["split"] for row in found} == {"train", "test", "train and test"}
+    assert found[0] == {
+        "task": "SCAN",
+        "split": "train and test",
+        "number": 0,
+        "input": "walk",
+        "target": "I_WALK",
+        "length": 1,
+    }
+
+
+def test_all_of_a_length_and_a_split(here: Call) -> None:
+    found = rows(here("sample", "scan:split=tr25", "--all", "--length", 25, "--json"))
+    assert len(found) == 448
+    trained = rows(here("sample", "scan:split=tr25", "--all", "--length", 25, "--split", "train", "--json"))
+    assert [row["input"] for row in trained] == [row["input"] for row in found if row["split"] == "train"]
+    assert 0 < len(trained) < 448
+    shared = rows(here("sample", "scan", "--all", "--length", 1, "--split", "test", "--json"))
+    assert len(shared) == 6
+    ran = here("sample", "pcfg", "--all", "--length", 32)
+    assert ran.out.splitlines()[-1] == "PCFG: test 2"
+    assert ran.out.count("input") == ran.out.count("target") == 2
+
+
+def test_all_of_a_task_that_draws_its_questions(here: Call) -> None:
+    ran = here("sample", "copy:symbols=2", "--length", 3, "--all")
+    assert ran.out.count("input") == 8
+    assert "Copy(symbols=2): train 6; test 2" in ran.out
+    for words in (["--length", 5], []):
+        ran = here("sample", "copy", *words, "--all")
+        assert ran.code == 2
+        assert ran.err.startswith("lengthwise: Copy has too many questions of ")
+        assert not ran.out
+
+
+def test_published_text(here: Call) -> None:
+    (row,) = rows(here("sample", "copy", "--length", 3, "--count", 1, "--published", "--json"))
+    (plain,) = rows(here("sample", "copy", "--length", 3, "--count", 1, "--json"))
+    assert row["prompt"] == f"Copy: {plain['input']} "
+    assert (row["separator"], row["target"], row["length"]) == ("[SEP] ", plain["target"], 3)
+    assert "input" not in row
+    said = here("sample", "copy", "--length", 3, "--count", 1, "--published").out.splitlines()
+    assert said[0] == f'0  prompt     "Copy: {plain["input"]} "'
+    assert said[1] == '   separator  "[SEP] "'
+    found = rows(here("sample", "scan", "--length", 2, "--all", "--published", "--json"))
+    assert {"prompt": "Solve: jump left", "target": "Left Jump"}.items() <= {
+        **next(row for row in found if row["prompt"] == "Solve: jump left")
+    }.items()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["text", "--all"], "Text cannot list all of its examples"),
+        (["text", "--published"], "Text has no published text; leave --published out, or take one of: Copy"),
+        (["scan", "--all", "--count", "3"], "--count 3 is for some examples, and --all prints every one"),
+        (["scan", "--all", "--seed", "0"], "--seed 0 is for some examples"),
+        (
+            ["scan", "--length", "23"],
+            "SCAN has no example of 23 actions; the nearest lengths with examples are 22 and 24",
+        ),
+        (["scan", "--all", "--length", "23"], "SCAN has no example of 23 actions"),
+        (["scan", "--length", "24", "--split", "train"], "trains on up to 22 actions, and 24 are for tests"),
+        (["pcfg", "--length", "36"], "the nearest length with examples is 35"),
+        (["pcfg:longest=1", "--length", "3"], "PCFG.longest is 1"),
+        (["scan:split=tr24"], "did you mean 'tr25'?"),
+    ],
+)
+def test_what_cannot_be_sampled(here: Call, words: list[str], says: str) -> None:
+    ran = here("sample", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("lengthwise: ")
+    assert ran.err.count("\n") == 1
+    assert says in ran.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGPIPE")
+def test_whoever_reads_the_beginning_alone_gets_no_traceback() -> None:
+    command = [sys.executable, "-m", "lengthwise", "sample", "scan", "--all", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert json.loads(process.stdout.readline())["input"] == "walk"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+def test_lengths_of_a_file(here: Call, tmp_path: Path) -> None:
+    file = tmp_path / "few.jsonl"
+    file.write_text('{"input": "a b", "length": 12}\n{"input": "c d", "length": 3}\n{"input": "e", "length": 3}\n')
+    ran = here("lengths", file)
+    assert ran.code == 0
+    table = [line.split() for line in ran.out.splitlines()]
+    assert table[0][:4] == ["input,", "length", "examples", "share"]
+    assert table[1][:3] == ["1", "1", "33.3%"]
+    assert table[2][:3] == ["2", "2", "66.7%"]
+    assert table[2][3] == "█" * 40
+    assert ran.out.splitlines()[-1] == "3 examples of 1 to 2; half have at most 2, the mean is 1.7"
+    found = json.loads(here("lengths", file, "--field", "length", "--json").out)
+    assert found["lengths"] == {"3": 2, "12": 1}
+    assert (found["field"], found["examples"], found["median"]) == ("length", 3, 3)
+
+
+def test_lengths_of_what_comes_through_a_pipe() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "lengthwise", "lengths", "-", "--field", "target", "--json"],
+        input='{"target": "x y z"}\n',
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(ran.stdout)["lengths"] == {"3": 1}
+
+
+def test_lengths_of_what_is_no_data_set(here: Call, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"input": "a"}\nno\n')
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+    for words, says in (
+        ([bad], f"{bad}: line 2 is no JSON: Expecting value: 'no'"),
+        ([bad, "--field", "inptu"], "line 1 has no field 'inptu'; did you mean 'input'?"),
+        ([empty], f"{empty}: there is no example in it"),
+        ([tmp_path / "nowhere"], "No such file"),
+        (["--feild", "input", bad], "There is no option --feild"),
+    ):
+        ran = here("lengths", *words)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.count("\n") == 1
+        assert says in ran.err
