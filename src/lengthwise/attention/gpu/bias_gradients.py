@@ -51,13 +51,13 @@ def _again(
     looked_up: distances, entries and u of all tiles of the program, or None: of positions, pair by pair."""
     whole: tl.constexpr = KIND != GENERAL
     block = ib - diagonal
-    queries = _queries_of(batch, head, ib, sizes, sight, bias, B)
+    queries = _queries_of(batch, head, ib, sizes, sight, bias, B, whole)
     keys = _keys_of(batch, block, sizes, sight, B)
     q = _read(q_view, batch, head, ib * B, sizes.queries, B, DIM, WIDE, whole)
     grad = _read(grad_view, batch, head, ib * B, sizes.queries, B, DIM, WIDE, whole)
     k = _read(k_view, batch, head // sizes.group, block * B, sizes.keys, B, DIM, WIDE, whole)
     v = _read(v_view, batch, head // sizes.group, block * B, sizes.keys, B, DIM, WIDE, whole)
-    level, less = _levels(lse, delta, batch, head, queries[1], sizes)
+    level, less = _levels(lse, delta, batch, head, queries[1], sizes, whole)
     if looked_up is None:
         distance = _distances(queries, keys, KIND, False)
         entry, u = _look_up(distance, 0, head, bias, KIND, B)

@@ -56,12 +56,14 @@ def inner_products(
 
 @triton.jit
 @no_type_check
-def _levels(lse, delta, batch, head, number, sizes):
-    """lse in units of log 2, and delta, of queries; such that there is no weight where there is no query."""
-    at = (batch.to(tl.int64) * sizes.heads + head) * sizes.queries + number
+def _levels(lse, delta, batch, head, number, sizes, ALL: tl.constexpr):
+    """lse in units of log 2, and delta, of queries; such that there is no weight where there is no query. ALL: all are."""
+    before = (batch.to(tl.int64) * sizes.heads + head) * sizes.queries
+    if ALL:
+        return tl.load(lse + before + number) * LOG2E, tl.load(delta + before + number)
     there = number < sizes.queries
-    level = tl.load(lse + at, mask=there, other=float("inf")) * LOG2E
-    return level, tl.load(delta + at, mask=there, other=0.0)
+    level = tl.load(lse + before + number, mask=there, other=float("inf")) * LOG2E
+    return level, tl.load(delta + before + number, mask=there, other=0.0)
 
 
 # ---- keys ----------------------------------------------------------------------------------------------------------
@@ -75,7 +77,7 @@ def _change_keys(
 ):  # fmt: skip
     """What one more block of queries adds. Tiles are [keys, queries] here, so that none has to be transposed."""
     whole: tl.constexpr = KIND != GENERAL
-    queries = _queries_of(batch, head, block, sizes, sight, bias, BM)
+    queries = _queries_of(batch, head, block, sizes, sight, bias, BM, whole)
     q = _read(q_view, batch, head, block * BM, sizes.queries, BM, DIM, WIDE, whole)
     s = _product(k, tl.trans(q))
     distance = _distances(queries, keys, KIND, True)
@@ -83,7 +85,7 @@ def _change_keys(
     if KIND != FAR:
         entry, u = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * (BM if BM > BN else BN))
     s, shift, _, _ = _biased(s, distance, entry, u, queries, head, info, inverse, bias, sizes, KIND, True)
-    level, less = _levels(lse, delta, batch, head, queries[1], sizes)
+    level, less = _levels(lse, delta, batch, head, queries[1], sizes, whole)
     p = tl.exp2(s * factor - (level - shift * factor)[None, :])
     seen = _visible(queries, keys, sizes, sight, KIND, CAUSAL, True)
     if KIND == GENERAL:
@@ -200,8 +202,9 @@ def _change_queries(
         column = distance - bias.rows_first
         if KIND == GENERAL:
             column = _within(column, bias.rows_size)
-        to = (batch.to(tl.int64) * sizes.heads + head) * sizes.queries + queries[1]
-        to = drows + to[:, None] * bias.rows_size + column
+        number = queries[0] - (sizes.keys - sizes.queries)  # of the block's first query
+        before = (batch.to(tl.int64) * sizes.heads + head) * sizes.queries + number
+        to = drows + before * bias.rows_size + (queries[6][:, None] + column)
         last = column == bias.rows_size - 1
         within = seen & (column > 0) & (last == 0)
         if room is None:  # a distance is in a row once
@@ -229,8 +232,8 @@ def of_queries(
     head = pair % sizes.heads
     q = _read(q_view, batch, head, ib * BM, sizes.queries, BM, DIM, WIDE, False)
     grad = _read(grad_view, batch, head, ib * BM, sizes.queries, BM, DIM, WIDE, False)
-    queries = _queries_of(batch, head, ib, sizes, sight, bias, BM)
-    level, less = _levels(lse, delta, batch, head, queries[1], sizes)
+    queries = _queries_of(batch, head, ib, sizes, sight, bias, BM, False)
+    level, less = _levels(lse, delta, batch, head, queries[1], sizes, False)
     low, high, clean_low, clean_high = _keys_seen(queries[0], sizes, sight, bias, CAUSAL, BM, BN)
     line = batch * tiles.step + ib
     start, first, second, third, rest, last = _ends(tiles, line, low, high, clean_low, clean_high)

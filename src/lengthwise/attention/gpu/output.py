@@ -72,7 +72,7 @@ def attend(
     batch = pair // sizes.heads
     head = pair % sizes.heads
     q = _read(q_view, batch, head, ib * BM, sizes.queries, BM, DIM, WIDE, False)
-    queries = _queries_of(batch, head, ib, sizes, sight, bias, BM)
+    queries = _queries_of(batch, head, ib, sizes, sight, bias, BM, False)
 
     low, high, clean_low, clean_high = _keys_seen(queries[0], sizes, sight, bias, CAUSAL, BM, BN)
     if splits > 1:

@@ -238,26 +238,35 @@ def _look_up(distance, nearest, head, bias, KIND: tl.constexpr, SPAN: tl.constex
 
 @triton.jit
 @no_type_check
-def _queries_of(batch, head, block, sizes, sight, bias, SIZE: tl.constexpr):
+def _each(at, place, number, sizes, ALL: tl.constexpr):
+    """at[place] of queries, 0 past the last. ALL: none lies past it."""
+    if ALL:
+        return tl.load(at + place)
+    return tl.load(at + place, mask=number < sizes.queries, other=0)
+
+
+@triton.jit
+@no_type_check
+def _queries_of(batch, head, block, sizes, sight, bias, SIZE: tl.constexpr, ALL: tl.constexpr):
     """All that is asked of a block of queries but its numbers: the first one's index among the keys; of each its number, its
-    index, position, document, w, and where its rows begin."""
+    index, position, document, w, and where its rows begin; where the block's rows do. ALL: none lies past the end."""
     number = block * SIZE + tl.arange(0, SIZE)
     i0 = sizes.keys - sizes.queries + block * SIZE
     i = sizes.keys - sizes.queries + number
-    there = number < sizes.queries
     position = i
     if sight.position_q is not None:
-        position = tl.load(sight.position_q + batch * sight.position_q_step + number, mask=there, other=0)
+        position = _each(sight.position_q + batch * sight.position_q_step, number, number, sizes, ALL)
     document = i
     if sight.documents is not None:
-        document = tl.load(sight.documents + batch * sight.documents_step + i, mask=there, other=0)
+        document = _each(sight.documents + batch * sight.documents_step, i, number, sizes, ALL)
     w = 0.0 * number
     if bias.w is not None:
-        w = tl.load(bias.w + batch * bias.w_step + number, mask=there, other=0.0)
-    row = number
-    if bias.rows is not None:
-        row = batch.to(tl.int64) * bias.rows_batch + head * bias.rows_head + number.to(tl.int64) * bias.rows_size
-    return i0, number, i, position, document, w, row
+        w = _each(bias.w + batch * bias.w_step, number, number, sizes, ALL)
+    row, rows = number, 0
+    if bias.rows is not None:  # within a block by 32 bits: numbers of 64 bits for every pair fill the registers
+        row = tl.arange(0, SIZE) * bias.rows_size
+        rows = batch.to(tl.int64) * bias.rows_batch + head * bias.rows_head + (block * SIZE).to(tl.int64) * bias.rows_size
+    return i0, number, i, position, document, w, row, rows
 
 
 @triton.jit
@@ -330,21 +339,23 @@ def _biased(
     spread = 0.0
     times = 1.0
     row = _q(queries[6], ACROSS)
-    there = _q(queries[1], ACROSS) < sizes.queries
     if KIND == FAR:
         if bias.table is not None:
             shift = tl.load(bias.table + head * bias.table_step + (info & 1) * (bias.table_size - 1)) * inverse
         if bias.rows is not None:
             far = ((info >> 1) & 1) * (bias.rows_size - 1)
-            s += tl.load(bias.rows + row + far, mask=there, other=0.0) * inverse
+            s += tl.load(bias.rows + queries[7] + (row + far)) * inverse
     else:
         if bias.table is not None:
             s += entry * inverse
         if bias.rows is not None:
             column = distance - bias.rows_first
             if KIND == GENERAL:
-                column = _within(column, bias.rows_size)
-            s += tl.load(bias.rows + row + column, mask=there & (column >= 0), other=0.0) * inverse
+                there = _q(queries[1], ACROSS) < sizes.queries
+                at = row + _within(column, bias.rows_size)
+                s += tl.load(bias.rows + queries[7] + at, mask=there, other=0.0) * inverse
+            else:
+                s += tl.load(bias.rows + queries[7] + (row + column)) * inverse
         if bias.slope is not None:
             w = _q(queries[5], ACROSS)
             if KIND == CLEAN:
