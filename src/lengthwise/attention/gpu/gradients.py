@@ -18,6 +18,7 @@ from lengthwise.attention.gpu.parts import (
     GENERAL,
     KNOTS,
     LOG2E,
+    _below,
     _biased,
     _distances,
     _ends,
@@ -86,7 +87,7 @@ def _change_keys(
         entry, u = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * (BM if BM > BN else BN))
     s, shift, _, _ = _biased(s, distance, entry, u, queries, head, info, inverse, bias, sizes, KIND, True)
     level, less = _levels(lse, delta, batch, head, queries[1], sizes, whole)
-    p = tl.exp2(s * factor - (level - shift * factor)[None, :])
+    p = tl.exp2(s * factor - _below(level, shift, factor, bias, KIND)[None, :])
     seen = _visible(queries, keys, sizes, sight, KIND, CAUSAL, True)
     if KIND == GENERAL:
         p = tl.where(seen, p, 0.0)
@@ -156,7 +157,7 @@ def _change(
     """The gradient of a tile's logits [queries, keys], 0 where hidden; which pairs are seen; slope · u, see `_biased`."""
     s = _product(q, tl.trans(k))
     s, shift, spread, times = _biased(s, distance, entry, u, queries, head, info, inverse, bias, sizes, KIND, False)
-    p = tl.exp2(s * factor - (level - shift * factor)[:, None])
+    p = tl.exp2(s * factor - _below(level, shift, factor, bias, KIND)[:, None])
     ds = p * (_product(grad, tl.trans(v)) - less[:, None])
     seen = _visible(queries, keys, sizes, sight, KIND, CAUSAL, False)
     if KIND == GENERAL:

@@ -11,6 +11,7 @@ from lengthwise.attention.gpu.parts import (
     GENERAL,
     KNOTS,
     LN2,
+    _below,
     _biased,
     _distances,
     _ends,
@@ -49,7 +50,7 @@ def _attend(
         s = tl.where(seen, s, float("-inf"))
     higher = tl.maximum(peak, tl.max(s, 1) + shift)
     safe = tl.where(higher == float("-inf"), 0.0, higher)
-    p = tl.exp2(s * factor - ((safe - shift) * factor)[:, None])
+    p = tl.exp2(s * factor - (_below(safe, shift, 1.0, bias, KIND) * factor)[:, None])
     keep = tl.exp2((peak - safe) * factor)
     mass = mass * keep + tl.sum(p, 1)
     v = _read(v_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, WIDE, whole)

@@ -375,6 +375,15 @@ def _biased(
 
 @triton.jit
 @no_type_check
+def _below(level, shift, factor, bias, KIND: tl.constexpr):
+    """level - shift · factor. Of tiles without a shift nothing is computed: even 0 · factor takes a register."""
+    if ((KIND == FAR) and (bias.table is not None)) or ((KIND == CLEAN) and (bias.slope is not None)):
+        return level - shift * factor
+    return level
+
+
+@triton.jit
+@no_type_check
 def _tile(tiles, line, n, past, skip):
     """Of the n-th tile: its other block, and what there is to say. Without lists: n, from `past` on `skip` further."""
     if tiles.order is None:
