@@ -1,10 +1,13 @@
 """The GPU kernels' machine code for sm_90 (Hopper), compiled and looked at without a GPU: nothing is measured.
 
-    python benchmarks/gpu_code.py [--dims 64,128] [--dtypes bfloat16,float32]
+    python benchmarks/gpu_code.py [--dims 64,128] [--dtypes bfloat16,float32] [--forms none,table,pieces,rows]
 
-For each kernel and form, of every loop over tiles: instructions a pair of query and key, tensor-core instructions (HGMMA),
-reads and writes of local memory (spilled registers), barriers; and registers and shared memory of the whole. ptxas and
+For each kernel and form, of every loop over tiles: instructions a pair of query and key, tensor-core instructions (HGMMA,
+HMMA), reads and writes of local memory (spilled registers), barriers; and registers and shared memory of the whole. ptxas and
 nvdisasm come with Triton. The kernels are called as on a GPU, with memory on the CPU; compiling takes the place of running.
+
+It fails, with a line for each, where a kernel takes more shared memory than a block has, a loop in half precision uses no
+tensor cores, or a loop that most tiles go through (CLEAN, FAR) spills more than SPILLED says.
 """
 
 import argparse
@@ -29,6 +32,11 @@ TARGET = GPUTarget("cuda", 90, 32)
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 FORMS = ("none", "table", "pieces", "table pieces", "many", "rows")
 KINDS = {"none": ["CLEAN", "GENERAL"], "table": ["CLEAN", "FAR", "GENERAL"], "rows": ["CLEAN", "FAR", "GENERAL"]}
+MAIN = ("CLEAN", "FAR")
+SHARED = (
+    227 * 1024
+)  # bytes a block can have on sm_90: CUDA C++ Programming Guide, technical specifications by compute capability
+SPILLED = {(128, "of_keys"): 2}  # in half precision: reads of what stays the same, of some 500 instructions
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16", torch.int32: "i32", torch.int64: "i64"}
 
 
@@ -104,13 +112,35 @@ class Compiled:
             "loops": {
                 kind: {
                     "instructions a pair": round(c.total() * threads / self.pairs, 1),
-                    "HGMMA": c["HGMMA"],
+                    "tensor cores": c["HGMMA"] + c["HMMA"],
                     "spills": c["LDL"] + c["STL"],
                     "barriers": c["BAR"],
                 }
                 for kind, c in zip(kinds, loops, strict=True)
             },
         }
+
+
+def problems(found: dict[str, Any], kernel: str, form: str, dim: int, dtype: torch.dtype) -> list[str]:
+    """What a report must not say: one line each. Loops with rows for every query may spill."""
+    half, said = dtype != torch.float32, []
+    if found["shared memory"] > SHARED:
+        said.append(
+            f"takes {found['shared memory']} bytes of shared memory; a block on sm_90 has {SHARED}: smaller blocks"
+        )
+    most = SPILLED.get((dim, kernel), 0) if half else 0
+    main = {kind: loop for kind, loop in found["loops"].items() if kind in MAIN}
+    if not main:
+        said.append(f"has loops {', '.join(found['loops']) or 'of no kind'}, none of {MAIN}: is KINDS still right?")
+    for kind, loop in found["loops"].items():
+        if half and not loop["tensor cores"]:
+            said.append(f"uses no tensor cores in {kind}")
+    for kind, loop in main.items():
+        if loop["spills"] > most and "rows" not in form:
+            said.append(
+                f"spills {loop['spills']} registers in {kind}; at most {most}: other blocks, or fewer values kept"
+            )
+    return [f"{str(dtype).removeprefix('torch.')}, {dim} dims, {form}: {kernel} {x}" for x in said]
 
 
 def _run(tool: str, *arguments: str) -> str:
@@ -153,13 +183,14 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dims", default="64,128,256")
+    parser.add_argument("--dims", default="32,64,128,256")
     parser.add_argument("--dtypes", default="bfloat16,float32")
-    parser.add_argument("--forms", default=",".join(FORMS))
+    parser.add_argument("--forms", default="none,table,pieces,rows", help="of " + ", ".join(FORMS))
     args = parser.parse_args()
     if reason := gpu.missing():
         raise SystemExit(reason)
     results: dict[str, Any] = {"target": "sm_90", "triton": triton.__version__, "measured on a GPU": False}
+    wrong: list[str] = []
     for dtype in args.dtypes.split(","):
         for dim in map(int, args.dims.split(",")):
             for form in args.forms.split(","):
@@ -167,15 +198,20 @@ def main() -> None:
                     if one.name == "inner_products":  # no products of matrices
                         continue
                     found = one.report(form)
+                    wrong += problems(found, one.name, form, dim, getattr(torch, dtype))
                     results.setdefault(f"{dtype}, {dim} dims", {}).setdefault(form, {})[one.name] = found
                     loops = "  ".join(
                         f"{kind} {c['instructions a pair']}" + (f" ({c['spills']} spilled)" if c["spills"] else "")
                         for kind, c in found["loops"].items()
                     )
                     print(
-                        f"{dtype:9}{dim:4}  {form:13}{one.name:15}{found['registers']:4} registers  {loops}", flush=True
+                        f"{dtype:9}{dim:4}  {form:13}{one.name:15}{found['registers']:4} registers"
+                        f"{found['shared memory'] / 1024:6.0f} KiB  {loops}",
+                        flush=True,
                     )
-    save("gpu_code", results)
+    save("gpu_code", results | {"problems": wrong})
+    if wrong:
+        raise SystemExit("\n".join(wrong))
 
 
 if __name__ == "__main__":

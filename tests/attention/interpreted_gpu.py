@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import triton.language as tl
+from triton.runtime import interpreter
 
 from lengthwise.attention import gpu
 from lengthwise.attention.gpu import Blocks, tiles
@@ -25,6 +27,22 @@ _spec.loader.exec_module(cases)
 Case, require_equal, WIDE = cases.Case, cases.require_equal, cases.WIDE
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, for log2(0) and the like
+
+
+def _patch_once():
+    """Triton replaces its language by the interpreter's at every call of a function inside a kernel, though it is replaced
+    already since the kernel's start: most of the time. Where its own names have changed, nothing is saved."""
+    original, scope = getattr(interpreter, "_patch_lang", None), getattr(interpreter, "_LangPatchScope", None)
+
+    def patch(fn):
+        used = [x for x in fn.__globals__.values() if x is tl or x is tl.core]
+        return original(fn) if any(tl.core.is_builtin(x.load) for x in used) else scope()
+
+    if original and scope:
+        interpreter._patch_lang = patch
+
+
+_patch_once()
 
 SMALL = (Blocks(16, 8, 4, 1), Blocks(8, 16, 4, 1), Blocks(16, 8, 4, 1), Blocks(8, 8, 4, 1))
 

@@ -49,15 +49,21 @@ class Blocks(NamedTuple):
 
 
 # By the head dim (a power of two, the next one up), for halves and for float32: the output, of keys, of queries, of
-# distances (squares). Chosen so that the loops most tiles go through need
-# little or no local memory on sm_90 (benchmarks/gpu_code.py); never timed.
+# distances (squares, of which both sides of those of queries are multiples, see tiles.by_distance). Chosen so that the
+# loops most tiles go through need no local memory on sm_90, or next to none (benchmarks/gpu_code.py); never timed.
 _HALF = {
     64: (Blocks(128, 64, 8, 3), Blocks(32, 128, 8, 2), Blocks(64, 64, 4, 2), Blocks(64, 64, 4, 1)),
     128: (Blocks(128, 64, 8, 2), Blocks(32, 128, 8, 1), Blocks(64, 64, 4, 1), Blocks(64, 64, 8, 1)),
-    256: (Blocks(64, 32, 8, 2), Blocks(32, 64, 8, 1), Blocks(32, 32, 8, 1), Blocks(32, 32, 8, 1)),
+    256: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 1), Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),
+}
+# With pieces: of queries, of distances. They take registers; and there are no FAR tiles, which those multiples are for.
+_HALF_PIECES = {
+    64: (Blocks(64, 32, 4, 2), Blocks(64, 64, 4, 1)),
+    128: (Blocks(64, 64, 4, 1), Blocks(64, 64, 8, 1)),
+    256: (Blocks(16, 64, 8, 2), Blocks(64, 64, 8, 1)),
 }
 _SINGLE = {
-    64: (Blocks(32, 32, 4, 2), Blocks(32, 32, 8, 1), Blocks(32, 32, 8, 1), Blocks(32, 32, 8, 1)),
+    64: (Blocks(32, 32, 4, 2), Blocks(16, 32, 8, 1), Blocks(32, 32, 8, 1), Blocks(32, 32, 8, 1)),
     128: (Blocks(32, 32, 8, 1), Blocks(16, 32, 8, 1), Blocks(32, 32, 8, 1), Blocks(16, 16, 4, 1)),
     256: (Blocks(16, 32, 8, 1), Blocks(16, 16, 8, 1), Blocks(16, 16, 8, 1), Blocks(16, 16, 8, 1)),
 }
@@ -65,11 +71,11 @@ FEW_QUERIES = 16  # at most: decoding, without lists of tiles and with the keys 
 
 
 def blocks(dtype: torch.dtype, wide: int, pieces: bool) -> tuple[Blocks, Blocks, Blocks, Blocks]:
-    """`pieces` take registers in which a block of 64 keys does not fit beside 64 queries."""
-    found = (_SINGLE if dtype == torch.float32 else _HALF)[max(wide, 64)]
-    if not pieces or found is not _HALF[64]:
-        return found
-    return found[0], found[1], found[2]._replace(keys=32), found[3]
+    """Blocks of the four kernels: the output, of keys, of queries, of distances."""
+    wide = max(wide, 64)
+    if dtype == torch.float32:
+        return _SINGLE[wide]
+    return (*_HALF[wide][:2], *_HALF_PIECES[wide]) if pieces else _HALF[wide]
 
 
 def _power(n: int) -> int:

@@ -265,7 +265,9 @@ def _queries_of(batch, head, block, sizes, sight, bias, SIZE: tl.constexpr, ALL:
     row, rows = number, 0
     if bias.rows is not None:  # within a block by 32 bits: numbers of 64 bits for every pair fill the registers
         row = tl.arange(0, SIZE) * bias.rows_size
-        rows = batch.to(tl.int64) * bias.rows_batch + head * bias.rows_head + (block * SIZE).to(tl.int64) * bias.rows_size
+        rows = (
+            batch.to(tl.int64) * bias.rows_batch + head * bias.rows_head + (block * SIZE).to(tl.int64) * bias.rows_size
+        )
     return i0, number, i, position, document, w, row, rows
 
 
