@@ -22,6 +22,7 @@ ORDER = [
     {"models"},
     {"training", "conformance"},
     {"evaluation"},
+    {"probes"},
     {"store"},
     {"analysis"},
     {"studies", "report"},

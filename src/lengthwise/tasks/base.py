@@ -127,6 +127,11 @@ class Task(ABC):
         """Answers that a model said to the questions of a batch; bad ones are wrong and never an error."""
         raise NotImplementedError(f"{type(self).__name__} has no answers to decode")
 
+    def answer_places(self, batch: Batch) -> Bool[Tensor, "b t"]:
+        """The scored places whose logits say the answer itself. A task whose answers show their work first leaves the work
+        out."""
+        return batch.scored
+
     @abstractmethod
     def render(self, batch: Batch) -> list[dict[str, Any]]:
         """Each example for people to read: {"input": str, "target": str, "length": int}."""

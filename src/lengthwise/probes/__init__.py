@@ -1,0 +1,38 @@
+"""Probes: looks inside a trained model. Each is a question about a stored run, and its answer is a row under the run's key.
+
+What a model's attention learned: how far it is from another model's (`attention_distance`), and how far back it looks
+(`attended_distance`). `asking.py` asks a trained run: which examples, in which portions.
+"""
+
+from lengthwise.probes.asking import (
+    Asked,
+    Subject,
+    ask_attended,
+    ask_distance,
+    attended_question,
+    distance_question,
+    load_subject,
+    require_alike,
+)
+from lengthwise.probes.attended import BINS, Attended, attended_distance
+from lengthwise.probes.distance import attention_distance, pair_distances
+from lengthwise.probes.divergence import VARIANTS, jensen_shannon, published_divergence
+
+__all__ = [
+    "BINS",
+    "VARIANTS",
+    "Asked",
+    "Attended",
+    "Subject",
+    "ask_attended",
+    "ask_distance",
+    "attended_distance",
+    "attended_question",
+    "attention_distance",
+    "distance_question",
+    "jensen_shannon",
+    "load_subject",
+    "pair_distances",
+    "published_divergence",
+    "require_alike",
+]

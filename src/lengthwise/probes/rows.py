@@ -1,0 +1,69 @@
+"""The logits of a trained model's attention, layer by layer, some queries at a time: never a whole matrix of them."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lengthwise.attention import Mask, reference
+from lengthwise.attention.slices import blocks_of, sliced
+from lengthwise.config import ConfigError
+from lengthwise.forms import Effect, wide
+from lengthwise.models import Decoder
+from lengthwise.span import Span
+
+NUMBERS = {"cpu": 1 << 18, "other": 1 << 24}  # in a block of rows of all heads
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a layer's attention is called with."""
+
+    effect: Effect
+    span: Span
+    mask: Mask
+    q: Float[Tensor, "b h i d"]
+    k: Float[Tensor, "b g j d"]
+    scale: float
+
+    @property
+    def heads(self) -> int:
+        return self.q.shape[1]
+
+    def blocks(self, rows: int) -> Iterator[tuple[slice, slice, Float[Tensor, "b h i j"]]]:
+        """For each block of `rows` queries: which they are, which keys they may see, and the logits, −inf where a key is
+        not seen. In `forms.wide` precision, from products in float32 at least."""
+        compute = torch.promote_types(self.q.dtype, torch.float32)
+        q, k = self.q.to(compute), self.k.to(compute).repeat_interleave(self.heads // self.k.shape[1], 1)
+        slices = list(blocks_of(self.mask, rows))
+        each = zip(slices, sliced(self.effect, self.span, slices), strict=True)
+        for (queries, keys), (effect, span) in each:
+            visible = self.mask.visible(q.device, queries, keys)[:, None]
+            logits = reference.logits(effect, q[:, :, queries], k[:, :, keys], span, visible, self.scale)
+            yield queries, keys, logits.to(wide(q.device)).masked_fill(~visible, -math.inf)
+
+
+def calls_of(
+    model: Decoder,
+    inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"],
+    positions: Int[Tensor, "#b t"] | None = None,
+) -> list[Call]:
+    """What the attention of every layer is called with when the model reads `inputs`, in the order of the layers."""
+    if model.training:
+        raise ConfigError("a probe needs the model in evaluation mode; call model.eval() first")
+    calls: list[Call] = []
+
+    def watch(layer: int, effect: Effect, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float) -> None:
+        calls.append(Call(effect, span, mask, q, k, scale))
+
+    model(inputs, positions=positions, watch=watch)
+    return calls
+
+
+def block_rows(device: torch.device, numbers_per_row: int) -> int:
+    """How many queries a block has, when each of them takes so many numbers."""
+    most = NUMBERS["cpu" if device.type == "cpu" else "other"]
+    return min(max(most // max(1, numbers_per_row), 1), 256)
