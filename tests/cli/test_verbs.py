@@ -13,7 +13,7 @@ import lengthwise
 from lengthwise.layouts import LAYOUTS
 
 Call = Callable[..., Any]
-VERBS = ("run", "compare", "report", "list", "show", "sample", "check", "inspect", "lengths")
+VERBS = ("run", "compare", "report", "list", "show", "sample", "check", "inspect", "lengths", "probe")
 
 
 def test_run_shows_progress_then_the_table_then_the_page(finished: Path) -> None:

@@ -402,3 +402,65 @@ def lengths(
     from lengthwise.cli.counting import show_lengths
 
     return show_lengths(file, field, json)
+
+
+@app.command(sort_key=10, help_epilogue="")
+def probe(
+    what: str,
+    run: Annotated[str | None, Parameter(show_default=False)] = None,
+    /,
+    *,
+    against: str | None = None,
+    study: str | None = None,
+    lengths: str | None = None,
+    examples: Whole | None = None,
+    across_seeds: Annotated[bool, Parameter(negative="")] = False,
+    variant: str | None = None,
+    seed: Whole = 0,
+    results: Results = RESULTS,
+    device: str = "cpu",
+    threads: Annotated[Whole, Parameter(env_var="LENGTHWISE_THREADS")] = 1,
+    json: bool = False,
+) -> int:
+    """Look inside trained models: what their attention learned. Answers are kept, and shown in the report.
+
+    attention-distance: how far a run's attention is from another run's, in each layer, in nats: from 0 to ln 2.
+    attended-distance: how far back its heads look, from 0 (the token itself) to 1 (the first one).
+
+    Example: lengthwise probe attention-distance 3f9a --against 77c0; lengthwise probe attended-distance 3f9a --lengths 20,40;
+    lengthwise probe attention-distance --study quickstart --against nope
+
+    Parameters
+    ----------
+    what
+        attention-distance or attended-distance.
+    run
+        The run's key, or how it begins.
+    against
+        The run to compare with: its key, or an encoding, for its run with the same task and seed (for a run of that encoding
+        itself: the next seed).
+    study
+        All finished runs of a study instead of one run.
+    lengths
+        Lengths with commas: 20,40. Usually those of the run's evaluation; for attended-distance those never trained.
+    examples
+        Test examples at each length; usually 10, for attended-distance 100.
+    across_seeds
+        Compare with the next seed of that encoding: runs of one seed begin with the same weights, which keeps them close.
+    variant
+        Of the distance: jensen-shannon, or published for what the NoPE study's code computes.
+    seed
+        Of the test examples.
+    results
+        Folder of the results.
+    device
+        cpu, cuda, cuda:1, ...
+    threads
+        Threads of the computation.
+    json
+        Print JSON.
+    """
+    from lengthwise.cli import probing
+
+    wanted = probing.Wanted(what, run, against, study, lengths, examples, seed, variant, across_seeds)
+    return probing.probe(wanted, results, device, threads, json)

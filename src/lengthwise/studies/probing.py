@@ -1,0 +1,248 @@
+"""Probes of the runs in a store: who is compared with whom, and every answer stored, so that it is not asked twice."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lengthwise.analysis.gather import canonical, protocol
+from lengthwise.config import ConfigError, Run
+from lengthwise.evaluation import check_lengths
+from lengthwise.probes import (
+    Asked,
+    Subject,
+    ask_attended,
+    ask_distance,
+    attended_question,
+    distance_question,
+    load_subject,
+    require_alike,
+)
+from lengthwise.store import ProbeRow, RunRow, Store, StoreError
+from lengthwise.studies.provenance import facts
+from lengthwise.studies.study import encoding
+
+KEPT = 2  # trained models in memory: of a pair that is compared
+
+
+@dataclass(frozen=True)
+class Item:
+    """One question to one run; `against` is the run that it is compared with, if there is one."""
+
+    run: RunRow
+    asked: Asked
+    against: RunRow | None = None
+
+    @property
+    def name(self) -> str:
+        against = f" against {_named(self.against)}" if self.against else ""
+        return f"{_named(self.run)}{against}, length {self.asked['length']}"
+
+    @property
+    def work(self) -> float:
+        """In no unit: what it costs, beside others."""
+        return float(self.asked["examples"] * self.asked["length"] ** 2)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An item, and what was found; `new`: in this call."""
+
+    item: Item
+    row: ProbeRow
+    new: bool
+
+
+# ---- who is asked what --------------------------------------------------------------------------------------------
+
+
+def distances(pairs: Iterable[tuple[RunRow, RunRow]], lengths: Sequence[int] | None, **settings: Any) -> list[Item]:
+    """What is asked of each pair: at `lengths`, or at those that the run's evaluation asks for."""
+    return [
+        Item(run, distance_question(against.key, length, **settings), against)
+        for run, against in pairs
+        for length in (lengths if lengths is not None else _asked_lengths(run))
+    ]
+
+
+def lookings(runs: Iterable[RunRow], lengths: Sequence[int] | None, **settings: Any) -> list[Item]:
+    """What is asked of each run: at `lengths`, or at those of its evaluation that are longer than the trained one."""
+    items = []
+    for run in runs:
+        usual = _asked_lengths(run) if lengths is None else []
+        longer = [length for length in usual if length > run.train_length]
+        items += [Item(run, attended_question(length, **settings)) for length in lengths or longer or usual]
+    return items
+
+
+def is_encoding(word: str) -> bool:
+    try:
+        encoding(word)
+    except ConfigError:
+        return False
+    return True
+
+
+def partners(
+    runs: Sequence[RunRow], word: str, *, across: bool = False
+) -> tuple[list[tuple[RunRow, RunRow]], list[str]]:
+    """Each finished run with the run of an encoding (`word`) that has its task, model, training and seed, and consecutive
+    positions; and why others are left out.
+
+    `across`: with the run of the next seed instead. Two runs of one seed begin with the same weights, and what training leaves of
+    that makes them alike. Runs of that encoding itself are always paired with the next seed, the last with the first.
+    """
+    choice, share = encoding(word)
+
+    def refers(run: RunRow) -> bool:
+        config = run.config
+        shared = share is None or config["model"].get("share_encoding") == share
+        return config["encoding"] == choice.to_data() and shared and config["training"].get("layout") is None
+
+    references: dict[str, dict[int, RunRow]] = defaultdict(dict)
+    finished = [run for run in runs if run.finished is not None]
+    for run in filter(refers, finished):
+        references[_protocol(run)][run.seed] = run
+    pairs: list[tuple[RunRow, RunRow]] = []
+    left_out = [f"{_named(run)} is {run.status}" for run in runs if run.finished is None]
+    for run in finished:
+        other = _reference(references[_protocol(run)], run.seed, across or refers(run))
+        if other is None:
+            seed = "another seed" if across or refers(run) else "seed"
+            left_out.append(
+                f"{_named(run)} has no finished run of {choice.label} with its task, model, training and {seed}"
+            )
+        elif (other, run) not in pairs:  # two seeds of the reference are one pair
+            pairs.append((run, other))
+    return pairs, left_out
+
+
+def _reference(of_seed: dict[int, RunRow], seed: int, across: bool) -> RunRow | None:
+    """The reference's run of that seed, or of the next one, after the last the first."""
+    if not across:
+        return of_seed.get(seed)
+    others = sorted(other for other in of_seed if other != seed)
+    following = next((other for other in others if other > seed), others[0] if others else None)
+    return None if following is None else of_seed[following]
+
+
+def partner(run: RunRow, runs: Sequence[RunRow], word: str, *, across: bool = False) -> RunRow:
+    """The run that `partners` puts beside `run`. `ConfigError` where there is none."""
+    for one, other in partners([run, *(r for r in runs if r.key != run.key)], word, across=across)[0]:
+        if one.key == run.key:
+            return other
+    raise ConfigError(
+        f"run {_named(run)} has no finished run of {word} to be compared with, of its task, model and training and of its seed "
+        "(where that would be itself, or with --across-seeds, of another one); train one, or name a run by its key"
+    )
+
+
+def _asked_lengths(run: RunRow) -> list[int]:
+    lengths = [question["length"] for question in run.asked]
+    if not lengths:
+        raise ConfigError(f"no study asks anything of run {_named(run)}; say at which lengths: --lengths 20,40")
+    return lengths
+
+
+def _protocol(run: RunRow) -> str:
+    return canonical(protocol(run.config))
+
+
+def _named(run: RunRow) -> str:
+    return f"{run.key[:8]} ({run.label}, seed {run.seed})"
+
+
+# ---- asking -------------------------------------------------------------------------------------------------------
+
+
+class Asker:
+    """Answers questions about the runs of a store, from its rows where they are known and else from the trained models, which
+    lie under `folder`."""
+
+    def __init__(self, store: Store, folder: Path, *, device: str = "cpu", threads: int = 1):
+        self.store, self.folder, self.device = store, folder, device
+        self.facts = facts(device, threads)
+        self._subjects: dict[str, Subject] = {}
+
+    def known(self, items: Sequence[Item]) -> dict[int, ProbeRow]:
+        """The answers that are stored, by the item's place."""
+        keys = dict.fromkeys(item.run.key for item in items)
+        rows = {(row.key, canonical(row.asked)): row for row in self.store.probes(keys)}
+        found = ((n, rows.get((item.run.key, canonical(item.asked)))) for n, item in enumerate(items))
+        return {n: row for n, row in found if row is not None}
+
+    def require(self, items: Iterable[Item]) -> None:
+        """Raise `ConfigError` (or another plain error) for what cannot be asked: before anything is computed."""
+        by_pair: dict[tuple[str, str | None], list[Item]] = defaultdict(list)
+        for item in items:
+            by_pair[item.run.key, item.against.key if item.against else None].append(item)
+        for some in by_pair.values():
+            first, lengths = some[0], [item.asked["length"] for item in some]
+            run = self._run(first.run)
+            if first.against is None:
+                check_lengths(run, lengths)
+            else:
+                require_alike(run, self._run(first.against), lengths)
+        if by_pair and self.store.readonly:
+            raise StoreError(f"{self.store.name} is read-only, and answers are stored; change its permissions")
+
+    def answer(self, item: Item, on_portion: Callable[[int], None] | None = None) -> ProbeRow:
+        """Ask, store, and give back what is stored."""
+        run = self._subject(item.run, item.against)
+        if item.against is None:
+            result = ask_attended(run, item.asked, on_portion)
+        else:
+            result = ask_distance(run, self._subject(item.against, item.run), item.asked, on_portion)
+        self.store.add_probe(item.run.key, item.asked, result, self.facts)
+        row = self.store.probe(item.run.key, item.asked)
+        assert row is not None
+        return row
+
+    def _run(self, row: RunRow) -> Run:
+        if row.finished is None:
+            raise ConfigError(
+                f"run {_named(row)} is {row.status}, and only a trained model can be looked into; run its study"
+            )
+        run = Run.from_data(row.config)
+        if run.key != row.key:
+            raise ConfigError(
+                f"run {_named(row)} has the key {run.key} here: another version of lengthwise made it; use that version"
+            )
+        if not (weights := self.folder / "runs" / row.key / "weights.safetensors").exists():
+            raise ConfigError(
+                f"run {_named(row)} has no weights here ({weights}); run its study again, it trains what is missing"
+            )
+        return run
+
+    def _subject(self, row: RunRow, beside: RunRow | None) -> Subject:
+        if row.key not in self._subjects:
+            while len(self._subjects) >= KEPT:
+                other = next(key for key in self._subjects if beside is None or key != beside.key)
+                del self._subjects[other]
+            folder = self.folder / "runs" / row.key
+            self._subjects[row.key] = load_subject(self._run(row), folder, device=torch.device(self.device))
+        return self._subjects[row.key]
+
+
+def ask_all(
+    asker: Asker, items: Sequence[Item], on_progress: Callable[[Item, int], None] | None = None
+) -> list[Answer]:
+    """The answers, in the order of the items. `on_progress(item, examples)` after each portion of what is new."""
+    known = asker.known(items)
+    todo = [n for n in range(len(items)) if n not in known]
+    asker.require(items[n] for n in todo)
+    # One reference after the other: each is then loaded once.
+    todo.sort(key=lambda n: (items[n].against.key if items[n].against else "", items[n].run.key))  # type: ignore[union-attr]
+    for n in todo:
+        item = items[n]
+
+        def tell(examples: int, item: Item = item) -> None:
+            if on_progress is not None:
+                on_progress(item, examples)
+
+        known[n] = asker.answer(item, tell)
+    new = set(todo)
+    return [Answer(item, known[n], n in new) for n, item in enumerate(items)]

@@ -1,0 +1,166 @@
+"""`lengthwise probe`: what it prints, keeps and refuses."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lengthwise.store import open_store
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def results(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The finished study, and beside it a run that was never trained."""
+    folder = tmp_path_factory.mktemp("probed") / "results"
+    shutil.copytree(finished, folder)
+    with open_store(folder) as store:
+        row = store.runs()[0]
+        names = ("label", "encoding", "task", "metric", "better", "unit", "train_length", "config", "asked")
+        pending = {name: getattr(row, name) for name in names} | {"key": "ffff000011112222", "seed": 5}
+        store.add_study("later", evaluation={}, runs=[pending])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def keys(results: Path) -> dict[str, str]:
+    with open_store(results, create=False) as store:
+        return {run.label: run.key for run in store.runs("tiny")}
+
+
+def test_distance_of_two_runs(here: Call, results: Path, keys: dict[str, str]) -> None:
+    command = ("probe", "attention-distance", keys["FIRE-S"][:8], "--against", keys["NoPE"][:8], "--results", results)
+    ran = here(*command)
+    assert ran.code == 0, ran.err
+    assert "FIRE-S, seed 0" in ran.out
+    assert "known already" not in ran.out
+    rows = json.loads(here(*command, "--json").out)
+    assert [row["asked"]["length"] for row in rows] == [4, 8], "the lengths that the run was scored at"
+    assert not any(row["new"] for row in rows)
+    for row in rows:
+        assert row["key"] == keys["FIRE-S"]
+        assert row["asked"] == {
+            "probe": "attention-distance",
+            "against": keys["NoPE"],
+            "length": row["asked"]["length"],
+            "examples": 10,
+            "seed": 0,
+            "variant": "jensen-shannon",
+        }
+        assert len(row["result"]["layers"]) == 2
+        assert all(0 <= layer <= math.log(2) for layer in row["result"]["layers"])
+    assert "2 of 2 answers were known already." in here(*command).out
+    more = here(*command, "--lengths", "8,6")
+    assert "1 of 2 answers were known already." in more.out
+
+
+def test_an_encoding_s_name_finds_the_run(here: Call, results: Path, keys: dict[str, str]) -> None:
+    by_name = here(
+        "probe",
+        "attention-distance",
+        keys["FIRE-S"],
+        "--against",
+        "nope",
+        "--lengths",
+        5,
+        "--results",
+        results,
+        "--json",
+    )
+    (row,) = json.loads(by_name.out)
+    assert row["asked"]["against"] == keys["NoPE"]
+
+
+def test_a_whole_study(here: Call, results: Path, keys: dict[str, str]) -> None:
+    ran = here(
+        *(
+            "probe",
+            "attention-distance",
+            "--study",
+            "tiny",
+            "--against",
+            "nope",
+            "--results",
+            results,
+            "--lengths",
+            "4",
+            "--json",
+        )
+    )
+    assert ran.code == 0
+    assert [row["label"] for row in json.loads(ran.out)] == ["FIRE-S"]
+    assert "left out" in ran.err
+    assert "another seed" in ran.err, "NoPE has one seed"
+    looked = here("probe", "attended-distance", "--study", "tiny", "--results", results, "--examples", 3, "--json")
+    rows = json.loads(looked.out)
+    assert [(row["label"], row["asked"]["length"], row["result"]["n"]) for row in rows] == [
+        ("NoPE", 8, 3),
+        ("FIRE-S", 8, 3),
+    ]
+    for row in rows:
+        for layer in row["result"]["most"]:
+            assert [sum(head) for head in layer] == [row["result"]["queries"]] * 2
+    table = here("probe", "attended-distance", keys["NoPE"], "--results", results, "--examples", 3)
+    assert "highest logit at distance" in table.out
+    assert "1 of 1 answers" in table.out
+
+
+def test_the_published_variant(here: Call, results: Path, keys: dict[str, str]) -> None:
+    command = (
+        "probe",
+        "attention-distance",
+        keys["FIRE-S"],
+        "--against",
+        "nope",
+        "--lengths",
+        4,
+        "--results",
+        results,
+        "--json",
+    )
+    (true,), (published,) = (json.loads(here(*command, *more).out) for more in ((), ("--variant", "published")))
+    assert published["asked"]["variant"] == "published"
+    assert published["result"]["layers"] != true["result"]["layers"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("attention-distanse", "NOPE", "--against", "FIRE"), "did you mean 'attention-distance'"),
+        (("attention-distance", "NOPE"), "a distance is between two models: add --against"),
+        (("attention-distance", "--against", "nope"), "name a run's key, or a study with --study"),
+        (("attention-distance", "NOPE", "--study", "tiny", "--against", "nope"), "one of the two"),
+        (("attention-distance", "zz99", "--against", "nope"), "there is no run whose key begins with 'zz99'"),
+        (("attention-distance", "NOPE", "--against", "zz99"), "there is no run whose key begins with 'zz99'"),
+        (("attention-distance", "NOPE", "--against", "NOPE"), "is compared with itself"),
+        (
+            ("attention-distance", "ffff", "--against", "NOPE"),
+            "is pending, and only a trained model can be looked into",
+        ),
+        (("attention-distance", "NOPE", "--against", "nope"), "has no finished run of nope to be compared with"),
+        (
+            ("attention-distance", "FIRE", "--against", "NOPE", "--lengths", "4,x"),
+            "--lengths is '4,x'; write whole numbers",
+        ),
+        (("attention-distance", "FIRE", "--against", "NOPE", "--examples", "0"), "examples is 0"),
+        (("attention-distance", "FIRE", "--against", "NOPE", "--variant", "publishd"), "did you mean 'published'"),
+        (("attention-distance", "FIRE", "--against", "NOPE", "--across-seeds"), "--across-seeds is for --against with"),
+        (("attended-distance", "FIRE", "--against", "NOPE"), "--against is for attention-distance"),
+        (("attended-distance", "FIRE", "--device", "abacus"), "device 'abacus' cannot be used"),
+        (("attended-distance", "--study", "tny"), "there is no study 'tny'; did you mean 'tiny'"),
+        (("attention-distance", "--study", "later", "--against", "nope"), "has nothing yet that could be asked"),
+        (("attention-distance", "--study", "tiny", "--against", "nop"), "did you mean"),
+    ],
+)
+def test_one_clear_line(here: Call, results: Path, keys: dict[str, str], words: tuple[str, ...], said: str) -> None:
+    stand_for = {"NOPE": keys["NoPE"], "FIRE": keys["FIRE-S"]}
+    ran = here("probe", *(stand_for.get(word, word) for word in words), "--results", results)
+    assert ran.code == 2, ran.out
+    assert ran.err.startswith("lengthwise: ")
+    assert ran.err.count("\n") == 1
+    assert said.lower() in ran.err.lower()

@@ -1,0 +1,182 @@
+"""Probes of a store's runs: who is compared with whom, and that nothing is asked twice."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig
+from lengthwise.store import StoreError, open_store
+from lengthwise.studies import Study, grid, probing
+from lengthwise.training import train
+
+MODEL = ModelConfig(d_model=16, num_layers=2, num_heads=2)
+TRAINING = TrainingConfig(train_length=4, steps=2, batch_size=2)
+
+
+def study(seeds: int = 3, encodings=("nope", "rope"), name: str = "s") -> Study:
+    runs = grid(encodings, ["copy"], seeds, training=TRAINING, model=MODEL)
+    return Study(name=name, runs=runs, evaluation=EvaluationConfig(lengths=(4, 8), examples=4))
+
+
+def fill(store, folder: Path, of: Study, without=()) -> None:
+    """As if the study had run: weights in the folder, rows in the store."""
+    store.add_study(**of.about(), runs=of.rows())
+    for run in of.runs:
+        if (run.label, run.seed) in without:
+            continue
+        train(run, folder / "runs" / run.key)
+        row = store.claim(of.name, "elsewhere:1:w")
+        scores = [
+            {"asked": q, "length": q["length"], "metric": "exact match", "better": "higher", "n": 4, "mean": 0.0}
+            | {"standard_error": 0.0, "out_of_distribution": q["length"] > 4, "seconds": 0.1}
+            for q in row.asked
+        ]
+        store.add_scores(row.key, scores, worker="elsewhere:1:w")
+        store.finish(row.key, "elsewhere:1:w", {})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    with open_store(folder) as store:
+        fill(store, folder, study())
+    return folder
+
+
+def named(pairs):
+    return [(a.label, a.seed, b.label, b.seed) for a, b in pairs]
+
+
+def test_partners_of_a_study(folder):
+    with open_store(folder) as store:
+        pairs, left_out = probing.partners(store.runs("s"), "nope")
+    ring = [("NoPE", 0, "NoPE", 1), ("NoPE", 1, "NoPE", 2), ("NoPE", 2, "NoPE", 0)]
+    assert sorted(named(pairs)) == sorted(ring + [("RoPE", seed, "NoPE", seed) for seed in range(3)])
+    assert left_out == []
+
+
+def test_partners_across_seeds(folder):
+    with open_store(folder) as store:
+        runs = store.runs("s")
+        pairs, _ = probing.partners(runs, "nope", across=True)
+        assert {pair for pair in named(pairs) if pair[0] == "RoPE"} == {
+            ("RoPE", 0, "NoPE", 1),
+            ("RoPE", 1, "NoPE", 2),
+            ("RoPE", 2, "NoPE", 0),
+        }
+        rope = next(run for run in runs if (run.label, run.seed) == ("RoPE", 2))
+        nope = next(run for run in runs if (run.label, run.seed) == ("NoPE", 2))
+        assert probing.partner(rope, runs, "nope").seed == 2
+        assert probing.partner(rope, runs, "nope", across=True).seed == 0
+        assert probing.partner(nope, runs, "nope").seed == 0
+
+
+def test_two_seeds_of_the_reference_are_one_pair(folder):
+    with open_store(folder) as store:
+        runs = [run for run in store.runs("s") if run.seed < 2]
+        pairs, _ = probing.partners(runs, "nope")
+        assert [pair for pair in named(pairs) if pair[0] == "NoPE"] == [("NoPE", 0, "NoPE", 1)]
+        one = [run for run in runs if run.seed == 0]
+        pairs, left_out = probing.partners(one, "nope")
+        assert named(pairs) == [("RoPE", 0, "NoPE", 0)]
+        assert "has no finished run of NoPE with its task, model, training and another seed" in left_out[0]
+        nope = next(run for run in one if run.label == "NoPE")
+        with pytest.raises(ConfigError, match="has no finished run of nope to be compared with"):
+            probing.partner(nope, one, "nope")
+
+
+def test_only_what_may_be_compared_is_paired(folder):
+    with open_store(folder) as store:
+        runs = store.runs("s")
+    rope = next(run for run in runs if run.label == "RoPE")
+    changes = {"task": {"is": "Reverse"}, "model": {**rope.config["model"], "num_layers": 3}}
+    for name, value in changes.items():
+        other = dataclasses.replace(rope, key="other", config={**rope.config, name: value})
+        pairs, left_out = probing.partners([other, *runs], "nope")
+        assert "other" not in [run.key for run, _ in pairs]
+        assert len(left_out) == 1
+    laid_out = {**rope.config, "training": {**rope.config["training"], "layout": {"is": "Shift"}}}
+    pairs, _ = probing.partners([dataclasses.replace(rope, key="other", config=laid_out), *runs], "nope")
+    assert "other" in [run.key for run, _ in pairs], "a layout is compared, as an encoding is"
+
+
+def test_answers_are_stored_and_not_asked_twice(folder, monkeypatch):
+    with open_store(folder) as store:
+        pairs, _ = probing.partners(store.runs("s"), "nope")
+        items = probing.distances(pairs, [4, 6], examples=3) + probing.lookings(store.runs("s"), None, examples=3)
+        assert [item.asked["length"] for item in items if item.against is None] == [8] * 6, "what was never trained"
+        told = []
+        answers = probing.ask_all(probing.Asker(store, folder), items, lambda item, n: told.append((item, n)))
+        assert [answer.item for answer in answers] == items
+        assert all(answer.new for answer in answers)
+        assert sum(n for _, n in told) == 3 * len(items)
+        for answer in answers:
+            assert answer.row.key == answer.item.run.key
+            assert answer.row.asked == answer.item.asked
+            assert answer.row.facts["versions"]["torch"]
+            assert len(answer.row.result["layers" if answer.item.against else "most"]) == 2
+
+        monkeypatch.setattr(probing, "load_subject", None)  # nothing is loaded for what is known
+        again = probing.ask_all(probing.Asker(store, folder), items)
+        assert [answer.row for answer in again] == [answer.row for answer in answers]
+        assert not any(answer.new for answer in again)
+
+
+def test_an_interrupted_call_keeps_what_it_has(folder):
+    with open_store(folder) as store:
+        items = probing.lookings(store.runs("s"), [5], examples=2)
+        asker = probing.Asker(store, folder)
+
+        def stop(item, n):
+            if item is not items[0]:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            probing.ask_all(asker, sorted(items, key=lambda item: item.run.key), stop)
+        known = probing.Asker(store, folder).known(items)
+        assert len(known) < len(items)
+        answers = probing.ask_all(probing.Asker(store, folder), items)
+        assert sum(answer.new for answer in answers) == len(items) - len(known)
+
+
+def test_what_cannot_be_asked_is_refused_before_anything_is(tmp_path):
+    with open_store(tmp_path) as store:
+        fill(store, tmp_path, study(2), without=[("RoPE", 1)])
+        runs = {(run.label, run.seed): run for run in store.runs("s")}
+        asker = probing.Asker(store, tmp_path)
+
+        def refused(a, b, length=4, **change) -> str:
+            a, b = (dataclasses.replace(runs[key], **change) for key in (a, b))
+            with pytest.raises((ConfigError, StoreError)) as caught:
+                probing.ask_all(asker, probing.distances([(a, b)], [length]))
+            assert "\n" not in str(caught.value)
+            return str(caught.value)
+
+        assert "is pending, and only a trained model can be looked into" in refused(("RoPE", 1), ("NoPE", 1))
+        assert "is pending" in refused(("NoPE", 1), ("RoPE", 1))
+        assert "is compared with itself" in refused(("NoPE", 1), ("NoPE", 1))
+        (tmp_path / "runs" / runs["NoPE", 0].key / "weights.safetensors").unlink()
+        assert "has no weights here" in refused(("RoPE", 0), ("NoPE", 0))
+        assert "another version of lengthwise made it" in refused(("RoPE", 0), ("NoPE", 1), key="0" * 16)
+        no_study = dataclasses.replace(runs["NoPE", 1], asked=[])
+        with pytest.raises(ConfigError, match="say at which lengths"):
+            probing.distances([(no_study, runs["RoPE", 0])], None)
+        assert store.probes(run.key for run in runs.values()) == []
+
+
+def test_at_most_two_models_are_kept(folder, monkeypatch):
+    most = 0
+    real = probing.Asker._subject
+
+    def watched(self, row, beside):
+        nonlocal most
+        found = real(self, row, beside)
+        most = max(most, len(self._subjects))
+        return found
+
+    monkeypatch.setattr(probing.Asker, "_subject", watched)
+    with open_store(folder) as store:
+        pairs, _ = probing.partners(store.runs("s"), "nope")
+        probing.ask_all(probing.Asker(store, folder), probing.distances(pairs, [3], examples=2))
+    assert most == 2
