@@ -4,7 +4,20 @@ import pytest
 import torch
 
 from lengthwise.config import ConfigError, choose
-from lengthwise.tasks import PCFG, SCAN, TASKS, Addition, Copy, Parity, Reverse, Summation, generator
+from lengthwise.tasks import (
+    LEGO,
+    PCFG,
+    SCAN,
+    TASKS,
+    Addition,
+    Copy,
+    Parity,
+    Polynomial,
+    Reverse,
+    Sorting,
+    Summation,
+    generator,
+)
 from lengthwise.tasks.sequences import ENUMERABLE, Pairs, SequenceTask, combinations
 from lengthwise.tasks.splits import held_out
 
@@ -20,6 +33,11 @@ OF_WORDS = [
     choose(Addition),
     choose(Summation),
     choose(Parity),
+    choose(Polynomial),
+    choose(Sorting),
+    choose(Sorting, symbols=4),
+    choose(Sorting, items="numbers"),
+    choose(LEGO),
     choose(SCAN),
     choose(SCAN, split="tr25"),
     choose(PCFG),

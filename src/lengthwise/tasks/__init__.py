@@ -4,16 +4,20 @@ from lengthwise.config import Registry
 from lengthwise.tasks.addition import Addition
 from lengthwise.tasks.base import Batch, Task, exact_match, generator, mean_nats
 from lengthwise.tasks.copy import Copy
+from lengthwise.tasks.lego import LEGO
 from lengthwise.tasks.parity import Parity
 from lengthwise.tasks.pcfg import PCFG
+from lengthwise.tasks.polynomial import Polynomial
 from lengthwise.tasks.reverse import Reverse
 from lengthwise.tasks.scan import SCAN
+from lengthwise.tasks.sorting import Sorting
 from lengthwise.tasks.summation import Summation
 from lengthwise.tasks.text import Text
 
-TASKS = Registry("task", (Text, Copy, Reverse, Addition, Summation, Parity, SCAN, PCFG))
+TASKS = Registry("task", (Text, Copy, Reverse, Addition, Summation, Parity, Polynomial, Sorting, LEGO, SCAN, PCFG))
 
 __all__ = [
+    "LEGO",
     "PCFG",
     "SCAN",
     "TASKS",
@@ -21,7 +25,9 @@ __all__ = [
     "Batch",
     "Copy",
     "Parity",
+    "Polynomial",
     "Reverse",
+    "Sorting",
     "Summation",
     "Task",
     "Text",

@@ -1,0 +1,92 @@
+"""LEGO: follow a chain of variables, each said to be the one before it or its opposite."""
+
+import string
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from lengthwise.config import ConfigError
+from lengthwise.tasks.sequences import Pairs, SequenceTask, combinations
+
+VARIABLES = string.ascii_lowercase
+LOW, HIGH, OPPOSITE, SAME, ASKED = "-1", "+1", "-", "+", "?"
+
+
+class LEGO(SequenceTask):
+    """Say the value of a variable in a chain. `length` counts the variables: 2 to 26, for their names are letters.
+
+    Length 3, a = −1, b = −a, c = +b, what is c? The scored targets are underlined (the value and EOS):
+
+        inputs   BOS a  -1 b  -  a  c  +  b  ?  c  SEP +1
+        targets  a   -1 b  -  a  c  +  b  ?  c  SEP +1 EOS
+                                                    ‾‾‾‾‾‾
+
+    The names are a random selection in random order, the values +1 and −1 uniform and independent. What is asked is uniform
+    over the later half of the chain: of n variables, counted from 0, those from ceil(n / 2) to n − 1.
+
+    The score is exact match; chance is 1/2. Train and test share no question, see `SequenceTask`.
+
+    Source: Kazemnejad et al. 2023, section 3 and appendix D.1, after Zhang et al. 2022, "Unveiling Transformers with LEGO".
+    Differs: of a chain one variable is asked, drawn for each; the published sets ask each of the later half, in one example each.
+    """
+
+    unit = "variables"
+
+    def __init__(self) -> None:
+        super().__init__([*VARIABLES, LOW, HIGH, OPPOSITE, SAME, ASKED])
+
+    def check_length(self, length: int, split: str = "test") -> None:
+        super().check_length(length, split)
+        if length < 2:
+            raise ConfigError("LEGO has no chain of 1 variable: there is nothing to follow; it takes at least 2")
+        if length > len(VARIABLES):
+            raise ConfigError(
+                f"LEGO has no chain of {length} variables: their names are the {len(VARIABLES)} letters; "
+                f"take lengths up to {len(VARIABLES)}"
+            )
+
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
+        order = torch.rand((count, len(VARIABLES)), generator=generator, dtype=torch.float64).argsort(
+            dim=1, stable=True
+        )
+        positive = torch.randint(2, (count, length), generator=generator)
+        asked = torch.randint(-(-length // 2), length, (count, 1), generator=generator)
+        return self._write(order[:, :length], positive, asked)
+
+    def every(self, length: int) -> Pairs | None:
+        if length != 2:
+            return None  # more than a hundred thousand
+        chosen = combinations([len(VARIABLES)] * 2 + [2, 2])
+        chosen = chosen if chosen is None else chosen[chosen[:, 0] != chosen[:, 1]]
+        return None if chosen is None else self._write(chosen[:, :2], chosen[:, 2:], torch.ones(len(chosen), 1).long())
+
+    def widths(self, length: int) -> tuple[int, int]:
+        return 3 * length + 1, 1
+
+    def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
+        return len(self.chain(question)[0])
+
+    def chain(self, question: Sequence[str]) -> tuple[list[tuple[str, str, str]], str]:
+        """The clauses (variable, sign, what it is the same as or the opposite of: "1" in the first), and what is asked."""
+        clauses = [(question[0], question[1][0], question[1][1:])]
+        for n in range(2, len(question) - 2, 3):
+            variable, sign, other = question[n : n + 3]
+            clauses.append((variable, sign, other))
+        return clauses, question[-1]
+
+    def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+        (first, *others), asked = self.chain(question)
+        clauses = [f"{first[0]} = {first[1]}{first[2]}", *(f"{name} = {sign} {of}" for name, sign, of in others)]
+        return f"If {', '.join(clauses)}. Then, what is the value of {asked}? ", f"The answer is {' '.join(answer)}."
+
+    def _write(self, names: Int[Tensor, "b n"], positive: Int[Tensor, "b n"], asked: Int[Tensor, "b one"]) -> Pairs:
+        """The chains with these names and values (1 or 0), where the variable at the place `asked` is asked for."""
+        low, high, opposite, same, mark = self.ids([LOW, HIGH, OPPOSITE, SAME, ASKED])
+        values = torch.where(positive == 1, high, low)
+        signs = torch.where(positive[:, 1:] == positive[:, :-1], same, opposite)
+        clauses = torch.stack([names[:, 1:], signs, names[:, :-1]], 2).flatten(1)
+        first = torch.cat([names[:, :1], values[:, :1]], 1)
+        question = [first, clauses, torch.full((len(names), 1), mark), names.gather(1, asked)]
+        return Pairs(torch.cat(question, 1), values.gather(1, asked))

@@ -1,0 +1,86 @@
+"""Polynomial: evaluate a sum of terms, modulo 10."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from lengthwise.tasks.numbers import closed, split
+from lengthwise.tasks.sequences import DIGITS, NOTHING, Pairs, SequenceTask, combinations
+
+DEGREES = 4  # 0 ... 3
+LARGEST = 3  # coefficients -3 ... 3
+FURTHEST = 2  # x in -2 ... 2
+MINUS, PLUS, TIMES, AT = "-", "+", "x", ":"
+
+
+class Polynomial(SequenceTask):
+    """Evaluate a polynomial modulo 10. `length` counts its terms.
+
+    Length 3, −2x² + 3x⁰ + 1x³ at x = −2, the scored targets underlined (the value modulo 10, and EOS):
+
+        inputs   BOS -  2  :  -  2  x  2  +  3  x  0  +  1  x  3  SEP 7
+        targets  -   2  :  -  2  x  2  +  3  x  0  +  1  x  3  SEP 7  EOS
+                                                                   ‾‾‾‾‾‾
+
+    Of each term the coefficient is uniform over −3 ... 3 and the degree over 0 ... 3, in any order and repeatedly; x is uniform
+    over −2 ... 2. x⁰ is 1, of 0 too. The answer is the value modulo 10, from 0 to 9 (of −13 it is 7).
+
+    The score is exact match. Train and test share no question, see `SequenceTask`.
+
+    Source: Kazemnejad et al. 2023, section 3 and appendix D.1.
+    """
+
+    unit = "terms"
+
+    def __init__(self) -> None:
+        super().__init__([*DIGITS, MINUS, PLUS, TIMES, AT])
+        self.digit_tokens = tuple(self.ids(DIGITS))
+
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
+        at = torch.randint(-FURTHEST, FURTHEST + 1, (count, 1), generator=generator)
+        coefficients = torch.randint(-LARGEST, LARGEST + 1, (count, length), generator=generator)
+        degrees = torch.randint(DEGREES, (count, length), generator=generator)
+        return self._write(at, coefficients, degrees)
+
+    def every(self, length: int) -> Pairs | None:
+        chosen = combinations([2 * FURTHEST + 1] + [2 * LARGEST + 1] * length + [DEGREES] * length)
+        if chosen is None:
+            return None
+        at, coefficients, degrees = chosen.split([1, length, length], 1)
+        return self._write(at - FURTHEST, coefficients - LARGEST, degrees)
+
+    def widths(self, length: int) -> tuple[int, int]:
+        return 3 + 5 * length - 1, 1
+
+    def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
+        return len(self.terms(question)[1])
+
+    def terms(self, question: Sequence[str]) -> tuple[int, list[tuple[int, int]]]:
+        """x, and coefficient and degree of each term."""
+        at, whole = split(question, AT)
+        terms = [split(term, TIMES) for term in split(whole, PLUS)]
+        return int("".join(at)), [(int("".join(coefficient)), int(degree)) for coefficient, (degree,) in terms]
+
+    def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+        at, terms = self.terms(question)
+        written = " + ".join(f"{_spaced(coefficient)} * x ** {degree}" for coefficient, degree in terms)
+        return f"Evaluate at x = {_spaced(at)} in {written} ? ", f"The answer is {' '.join(answer)}."
+
+    def _write(self, at: Int[Tensor, "b one"], coefficients: Int[Tensor, "b n"], degrees: Int[Tensor, "b n"]) -> Pairs:
+        minus, plus, times, colon = self.ids([MINUS, PLUS, TIMES, AT])
+
+        def signed(values: Tensor) -> list[Tensor]:
+            return [torch.where(values < 0, minus, NOTHING), values.abs()]
+
+        first = torch.cat([*signed(at), torch.full_like(at, colon)], 1)
+        marks = [torch.full_like(degrees, mark) for mark in (times, plus)]
+        terms = torch.stack([*signed(coefficients), marks[0], degrees, marks[1]], 2).flatten(1)[:, :-1]
+        value = (coefficients * at**degrees).sum(1, keepdim=True) % 10
+        return Pairs(closed(torch.cat([first, terms], 1)), value)
+
+
+def _spaced(number: int) -> str:
+    """The text of a number of one digit, a minus apart from it."""
+    return f"- {-number}" if number < 0 else str(number)

@@ -1,0 +1,97 @@
+"""Sorting: say items in ascending order."""
+
+import string
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from lengthwise.config import ConfigError
+from lengthwise.tasks.numbers import closed, digits, split
+from lengthwise.tasks.sequences import DIGITS, Pairs, SequenceTask, combinations
+
+ORDER = string.digits + string.ascii_lowercase + string.ascii_uppercase
+SYMBOLS = 50
+SMALLEST, PLACES = 10, 4  # numbers from 10 to 9999
+COMMA = ","
+
+
+class Sorting(SequenceTask):
+    """Sort items. `length` counts the items.
+
+    Length 3, the scored targets underlined (the items in ascending order, and EOS):
+
+        inputs   BOS C  8  b  SEP 8  b  C
+        targets  C   8  b  SEP 8  b  C  EOS
+                               ‾‾‾‾‾‾‾‾‾‾‾‾
+
+    `items`, uniform and independent, so that they can repeat:
+
+        symbols   C 8 b                     → 8 b C                     (the order: 0 ... 9, a ... z, A ... N)
+        numbers   3 1 , 4 1 2 6 , 5 9       → 3 1 , 5 9 , 4 1 2 6       (10 ... 9999)
+
+    `symbols`: how many there are, the first so many of 0 ... 9, a ... z, A ... Z.
+
+    The score is exact match: 1 where the whole answer and EOS are right. Train and test share no question, see
+    `SequenceTask`.
+
+    Source: Kazemnejad et al. 2023, section 3 and appendix D.1 (single token, multi-digit).
+    Differs: the published symbols are those that its tokenizer leaves whole; numbers are from 10 on, as in the
+    published program; the paper says from 0 to 10,000.
+    """
+
+    unit = "items"
+
+    def __init__(self, *, items: Literal["symbols", "numbers"] = "symbols", symbols: int = SYMBOLS):
+        self.check({"items": items, "symbols": symbols})
+        self.items, self.symbols = items, symbols
+        super().__init__([*DIGITS, COMMA] if items == "numbers" else ORDER[:symbols])
+        if items == "numbers":
+            self.digit_tokens = tuple(self.ids(DIGITS))
+
+    @classmethod
+    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        symbols = settings["symbols"]
+        if not 2 <= symbols <= len(ORDER):
+            raise ConfigError(
+                f"Sorting.symbols is {symbols}; it has to lie in 2 ... {len(ORDER)}, for those are the digits and letters to sort"
+            )
+        if settings["items"] == "numbers" and symbols != SYMBOLS:
+            raise ConfigError(f"Sorting.symbols is {symbols} with items=numbers, which has none; leave symbols out")
+        return settings
+
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
+        low, high = (0, self.symbols) if self.items == "symbols" else (SMALLEST, 10**PLACES)
+        return self._write(torch.randint(low, high, (count, length), generator=generator))
+
+    def every(self, length: int) -> Pairs | None:
+        chosen = combinations([self.symbols] * length) if self.items == "symbols" else None
+        return None if chosen is None else self._write(chosen)
+
+    def widths(self, length: int) -> tuple[int, int]:
+        most = length if self.items == "symbols" else (PLACES + 1) * length - 1
+        return most, most
+
+    def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
+        return len(self.listed(question))
+
+    def listed(self, words: Sequence[str]) -> list[list[str]]:
+        """The words of each item of a question or an answer."""
+        return [[word] for word in words] if self.items == "symbols" else split(words, COMMA)
+
+    def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+        before, after = (", ".join(" ".join(item) for item in self.listed(words)) for words in (question, answer))
+        return f"Sort the following list [ {before} ]. ", f"The sorted list is [ {after} ]."
+
+    def _write(self, chosen: Int[Tensor, "b n"]) -> Pairs:
+        """The example of each row of symbols' ids, or of numbers."""
+        ordered = chosen.sort(1).values
+        if self.items == "symbols":
+            return Pairs(chosen, ordered)
+        return Pairs(self._spelled(chosen), self._spelled(ordered))
+
+    def _spelled(self, numbers: Int[Tensor, "b n"]) -> Int[Tensor, "b w"]:
+        comma = torch.full((*numbers.shape, 1), self._id[COMMA])
+        return closed(torch.cat([digits(numbers, PLACES), comma], 2).flatten(1)[:, :-1])
