@@ -86,7 +86,7 @@ def choose(make: type, **settings: Any) -> Choice:
     if not isinstance(make, type) or kind is None:
         raise ConfigError(f"choose() takes the class of an encoding, a task or a layout, not {make!r}")
     known = settings_of(make)
-    require_known(make.__name__, settings, known)
+    _require_settings(make, settings)
     complete = {
         name: cast(settings.get(name, p.default), annotation(make, p), f"{make.__name__}.{name}")
         for name, p in known.items()
@@ -99,6 +99,15 @@ def choose(make: type, **settings: Any) -> Choice:
         except (ValueError, TypeError) as error:
             raise ConfigError(f"{make.__name__}: {error}") from error
     return Choice(kind, make.__name__, tuple(complete.items()), make)
+
+
+def _require_settings(make: type, names: Iterable[str]) -> None:
+    """Raise `ConfigError` for a setting that the class has not got, in its own words where it has some."""
+    known = settings_of(make)
+    for name in names:
+        if name not in known and name in getattr(make, "without", {}):
+            raise ConfigError(f"{make.__name__} {make.without[name]}")  # type: ignore[attr-defined]
+    require_known(make.__name__, names, known)
 
 
 def alternate(*choices: Choice) -> Choice:
@@ -234,7 +243,7 @@ class Registry:
             key = key.strip().replace("-", "_")
             if not equals:
                 raise ConfigError(f"{text!r}: {part!r} is not a setting; write {make.__name__.lower()}:name=value")
-            require_known(make.__name__, [key], known)
+            _require_settings(make, [key])
             settings[key] = parse_value(value.strip(), annotation(make, known[key]), f"{make.__name__}.{key}")
         return choose(make, **settings)
 

@@ -1,18 +1,21 @@
 """Addition: two numbers, digit by digit."""
 
 from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from lengthwise.config import ConfigError
 from lengthwise.tasks.numbers import closed, split
-from lengthwise.tasks.sequences import DIGITS, NOTHING, Pairs, SequenceTask, combinations
+from lengthwise.tasks.scratchpad import ScratchpadTask, Step, components_of
+from lengthwise.tasks.sequences import DIGITS, NOTHING, Pairs, combinations
 
 PLUS = "+"
 
 
-class Addition(SequenceTask):
+class Addition(ScratchpadTask):
     """Add two numbers. `length` counts the digits of the longer one.
 
     Length 2, the scored targets underlined (the sum and EOS):
@@ -24,6 +27,13 @@ class Addition(SequenceTask):
     How many digits the two have, (A, B) with max(A, B) = length, is uniform over the 2 · length − 1 pairs that there are. A
     number of A digits is uniform over 10^(A−1) ... 10^A − 1, one of 1 digit over 0 ... 9. Numbers can be of any length.
 
+    With a scratchpad (`ScratchpadTask`), a step for each column from the units on, and one for a last carry:
+
+        in 7 8 comp 7 + 8 + 0 = 1 5 out 5 [ 1 ] re 5 + 6 # in 5 6 comp 5 + 6 + 1 = 1 2 out 2 [ 1 ] re + # in 0 0 ...
+
+    the carry in brackets. The shorter number is filled up with zeros in front. What remains keeps them, so that both have
+    as many digits at every step; `zeros=published` drops them, as the study's code did: of 1003 + 5, first `re 1 0 0 + 0`.
+
     The score is exact match: 1 where the whole sum and EOS are right. Train and test share no question, see
     `SequenceTask`.
 
@@ -33,9 +43,23 @@ class Addition(SequenceTask):
 
     unit = "digits"
 
-    def __init__(self) -> None:
-        super().__init__([*DIGITS, PLUS])
+    step_words = ("=",)
+
+    def __init__(self, *, scratchpad: str = "none", zeros: Literal["keep", "published"] = "keep"):
+        self.check({"scratchpad": scratchpad, "zeros": zeros})
+        self.zeros = zeros
+        super().__init__([*DIGITS, PLUS], scratchpad)
         self.digit_tokens = tuple(self.ids(DIGITS))
+
+    @classmethod
+    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        on = components_of(cls.__name__, settings["scratchpad"])
+        if settings["zeros"] == "published" and "remaining" not in (on or ()):
+            raise ConfigError(
+                f"Addition.zeros is 'published', but with scratchpad={settings['scratchpad']} no step says what remains, so "
+                "that it makes no difference; leave it out"
+            )
+        return super().check(settings)
 
     def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
         sizes = torch.randint(2 * length - 1, (count,), generator=generator)
@@ -60,6 +84,55 @@ class Addition(SequenceTask):
 
     def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         return f"Compute {' '.join(question)} ? ", f"The answer is {' '.join(answer)}."
+
+    def steps(self, question: Sequence[str]) -> list[Step]:
+        return [
+            Step(
+                (f"{a}", f"{b}"),
+                (f"{a}", PLUS, f"{b}", PLUS, f"{carry}", "=", *f"{a + b + carry}"),
+                (f"{(a + b + carry) % 10}",),
+                (f"{(a + b + carry) // 10}",),
+                (*rest_a, PLUS, *rest_b),
+            )
+            for a, b, carry, rest_a, rest_b in self._columns(question)
+        ]
+
+    def published_steps(self, question: Sequence[str]) -> list[dict[str, str]]:
+        return [
+            {
+                "input": f"{a}, {b}",
+                "computation": f"{a} + {b} + carry = {a + b} + {carry} = {a + b + carry}",
+                "output": f"{(a + b + carry) % 10}",
+                "variables": f"carry: {(a + b + carry) // 10}",
+                "remaining": f"{' '.join(rest_a)} + {' '.join(rest_b)}",
+            }
+            for a, b, carry, rest_a, rest_b in self._columns(question)
+        ]
+
+    def step_sizes(self, length: int) -> tuple[int, dict[str, int]]:
+        n = length
+        return n + 1, {
+            "input": 2 * n + 2,
+            "computation": 8 * n + 7,
+            "output": n + 1,
+            "variables": n + 1,
+            "remaining": n * n + 1,
+        }
+
+    def _columns(self, question: Sequence[str]) -> list[tuple[int, int, int, str, str]]:
+        """From the units on: both digits, the carry that comes to them, and the digits of both numbers that remain."""
+        first, second = ("".join(part) for part in split(question, PLUS))
+        places = max(len(first), len(second))
+        first, second = first.rjust(places, "0"), second.rjust(places, "0")
+        found, carry = [], 0
+        for n in range(places - 1, -1, -1):
+            a, b = int(first[n]), int(second[n])
+            found.append((a, b, carry, self._remains(first[:n]), self._remains(second[:n])))
+            carry = (a + b + carry) // 10
+        return [*found, (0, 0, carry, "", "")] if carry else found
+
+    def _remains(self, digits: str) -> str:
+        return digits if self.zeros == "keep" or not digits else digits.lstrip("0") or "0"
 
     def _write(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Pairs:
         """The examples with these digits, units last, -1 before a number begins."""

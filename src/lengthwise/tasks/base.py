@@ -63,6 +63,9 @@ class Task(ABC):
     unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"
     per_token: ClassVar[bool]  # scored by token: an evaluation fills a number of tokens, not of examples
     not_identity: ClassVar[tuple[str, ...]] = ()  # settings that do not count for a run's key
+    without: ClassVar[dict[str, str]] = {  # settings that other tasks have, and what to say where one is given to this
+        "scratchpad": "has no scratchpad; the tasks that have one are: Addition, Summation, Parity, Polynomial, Sorting, LEGO"
+    }
     can_decode: ClassVar[bool] = False  # has answers that a model can say token by token
     decodes: bool = (
         False  # scored by what the model says token by token, not by one forward; not for tasks scored by token

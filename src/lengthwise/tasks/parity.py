@@ -6,12 +6,13 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lengthwise.tasks.sequences import Pairs, SequenceTask, combinations
+from lengthwise.tasks.scratchpad import ScratchpadTask, Step
+from lengthwise.tasks.sequences import Pairs, combinations
 
 WORDS = ("0", "1", "No", "Yes")
 
 
-class Parity(SequenceTask):
+class Parity(ScratchpadTask):
     """Say whether the number of ones is even. `length` counts the bits.
 
     Length 4, the scored targets underlined (the answer and EOS):
@@ -19,6 +20,9 @@ class Parity(SequenceTask):
         inputs   BOS 1  0  1  1  SEP No
         targets  1   0  1  1  SEP No EOS
                                   ‾‾‾‾‾‾
+
+    With a scratchpad (`ScratchpadTask`), of 1 0 1 1: `in 1 comp 1 xor 0 out 1 [ 1 ] re 0 1 1 # in 0 comp 0 xor 1 ...`, the parity
+    so far in brackets (1: odd).
 
     The bits are uniform and independent; `Yes` if the number of ones is even (none at all is even). The score is exact match;
     chance is 1/2. Train and test share no question, see `SequenceTask`.
@@ -28,8 +32,10 @@ class Parity(SequenceTask):
 
     unit = "bits"
 
-    def __init__(self) -> None:
-        super().__init__(WORDS)
+    step_words = ("xor",)
+
+    def __init__(self, *, scratchpad: str = "none"):
+        super().__init__(WORDS, scratchpad)
 
     def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
         return self._write(torch.randint(2, (count, length), generator=generator))
@@ -51,6 +57,33 @@ class Parity(SequenceTask):
     def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         prompt = f"Is the number of 1's even in the sequence [ {', '.join(question)} ] ? "
         return prompt, f"The answer is {' '.join(answer)}."
+
+    def steps(self, question: Sequence[str]) -> list[Step]:
+        return [
+            Step((f"{bit}",), (f"{bit}", "xor", f"{odd}"), (f"{bit ^ odd}",), (f"{bit ^ odd}",), tuple(rest))
+            for bit, odd, rest in self._partial(question)
+        ]
+
+    def published_steps(self, question: Sequence[str]) -> list[dict[str, str]]:
+        return [
+            {
+                "input": f"{bit}",
+                "computation": f"{bit} ** par = {bit} ** {odd}",
+                "output": f"{bit ^ odd}",
+                "variables": f"par: {bit ^ odd}",
+                "remaining": f"[ {', '.join(rest)} ]",
+            }
+            for bit, odd, rest in self._partial(question)
+        ]
+
+    def step_sizes(self, length: int) -> tuple[int, dict[str, int]]:
+        each = {"input": length, "computation": 3 * length, "output": length, "variables": length}
+        return length, {**each, "remaining": length * (length - 1) // 2}
+
+    def _partial(self, question: Sequence[str]) -> list[tuple[int, int, list[str]]]:
+        """Each bit, the parity of those before it, and the words after it."""
+        bits = self.bits(question)
+        return [(bit, sum(bits[:n]) % 2, list(question[n + 1 :])) for n, bit in enumerate(bits)]
 
     def _write(self, bits: Int[Tensor, "b n"]) -> Pairs:
         no, yes = self.ids(["No", "Yes"])

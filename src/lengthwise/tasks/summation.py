@@ -6,10 +6,11 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lengthwise.tasks.sequences import DIGITS, Pairs, SequenceTask, combinations
+from lengthwise.tasks.scratchpad import ScratchpadTask, Step
+from lengthwise.tasks.sequences import DIGITS, Pairs, combinations
 
 
-class Summation(SequenceTask):
+class Summation(ScratchpadTask):
     """Sum digits modulo 10. `length` counts the digits to sum.
 
     Length 3, the scored targets underlined (the sum modulo 10, and EOS):
@@ -17,6 +18,9 @@ class Summation(SequenceTask):
         inputs   BOS 3  9  8  SEP 0
         targets  3   9  8  SEP 0  EOS
                                ‾‾‾‾‾‾
+
+    With a scratchpad (`ScratchpadTask`), of 3 9 8: `in 3 comp 3 + 0 out 3 [ 3 ] re 9 8 # in 9 comp 9 + 3 out 1 2 [ 2 ] re 8 # ...`,
+    the sum so far in brackets.
 
     The digits are uniform over 1 ... 9 and independent. The score is exact match; chance is 1/10. Train and test share no
     question, see `SequenceTask`.
@@ -27,8 +31,10 @@ class Summation(SequenceTask):
     unit = "operands"
     separator = "[SEP] "
 
-    def __init__(self) -> None:
-        super().__init__(DIGITS)
+    step_words = ("+",)
+
+    def __init__(self, *, scratchpad: str = "none"):
+        super().__init__(DIGITS, scratchpad)
 
     def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
         return self._write(torch.randint(1, 10, (count, length), generator=generator))
@@ -49,6 +55,33 @@ class Summation(SequenceTask):
 
     def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         return f"Compute: {' + '.join(question)} .", f"The answer is {' '.join(answer)} ."
+
+    def steps(self, question: Sequence[str]) -> list[Step]:
+        return [
+            Step((f"{d}",), (f"{d}", "+", f"{so_far}"), tuple(f"{d + so_far}"), (f"{(d + so_far) % 10}",), tuple(rest))
+            for d, so_far, rest in self._partial(question)
+        ]
+
+    def published_steps(self, question: Sequence[str]) -> list[dict[str, str]]:
+        return [
+            {
+                "input": f"{d}",
+                "computation": f"{d} + sum = {d} + {so_far} =",
+                "output": (out := " ".join(f"{d + so_far}")),
+                "variables": f"sum: {out} = {(d + so_far) % 10}",
+                "remaining": " + ".join(rest),
+            }
+            for d, so_far, rest in self._partial(question)
+        ]
+
+    def step_sizes(self, length: int) -> tuple[int, dict[str, int]]:
+        each = {"input": length, "computation": 3 * length, "output": 2 * length, "variables": length}
+        return length, {**each, "remaining": length * (length - 1) // 2}
+
+    def _partial(self, question: Sequence[str]) -> list[tuple[int, int, list[str]]]:
+        """Each digit, the sum modulo 10 of those before it, and the words after it."""
+        operands = self.operands(question)
+        return [(d, sum(operands[:n]) % 10, list(question[n + 1 :])) for n, d in enumerate(operands)]
 
     def _write(self, operands: Int[Tensor, "b n"]) -> Pairs:
         return Pairs(operands, operands.sum(1, keepdim=True) % 10)  # a digit's id is the digit
