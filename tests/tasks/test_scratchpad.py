@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lengthwise.config import ConfigError, choose
-from lengthwise.tasks import TASKS, Addition, Parity, Summation, generator
+from lengthwise.tasks import LEGO, TASKS, Addition, Parity, Polynomial, Sorting, Summation, generator
 from lengthwise.tasks.scratchpad import (
     COMPONENTS,
     FAILED,
     OWN_WORDS,
+    ScratchpadTask,
     Step,
     components_of,
     correctness,
@@ -21,7 +22,7 @@ from lengthwise.tasks.scratchpad import (
 )
 from lengthwise.tasks.sequences import UNENDED, Pairs
 
-WITH = [Addition, Parity, Summation]
+WITH = [make for make in TASKS if issubclass(make, ScratchpadTask)]
 ALL_BITS = [
     "".join(f"{c}{b}" for c, b in zip("icovr", bits, strict=True)) for bits in itertools.product("01", repeat=5)
 ]
@@ -29,7 +30,7 @@ ALL_BITS = [
 
 def bits_of(make):
     """Every scratchpad that a task can have, by its bits."""
-    there = [name[0] in "".join(c[0] for c in make.components) for name in COMPONENTS]
+    there = [name in make.components for name in COMPONENTS]
     fits = [b for b in ALL_BITS if "1" in b and all(on or b[2 * n + 1] == "0" for n, on in enumerate(there))]
     assert len(fits) == 2 ** sum(there) - 1
     return fits
@@ -39,7 +40,6 @@ def text(task, question):
     """The study's target for a question."""
     asked = torch.tensor([task.ids(question.split())])
     steps = task.steps(question.split())
-    # Only the answer's own words follow; a step's output says enough to find them in every task but the last ones.
     answer = ANSWERS[type(task).__name__](steps)
     (found,) = task.texts(task.pack(Pairs(asked, torch.tensor([task.ids(answer)]))))
     return found["target"]
@@ -49,7 +49,18 @@ ANSWERS = {
     "Addition": lambda steps: [word for step in reversed(steps) for word in step.output],
     "Summation": lambda steps: list(steps[-1].variables),
     "Parity": lambda steps: ["No" if steps[-1].variables == ("1",) else "Yes"],
+    "Polynomial": lambda steps: list(steps[-1].variables),
+    "Sorting": lambda steps: [word for step in steps for word in (*_comma(steps, step), *step.output)],
+    "LEGO": lambda steps: list(steps[-1].output),
 }
+
+NUMBERS = choose(Sorting, scratchpad="full", items="numbers")
+
+
+def _comma(steps, step):
+    numbers = any(len(other.output) > 1 for other in steps)
+    return [","] if numbers and step is not steps[0] else []
+
 
 LEAD, THUS = "Thinking step by step:  ", ". Thus,  "
 
@@ -82,6 +93,38 @@ def test_the_texts_of_the_study_for_summation_and_parity():
     )
 
 
+def test_the_texts_of_the_study_for_polynomials():
+    assert text(Polynomial(scratchpad="full"), "- 2 : - 2 x 2 + 3 x 0 + 1 x 3") == (
+        f"{LEAD}in - 2 * x ** 2 comp - 2 * - 2 ** 2 = - 2 * 4 out - 8 [ sum: 0 + - 8 = 2 ] re 3 * x ** 0 + 1 * x ** 3  # "
+        "in 3 * x ** 0 comp 3 * - 2 ** 0 = 3 * 1 out 3 [ sum: 2 + 3 = 5 ] re 1 * x ** 3  # "
+        "in 1 * x ** 3 comp 1 * - 2 ** 3 = 1 * - 8 out - 8 [ sum: 5 + - 8 = 7 ] re   "
+        ". Thus,  The answer is 7."
+    )
+
+
+def test_the_texts_of_the_study_for_sorting():
+    low = "The minimum of the unsorted portion"
+    # 50 symbols are 0 ... 9, a ... z and A ... N: take all letters, for the study's M, E, F, F, O
+    assert text(Sorting(scratchpad="full", symbols=62), "M E F F O") == (
+        f"{LEAD}in M comp {low} out E re [ M, F, F, O ]  # in M comp {low} out F re [ M, F, O ]  # "
+        f"in M comp {low} out F re [ M, O ]  # in M comp {low} out M re [ O ]  # in O comp {low} out O re [  ]  "
+        ". Thus,  The sorted list is [ E, F, F, M, O ]."
+    )
+    assert text(Sorting(scratchpad="full", items="numbers"), "3 1 , 4 1 2 6 , 1 0") == (
+        f"{LEAD}in 3 1 comp {low} out 1 0 re [ 4 1 2 6, 3 1 ]  # in 4 1 2 6 comp {low} out 3 1 re [ 4 1 2 6 ]  # "
+        f"in 4 1 2 6 comp {low} out 4 1 2 6 re [  ]  . Thus,  The sorted list is [ 1 0, 3 1, 4 1 2 6 ]."
+    )
+
+
+def test_the_texts_of_the_study_for_lego():
+    assert text(LEGO(scratchpad="full"), "a -1 b - a c + b d - c ? d") == (
+        f"{LEAD}in a comp  out -1 re b = - a, c = + b, d = - c  # in b comp - a = - -1 out +1 re c = + b, d = - c  # "
+        "in c comp + b = + +1 out +1 re d = - c  # in d comp - c = - +1 out -1 re   . Thus,  The answer is -1."
+    )
+    stops = text(LEGO(scratchpad="minimal"), "a +1 b - a c + b ? b")
+    assert stops == f"{LEAD}comp  out +1  # comp - a = - +1 out -1  {THUS}The answer is -1."
+
+
 def test_leading_zeros_are_kept_and_the_study_drops_them():
     ours, theirs = Addition(scratchpad="full"), Addition(scratchpad="full", zeros="published")
     question = ["1", "0", "0", "3", "+", "5"]
@@ -97,12 +140,27 @@ def test_steps_in_words():
         "in 0 0 comp 0 + 0 + 1 = 1 out 1 [ 0 ] re + thus 1 2 5",
         Summation: "in 3 comp 3 + 0 out 3 [ 3 ] re 9 # in 9 comp 9 + 3 out 1 2 [ 2 ] re thus 2",
         Parity: "in 1 comp 1 xor 0 out 1 [ 1 ] re 1 # in 1 comp 1 xor 1 out 0 [ 0 ] re thus Yes",
+        Polynomial: "in - 3 x 3 comp - 3 * 2 ** 3 = - 3 * 8 out - 2 4 [ 6 ] re 0 x 1 # "
+        "in 0 x 1 comp 0 * 2 ** 1 = 0 * 2 out 0 [ 6 ] re thus 6",
+        Sorting: "in C comp min out 8 re C b # in C comp min out b re C # in C comp min out C re thus 8 b C",
+        LEGO: "in a comp out -1 re b - a c + b # in b comp - a = - -1 out +1 re c + b # "
+        "in c comp + b = + +1 out +1 re thus +1",
     }
-    questions = {Addition: "5 7 + 6 8", Summation: "3 9", Parity: "1 1"}
+    questions = {
+        Addition: "5 7 + 6 8",
+        Summation: "3 9",
+        Parity: "1 1",
+        Polynomial: "2 : - 3 x 3 + 0 x 1",
+        Sorting: "C 8 b",
+        LEGO: "a -1 b - a c + b ? c",
+    }
+    assert set(questions) == set(WITH)
     for make, expected in rendered.items():
         task = make(scratchpad="full")
         steps = task.steps(questions[make].split())
-        assert " ".join(write(steps, ANSWERS[make.__name__](steps), COMPONENTS)) == expected
+        assert " ".join(write(steps, ANSWERS[make.__name__](steps), make.components)) == expected
+    numbers = Sorting(scratchpad="full", items="numbers").steps(["3", "1", ",", "4", "1", "2", "6", ",", "1", "0"])
+    assert [" ".join(step.remaining) for step in numbers] == ["4 1 2 6 , 3 1", "4 1 2 6", ""]
 
 
 @given(st.integers(0, 10**12), st.integers(0, 10**12))
@@ -120,6 +178,18 @@ def test_the_steps_of_addition_add(a, b):
         left, right = " ".join(step.computation).split(" = ")
         assert eval(left) == int(right.replace(" ", ""))
     assert len(steps) == len(str(a + b).zfill(places))
+
+
+@pytest.mark.parametrize("choice", [*(choose(make, scratchpad="full") for make in WITH), NUMBERS], ids=str)
+def test_the_steps_lead_to_the_answer(choice):
+    task = choice.build()
+    for length in (2, 6, 9):
+        for question, whole in task.pairs(task.sample(generator(length), 30, length)):
+            steps = task.steps(question)
+            assert tuple(ANSWERS[choice.name](steps)) == parse(whole, task.on).answer
+            for before, after in itertools.pairwise(steps):
+                assert len(after.remaining) < len(before.remaining) or choice.name == "Addition"
+            assert steps[-1].remaining == () or choice.name in ("Addition", "LEGO")
 
 
 @pytest.mark.parametrize("make", WITH)
@@ -234,6 +304,8 @@ def test_one_scratchpad_has_one_name():
     assert choose(Addition, scratchpad="i0c1o1v0r0") == choose(Addition, scratchpad="minimal")
     assert choose(Addition, scratchpad="i1c0o1v1r1").label == "Addition(scratchpad=no-computation)"
     assert choose(Addition, scratchpad="i1c0o1v0r1").label == "Addition(scratchpad=i1c0o1v0r1)"
+    assert choose(Sorting, scratchpad="i1c1o1v0r1") == choose(Sorting, scratchpad="full")
+    assert choose(LEGO, scratchpad="i1c0o1v0r1").label == "LEGO(scratchpad=no-computation)"
     assert components_of("Addition", "none") is None
     assert components_of("Addition", "no-remaining") == COMPONENTS[:4]
 
@@ -247,6 +319,8 @@ def test_one_scratchpad_has_one_name():
         ("summation:scratchpad=i0c0o0v0r0", "steps without anything in them; write none"),
         ("copy:scratchpad=full", "Copy has no scratchpad; the tasks that have one are: Addition, Summation"),
         ("text:scratchpad=full", "Text has no scratchpad"),
+        ("sorting:scratchpad=no-variables", "Sorting.scratchpad is 'no-variables', but its steps have no variables"),
+        ("lego:scratchpad=i1c1o1v1r1", "its steps have no variables; leave variables out (v0)"),
         ("addition:zeros=published", "no step says what remains"),
         ("addition:scratchpad=minimal,zeros=published", "no step says what remains"),
         ("addition:scratchpad=full,zeros=publishd", "did you mean 'published'"),
@@ -274,7 +348,12 @@ def test_a_scratchpad_changes_neither_questions_nor_splits_nor_answers(make):
 
 @pytest.mark.parametrize(
     ("make", "question", "answer"),
-    [(Addition, "9 9 9 + 9 9 9", "1 9 9 8"), (Parity, "1 1 0 1", "No")],
+    [
+        (Addition, "9 9 9 + 9 9 9", "1 9 9 8"),
+        (Parity, "1 1 0 1", "No"),
+        (Sorting, "a c b", "a b c"),
+        (LEGO, "a -1 b - a c + b ? c", "+1"),
+    ],
 )
 def test_the_most_tokens_are_reached(make, question, answer):
     for bits in bits_of(make):

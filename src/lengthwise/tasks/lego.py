@@ -8,13 +8,14 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks.sequences import Pairs, SequenceTask, combinations
+from lengthwise.tasks.scratchpad import COMPONENTS, ScratchpadTask, Step
+from lengthwise.tasks.sequences import Pairs, combinations
 
 VARIABLES = string.ascii_lowercase
 LOW, HIGH, OPPOSITE, SAME, ASKED = "-1", "+1", "-", "+", "?"
 
 
-class LEGO(SequenceTask):
+class LEGO(ScratchpadTask):
     """Say the value of a variable in a chain. `length` counts the variables: 2 to 26, for their names are letters.
 
     Length 3, a = −1, b = −a, c = +b, what is c? The scored targets are underlined (the value and EOS):
@@ -26,6 +27,10 @@ class LEGO(SequenceTask):
     The names are a random selection in random order, the values +1 and −1 uniform and independent. What is asked is uniform
     over the later half of the chain: of n variables, counted from 0, those from ceil(n / 2) to n − 1.
 
+    With a scratchpad (`ScratchpadTask`), a step for each variable up to the one that is asked; it has no variables of its own:
+
+        in a comp out -1 re b - a c + b # in b comp - a = - -1 out +1 re c + b # in c comp + b = + +1 out +1 re thus +1
+
     The score is exact match; chance is 1/2. Train and test share no question, see `SequenceTask`.
 
     Source: Kazemnejad et al. 2023, section 3 and appendix D.1, after Zhang et al. 2022, "Unveiling Transformers with LEGO".
@@ -34,8 +39,11 @@ class LEGO(SequenceTask):
 
     unit = "variables"
 
-    def __init__(self) -> None:
-        super().__init__([*VARIABLES, LOW, HIGH, OPPOSITE, SAME, ASKED])
+    components = tuple(name for name in COMPONENTS if name != "variables")
+    step_words = ("=",)
+
+    def __init__(self, *, scratchpad: str = "none"):
+        super().__init__([*VARIABLES, LOW, HIGH, OPPOSITE, SAME, ASKED], scratchpad)
 
     def check_length(self, length: int, split: str = "test") -> None:
         super().check_length(length, split)
@@ -80,6 +88,39 @@ class LEGO(SequenceTask):
         (first, *others), asked = self.chain(question)
         clauses = [f"{first[0]} = {first[1]}{first[2]}", *(f"{name} = {sign} {of}" for name, sign, of in others)]
         return f"If {', '.join(clauses)}. Then, what is the value of {asked}? ", f"The answer is {' '.join(answer)}."
+
+    def steps(self, question: Sequence[str]) -> list[Step]:
+        return [
+            Step((name,), reckoned, (value,), (), tuple(word for clause in rest for word in clause))
+            for name, reckoned, value, rest in self._followed(question)
+        ]
+
+    def published_steps(self, question: Sequence[str]) -> list[dict[str, str]]:
+        return [
+            {
+                "input": name,
+                "computation": " ".join(reckoned),
+                "output": value,
+                "remaining": ", ".join(f"{name} = {sign} {of}" for name, sign, of in rest),
+            }
+            for name, reckoned, value, rest in self._followed(question)
+        ]
+
+    def step_sizes(self, length: int) -> tuple[int, dict[str, int]]:
+        rest = 3 * length * (length - 1) // 2
+        return length, {"input": length, "computation": 5 * (length - 1), "output": length, "remaining": rest}
+
+    def _followed(self, question: Sequence[str]) -> list[tuple[str, tuple[str, ...], str, list[tuple[str, str, str]]]]:
+        """Up to the variable that is asked: its name, how its value comes about, the value, and the clauses that remain."""
+        clauses, asked = self.chain(question)
+        found, value = [], ""
+        for n, (name, sign, of) in enumerate(clauses):
+            reckoned: tuple[str, ...] = (sign, of, "=", sign, value) if n else ()
+            value = (HIGH if (sign == SAME) == (value == HIGH) else LOW) if n else sign + of
+            found.append((name, reckoned, value, clauses[n + 1 :]))
+            if name == asked:
+                break
+        return found
 
     def _write(self, names: Int[Tensor, "b n"], positive: Int[Tensor, "b n"], asked: Int[Tensor, "b one"]) -> Pairs:
         """The chains with these names and values (1 or 0), where the variable at the place `asked` is asked for."""

@@ -7,7 +7,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.tasks.numbers import closed, split
-from lengthwise.tasks.sequences import DIGITS, NOTHING, Pairs, SequenceTask, combinations
+from lengthwise.tasks.scratchpad import ScratchpadTask, Step
+from lengthwise.tasks.sequences import DIGITS, NOTHING, Pairs, combinations
 
 DEGREES = 4  # 0 ... 3
 LARGEST = 3  # coefficients -3 ... 3
@@ -15,7 +16,7 @@ FURTHEST = 2  # x in -2 ... 2
 MINUS, PLUS, TIMES, AT = "-", "+", "x", ":"
 
 
-class Polynomial(SequenceTask):
+class Polynomial(ScratchpadTask):
     """Evaluate a polynomial modulo 10. `length` counts its terms.
 
     Length 3, −2x² + 3x⁰ + 1x³ at x = −2, the scored targets underlined (the value modulo 10, and EOS):
@@ -23,6 +24,10 @@ class Polynomial(SequenceTask):
         inputs   BOS -  2  :  -  2  x  2  +  3  x  0  +  1  x  3  SEP 7
         targets  -   2  :  -  2  x  2  +  3  x  0  +  1  x  3  SEP 7  EOS
                                                                    ‾‾‾‾‾‾
+
+    With a scratchpad (`ScratchpadTask`), a step for each term, the sum modulo 10 so far in brackets:
+
+        in - 2 x 2 comp - 2 * - 2 ** 2 = - 2 * 4 out - 8 [ 2 ] re 3 x 0 + 1 x 3 # in 3 x 0 comp ...
 
     Of each term the coefficient is uniform over −3 ... 3 and the degree over 0 ... 3, in any order and repeatedly; x is uniform
     over −2 ... 2. x⁰ is 1, of 0 too. The answer is the value modulo 10, from 0 to 9 (of −13 it is 7).
@@ -34,8 +39,10 @@ class Polynomial(SequenceTask):
 
     unit = "terms"
 
-    def __init__(self) -> None:
-        super().__init__([*DIGITS, MINUS, PLUS, TIMES, AT])
+    step_words = ("*", "**", "=")
+
+    def __init__(self, *, scratchpad: str = "none"):
+        super().__init__([*DIGITS, MINUS, PLUS, TIMES, AT], scratchpad)
         self.digit_tokens = tuple(self.ids(DIGITS))
 
     def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
@@ -65,8 +72,41 @@ class Polynomial(SequenceTask):
 
     def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         at, terms = self.terms(question)
-        written = " + ".join(f"{_spaced(coefficient)} * x ** {degree}" for coefficient, degree in terms)
-        return f"Evaluate at x = {_spaced(at)} in {written} ? ", f"The answer is {' '.join(answer)}."
+        return f"Evaluate at x = {_spaced(at)} in {_joined(terms, '* x **')} ? ", f"The answer is {' '.join(answer)}."
+
+    def steps(self, question: Sequence[str]) -> list[Step]:
+        at, terms = self.terms(question)
+        found, so_far = [], 0
+        for n, (coefficient, degree) in enumerate(terms):
+            value = coefficient * at**degree
+            so_far = (so_far + value) % 10
+            reckoned = (
+                f"{_spaced(coefficient)} * {_spaced(at)} ** {degree} = {_spaced(coefficient)} * {_spaced(at**degree)}"
+            )
+            parts = (_joined([terms[n]], "x"), reckoned, _spaced(value), f"{so_far}", _joined(terms[n + 1 :], "x"))
+            found.append(Step(*(tuple(part.split()) for part in parts)))
+        return found
+
+    def published_steps(self, question: Sequence[str]) -> list[dict[str, str]]:
+        _, terms = self.terms(question)
+        found, so_far = [], "0"
+        for n, step in enumerate(self.steps(question)):
+            output = " ".join(step.output)
+            found.append(
+                {
+                    "input": _joined([terms[n]], "* x **"),
+                    "computation": " ".join(step.computation),
+                    "output": output,
+                    "variables": f"sum: {so_far} + {output} = {step.variables[0]}",
+                    "remaining": _joined(terms[n + 1 :], "* x **"),
+                }
+            )
+            so_far = step.variables[0]
+        return found
+
+    def step_sizes(self, length: int) -> tuple[int, dict[str, int]]:
+        each = {"input": 4 * length, "computation": 13 * length, "output": 3 * length, "variables": length}
+        return length, {**each, "remaining": (length - 1) * (5 * length - 2) // 2}
 
     def _write(self, at: Int[Tensor, "b one"], coefficients: Int[Tensor, "b n"], degrees: Int[Tensor, "b n"]) -> Pairs:
         minus, plus, times, colon = self.ids([MINUS, PLUS, TIMES, AT])
@@ -82,5 +122,10 @@ class Polynomial(SequenceTask):
 
 
 def _spaced(number: int) -> str:
-    """The text of a number of one digit, a minus apart from it."""
-    return f"- {-number}" if number < 0 else str(number)
+    """The text of a number, its digits and a minus apart."""
+    return " ".join(str(number))
+
+
+def _joined(terms: Sequence[tuple[int, int]], power: str) -> str:
+    """The text of a sum of terms: `- 2 * x ** 2 + 3 * x ** 0` with the power `* x **`."""
+    return " + ".join(f"{_spaced(coefficient)} {power} {degree}" for coefficient, degree in terms)

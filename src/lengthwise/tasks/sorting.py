@@ -10,7 +10,8 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.tasks.numbers import closed, digits, split
-from lengthwise.tasks.sequences import DIGITS, Pairs, SequenceTask, combinations
+from lengthwise.tasks.scratchpad import COMPONENTS, ScratchpadTask, Step
+from lengthwise.tasks.sequences import DIGITS, Pairs, combinations
 
 ORDER = string.digits + string.ascii_lowercase + string.ascii_uppercase
 SYMBOLS = 50
@@ -18,7 +19,7 @@ SMALLEST, PLACES = 10, 4  # numbers from 10 to 9999
 COMMA = ","
 
 
-class Sorting(SequenceTask):
+class Sorting(ScratchpadTask):
     """Sort items. `length` counts the items.
 
     Length 3, the scored targets underlined (the items in ascending order, and EOS):
@@ -34,6 +35,11 @@ class Sorting(SequenceTask):
 
     `symbols`: how many there are, the first so many of 0 ... 9, a ... z, A ... Z.
 
+    With a scratchpad (`ScratchpadTask`), selection sort with swaps, a step for each item; it has no variables. In: the first item
+    of what is not sorted yet; out: the smallest; what remains, after the smallest has changed places with the first:
+
+        in C comp min out 8 re C b # in C comp min out b re C # in C comp min out C re thus 8 b C
+
     The score is exact match: 1 where the whole answer and EOS are right. Train and test share no question, see
     `SequenceTask`.
 
@@ -44,10 +50,15 @@ class Sorting(SequenceTask):
 
     unit = "items"
 
-    def __init__(self, *, items: Literal["symbols", "numbers"] = "symbols", symbols: int = SYMBOLS):
-        self.check({"items": items, "symbols": symbols})
+    components = tuple(name for name in COMPONENTS if name != "variables")
+    step_words = ("min",)
+
+    def __init__(
+        self, *, items: Literal["symbols", "numbers"] = "symbols", symbols: int = SYMBOLS, scratchpad: str = "none"
+    ):
+        self.check({"items": items, "symbols": symbols, "scratchpad": scratchpad})
         self.items, self.symbols = items, symbols
-        super().__init__([*DIGITS, COMMA] if items == "numbers" else ORDER[:symbols])
+        super().__init__([*DIGITS, COMMA] if items == "numbers" else ORDER[:symbols], scratchpad)
         if items == "numbers":
             self.digit_tokens = tuple(self.ids(DIGITS))
 
@@ -60,7 +71,7 @@ class Sorting(SequenceTask):
             )
         if settings["items"] == "numbers" and symbols != SYMBOLS:
             raise ConfigError(f"Sorting.symbols is {symbols} with items=numbers, which has none; leave symbols out")
-        return settings
+        return super().check(settings)
 
     def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
         low, high = (0, self.symbols) if self.items == "symbols" else (SMALLEST, 10**PLACES)
@@ -85,6 +96,44 @@ class Sorting(SequenceTask):
         before, after = (", ".join(" ".join(item) for item in self.listed(words)) for words in (question, answer))
         return f"Sort the following list [ {before} ]. ", f"The sorted list is [ {after} ]."
 
+    def steps(self, question: Sequence[str]) -> list[Step]:
+        comma = COMMA if self.items == "numbers" else ""
+        return [
+            Step(tuple(first), ("min",), tuple(least), (), tuple(_between(rest, comma)))
+            for first, least, rest in self._selections(question)
+        ]
+
+    def published_steps(self, question: Sequence[str]) -> list[dict[str, str]]:
+        return [
+            {
+                "input": " ".join(first),
+                "computation": "The minimum of the unsorted portion",
+                "output": " ".join(least),
+                "remaining": f"[ {', '.join(' '.join(item) for item in rest)} ]",
+            }
+            for first, least, rest in self._selections(question)
+        ]
+
+    def step_sizes(self, length: int) -> tuple[int, dict[str, int]]:
+        pairs = length * (length - 1) // 2
+        if self.items == "symbols":
+            return length, {"input": length, "computation": length, "output": length, "remaining": pairs}
+        rest = (PLACES + 1) * pairs - (length - 1)
+        return length, {"input": PLACES * length, "computation": length, "output": PLACES * length, "remaining": rest}
+
+    def _selections(self, question: Sequence[str]) -> list[tuple[list[str], list[str], list[list[str]]]]:
+        """Of each step of selection sort: the first item, the least, and the rest once they have changed places."""
+        found, rest = [], list(self.listed(question))
+        while rest:
+            first, least = rest[0], min(rest, key=self._rank)
+            rest[rest.index(least)] = first
+            rest = rest[1:]
+            found.append((first, least, list(rest)))
+        return found
+
+    def _rank(self, item: list[str]) -> int:
+        return int("".join(item)) if self.items == "numbers" else self._id[item[0]]
+
     def _write(self, chosen: Int[Tensor, "b n"]) -> Pairs:
         """The example of each row of symbols' ids, or of numbers."""
         ordered = chosen.sort(1).values
@@ -95,3 +144,11 @@ class Sorting(SequenceTask):
     def _spelled(self, numbers: Int[Tensor, "b n"]) -> Int[Tensor, "b w"]:
         comma = torch.full((*numbers.shape, 1), self._id[COMMA])
         return closed(torch.cat([digits(numbers, PLACES), comma], 2).flatten(1)[:, :-1])
+
+
+def _between(items: Sequence[Sequence[str]], mark: str) -> list[str]:
+    """The words of items, the mark between them where there is one."""
+    words: list[str] = []
+    for n, item in enumerate(items):
+        words += [mark, *item] if n and mark else item
+    return words
