@@ -1,0 +1,23 @@
+"""Figure E.5 at the published scale: whose attention NoPE's resembles, layer by layer, on SCAN.
+
+Question: which encoding's attention patterns are most like NoPE's?
+Expectation (theirs): T5's, then ALiBi's; Rotary's and sinusoidal's are furthest. Another seed of NoPE is the baseline.
+Cost: 15 trainings of a model of 85 million parameters (those of classic.py on SCAN: nothing is trained twice in one store).
+Command: lengthwise run studies/nope/attention.py --device cuda
+         lengthwise probe attention-distance --study "nope: attention" --against nope
+"""
+
+from kazemnejad import ENCODINGS, PAPER, SEEDS, paper_training
+
+from lengthwise.config import EvaluationConfig
+from lengthwise.studies import Study, grid
+
+study = Study(
+    name="nope: attention",
+    question="Which encoding's attention patterns are most like NoPE's?",
+    expectation="T5's, then ALiBi's; Rotary's and sinusoidal's are furthest. Another seed of NoPE is the baseline.",
+    cost="15 trainings of 40,000 steps, some hours each on one GPU; the distances take minutes",
+    command="lengthwise run studies/nope/attention.py --device cuda",
+    runs=grid(ENCODINGS, ["scan:split=tr25"], SEEDS, model=PAPER, training=paper_training(1, 25)),
+    evaluation=EvaluationConfig(lengths=(10, 20, 25, 26, 27, 28, 30, 32, 33, 36, 40, 48), examples=600),
+)

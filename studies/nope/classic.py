@@ -1,0 +1,35 @@
+"""Figure E.4 at the published scale: SCAN (trained up to 25 actions) and PCFG SET (trained up to 8 functions).
+
+Question: which position encodings carry out commands and nested functions that are longer than any in training?
+Expectation (theirs): on SCAN NoPE and T5 lead far before ALiBi, Rotary and sinusoidal; on PCFG all but sinusoidal are alike.
+Cost: 30 trainings of a model of 85 million parameters, 40,000 steps (PCFG 60,000): some hours each on one GPU.
+Command: lengthwise run studies/nope/classic.py --device cuda
+"""
+
+from kazemnejad import ENCODINGS, PAPER, SEEDS, paper_training, published
+
+from lengthwise.config import EvaluationConfig
+from lengthwise.studies import Study, grid
+
+study = Study(
+    name="nope: classic tasks",
+    question="Which position encodings carry out commands and nested functions that are longer than any in training?",
+    expectation="On SCAN NoPE and T5 lead far before ALiBi, Rotary and sinusoidal; on PCFG all but sinusoidal are alike.",
+    cost="30 trainings of 40,000 to 60,000 steps, some hours each on one GPU",
+    command="lengthwise run studies/nope/classic.py --device cuda",
+    runs=grid(
+        ENCODINGS,
+        ["scan:split=tr25", "pcfg"],
+        SEEDS,
+        model=PAPER,
+        training={"SCAN": paper_training(1, 25), "PCFG": paper_training(1, 8, steps=60_000)},
+    ),
+    evaluation={
+        "SCAN": EvaluationConfig(lengths=(10, 20, 25, 26, 27, 28, 30, 32, 33, 36, 40, 48), examples=600),
+        "PCFG": EvaluationConfig(lengths=(4, 8, *range(9, 21)), examples=1000),
+    },
+    published=published(
+        {"SCAN(split=tr25)": "SCAN", "PCFG": "PCFG"},
+        "their PCFG SET is the released one, ours is drawn by our own generator",
+    ),
+)

@@ -1,0 +1,78 @@
+"""What the studies of this folder share: the encodings, the seeds, the model and training at both scales, and published numbers.
+
+Source: Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in Transformers" (NeurIPS 2023),
+section 3 and appendix D, and the run results in the repository McGill-NLP/length-generalization.
+"""
+
+from collections.abc import Mapping
+
+from lengthwise.config import ModelConfig, TrainingConfig
+
+ENCODINGS = (
+    "nope",
+    "t5",
+    "alibi",
+    "rope:rotary_fraction=0.25",
+    "sinusoidal",
+)  # their code rotates a quarter of each head
+LABELS = ("NoPE", "T5", "ALiBi", "RoPE(rotary_fraction=0.25)", "Sinusoidal")
+SEEDS = (256788, 234054, 146317)
+
+PAPER = ModelConfig.t5(d_model=768, num_layers=12, num_heads=12, d_ff=3072, dropout=0.1)
+SMALL = ModelConfig.t5(d_model=64, num_layers=4, num_heads=4)
+
+
+def paper_training(shortest: int, longest: int, *, steps: int = 40_000, accumulation: int = 1) -> TrainingConfig:
+    """Table 1 of the appendix. Their 40,000 steps keep the checkpoint that is best on validation; ours keep the last."""
+    return TrainingConfig(
+        train_length=longest,
+        min_length=shortest,
+        steps=steps,
+        batch_size=64,
+        accumulation=accumulation,
+        learning_rate=3e-5,
+        schedule="linear",
+        final_learning_rate=0.0,
+        warmup=0.06,
+        weight_decay=0.05,
+        beta2=0.999,
+    )
+
+
+def small_training(shortest: int, longest: int, *, steps: int, batch_size: int = 32) -> TrainingConfig:
+    """The same schedule, fewer and larger steps: lr 2e-3."""
+    return TrainingConfig(
+        train_length=longest,
+        min_length=shortest,
+        steps=steps,
+        batch_size=batch_size,
+        learning_rate=2e-3,
+        schedule="linear",
+        final_learning_rate=0.0,
+        warmup=0.06,
+        weight_decay=0.05,
+        beta2=0.999,
+    )
+
+
+# Accuracy over all lengths beyond training, mean of three seeds, in the order of LABELS; aggregated from their result files.
+SCORES = {
+    "copy, repeated": (0.9856, 0.7712, 0.2893, 0.0002, 0.0000),
+    "copy, repeated twice": (0.9736, 0.5577, 0.1936, 0.0000, 0.0000),
+    "copy, replaced": (0.9672, 0.9390, 0.1697, 0.0157, 0.0000),
+    "copy, random": (0.3054, 0.4195, 0.3310, 0.0114, 0.0277),
+    "copy, random twice": (0.4307, 0.5239, 0.5692, 0.0427, 0.0395),
+    "reverse": (0.2301, 0.2423, 0.1709, 0.0774, 0.0230),
+    "reverse twice": (0.4732, 0.4484, 0.1947, 0.0534, 0.0110),
+    "reverse and back": (0.1822, 0.1400, 0.1152, 0.0000, 0.0002),
+    "SCAN": (0.7973, 0.7985, 0.4381, 0.2829, 0.0569),
+    "PCFG": (0.4332, 0.4388, 0.4281, 0.4387, 0.3665),
+}
+RANKS = (0.687, 0.549, 0.502, 0.330, 0.215)  # mean reciprocal rank over all their tasks without scratchpad
+SOURCE = "Kazemnejad et al. 2023, from the run results in McGill-NLP/length-generalization, mean of 3 seeds"
+
+
+def published(tasks: Mapping[str, str], about: str) -> dict[str, object]:
+    """For a study's `published`: `tasks` says which row of SCORES stands beside which task's label."""
+    scores = {task: dict(zip(LABELS, SCORES[row], strict=True)) for task, row in tasks.items()}
+    return {"source": SOURCE, "about": about, "scores": scores, "ranks": dict(zip(LABELS, RANKS, strict=True))}
