@@ -3,6 +3,7 @@
 Imports no torch. `findings(store, study)` is the way in; `Findings` is plain data that a report or a script reads.
 """
 
+from lengthwise.analysis.attention import AttendedDistances, AttendedSeries, Distances, DistanceSeries
 from lengthwise.analysis.findings import (
     Findings,
     Point,
@@ -18,6 +19,10 @@ from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
 from lengthwise.analysis.ranks import Ranking, over_lengths, ranking, reciprocal_ranks
 
 __all__ = [
+    "AttendedDistances",
+    "AttendedSeries",
+    "DistanceSeries",
+    "Distances",
     "Findings",
     "Interval",
     "Point",

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from lengthwise.analysis.attention import AttendedDistances, Distances
 from lengthwise.analysis.intervals import Interval
 
 
@@ -61,7 +62,8 @@ class TaskFindings:
     `title` is the task's name, with what differs where a study has the same task twice. `settings` is what all runs
     share (model, training, task, question), flat: {"model.d_model": 128, ...}. `shortest` is the shortest length
     trained on: `train_length`, unless training drew lengths. `keys`: its runs. `reading`: a plain sentence. `notes`: what
-    the task has to say beside its scores (train and test that share examples, say).
+    the task has to say beside its scores (train and test that share examples, say). `distances`, `attended`: what was found
+    inside the trained models, if anything was asked.
     """
 
     title: str
@@ -77,6 +79,8 @@ class TaskFindings:
     keys: tuple[str, ...]
     reading: str = ""
     notes: tuple[str, ...] = ()
+    distances: tuple[Distances, ...] = ()
+    attended: tuple[AttendedDistances, ...] = ()
 
     @property
     def bounds(self) -> tuple[float, float] | None:

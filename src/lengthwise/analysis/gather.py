@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lengthwise.analysis import attention
 from lengthwise.analysis.findings import (
     Findings,
     Point,
@@ -21,7 +22,7 @@ from lengthwise.analysis.intervals import over_examples, over_seeds, with_wilson
 from lengthwise.analysis.reading import reading
 
 if TYPE_CHECKING:
-    from lengthwise.store import RunRow, ScoreRow, Store, StudyRow
+    from lengthwise.store import ProbeRow, RunRow, ScoreRow, Store, StudyRow
 
 # A text's path and pattern are where it lay; what it was is its hash. (In the tasks: `not_identity`.)
 WHERE_ABOUTS = ("path", "glob")
@@ -35,11 +36,23 @@ def findings(store: "Store", study: str | None = None) -> Findings:
         listed = dict.fromkeys(run.key for s in studies for run in store.runs(s.name))
         place = {key: n for n, key in enumerate(listed)}
         runs = sorted(runs, key=lambda run: place.get(run.key, len(place)))
-    return from_rows(studies, runs, store.scores([r.key for r in runs]))
+    keys = [r.key for r in runs]
+    probes = store.probes(keys)
+    others = {str(p.asked["against"]) for p in probes if p.asked.get("against")} - set(keys)
+    compared = [run for run in store.runs() if run.key in others] if others else []
+    return from_rows(studies, runs, store.scores(keys), probes, compared)
 
 
-def from_rows(studies: Iterable["StudyRow"], runs: Sequence["RunRow"], scores: Iterable["ScoreRow"]) -> Findings:
-    """Findings from the store's rows (or anything with their attributes)."""
+def from_rows(
+    studies: Iterable["StudyRow"],
+    runs: Sequence["RunRow"],
+    scores: Iterable["ScoreRow"],
+    probes: Sequence["ProbeRow"] = (),
+    compared: Iterable["RunRow"] = (),
+) -> Findings:
+    """Findings from the store's rows (or anything with their attributes). `compared`: runs of other studies that `runs` are
+    compared with in `probes`."""
+    known = {run.key: run for run in (*compared, *runs)}
     answers = {(s.key, canonical(s.asked)): s for s in scores}
     panels: dict[str, _Panel] = {}
     for run in runs:
@@ -53,7 +66,7 @@ def from_rows(studies: Iterable["StudyRow"], runs: Sequence["RunRow"], scores: I
     titles = _titles([p.first.task for p in panels.values()], [p.settings for p in panels.values()])
     return Findings(
         studies=tuple(_study(s) for s in studies),
-        tasks=tuple(panel.findings(title) for panel, title in zip(panels.values(), titles, strict=True)),
+        tasks=tuple(panel.findings(title, probes, known) for panel, title in zip(panels.values(), titles, strict=True)),
         runs=tuple(_info(run) for run in runs),
     )
 
@@ -82,17 +95,18 @@ class _Panel:
     def add(self, run: "RunRow", length: int, score: "ScoreRow | None") -> None:
         self.runs[run.key] = run
         self.lengths.add(length)
-        # Labels leave defaults out: the same label with other settings (from another version) is another encoding.
-        series = canonical([run.label, _encoding(run)])
+        series = _series(run)
         self.encodings.setdefault(series, run)
         by_length = self.scores.setdefault(series, defaultdict(list))
         if score is not None:
             by_length[length].append((run, score))
 
-    def findings(self, title: str) -> TaskFindings:
+    def findings(self, title: str, probes: Sequence["ProbeRow"], known: Mapping[str, "RunRow"]) -> TaskFindings:
         runs = list(self.encodings.values())
         labels = _titles([r.label for r in runs], [flat(_encoding(r)) for r in runs])
         first, bounds = self.first, bounds_of(self.first.metric)
+        label_of = dict(zip(self.encodings, labels, strict=True))
+        of_run = {run.key: label_of[_series(run)] for run in self.runs.values()}
         series = tuple(
             Series(
                 label=label,
@@ -114,6 +128,8 @@ class _Panel:
             settings=self.settings,
             keys=tuple(self.runs),
             notes=self.notes(),
+            distances=attention.distances(of_run, probes, known),
+            attended=attention.attended(of_run, probes),
         )
         done = sum(r.status == "done" for r in self.runs.values())
         return dataclasses.replace(task, reading=reading(task, done))
@@ -150,6 +166,11 @@ def protocol(config: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(task := shared.get("task"), Mapping) and task.get("sha256"):
         shared["task"] = {k: v for k, v in task.items() if k not in WHERE_ABOUTS}
     return shared
+
+
+def _series(run: "RunRow") -> str:
+    # Labels leave defaults out: the same label with other settings (from another version) is another encoding.
+    return canonical([run.label, _encoding(run)])
 
 
 def _encoding(run: "RunRow") -> dict[str, Any]:

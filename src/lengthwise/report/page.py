@@ -17,6 +17,7 @@ from lengthwise.analysis import Findings, Point, TaskFindings
 from lengthwise.analysis.numbers import figure, listing, spread, times
 from lengthwise.analysis.reading import LEARNED, MARGIN
 from lengthwise.report import bundle, palette, provenance
+from lengthwise.report.attention import attention
 from lengthwise.report.chart import first, ranges, spec
 from lengthwise.report.summary import summary
 
@@ -115,6 +116,7 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
         "settings": provenance.settings(task),
         "one_seed": any(p.n_seeds == 1 for s in task.series for p in s.points),
         "data": _data(task, looks) if drawn else None,
+        "attention": attention(task, looks),
     }
 
 
@@ -241,6 +243,10 @@ def _template() -> "Template":
     import jinja2
 
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FunctionLoader(_file),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return environment.from_string(_file("page.html.j2"))
+    return environment.get_template("page.html.j2")

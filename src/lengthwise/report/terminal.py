@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from lengthwise.analysis import Findings, Ranking, TaskFindings, ranking
+from lengthwise.analysis import Distances, Findings, Ranking, TaskFindings, ranking
 from lengthwise.analysis.numbers import figure, spread, times
+from lengthwise.report.attention import nats
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -25,10 +26,39 @@ def table(findings: Findings) -> "Group":
         for start in range(0, len(task.lengths), COLUMNS):
             parts.append(_table(task, task.lengths[start : start + COLUMNS], first=start == 0))
         parts += [Text(task.reading), *(Text(f"Note: {note}.") for note in task.notes), Text("")]
+        for group in task.distances:
+            parts += [_attention(group, task), Text("")]
     if (order := ranking(findings.tasks)) is not None:
         parts += [_ranks(order, findings), Text("")]
     parts += _missing(findings)
     return Group(*parts)
+
+
+def _attention(group: Distances, task: TaskFindings) -> "Table":
+    """The mean over all layers, and the two outer ones."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    which = f"{'different seeds' if group.across else 'same seed'}, {group.variant}, in nats"
+    lengths = ", ".join(f"{length:,}" for length in group.lengths)
+    about = f"  {which}\n{group.n} examples at each of {lengths} {task.unit}"
+    shown = Table(
+        title=Text.assemble((f"Attention's distance from {group.reference}", "bold"), about),
+        title_justify="left",
+        title_style="",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+    )
+    shown.add_column("", overflow="fold", max_width=34)
+    for head in ("seeds", "all layers", "first", "last"):
+        shown.add_column(head, justify="right", no_wrap=True)
+    for series in group.series:
+        ends = (series.mean, series.layers[0].mean, series.layers[-1].mean)
+        name = f"{series.label} (another seed)" if series.baseline else series.label
+        shown.add_row(Text(name), f"{series.seeds}", *map(nats, ends))
+    return shown
 
 
 def _ranks(order: Ranking, findings: Findings) -> "Table":

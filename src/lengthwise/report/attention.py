@@ -1,0 +1,161 @@
+"""What attention learned, as pictures that HTML alone draws: distances by layer, and how far back heads look.
+
+Lines lie in an SVG that is stretched to its frame, words and point shapes beside it are not: so both stay readable on a phone
+and on paper. Coordinates are percent of the frame; colours are CSS variables, as everywhere.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lengthwise.analysis import AttendedDistances, Distances, Interval, TaskFindings
+from lengthwise.analysis.numbers import listing
+from lengthwise.report import provenance
+from lengthwise.report.palette import Look, looks
+
+LN2 = math.log(2)
+MEASURES = {
+    "jensen-shannon": "Jensen–Shannon divergence, from 0 to ln 2",
+    "published": "the published code’s divergence",
+}
+
+
+def attention(task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any] | None:
+    """What the template needs for one task; None where nothing was asked."""
+    if not task.distances and not task.attended:
+        return None
+    labels = [s.label for group in task.distances for s in group.series]
+    labels += [s.label for group in task.attended for s in group.series]
+    shown = dict(known) | {label: look for label, look in looks(labels).items() if label not in known}
+    return {
+        "distances": [_distances(group, task, shown) for group in task.distances],
+        "attended": [_attended(group, task, shown) for group in task.attended],
+    }
+
+
+def nats(value: float) -> str:
+    """A distance with four decimals."""
+    return f"{value:.4f}" if math.isfinite(value) else "not finite"
+
+
+def _distances(group: Distances, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
+    ends = [i.mean if i.basis == "none" else i.high for s in group.series for i in s.layers if math.isfinite(i.mean)]
+    ticks = _ticks(max(ends, default=0.0))
+    top, count = ticks[-1], max(len(s.layers) for s in group.series)
+    order = sorted(group.series, key=lambda s: (s.mean if math.isfinite(s.mean) else math.inf, s.label))
+    return {
+        "group": group,
+        "measure": MEASURES.get(group.variant, group.variant),
+        "lengths": _lengths(group.lengths, task),
+        "ticks": [{"text": f"{tick:g}", "y": _percent(1 - tick / top)} for tick in ticks],
+        "layers": [{"text": str(n + 1), "x": _percent((n + 0.5) / count)} for n in range(count)],
+        "series": [
+            {
+                "label": s.label,
+                "name": f"{s.label} (another seed)" if s.baseline else s.label,
+                "look": known[s.label],
+                "seeds": s.seeds,
+                "mean": nats(s.mean),
+                "cells": [_cell(i) for i in s.layers],
+                **_line(s.layers, top, count),
+            }
+            for s in order
+        ],
+        "baseline": any(s.baseline for s in group.series),
+        "others": any(not s.baseline for s in group.series),
+        "one_seed": any(s.seeds == 1 for s in group.series),
+        "facts": _facts(group.facts),
+    }
+
+
+def _line(layers: Sequence[Interval], top: float, count: int) -> dict[str, Any]:
+    """The path of the means, that of the band, and the points. A layer without a finite number breaks both."""
+    points, parts, bands = [], [], []
+    for run in _whole(layers):
+        at = [(_percent((n + 0.5) / count), i) for n, i in run]
+        points += [{"x": x, "y": _percent(1 - i.mean / top)} for x, i in at]
+        parts.append("M" + "L".join(f"{x},{_percent(1 - i.mean / top)}" for x, i in at))
+        sure = [(x, i) for x, i in at if i.basis != "none"]
+        if len(sure) > 1:
+            upper = [f"{x},{_percent(1 - min(i.high / top, 1))}" for x, i in sure]
+            lower = [f"{x},{_percent(1 - max(i.low / top, 0))}" for x, i in reversed(sure)]
+            bands.append("M" + "L".join([*upper, *lower]) + "Z")
+    return {"points": points, "path": "".join(parts), "band": "".join(bands)}
+
+
+def _whole(layers: Sequence[Interval]) -> list[list[tuple[int, Interval]]]:
+    """The stretches of finite means."""
+    runs: list[list[tuple[int, Interval]]] = [[]]
+    for n, interval in enumerate(layers):
+        if math.isfinite(interval.mean):
+            runs[-1].append((n, interval))
+        elif runs[-1]:
+            runs.append([])
+    return [run for run in runs if run]
+
+
+def _cell(interval: Interval) -> dict[str, str]:
+    sure = interval.basis != "none"
+    return {"mean": nats(interval.mean), "spread": f"{nats(interval.low)} … {nats(interval.high)}" if sure else ""}
+
+
+def _attended(group: AttendedDistances, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
+    ends = [i.mean if i.basis == "none" else i.high for s in group.series for i in (*s.most, *s.mass)]
+    ticks = _ticks(max(ends, default=0.0))
+    top = ticks[-1]
+    return {
+        "group": group,
+        "lengths": _lengths(group.lengths, task),
+        "top": f"{top:.0%}",
+        "series": [
+            {
+                "label": s.label,
+                "look": known[s.label],
+                "seeds": s.seeds,
+                "queries": f"{s.queries:,}",
+                "bars": [_bar(i, top) for i in s.most],
+                "mass": _steps([i.mean for i in s.mass], top),
+                "shares": [f"{i.mean:.1%}" for i in s.most],
+                "ends": f"{s.most[0].mean:.1%} on the nearest bin, {s.most[-1].mean:.1%} on the furthest",
+            }
+            for s in group.series
+        ],
+        "bins": [f"{n / len(group.series[0].most):.2f}" for n in range(len(group.series[0].most))],
+        "facts": _facts(group.facts),
+    }
+
+
+def _bar(interval: Interval, top: float) -> dict[str, Any]:
+    low, high = (interval.low, interval.high) if interval.basis != "none" else (interval.mean, interval.mean)
+    return {"height": _percent(interval.mean / top), "low": _percent(low / top), "reach": _percent((high - low) / top)}
+
+
+def _steps(shares: Sequence[float], top: float) -> str:
+    """A line over bins of equal width: level in each, upright between."""
+    n = len(shares)
+    parts = [
+        f"{_percent(i / n)},{_percent(1 - s / top)}L{_percent((i + 1) / n)},{_percent(1 - s / top)}"
+        for i, s in enumerate(shares)
+    ]
+    return "M" + "L".join(parts)
+
+
+def _lengths(lengths: Sequence[int], task: TaskFindings) -> str:
+    return f"{listing([f'{n:,}' for n in lengths])} {task.unit}"
+
+
+def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(provenance.readable(name), provenance.written(value)) for name, value in facts.items()]
+
+
+def _percent(share: float) -> float:
+    return round(100 * share, 2)
+
+
+def _ticks(highest: float) -> list[float]:
+    """From 0 up in even steps of 1, 2 or 5 times a power of ten, three to six of them; the last is not below `highest`."""
+    if not highest > 0 or not math.isfinite(highest):
+        return [0.0, 0.5, 1.0]
+    power = 10.0 ** math.floor(math.log10(highest / 5))
+    step = next(power * n for n in (1, 2, 5, 10) if power * n * 5 >= highest * (1 - 1e-9))
+    return [round(step * n, 12) for n in range(math.ceil(highest / step - 1e-9) + 1)]
