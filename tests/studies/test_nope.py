@@ -11,7 +11,14 @@ FILES = sorted(path for path in FOLDER.glob("*.py") if path.stem != "kazemnejad"
 
 
 def test_all_are_here() -> None:
-    assert {path.stem for path in FILES} >= {"primitive", "mathematical", "classic", "attention", "small"}
+    assert {path.stem for path in FILES} >= {
+        "primitive",
+        "mathematical",
+        "classic",
+        "attention",
+        "scratchpads",
+        "small",
+    }
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

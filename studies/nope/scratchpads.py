@@ -1,0 +1,47 @@
+"""Figures E.6 to E.13 at the published scale: every scratchpad format on every task that has one.
+
+Question: does working step by step help a model to longer inputs, in which format, and with which encoding?
+Expectation (theirs): it helps on addition alone; the format matters, and no encoding gains from all of them.
+Cost: about 800 trainings of a model of 85 million parameters, 40,000 steps each; their 870 took 6 to 15 hours each on one GPU.
+Command: lengthwise run studies/nope/scratchpads.py --device cuda
+
+Formats: none, full, minimal (computation and output), and full without one component each. Sorting and LEGO have no variables, so
+they have no format without them. (Two of the published formats have the same name in figures E.10, E.11 and E.13.)
+"""
+
+from kazemnejad import ENCODINGS, PAPER, SEEDS, paper_training
+
+from lengthwise.config import EvaluationConfig
+from lengthwise.studies import Study, grid
+
+FORMATS = ("none", "full", "minimal", "no-input", "no-computation", "no-output", "no-variables", "no-remaining")
+TASKS = {
+    "addition": FORMATS,
+    "polynomial": FORMATS,
+    "summation": FORMATS,
+    "parity": FORMATS,
+    "sorting": tuple(f for f in FORMATS if f != "no-variables"),
+    "sorting:items=numbers": tuple(f for f in FORMATS if f != "no-variables"),
+    "lego": tuple(f for f in FORMATS if f != "no-variables"),
+}
+SHORTEST = {"Addition": 1, "Polynomial": 4, "Sorting": 4, "Summation": 4, "Parity": 3, "LEGO": 4}
+
+study = Study(
+    name="nope: scratchpads",
+    question="Does working step by step help a model to longer inputs, in which format, and with which encoding?",
+    expectation="It helps on addition alone; the format matters, and no encoding gains from all of them.",
+    cost="about 800 trainings of 40,000 steps, many hours each on one GPU",
+    command="lengthwise run studies/nope/scratchpads.py --device cuda",
+    runs=grid(
+        ENCODINGS,
+        [
+            f"{task}{',' if ':' in task else ':'}scratchpad={name}"
+            for task, formats in TASKS.items()
+            for name in formats
+        ],
+        SEEDS,
+        model=PAPER,
+        training={name: paper_training(shortest, 8, accumulation=4) for name, shortest in SHORTEST.items()},
+    ),
+    evaluation=EvaluationConfig(lengths=(4, 6, 8, *range(9, 17)), examples=250),
+)
