@@ -191,7 +191,8 @@ class ModelConfig(Config):
 class TrainingConfig(Config):
     """How a model is trained. `train_length` is in the task's own unit (bytes of text, symbols to copy).
 
-    A step's batch has one length: `train_length`, or a uniform draw from `min_length ... train_length`. `layout`: which
+    A step's batch has one length: `train_length`, or a uniform draw from `min_length ... train_length` (a task that is a given
+    set, as SCAN, draws each example from all it has of these lengths). `layout`: which
     positions the tokens claim, in training and in evaluation (`choose(Randomized, max_length=512)`); None: 0, 1, 2, ...
     """
 

@@ -124,6 +124,12 @@ def test_no_question_and_no_string_occurs_twice(length):
     assert {len(string) for string in strings} == {2, 3, 4, 5}
 
 
+def test_texts_are_below_500_letters():
+    """A quarter of the questions of 30 functions would be longer."""
+    sizes = [len(" ".join(WORDS[n] for n in question)) for question in itertools.islice(_questions(30), 3000)]
+    assert 490 < max(sizes) < 500
+
+
 def test_symbols_and_sizes_of_strings_are_uniform():
     task = PCFG()
     sizes, symbols = Counter(), Counter()
@@ -208,11 +214,13 @@ def test_splits_and_widths():
     assert not seen["train"] & seen["test"]
     assert len(seen["test"]) / task.sizes[5] == pytest.approx(1 / 8, abs=0.01)
     assert set(task.whole(9)) == {"test"}
-    assert task.widths(2)[0] <= task.widths(5)[0] <= task.widths(8)[0]  # a training batch has shorter ones too
-    for length in (2, 5, 9, 20, 35):
+    for length in (1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 35):
         asked, said = task.widths(length)
-        assert task.every(length).questions.shape[1] <= asked
-        assert task.every(length).answers.shape[1] <= said
+        for shorter in range(1, length + 1) if length <= 8 else [length]:  # a training batch has shorter ones too
+            assert task.every(shorter).questions.shape[1] <= asked
+            assert task.every(shorter).answers.shape[1] <= said
+    assert task.every(30).questions.shape[1] != task.every(35).questions.shape[1] == task.widths(35)[0]
+    assert task.note(35) == "at length 35 there is only one test example"
 
 
 def test_a_training_batch():

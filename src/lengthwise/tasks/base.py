@@ -18,7 +18,7 @@ SPLITS = ("train", "test")
 
 @dataclass(frozen=True)
 class Batch:
-    """Examples of one length.
+    """Examples of one length; in training of several, where a task is a given set.
 
     `targets[b, t]` is what the logits at place `t` should say; `scored` marks the places that count for loss and score.
     """

@@ -210,6 +210,8 @@ class SequenceTask(Task):
             return (
                 f"at length {length} there are only {len(pool)} questions, too few to split: train and test share them"
             )
+        if len(pool) == 1:
+            return f"at length {length} there is only one test example"
         return f"at length {length} there are only {len(pool)} different test examples" if len(pool) < FEW else None
 
     def pack(self, pairs: Pairs) -> Batch:
