@@ -1,6 +1,7 @@
 import torch
 
-from lengthwise.tasks.numbers import closed, digits, split
+from lengthwise.tasks.numbers import digits, split
+from lengthwise.tasks.sequences import closed
 
 
 def test_gaps_are_closed():

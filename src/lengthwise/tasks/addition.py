@@ -8,9 +8,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks.numbers import closed, split
+from lengthwise.tasks.numbers import split
 from lengthwise.tasks.scratchpad import ScratchpadTask, Step, components_of
-from lengthwise.tasks.sequences import DIGITS, NOTHING, Pairs, combinations
+from lengthwise.tasks.sequences import DIGITS, NOTHING, Pairs, closed, combinations
 
 PLUS = "+"
 

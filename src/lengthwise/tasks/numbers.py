@@ -9,16 +9,6 @@ from torch import Tensor
 from lengthwise.tasks.sequences import NOTHING
 
 
-def closed(rows: Int[Tensor, "b w"]) -> Int[Tensor, "b v"]:
-    """Rows without their gaps: every -1 goes to the end of its row, what else there is keeps its order."""
-    there = rows != NOTHING
-    sizes = there.sum(1, keepdim=True)
-    width = int(sizes.max()) if len(rows) else 0
-    found = rows.new_full((len(rows), width), NOTHING)
-    found[torch.arange(width) < sizes] = rows[there]
-    return found
-
-
 def digits(values: Int[Tensor, "*s"], places: int) -> Int[Tensor, "*s places"]:
     """The decimal digits of numbers from 0 to 10^places − 1, units last, with -1 in place of leading zeros; 0 is one digit."""
     powers = 10 ** torch.arange(places - 1, -1, -1)

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lengthwise.tasks.numbers import closed, split
+from lengthwise.tasks.numbers import split
 from lengthwise.tasks.scratchpad import ScratchpadTask, Step
-from lengthwise.tasks.sequences import DIGITS, NOTHING, Pairs, combinations
+from lengthwise.tasks.sequences import DIGITS, NOTHING, Pairs, closed, combinations
 
 DEGREES = 4  # 0 ... 3
 LARGEST = 3  # coefficients -3 ... 3

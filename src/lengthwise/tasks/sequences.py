@@ -224,9 +224,8 @@ class SequenceTask(Task):
         whole = torch.cat([column(self.bos), asked, column(self.sep), said, column(self.eos)], 1)
         there = whole != NOTHING
         sizes = there.sum(1)
-        if not bool(there.all()):  # close the gaps
-            order = (~there).to(torch.int8).argsort(stable=True, dim=1)
-            whole = whole.gather(1, order)[:, : int(sizes.max()) if len(sizes) else 0]
+        if not bool(there.all()):
+            whole = closed(whole)
             whole = whole.masked_fill(whole == NOTHING, self.eos)
         place = torch.arange(whole.shape[1] - 1)
         begin = 1 + (asked != NOTHING).sum(1, keepdim=True)
@@ -267,6 +266,15 @@ def _split(every: Pairs) -> tuple[Pairs, Pairs, bool]:
 def _stacked(rows: Sequence[Tensor]) -> Tensor:
     width = max(part.shape[1] for part in rows)
     return torch.cat([torch.nn.functional.pad(part, (0, width - part.shape[1]), value=NOTHING) for part in rows])
+
+
+def closed(rows: Int[Tensor, "b w"]) -> Int[Tensor, "b v"]:
+    """Rows without their gaps: every -1 goes to the end of its row, all else keeps its order; as wide as the longest then is."""
+    there = rows != NOTHING
+    places = there.cumsum(1)
+    width = int(places[:, -1].max()) if len(rows) else 0
+    found = rows.new_full((len(rows), rows.shape[1] + 1), NOTHING)  # column 0 takes what is not there
+    return found.scatter_(1, places.mul_(there), rows)[:, 1 : width + 1]
 
 
 def combinations(sizes: Sequence[int], most: int = ENUMERABLE) -> Int[Tensor, "m n"] | None:

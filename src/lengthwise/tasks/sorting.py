@@ -9,9 +9,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks.numbers import closed, digits, split
+from lengthwise.tasks.numbers import digits, split
 from lengthwise.tasks.scratchpad import COMPONENTS, ScratchpadTask, Step
-from lengthwise.tasks.sequences import DIGITS, Pairs, combinations
+from lengthwise.tasks.sequences import DIGITS, Pairs, closed, combinations
 
 ORDER = string.digits + string.ascii_lowercase + string.ascii_uppercase
 SYMBOLS = 50
@@ -61,6 +61,9 @@ class Sorting(ScratchpadTask):
         super().__init__([*DIGITS, COMMA] if items == "numbers" else ORDER[:symbols], scratchpad)
         if items == "numbers":
             self.digit_tokens = tuple(self.ids(DIGITS))
+            spelled = digits(torch.arange(10**PLACES), PLACES)
+            comma = torch.full((len(spelled), 1), self._id[COMMA])
+            self._spelling = torch.cat([spelled, comma], 1)  # of each number, by row
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
@@ -142,8 +145,8 @@ class Sorting(ScratchpadTask):
         return Pairs(self._spelled(chosen), self._spelled(ordered))
 
     def _spelled(self, numbers: Int[Tensor, "b n"]) -> Int[Tensor, "b w"]:
-        comma = torch.full((*numbers.shape, 1), self._id[COMMA])
-        return closed(torch.cat([digits(numbers, PLACES), comma], 2).flatten(1)[:, :-1])
+        """Digits with a comma after every number but the last."""
+        return closed(self._spelling[numbers].flatten(1)[:, :-1])
 
 
 def _between(items: Sequence[Sequence[str]], mark: str) -> list[str]:
