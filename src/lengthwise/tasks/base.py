@@ -77,7 +77,7 @@ class Task(ABC):
 
     @abstractmethod
     def tokens(self, length: int) -> int:
-        """Places in the sequences of that length."""
+        """Places in the sequences of that length; the most, where they differ in it."""
 
     @abstractmethod
     def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> Batch:
