@@ -14,7 +14,7 @@ from lengthwise.layouts import Randomized, Shift
 from lengthwise.tasks import Copy, Text
 from lengthwise.tasks.base import Graded
 from lengthwise.tasks.sequences import Pairs
-from lengthwise.training import Stopped, build, train
+from lengthwise.training import Progress, Stopped, build, train
 
 BY_ONE = ("NoPE", "RoPE", "ALiBi", "T5", "FIRE", "Learned:max_length=40")
 
@@ -126,6 +126,19 @@ def test_logits_that_are_no_numbers_are_no_score():
     model = Saying([0, 1, 2, task.eos], 7, value=math.nan)
     with pytest.raises(EvaluationError, match="at length 3 the exact match of 9 of 9"):
         evaluate(model, task, EvaluationConfig(lengths=(3,), examples=9), train_length=3, decode=True)
+
+
+def test_decoding_takes_four_times_the_places_of_a_forward(model):
+    """And whatever the number at once, the score is the same."""
+    task = Ragged(symbols=4)
+    config = EvaluationConfig(lengths=(5,), examples=30)
+    heard: list[Progress] = []
+    ask = {"train_length": 4, "decode": True}
+    (together,) = evaluate(model, task, config, **ask, on_progress=heard.append)
+    assert heard[-1].step == heard[-1].steps == 1
+    (parts,) = evaluate(model, task, config, **ask, batch_tokens=2 * task.tokens(5), on_progress=heard.append)
+    assert heard[-1].step == heard[-1].steps == 4  # 30 examples, 8 at once
+    assert (parts.mean, parts.details["unreadable"]) == (together.mean, together.details["unreadable"])
 
 
 def test_decoding_can_be_stopped_between_tokens():

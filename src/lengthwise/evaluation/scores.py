@@ -17,6 +17,9 @@ from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 
 
+MORE = 4  # a step of decoding works on one place of each example only, and the more examples the less a place costs
+
+
 class EvaluationError(ValueError):
     """A score that cannot be used. One line: at which length, why, what to do."""
 
@@ -76,8 +79,9 @@ def evaluate(
     `batch_tokens` (places per forward), which changes a score by float rounding at most. Always in float32.
     `layout`: that of the run's training (`run.training.layout`); the positions that it draws for a length depend on the
     config's seed and that length alone.
-    `decode`: whether the model says its answers token by token, greedily and with the key-value cache, and the task grades
-    them; None: as the task has it (`task.decodes`). For an exact match of the whole answer one forward says the same, much faster.
+    `decode`: whether the model says its answers token by token, greedily and with the key-value cache (of up to
+    4 `batch_tokens` places), and the task grades them; None: as the task has it (`task.decodes`). For an exact match of the
+    whole answer one forward says the same, much faster.
 
     Raises `ConfigError` before any forward for a length that the task, the layout or the encoding cannot do;
     `EvaluationError` for a score that is not a number; `Stopped` when `should_stop` says so, which is asked before every
@@ -91,7 +95,7 @@ def evaluate(
     _check(task, [m for m in model.modules() if getattr(m, "kind", None) == "encoding"], claims, wanted, decode)
     device = next(model.parameters()).device
     counts = {length: _count(task, config, length) for length in wanted}
-    work = _Work(task, counts, batch_tokens, Reporter(on_progress), should_stop)
+    work = _Work(task, counts, batch_tokens * (MORE if decode else 1), Reporter(on_progress), should_stop)
     was_training = model.training
     model.eval()
     try:

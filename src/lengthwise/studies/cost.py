@@ -7,6 +7,9 @@ from lengthwise.config import EvaluationConfig, Run
 from lengthwise.tasks import Task
 
 
+DECODING = 8  # what saying an answer costs, in forwards of all of it: 4 to 13 with small models on a CPU
+
+
 @dataclass(frozen=True)
 class Cost:
     """In multiples of a multiply-add of a forward pass."""
@@ -38,7 +41,8 @@ def cost(run: Run, asked: EvaluationConfig, task: Task) -> Cost:
     for length in asked.lengths:
         count = -(-asked.tokens // task.tokens(length)) if task.per_token else asked.examples
         available = task.available(length, "test")
-        ask[length] = (count if available is None else min(count, available)) * _forward(run, task, length)
+        count = count if available is None else min(count, available)
+        ask[length] = (DECODING if task.decodes else 1) * count * _forward(run, task, length)
     return Cost(3 * examples * _forward(run, task, middle), ask)  # backward is twice a forward
 
 

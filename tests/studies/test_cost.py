@@ -1,0 +1,23 @@
+"""What a run costs, roughly: what is said token by token costs more than one forward."""
+
+import pytest
+
+from lengthwise.config import EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.encodings import NoPE
+from lengthwise.studies.cost import DECODING, cost
+from lengthwise.tasks import Summation
+
+
+def test_decoding_costs_more_than_a_forward():
+    asked = EvaluationConfig(lengths=(8,), examples=100)
+    found = {}
+    for scratchpad in ("none", "full"):
+        run = Run(
+            encoding=choose(NoPE),
+            task=choose(Summation, scratchpad=scratchpad),
+            model=ModelConfig(d_model=16, num_layers=1, num_heads=1),
+            training=TrainingConfig(train_length=8, steps=100, batch_size=1),
+        )
+        found[scratchpad] = cost(run, asked, run.task.build())
+    assert found["none"].ask[8] == pytest.approx(found["none"].train / 3)
+    assert found["full"].ask[8] == pytest.approx(DECODING * found["full"].train / 3)
