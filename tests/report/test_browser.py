@@ -150,11 +150,11 @@ def test_the_axis_can_show_all_or_the_best(browser: Any, report: Path) -> None:
 
 def test_tables_sort(browser: Any, report: Path) -> None:
     def order(page: Any) -> list[str]:
-        return page.locator(".scores").first.locator("tbody th").all_inner_texts()
+        return page.locator(".task .scores").first.locator("tbody th").all_inner_texts()
 
     with opened(browser, report) as page:
         assert order(page)[0] == "FIRE"
-        head = page.locator(".scores").first.locator("thead button")
+        head = page.locator(".task .scores").first.locator("thead button")
         head.nth(1).click()
         assert order(page)[0] == "FIRE"
         assert order(page)[-1] == "Sinusoidal"
@@ -162,7 +162,7 @@ def test_tables_sort(browser: Any, report: Path) -> None:
         assert order(page)[0] == "Sinusoidal"
         head.nth(0).click()
         assert order(page) == sorted(order(page), key=str.lower)
-        assert page.locator(".scores").first.locator("[aria-sort]").count() == 1
+        assert page.locator(".task .scores").first.locator("[aria-sort]").count() == 1
 
 
 def test_what_is_missing_sorts_below(browser: Any, tmp_path: Path, make_row: Make, make_score: Make) -> None:
