@@ -21,7 +21,7 @@ from lengthwise.probes import (
     load_subject,
     require_alike,
 )
-from lengthwise.tasks import Copy, Reverse
+from lengthwise.tasks import LEGO, Addition, Copy, Parity, Reverse
 from lengthwise.tasks.base import generator
 from lengthwise.training import CheckpointError, train
 
@@ -109,6 +109,19 @@ def test_the_work_before_an_answer_does_not_count(pair):
 
     found = ask_attended(asking.Subject(a.run, a.model, Shown()), attended_question(6, examples=5))
     assert found["queries"] == 5 * 3
+
+
+@pytest.mark.parametrize(
+    "task", [Addition(scratchpad="full"), LEGO(scratchpad="minimal"), Parity(scratchpad="no-input"), Addition(), Copy()]
+)
+def test_which_places_say_the_answer(task):
+    """What comes after the scratchpad, and the end."""
+    batch = task.examples(0, 20, 4, "test")
+    places = task.answer_places(batch)
+    for row, (_, words) in enumerate(task.pairs(batch)):
+        said = [task.words[t] if t < len(task.words) else "END" for t in batch.targets[row][places[row]].tolist()]
+        whole = [*words, "END"]
+        assert said == (whole[whole.index("thus") + 1 :] if "thus" in whole else whole)
 
 
 def test_no_more_examples_than_there_are(pair):

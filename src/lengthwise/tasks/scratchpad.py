@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
@@ -241,6 +242,13 @@ class ScratchpadTask(SequenceTask):
             details.append(correctness(found.steps, [step for step in expected.steps if step], self.on))
         numbers = {k: torch.tensor([row[k] for row in details], dtype=torch.float64) for k in (*self.on, FAILED)}
         return Graded(torch.tensor(right, dtype=torch.float64), numbers, unreadable)
+
+    def answer_places(self, batch: Batch) -> Bool[Tensor, "b t"]:
+        """The places that say what comes after `thus`."""
+        if self.on is None:
+            return batch.scored
+        thus = (batch.targets == self._id[THUS]) & batch.scored
+        return batch.scored & (thus.cumsum(1) > 0) & ~thus
 
     def _with_steps(self, pairs: Pairs) -> Tensor:
         """The answers with their steps before them."""
