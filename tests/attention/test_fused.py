@@ -101,6 +101,69 @@ def require_equal(kind, shape, span, mask, *, dtype=torch.float32, target=-1):
         assert (a.to(WIDE) - b).abs().max().item() <= tolerance, f"answer {n} of {kind}, {shape}"
 
 
+def off_by(make, length, seed):
+    """Of the gradient of every parameter: squared distance from that of the reference in float64, ours and torch's, which has
+    the bias as a mask."""
+    span, mask = Span.of(length), Mask(length, length)
+    torch.manual_seed(seed)
+    given = [torch.randn(1, 4, length, 64) for _ in range(4)]
+    torch.manual_seed(100 + seed)
+    encoding = make()
+    found = []
+    for who in ("reference", "ours", "torch"):
+        q, k, v, weight = (x.to(WIDE if who == "reference" else torch.float32) for x in given)
+        effect = encoding.effect(span)
+        if who == "torch":
+            bias = reference.dense(effect.terms[0], q, k, span, 1.0).masked_fill(
+                ~mask.visible(q.device)[:, None], -math.inf
+            )
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.expand(1, 4, -1, -1).float(), scale=0.125)
+        else:
+            backend = reference if who == "reference" else fused
+            out = backend.prepare(effect, span, mask)(q, k, v, scale=0.125)
+        found.append(torch.autograd.grad(out, list(encoding.parameters()), weight))
+    names = [name for name, _ in encoding.named_parameters()]
+    return {
+        n: [(x - exact).square().sum().item() for x in (own, its)]
+        for n, exact, own, its in zip(names, *found, strict=True)
+    }
+
+
+@pytest.mark.parametrize(("length", "seed"), [(128, 0), (256, 30)])
+@pytest.mark.parametrize(
+    "make", [lambda: T5(num_heads=4), lambda: FIRE(num_heads=4), lambda: FIRE(num_heads=4, hidden_layers=1)]
+)
+def test_parameters_are_as_exact_as_with_torch(make, length, seed):
+    """Root of the mean square over 24 draws: one number, as FIRE's c, is by chance close in a few of them."""
+    sums = {}
+    for n in range(24):
+        for name, both in off_by(make, length, seed + n).items():
+            sums[name] = [a + b for a, b in zip(sums.get(name, (0, 0)), both, strict=True)]
+    for name, (own, its) in sums.items():
+        assert math.sqrt(own / its) <= 2, f"{name}: {math.sqrt(own / its):.2f}"
+
+
+def test_a_knot_is_where_it_is_exactly():
+    """A coordinate that is right of a knot by less than float32 can tell: the other piece would have another gradient."""
+    span, mask, knot = Span.of(140), Mask(140, 140), math.log1p(0.3 * 20)
+    torch.manual_seed(0)
+    results = []
+    for off in (-1e-12, 1e-12):
+        gradients = []
+        for backend, dtype in ((fused, torch.float32), (reference, WIDE)):
+            (q, k, v), weight = inputs(1, 2, 2, 140, 140, 16, dtype)
+            slope = torch.tensor([[1.0, -2.0]], dtype=WIDE).repeat(2, 1).requires_grad_()
+            intercept = torch.tensor([[0.0, 3 * knot]], dtype=WIDE).repeat(2, 1).requires_grad_()
+            u, w = torch.log1p(0.3 * torch.arange(140, dtype=WIDE)), torch.ones(1, 140, dtype=WIDE)
+            w[0, 100:] *= 0.9
+            term = ProgressiveBias(slope, intercept, torch.tensor([u[20].item() + off], dtype=WIDE), u, w)
+            out = backend.prepare(Effect(terms=(term,)), span, mask)(q, k, v, scale=0.25)
+            gradients.append(torch.cat(torch.autograd.grad(out, [slope, intercept], weight.to(dtype)), 1))
+        assert (gradients[0] - gradients[1]).abs().max() <= 1e-5 * gradients[1].abs().max()
+        results.append(gradients[1])
+    assert (results[0] - results[1]).abs().max() > 1e-3 * results[0].abs().max()
+
+
 KINDS = ["none", "table", "short", "table short", "pieces", "pieces table", "many", "crooked short"]
 LENGTHS = [(1, 1), (7, 7), (100, 100), (131, 131), (1, 131), (60, 131)]
 

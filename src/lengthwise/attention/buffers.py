@@ -20,15 +20,15 @@ def empty_gradients(
     q: Tensor, k: Tensor, v: Tensor, lse: Tensor, table: Tensor | None, slope: Tensor | None, u: Tensor | None,
     w: Tensor | None, rows: Tensor | None, of_table: bool, of_pieces: bool, of_rows: bool, apart: bool = True,
 ) -> Gradients:  # fmt: skip
-    """Memory for what `attention_backward` returns. `apart`: each has its own, as an operator's results must. Otherwise those
-    of q, k and v lie in one piece: C libraries give large pieces back to the system and fetch them again page by page, and
-    the largest that was freed says how soon."""
+    """Memory for what `attention_backward` returns, of each argument's own dtype. `apart`: each has its own, as an operator's
+    results must. Otherwise those of q, k and v lie in one piece: C libraries give large pieces back to the system and fetch
+    them again page by page, and the largest that was freed says how soon."""
     none = lse.new_empty(0)
 
     def like(x: Tensor | None, asked: bool) -> Tensor:
         if asked and x is not None:
-            return lse.new_empty(x.shape)
-        return lse.new_empty(0) if apart else none
+            return x.new_empty(x.shape)
+        return (lse if x is None else x).new_empty(0) if apart else none
 
     heads = (like_heads(q), like_heads(k), like_heads(v)) if apart else _in_one_piece(q, k, v)
     return (

@@ -141,7 +141,8 @@ def _static(effect: Effect, span: Span, mask: Mask, dtype: torch.dtype) -> tuple
     for term in effect.terms:
         if isinstance(term, ProgressiveBias):
             numbers = (term.slope, term.intercept, term.knots.detach(), term.u, term.w)
-            pieces = tuple(x.to(dtype).contiguous() for x in numbers)
+            exact = torch.float64 if span.q.device.type == "cpu" else dtype
+            pieces = tuple(x.to(exact).contiguous() for x in numbers)
     places = (None, None) if span.consecutive else (span.q.long().contiguous(), span.k.long().contiguous())
     documents = None if mask.documents is None else mask.documents.long().contiguous()
     return (table, first, *pieces, None, 0, *places, documents)

@@ -97,6 +97,14 @@ def _view(x: Tensor) -> _View:
     return _View(x.data_ptr(), *x.stride()[:3])
 
 
+_PIECES = ("slope", "intercept", "knots", "u", "w")
+
+
+def _exact(*pieces: Tensor | None) -> dict[str, Tensor | None]:
+    """`_PIECES` as the kernel takes them."""
+    return {name: None if x is None else x.double() for name, x in zip(_PIECES, pieces, strict=True)}
+
+
 def _rows(x: Tensor) -> Tensor:
     """The numbers of one token side by side."""
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
@@ -113,7 +121,8 @@ def _describe(
     )  # fmt: skip
     for name, tensor in bias.items():
         if tensor is not None:
-            assert tensor.is_contiguous() and tensor.dtype == lse.dtype, name
+            dtype = torch.float64 if name in _PIECES else lse.dtype
+            assert tensor.is_contiguous() and tensor.dtype == dtype, name
             setattr(call, name, tensor.data_ptr())
     table, slope, u, w, rows = (bias[name] for name in ("table", "slope", "u", "w", "rows"))
     if table is not None:
@@ -147,7 +156,7 @@ def forward(
     q, k, v = _rows(q), _rows(k), _rows(v)
     out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=computed_in(q))
     numbers = {"first": first, "rows_first": rows_first, "causal": causal, "window": window, "scale": scale}
-    bias = {"table": table, "slope": slope, "intercept": intercept, "knots": knots, "u": u, "w": w, "rows": rows}
+    bias = {"table": table, "rows": rows, **_exact(slope, intercept, knots, u, w)}
     places = {"position_q": position_q, "position_k": position_k, "documents": documents}
     _do(_describe(q, k, v, out, lse, numbers, bias, places))
     return out, lse
@@ -164,23 +173,35 @@ def backward(
     q, k, v, grad = _rows(q), _rows(k), _rows(v), _rows(grad)
     gradients = empty_gradients(q, k, v, lse, table, slope, u, w, rows, of_table, of_pieces, of_rows, apart)
     numbers = {"first": first, "rows_first": rows_first, "causal": causal, "window": window, "scale": scale}
-    bias = {"table": table, "slope": slope, "intercept": intercept, "knots": knots, "u": u, "w": w, "rows": rows}
+    bias = {"table": table, "rows": rows, **_exact(slope, intercept, knots, u, w)}
     places = {"position_q": position_q, "position_k": position_k, "documents": documents}
     call = _describe(q, k, v, _rows(out), lse, numbers, bias, places)
     call.backward, call.grad = True, _view(grad)
     call.dq, call.dk, call.dv = map(_view, gradients[:3])
-    names = (["dtable"] if of_table else []) + (["dslope", "dintercept", "du", "dw"] if of_pieces else [])
-    wanted = (gradients[3:4] if of_table else ()) + (gradients[4:8] if of_pieces else ())
-    for name, tensor in zip(names, wanted, strict=True):
+    if of_table:
+        call.dtable = gradients[3].data_ptr()
+    exact = (
+        [x.double() for x in gradients[4:8]] if of_pieces else []
+    )  # what is there already, where it is of that dtype
+    for name, tensor in zip(("dslope", "dintercept", "du", "dw"), exact, strict=False):
         setattr(call, name, tensor.data_ptr())
     if not of_rows or rows is None:
         _do(call)
-        return gradients
+        return _with(gradients, exact)
     # The kernel gives every head a gradient of its own, also where the rows are the same for all.
     drows = gradients[8] if rows.shape[1] == q.shape[1] else rows.new_empty(*q.shape[:3], rows.shape[3])
     call.drows = drows.data_ptr()
     _do(call)
+    gradients = _with(gradients, exact)
     return (*gradients[:8], drows if drows is gradients[8] else drows.sum(1, keepdim=True))
+
+
+def _with(gradients: Gradients, exact: list[Tensor]) -> Gradients:
+    """With those of the pieces, in the dtype that was given."""
+    for x, found in zip(gradients[4:8], exact, strict=False):
+        if found is not x:
+            x.copy_(found)
+    return gradients
 
 
 def statistics(
@@ -195,7 +216,7 @@ def statistics(
     q, k, edges = _rows(q), _rows(k), edges.contiguous()
     made = q.new_empty((*q.shape[:3], len(edges) + 4), dtype=torch.float64)
     numbers = {"first": first, "rows_first": rows_first, "causal": causal, "window": window, "scale": scale}
-    bias = {"table": table, "slope": slope, "intercept": intercept, "knots": knots, "u": u, "w": w, "rows": rows}
+    bias = {"table": table, "rows": rows, **_exact(slope, intercept, knots, u, w)}
     places = {"position_q": position_q, "position_k": position_k, "documents": documents, "rank": rank}
     # Of values and output it takes nothing.
     call = _describe(q, k, k, q, q.new_empty(0, dtype=computed_in(q)), numbers, bias, places)

@@ -18,12 +18,18 @@
 //     all heads. So a pair costs one multiplication and addition, and the gradients are exact. Where w is the same for
 //     all queries of a block, the bias is one of distance alone. Where there are thousands of pieces (a smooth
 //     activation), each pair's segment is searched for, from a table that says roughly where it is.
+//     Those first distances are found in float64, and so they are the exact ones; segments that are searched for are those
+//     of x as rounded to the type that is computed in.
 //   * Rows: a query's own numbers, one for each distance; within two blocks of consecutive positions they lie side by
 //     side, in the reverse order of the keys.
 //   * The unit of work is one (batch, key head) with all queries' heads on it, or a part of it where there are few of
 //     them: some of its heads (backward), of its keys (a few queries), of its queries. It owns every sum that it makes;
 //     sums over several units are made at the end, in order, and what is cut so that sums change is cut by the shapes
 //     alone. So the result does not depend on the number of threads.
+//   * The change of a logit is its weight times (what the output's gradient says of its value - delta), and a row's changes
+//     sum to 0. Where a bias has a gradient, that sum is what nearly everything in it cancels to, so delta is made of the
+//     very weights and numbers that it is subtracted from, which are kept for a block of queries and all their keys.
+//     Elsewhere it is <gradient, output>: the same but for rounding.
 //   * A key that nobody sees is never multiplied by 0: NaN and infinity stay with the rows that see them.
 //
 // The file is compiled once for each target (-DLENGTHWISE_TARGET=portable, avx2, avx512); `portable` also holds what
@@ -78,7 +84,8 @@ struct Call {
   const void* table;
   void* dtable;
   i64 table_heads, table_size, first;
-  // slope, intercept [piece_heads, pieces], knots [pieces - 1], u [u_size], w [w_batch, queries], or null
+  // slope, intercept [piece_heads, pieces], knots [pieces - 1], u [u_size], w [w_batch, queries], or null. These and their
+  // gradients are always float64: which piece a pair is in would otherwise hang on rounding, where x is close to a knot.
   const void *slope, *intercept, *knots, *u, *w;
   void *dslope, *dintercept, *du, *dw;
   i64 piece_heads, pieces, u_size, w_batch;
@@ -430,16 +437,21 @@ INLINE void multiply(i64 rows, i64 columns, const typename S::T* a, i64 a_row, i
   }
 }
 
+// As a macro, because a function that gives so wide a vector would have another ABI on another target.
+#define WIDER(x) __builtin_convertvector(x, W)
+
 // ---- one unit of work ------------------------------------------------------------------------------------------
 
 template <class S>
 struct Unit {
   typedef typename S::T T;
   typedef typename S::V V;
+  typedef typename S::W W;
   enum : i64 {
     N = S::N,
     PANEL = S::N * S::COLUMNS,  // keys of a panel
     ROW = BLOCK_K + 4 * S::N,   // a row of a block of logits: N zeros, the keys, room
+    KEPT = BLOCK_K + 16,        // one of a block that is kept: the keys, and room, so that rows lie in all parts of the cache
     WINDOW = BLOCK_Q + BLOCK_K + 2 * S::N,
   };
 
@@ -451,8 +463,11 @@ struct Unit {
   // Memory of one thread.
   T *panels_k, *panels_v, *rows_k, *rows_v, *sum_k, *sum_v;                 // of all keys
   T *q, *grad, *out, *dq, *logits, *change, *spread, *row_bias, *own_bias, *gathered;  // of a block
-  T *window, *window_u, *diagonal, *pieces_a, *pieces_b, *peak, *total, *delta, *sum_a, *sum_b;
+  T *window, *window_u, *pieces_a, *pieces_b, *peak, *total, *delta, *delta_rest;
   T* window_slope;
+  T *kept_weights, *kept_change;      // of a block of queries and every block of keys that it meets, where `kept`
+  double *diagonal, *sum_a, *sum_b;   // sums over many rows, in which much cancels
+  double *row_weights, *row_changes;  // of each row the sum of its weights, and of its weights times change
   T* knots;  // and one more, which no number reaches
   int32_t *cursor, *window_segment, *segments;
   signed char* finite_keys;  // -1: nobody has looked
@@ -467,6 +482,8 @@ struct Unit {
   i64 k_step, v_step;
   bool level_rows;             // w is the same for all queries of the block
   bool row_run, lookup, level, sloped, searched;  // how this pair of blocks gets its bias: see choose_bias
+  i64 met = 0;  // which of the blocks of keys that the block of queries meets this is
+  i64 most_met = 0;
   i64 touched_low, touched_high;
 
   explicit Unit(const Job& job)
@@ -508,12 +525,17 @@ struct Unit {
     take(at, own_bias, call.rows ? (i64)ROW : 0);
     take(at, window, WINDOW);
     take(at, window_u, WINDOW);
-    take(at, diagonal, WINDOW);
+    take(at, diagonal, back ? (i64)WINDOW : 0);
     take(at, pieces_a, call.slope ? call.pieces : 0);
     take(at, pieces_b, call.slope ? call.pieces : 0);
     take(at, peak, BLOCK_Q);
     take(at, total, BLOCK_Q);
     take(at, delta, BLOCK_Q);
+    take(at, delta_rest, BLOCK_Q);
+    take(at, row_weights, most_met ? BLOCK_Q * N : 0);
+    take(at, row_changes, most_met ? BLOCK_Q * N : 0);
+    take(at, kept_weights, most_met * BLOCK_Q * KEPT);
+    take(at, kept_change, most_met * BLOCK_Q * KEPT);
     take(at, sum_a, back && job.bounds ? call.pieces * N : 0);
     take(at, sum_b, back && job.bounds ? call.pieces * N : 0);
     take(at, cursor, BLOCK_Q);
@@ -521,12 +543,32 @@ struct Unit {
     take(at, window_segment, WINDOW);
     const bool search = call.slope && !job.bounds;
     take(at, knots, search ? call.pieces : 0);
-    take(at, segments, search ? BLOCK_Q * BLOCK_K : 0);
+    take(at, segments, search ? most(most_met, 1) * BLOCK_Q * BLOCK_K : 0);
     take(at, finite_keys, blocks);
     return (i64)(at - (uintptr_t)base);
   }
 
+  // Whether weights and changes of all keys are kept: see the top of the file.
+  bool kept() const { return call.backward && (job.table || job.slope || call.drows); }
+
+  // The most blocks of keys that any block of queries meets.
+  i64 count_met() {
+    i64 found = 0;
+    for (i64 n = 0; n <= (call.batch - 1) * job.layout_step; n++) {
+      layout = job.layouts + n;
+      for (i64 i = 0; i < layout->q_blocks; i++) {
+        i64 count = 0;
+        bool past = false;
+        Pair pair;
+        for (i64 m = 0; m < layout->k_blocks && !past; m++) count += meets(layout->q[i], layout->k[m], pair, past);
+        found = most(found, count);
+      }
+    }
+    return found;
+  }
+
   bool prepare() {
+    if (kept()) most_met = count_met();
     i64 size = arrange(nullptr);
     if (posix_memalign(&memory, 64, (size_t)size)) return false;
     arrange(memory);
@@ -534,8 +576,8 @@ struct Unit {
     if (call.backward) memset(change, 0, sizeof(T) * BLOCK_Q * ROW);
     if (call.backward && call.slope) memset(spread, 0, sizeof(T) * BLOCK_Q * ROW);
     if (call.backward && job.bounds) {
-      memset(sum_a, 0, sizeof(T) * call.pieces * N);
-      memset(sum_b, 0, sizeof(T) * call.pieces * N);
+      memset(sum_a, 0, sizeof(double) * call.pieces * N);
+      memset(sum_b, 0, sizeof(double) * call.pieces * N);
     }
     memset(cursor, 0, sizeof(int32_t) * BLOCK_Q);
     if (call.slope && !job.bounds) {
@@ -666,13 +708,13 @@ struct Unit {
   // -- products of blocks. Row r of a block sees columns from begin + r up to edge + r.
 
   // to[r, c] = <rows of a, columns of a panel>
-  void score(const T* a, const T* panel, T* to, i64 rows, i64 columns, i64 begin, i64 edge) const {
+  void score(const T* a, const T* panel, T* to, i64 step, i64 rows, i64 columns, i64 begin, i64 edge) const {
     for (i64 c = 0; c < columns; c += PANEL, panel += PANEL * width)
       for (i64 r = 0; r < rows; r += S::ROWS) {
         i64 count = least(S::ROWS, rows - r), seen = least(columns, edge + r + count - 1) - c;
         if (seen <= 0 || begin + r >= c + PANEL) continue;
         i64 wide = least(S::COLUMNS, (seen + N - 1) / N);
-        multiply<S>(count, wide, a + r * width, width, 1, panel, PANEL, to + r * ROW + c, ROW, call.dim, false);
+        multiply<S>(count, wide, a + r * width, width, 1, panel, PANEL, to + r * step + c, step, call.dim, false);
       }
   }
   // The same from the keys as they lie: for a few queries, as in decoding, panels would cost more than they save.
@@ -704,13 +746,13 @@ struct Unit {
       }
   }
   // to[c] += sum over r of weight[r, c] x[r]
-  void gather_columns(const T* weight, const T* x, T* to, i64 rows, i64 columns, i64 begin, i64 edge) const {
+  void gather_columns(const T* weight, i64 row, const T* x, T* to, i64 rows, i64 columns, i64 begin, i64 edge) const {
     for (i64 d = 0; d < vectors; d += S::COLUMNS)
       for (i64 c = 0; c < columns; c += S::ROWS) {
         i64 count = least(S::ROWS, columns - c), r = most(0, c + 1 - edge), stop = least(rows, c + count - begin);
         if (r >= rows) break;
         if (r >= stop) continue;
-        multiply<S>(count, least(S::COLUMNS, vectors - d), weight + r * ROW + c, 1, ROW, x + r * width + d * N, width,
+        multiply<S>(count, least(S::COLUMNS, vectors - d), weight + r * row + c, 1, row, x + r * width + d * N, width,
                     to + c * width + d * N, width, stop - r, true);
       }
   }
@@ -726,14 +768,14 @@ struct Unit {
     return !pair.documents || layout->code[offset + pair.q->start + r] == layout->code[pair.k->start + c];
   }
   // The order of the sums is that of the products above, so that what sees no such number does not change by a bit.
-  void careful(const Pair& pair, const T* weight, bool by_row, const T* x, i64 step, T* to) {
+  void careful(const Pair& pair, const T* weight, i64 row, bool by_row, const T* x, i64 step, T* to) {
     const i64 many = by_row ? pair.q->size : pair.k->size, others = by_row ? pair.k->size : pair.q->size;
     for (i64 n = 0; n < many; n++, to += width) {
       memset(gathered, 0, sizeof(T) * width);
       for (i64 m = 0; m < others; m++) {
         const i64 r = by_row ? n : m, c = by_row ? m : n;
         if (!sees(pair, r, c)) continue;
-        const V one = S::all(weight[r * ROW + c]);
+        const V one = S::all(weight[r * row + c]);
         for (i64 d = 0; d < width; d += N)
           S::store(gathered + d, S::load(gathered + d) + one * S::load(x + m * step + d));
       }
@@ -796,7 +838,7 @@ struct Unit {
     i64 s = 0;
     for (i64 n = 0; n < count; n++) {
       const T x = window_u[n] * w;
-      s = job.bounds ? segment_near(x, s) : segment_of(x);
+      s = job.bounds ? segment_near(within(furthest - n, 0, call.u_size - 1), s, bounds_of(q.start)) : segment_of(x);
       const T value = pieces_a[s] * x + pieces_b[s];
       window[n] = call.table ? window[n] + value : value;
       window_segment[n] = (int32_t)s;
@@ -822,28 +864,26 @@ struct Unit {
     return s;
   }
 
-  // The same, where it is not far from s.
-  INLINE i64 segment_near(T x, i64 s) const {
-    const T* knots = (const T*)call.knots;
-    while (s > 0 && !(knots[s - 1] <= x)) s--;
-    while (s < call.pieces - 1 && knots[s] <= x) s++;
-    return s;
-  }
-
-  // The segment of row r's first column, the furthest distance there.
-  INLINE i64 segment_at(i64 r, i64 distance, const int32_t* bound) {
-    i64 s = cursor[r];
+  // The segment of a distance, where it is not far from s.
+  INLINE i64 segment_near(i64 distance, i64 s, const int32_t* bound) const {
     while (s > 0 && bound[s - 1] > distance) s--;
     while (s < call.pieces - 1 && bound[s] <= distance) s++;
-    cursor[r] = (int32_t)s;
     return s;
+  }
+  // That of row r's first column, the furthest distance there.
+  INLINE i64 segment_at(i64 r, i64 distance, const int32_t* bound) {
+    return cursor[r] = (int32_t)segment_near(distance, cursor[r], bound);
+  }
+  // That of u[at] w, pair by pair, after one in segment s.
+  INLINE i64 segment_looked_up(i64 i, i64 at, T x, i64 s) const {
+    return job.bounds ? segment_near(at, s, bounds_of(i)) : segment_of(x);
   }
 
   // Row r's segments, and what they add to its logits. Loops that a compiler turns into vectors.
   const T* search(const Block& q, i64 r, i64 seen) {
     const T w = w_of(q.start + r), low = (T)job.cell_low, scale = (T)job.cell_scale, most = (T)(job.cells - 1);
     const T* __restrict u = window_u + (q.size - 1 - r);
-    int32_t* __restrict s = segments + r * BLOCK_K;
+    int32_t* __restrict s = segments + (met * BLOCK_Q + r) * BLOCK_K;
     T* __restrict to = row_bias;
     const int32_t* __restrict cell = job.cell;
     const T *__restrict knot = knots, *a = pieces_a, *b = pieces_b;
@@ -873,18 +913,18 @@ struct Unit {
     const i64 i = q.start + r;
     const T w = w_of(i);
     const T *ds = change + N + r * ROW, *u = window_u + (q.size - 1 - r), *a = slope;
-    const int32_t* s = segments + r * BLOCK_K;
+    const int32_t* s = segments + (met * BLOCK_Q + r) * BLOCK_K;
     T* __restrict to_u = spread + N + r * ROW;
-    T sum_w[8] = {};
+    double sum_w[8] = {};
     for (i64 c = 0; c < seen; c++) to_u[c] = ds[c] * a[s[c]];
-    for (i64 c = 0; c < seen; c++) sum_w[c % 8] += to_u[c] * u[c];
+    for (i64 c = 0; c < seen; c++) sum_w[c % 8] += (double)to_u[c] * (double)u[c];
     for (i64 c = 0; c < seen; c++) to_u[c] *= w;
     for (i64 c = most(seen, 0); c < k.size + N; c++) to_u[c] = 0;
     for (i64 c = 0; c < seen; c++) {
-      dslope[s[c]] += (double)(ds[c] * (u[c] * w));
+      dslope[s[c]] += (double)ds[c] * (double)(u[c] * w);
       dintercept[s[c]] += (double)ds[c];
     }
-    for (i64 n = 0; n < 8; n++) dw[i] += (double)sum_w[n];
+    for (i64 n = 0; n < 8; n++) dw[i] += sum_w[n];
   }
 
   // What is added to row r's logits, in units of log 2; at least its first `seen` columns.
@@ -916,12 +956,14 @@ struct Unit {
     if (lookup) {
       const T* u = (const T*)call.u;
       const T w = call.slope ? w_of(i) : 0;
+      i64 s = 0;
       for (i64 c = 0; c < seen; c++) {
         i64 d = distance(i, k.start + c);
         T value = call.table ? table[within(d - call.first, 0, call.table_size - 1)] * log2e : 0;
         if (call.slope) {
-          T x = u[within(d, 0, call.u_size - 1)] * w;
-          i64 s = segment_of(x);
+          const i64 at = within(d, 0, call.u_size - 1);
+          const T x = u[at] * w;
+          s = segment_looked_up(i, at, x, s);
           value += pieces_a[s] * x + pieces_b[s];
         }
         row_bias[c] = value;
@@ -949,23 +991,43 @@ struct Unit {
 
   // -- gradients of biases, from the change of the logits ("change", 0 where nothing is seen)
 
+  static INLINE void add_to(double* at, const W& x, bool add = true) {
+    typedef double anywhere __attribute__((vector_size(N * 8), aligned(8), may_alias));
+    *(anywhere*)at = add ? *(anywhere*)at + x : x;
+  }
+  static INLINE double sum_of(const W& x) {
+    double some[N];
+    add_to(some, x, false);
+    for (i64 half = N / 2; half; half /= 2)
+      for (i64 n = 0; n < half; n++) some[n] += some[n + half];
+    return some[0];
+  }
+
   // diagonal[x] = sum over r of from[r, x - (rows - 1 - r)]
   void sum_diagonals(const T* from, i64 rows, i64 columns) {
     for (i64 x = 0; x < rows + columns - 1; x += N) {
       i64 low = most(0, rows - x - N), high = least(rows, columns + rows - 1 - x);
       const T* at = from + x - (rows - 1) + low * (ROW + 1);
-      V even = {}, odd = {};
-      i64 r = low;
-      for (; r + 1 < high; r += 2, at += 2 * (ROW + 1)) {
-        even += S::load(at);
-        odd += S::load(at + ROW + 1);
+      W total = {};
+      for (i64 r = low; r < high;) {
+        V even = {}, odd = {};
+        const i64 stop = least(r + 8, high);
+        for (; r + 1 < stop; r += 2, at += 2 * (ROW + 1)) {
+          even += S::load(at);
+          odd += S::load(at + ROW + 1);
+        }
+        if (r < stop) {
+          even += S::load(at);
+          at += ROW + 1;
+          r++;
+        }
+        total += WIDER(even + odd);
       }
-      if (r < high) even += S::load(at);
-      S::store(diagonal + x, even + odd);
+      add_to(diagonal + x, total, false);
     }
   }
   void add_diagonals(double* to, i64 size, i64 furthest, i64 count) const {
-    for (i64 x = 0; x < count; x++) to[within(furthest - x, 0, size - 1)] += (double)diagonal[x];
+    for (i64 x = 0; x < count; x++) to[within(furthest - x, 0, size - 1)] += diagonal[x];
   }
 
   // Row r's part in the gradients of the pieces; spread = what goes to u.
@@ -976,8 +1038,8 @@ struct Unit {
     const T* ds = change + N + r * ROW;
     T* to_u = spread + N + r * ROW;
     const T w = w_of(i);
-    V sum_w = {};
-    i64 s = cursor[r];
+    W sum_w = {};
+    i64 s = segment_at(r, furthest, bound);
     touched_high = most(touched_high, s);
     for (i64 c = 0;; s--) {
       i64 stop = s > 0 ? least(seen, furthest - bound[s - 1] + 1) : seen;
@@ -996,9 +1058,9 @@ struct Unit {
           one += change * S::first(u + x, stop - x);
           S::store(to_u + x, a * change);
         }
-        S::store(sum_b + s * N, S::load(sum_b + s * N) + zero);
-        S::store(sum_a + s * N, S::load(sum_a + s * N) + one * w);
-        sum_w += one * slope[s];
+        add_to(sum_b + s * N, WIDER(zero));
+        add_to(sum_a + s * N, WIDER(one) * (double)w);
+        sum_w += WIDER(one) * (double)slope[s];
         c = stop;
       }
       if (c >= seen) break;
@@ -1006,7 +1068,7 @@ struct Unit {
     touched_low = least(touched_low, s);
     const V none = {};
     for (i64 x = seen; x < k.size + N; x += N) S::store(to_u + x, none);
-    dw[i] += (double)S::sum(sum_w);
+    dw[i] += sum_of(sum_w);
   }
 
   void change_looked_up(const Block& q, const Block& k, i64 r, i64 seen, double* dtable, double* dslope,
@@ -1015,7 +1077,8 @@ struct Unit {
     const T* ds = change + N + r * ROW;
     const T* u = (const T*)call.u;
     const T w = call.slope ? w_of(i) : 0;
-    T sum_w = 0;
+    double sum_w = 0;
+    i64 s = 0;
     for (i64 c = 0; c < seen; c++) {
       const T one = ds[c];
       if (one == 0) continue;
@@ -1023,15 +1086,15 @@ struct Unit {
       if (call.table) dtable[within(d - call.first, 0, call.table_size - 1)] += (double)one;
       if (call.slope) {
         i64 at = within(d, 0, call.u_size - 1);
-        T x = u[at] * w;
-        i64 s = segment_of(x);
-        dslope[s] += (double)(one * x);
+        const T x = u[at] * w;
+        s = segment_looked_up(i, at, x, s);
+        dslope[s] += (double)one * (double)x;
         dintercept[s] += (double)one;
-        du[at] += (double)(one * slope[s] * w);
-        sum_w += one * slope[s] * u[at];
+        du[at] += (double)one * (double)slope[s] * (double)w;
+        sum_w += (double)one * (double)slope[s] * (double)u[at];
       }
     }
-    if (call.slope) dw[i] += (double)sum_w;
+    if (call.slope) dw[i] += sum_w;
   }
 
   // The sum of some of a row's changes; past the columns that it sees they are 0.
@@ -1093,17 +1156,17 @@ struct Unit {
       const double w = (double)w_of(q.start);
       for (i64 x = 0; x < count; x++) {
         const i64 s = window_segment[x];
-        const double one = (double)diagonal[x] * w;
-        dintercept[s] += (double)diagonal[x];
+        const double one = diagonal[x] * w;
+        dintercept[s] += diagonal[x];
         dslope[s] += one * (double)window_u[x];
         du[within(furthest - x, 0, call.u_size - 1)] += one * (double)slope[s];
       }
       for (i64 r = 0; r < q.size; r++) {
         const T *ds = change + N + r * ROW, *by = window_slope + (q.size - 1 - r);
         const i64 seen = seen_of(pair, r);
-        V sum = {};
-        for (i64 c = 0; c < seen; c += N) sum += S::load(ds + c) * S::load(by + c);
-        if (seen > 0) dw[q.start + r] += (double)S::sum(sum);
+        W sum = {};
+        for (i64 c = 0; c < seen; c += N) sum += WIDER(S::load(ds + c)) * WIDER(S::load(by + c));
+        if (seen > 0) dw[q.start + r] += sum_of(sum);
       }
     }
     if (searched) {
@@ -1124,8 +1187,8 @@ struct Unit {
       }
       for (i64 s = touched_low; s <= touched_high; s++) {
         for (i64 x = 0; x < N; x++) {
-          dslope[s] += (double)sum_a[s * N + x];
-          dintercept[s] += (double)sum_b[s * N + x];
+          dslope[s] += sum_a[s * N + x];
+          dintercept[s] += sum_b[s * N + x];
           sum_a[s * N + x] = sum_b[s * N + x] = 0;
         }
       }
@@ -1257,7 +1320,7 @@ struct Unit {
             if (few())
               score_few(q, k_rows + keys.start * k_step, k_step, logits + N, block.size, keys.size, pair.begin);
             else
-              score(q, panels_k + panel, logits + N, block.size, keys.size, pair.begin, pair.edge);
+              score(q, panels_k + panel, logits + N, ROW, block.size, keys.size, pair.begin, pair.edge);
             choose_bias(block, keys);
             if (call.statistics) {
               observe(pair, h);
@@ -1265,7 +1328,7 @@ struct Unit {
               softmax(pair);
               const T* values = v_rows + keys.start * v_step;
               if (hides(pair) && !finite(m, v_rows, v_step))
-                careful(pair, logits + N, true, values, v_step, out);
+                careful(pair, logits + N, ROW, true, values, v_step, out);
               else
                 gather_rows(logits + N, values, v_step, out, block.size, keys.size, pair.begin, pair.edge);
             }
@@ -1381,54 +1444,164 @@ struct Unit {
     }
   }
 
+  // 0 in row r where nothing is seen, up to column `stop`.
+  INLINE void hide(const Pair& pair, i64 r, T* x, i64 stop) const {
+    const i64 columns = pair.k->size, seen = within(pair.edge + r, 0, columns), from = within(pair.begin + r, 0, columns);
+    const V none = {};
+    for (i64 c = seen; c < stop; c += N) S::store(x + c, none);
+    for (i64 c = 0; c < from; c++) x[c] = 0;
+    if (pair.documents) {
+      const int32_t own = layout->code[offset + pair.q->start + r], *code = layout->code + pair.k->start;
+      for (i64 c = 0; c < seen; c++)
+        if (code[c] != own) x[c] = 0;
+    }
+  }
+  // The whole vectors with what row r sees.
+  struct Columns {
+    i64 low, wide;
+  };
+  INLINE Columns columns_of(const Pair& pair, i64 r) const {
+    const i64 columns = pair.k->size;
+    return {within(pair.begin + r, 0, columns) / N * N, round_up(within(pair.edge + r, 0, columns), N)};
+  }
+  const T* bias_of_seen(const Pair& pair, i64 r) {
+    const i64 seen = seen_of(pair, r);
+    return biased() && seen ? bias_of(*pair.q, *pair.k, r, seen) : nullptr;
+  }
+
   // logits -> weights, and change = weights · (change - delta): the gradient of the logits (in nats).
   void weights_and_change(const Pair& pair) {
-    const i64 rows = pair.q->size, columns = pair.k->size;
-    const V none = {};
-    for (i64 r = 0; r < rows; r++) {
-      const i64 seen = within(pair.edge + r, 0, columns), wide = round_up(seen, N);
-      const i64 from = within(pair.begin + r, 0, columns), low = from / N * N;
+    for (i64 r = 0; r < pair.q->size; r++) {
+      const Columns at = columns_of(pair, r);
       T *s = logits + N + r * ROW, *ds = change + N + r * ROW;
-      const T* t = biased() && seen > from ? bias_of(*pair.q, *pair.k, r, seen) : nullptr;
+      const T* t = bias_of_seen(pair, r);
       const V by = S::all(peak[r]), less = S::all(delta[r]), times = S::all(total[r]);
       if (t) {
-        for (i64 x = low; x < wide; x += N) {
+        for (i64 x = at.low; x < at.wide; x += N) {
           V weight = S::power2(S::load(s + x) + S::load(t + x) - by) * times;
           S::store(s + x, weight);
           S::store(ds + x, weight * (S::load(ds + x) - less));
         }
       } else {
-        for (i64 x = low; x < wide; x += N) {
+        for (i64 x = at.low; x < at.wide; x += N) {
           V weight = S::power2(S::load(s + x) - by) * times;
           S::store(s + x, weight);
           S::store(ds + x, weight * (S::load(ds + x) - less));
         }
       }
-      for (i64 x = seen; x < columns + N; x += N) {
-        S::store(s + x, none);
-        S::store(ds + x, none);
+      hide(pair, r, s, pair.k->size + N);
+      hide(pair, r, ds, pair.k->size + N);
+    }
+  }
+
+  // The same in two steps, in what is kept. The first: logits -> weights; they and the changes make delta.
+  void keep_weights(const Pair& pair) {
+    const bool whole = !hides(pair) && pair.k->size % N == 0;
+    for (i64 r = 0; r < pair.q->size; r++) {
+      const Columns at = columns_of(pair, r);
+      T *s = weights_kept() + r * KEPT, *ds = change_kept() + r * KEPT;
+      const T* t = bias_of_seen(pair, r);
+      const V by = S::all(peak[r]), times = S::all(total[r]);
+      V weights = {}, changes = {};
+      if (t && whole) {
+        for (i64 x = at.low; x < at.wide; x += N) {
+          const V weight = S::power2(S::load(s + x) + S::load(t + x) - by) * times;
+          S::store(s + x, weight);
+          weights += weight;
+          changes += weight * S::load(ds + x);
+        }
+      } else {
+        for (i64 x = at.low; x < at.wide; x += N) {
+          const V logit = t ? S::load(s + x) + S::load(t + x) : S::load(s + x);
+          S::store(s + x, S::power2(logit - by) * times);
+        }
+        hide(pair, r, s, round_up(pair.k->size, N));
+        hide(pair, r, ds, round_up(pair.k->size, N));
+        for (i64 x = at.low; x < at.wide; x += N) {
+          weights += S::load(s + x);
+          changes += S::load(s + x) * S::load(ds + x);
+        }
       }
-      for (i64 c = 0; c < from; c++) s[c] = ds[c] = 0;
-      if (pair.documents) {
-        const int32_t own = layout->code[offset + pair.q->start + r], *code = layout->code + pair.k->start;
-        for (i64 c = 0; c < seen; c++)
-          if (code[c] != own) s[c] = ds[c] = 0;
-      }
+      add_to(row_weights + r * N, WIDER(weights));
+      add_to(row_changes + r * N, WIDER(changes));
+    }
+  }
+  T* weights_kept() const { return kept_weights + met * BLOCK_Q * KEPT; }
+  T* change_kept() const { return kept_change + met * BLOCK_Q * KEPT; }
+  // Between them: delta, with what a single number of its type loses of it.
+  void find_delta(i64 rows) {
+    for (i64 r = 0; r < rows; r++) {
+      W weights, changes;
+      memcpy(&weights, row_weights + r * N, sizeof weights);
+      memcpy(&changes, row_changes + r * N, sizeof changes);
+      const double all = sum_of(weights), exact = all == 0 ? 0 : sum_of(changes) / all;
+      delta[r] = (T)exact;
+      const double lost = exact - (double)delta[r];
+      delta_rest[r] = lost == lost ? (T)lost : 0;
+    }
+  }
+  // The second: change = weights · (change - delta).
+  void change_of_kept(const Pair& pair) {
+    for (i64 r = 0; r < pair.q->size; r++) {
+      const Columns at = columns_of(pair, r);
+      const T *s = weights_kept() + r * KEPT, *from = change_kept() + r * KEPT;
+      T* ds = change + N + r * ROW;
+      const V less = S::all(delta[r]), rest = S::all(delta_rest[r]);
+      for (i64 x = at.low; x < at.wide; x += N)
+        S::store(ds + x, S::load(s + x) * (S::load(from + x) - less - rest));
+      hide(pair, r, ds, pair.k->size + N);
     }
   }
 
   double dot(const T* a, const T* b) const {
-    typedef typename S::W W;
     W sum = {};
-    for (i64 d = 0; d < width; d += N)
-      sum += __builtin_convertvector(S::load(a + d), W) * __builtin_convertvector(S::load(b + d), W);
-    double total = 0;
-    for (i64 x = 0; x < N; x++) total += sum[x];
-    return total;
+    for (i64 d = 0; d < width; d += N) sum += WIDER(S::load(a + d)) * WIDER(S::load(b + d));
+    return sum_of(sum);
+  }
+
+  // What a pair of blocks gives to the gradients of values, and of everything else. `careful_of`: some numbers are not finite.
+  void add_to_values(const Pair& pair, bool careful_of, const T* weights, i64 row) {
+    T* to = sum_v + pair.k->start * width;
+    if (careful_of)
+      careful(pair, weights, row, false, grad, width, to);
+    else
+      gather_columns(weights, row, grad, to, pair.q->size, pair.k->size, pair.begin, pair.edge);
+  }
+  void add_to_others(const Pair& pair, bool careful_of, i64 h) {
+    const Block &block = *pair.q, &keys = *pair.k;
+    T* to = sum_k + keys.start * width;
+    const T* rows = k_rows + keys.start * k_step;
+    if (careful_of) {
+      careful(pair, change + N, ROW, true, rows, k_step, dq);
+      careful(pair, change + N, ROW, false, q, width, to);
+    } else {
+      gather_rows(change + N, rows, k_step, dq, block.size, keys.size, pair.begin, pair.edge);
+      gather_columns(change + N, ROW, q, to, block.size, keys.size, pair.begin, pair.edge);
+    }
+    if (job.table || job.slope) change_bias(block, keys, pair, h);
+    if (call.drows) change_rows(block, keys, pair, h);
+  }
+
+  // delta, where nothing is kept, and the logarithms of the rows' sums.
+  void prepare_rows(const Block& block, i64 h) {
+    const T* lse = (const T*)call.lse;
+    if (kept()) {
+      memset(row_weights, 0, sizeof(double) * BLOCK_Q * N);
+      memset(row_changes, 0, sizeof(double) * BLOCK_Q * N);
+    } else {
+      read_rows(call.out, h, block.start, block.size, 1, out);
+    }
+    for (i64 r = 0; r < block.size; r++) {
+      if (!kept()) delta[r] = (T)dot(grad + r * width, out + r * width);
+      // In units of log 2, and what is lost by rounding it: an error here would be one of the whole row.
+      const double exact = (double)lse[(b * call.heads + h) * call.queries + block.start + r] * 1.4426950408889634;
+      peak[r] = (T)exact;
+      const double lost = exact - (double)peak[r];
+      total[r] = (T)(lost > -1 && lost < 1 ? exp2(-lost) : 1);
+    }
   }
 
   void backward() {
-    const T* lse = (const T*)call.lse;
     keep_keys();
     memset(sum_k, 0, sizeof(T) * call.keys * width);
     memset(sum_v, 0, sizeof(T) * call.keys * width);
@@ -1440,43 +1613,46 @@ struct Unit {
         choose_rows(block);
         bool finite_rows = read_rows(call.q, h, block.start, block.size, (T)(call.scale * 1.4426950408889634), q);
         finite_rows &= read_rows(call.grad, h, block.start, block.size, 1, grad);
-        read_rows(call.out, h, block.start, block.size, 1, out);
-        for (i64 r = 0; r < block.size; r++) {
-          delta[r] = (T)dot(grad + r * width, out + r * width);
-          // In units of log 2, and what is lost by rounding it: an error here would be one of the whole row.
-          const double exact = (double)lse[(b * call.heads + h) * call.queries + block.start + r] * 1.4426950408889634;
-          peak[r] = (T)exact;
-          const double lost = exact - (double)peak[r];
-          total[r] = (T)(lost > -1 && lost < 1 ? exp2(-lost) : 1);
-        }
+        prepare_rows(block, h);
         memset(dq, 0, sizeof(T) * block.size * width);
         if (call.drows) memset(drows_of(h, block.start), 0, sizeof(T) * block.size * call.rows_size);
         for (; reached < k_to && behind(layout->k[reached], offset + block.start); reached++)
           reached_panel += round_up(layout->k[reached].size, PANEL) * width;
         bool past = false;
+        met = 0;
         for (i64 m = reached, panel = reached_panel; m < k_to && !past; m++) {
           const Block& keys = layout->k[m];
           Pair pair;
           if (meets(block, keys, pair, past)) {
-            score(q, panels_k + panel, logits + N, block.size, keys.size, pair.begin, pair.edge);
-            score(grad, panels_v + panel, change + N, block.size, keys.size, pair.begin, pair.edge);
+            const bool careful_of = hides(pair) && !(finite_rows && finite(m, k_rows, k_step));
+            T *to = kept() ? weights_kept() : logits + N, *to_change = kept() ? change_kept() : change + N;
+            const i64 row = kept() ? (i64)KEPT : (i64)ROW;
+            score(q, panels_k + panel, to, row, block.size, keys.size, pair.begin, pair.edge);
+            score(grad, panels_v + panel, to_change, row, block.size, keys.size, pair.begin, pair.edge);
             choose_bias(block, keys);
-            weights_and_change(pair);
-            T *to_k = sum_k + keys.start * width, *to_v = sum_v + keys.start * width;
-            const T* rows = k_rows + keys.start * k_step;
-            if (hides(pair) && !(finite_rows && finite(m, k_rows, k_step))) {
-              careful(pair, logits + N, false, grad, width, to_v);
-              careful(pair, change + N, true, rows, k_step, dq);
-              careful(pair, change + N, false, q, width, to_k);
-            } else {
-              gather_columns(logits + N, grad, to_v, block.size, keys.size, pair.begin, pair.edge);
-              gather_rows(change + N, rows, k_step, dq, block.size, keys.size, pair.begin, pair.edge);
-              gather_columns(change + N, q, to_k, block.size, keys.size, pair.begin, pair.edge);
-            }
-            if (job.table || job.slope) change_bias(block, keys, pair, h);
-            if (call.drows) change_rows(block, keys, pair, h);
+            if (kept())
+              keep_weights(pair);
+            else
+              weights_and_change(pair);
+            add_to_values(pair, careful_of, to, row);
+            if (!kept()) add_to_others(pair, careful_of, h);
+            if (kept()) met++;
           }
           panel += round_up(keys.size, PANEL) * width;
+        }
+        if (kept()) {
+          find_delta(block.size);
+          past = false;
+          met = 0;
+          for (i64 m = reached; m < k_to && !past; m++) {
+            const Block& keys = layout->k[m];
+            Pair pair;
+            if (!meets(block, keys, pair, past)) continue;
+            choose_bias(block, keys);
+            change_of_kept(pair);
+            add_to_others(pair, hides(pair) && !(finite_rows && finite(m, k_rows, k_step)), h);
+            met++;
+          }
         }
         for (i64 r = 0; r < block.size; r++)
           write_row(call.dq, h, block.start + r, call.queries - 1, dq + r * width, (T)call.scale);
@@ -1519,11 +1695,11 @@ struct Unit {
   }
 
   void run() {
+    offset = call.keys - call.queries;
     if (!prepare()) {
       *job.failed = 1;
       return;
     }
-    offset = call.keys - call.queries;
     while ((unit = job.next(job.state)) >= 0) {
       choose_part();
       if (call.backward)
@@ -1616,17 +1792,15 @@ void lay_out(const Call& call, i64 b, Blocks& blocks) {
   cut(call.keys, BLOCK_K, k, 0, code, split, blocks.k);
 }
 
-template <class T>
-bool ascending(const T* x, i64 count) {
+bool ascending(const double* x, i64 count) {
   for (i64 n = 1; n < count; n++)
     if (!(x[n] >= x[n - 1])) return false;
   return count < 1 || x[0] == x[0];
 }
 
 // For every query and knot the first distance whose coordinate reaches the knot, where coordinates grow with distance.
-template <class T>
 bool find_bounds(const Call& call, std::vector<int32_t>& bounds) {
-  const T *u = (const T*)call.u, *w = (const T*)call.w, *knots = (const T*)call.knots;
+  const double *u = (const double*)call.u, *w = (const double*)call.w, *knots = (const double*)call.knots;
   const i64 rows = call.w_batch * call.queries, many = call.pieces - 1, size = call.u_size;
   if (call.pieces > 64 || size >= NEVER || !ascending(u, size) || !ascending(knots, many)) return false;
   for (i64 r = 0; r < rows; r++)
@@ -1753,8 +1927,26 @@ i64 best_target() {
   return 0;
 }
 
+// Numbers of the type that is computed in, in the place of float64.
 template <class T>
-int attend(const Call& call) {
+void narrow(const void*& numbers, i64 count, std::vector<T>& to) {
+  if (sizeof(T) == sizeof(double)) return;
+  const double* from = (const double*)numbers;
+  to.assign(from, from + count);
+  numbers = to.data();
+}
+
+template <class T>
+int attend(const Call& given) {
+  Call call = given;
+  std::vector<T> narrowed[5];
+  if (call.slope) {
+    narrow(call.slope, call.piece_heads * call.pieces, narrowed[0]);
+    narrow(call.intercept, call.piece_heads * call.pieces, narrowed[1]);
+    narrow(call.knots, call.pieces - 1, narrowed[2]);
+    narrow(call.u, call.u_size, narrowed[3]);
+    narrow(call.w, call.w_batch * call.queries, narrowed[4]);
+  }
   const i64 group = call.heads / call.kv_heads, whole = call.batch * call.kv_heads;
   Job job = {};
   job.call = &call;
@@ -1786,7 +1978,7 @@ int attend(const Call& call) {
   job.layouts = layouts.data();
   std::vector<int32_t> bounds, cell;
   if (call.slope) {
-    if (find_bounds<T>(call, bounds)) job.bounds = bounds.data();
+    if (find_bounds(given, bounds)) job.bounds = bounds.data();
     find_cells<T>(call, cell, job);
     job.cell = cell.data();
   }
@@ -1847,15 +2039,15 @@ int attend(const Call& call) {
     add_up<T>(job.table, table_rows, call.table_size, call.table_heads > 1 ? call.heads : 1, call.dtable);
   if (call.dslope) {
     const i64 rows = call.piece_heads > 1 ? call.heads : 1;
-    add_up<T>(job.slope, piece_rows, call.pieces, rows, call.dslope);
-    add_up<T>(job.intercept, piece_rows, call.pieces, rows, call.dintercept);
-    add_up<T>(job.u, units, call.u_size, 1, call.du);
+    add_up<double>(job.slope, piece_rows, call.pieces, rows, call.dslope);
+    add_up<double>(job.intercept, piece_rows, call.pieces, rows, call.dintercept);
+    add_up<double>(job.u, units, call.u_size, 1, call.du);
     if (call.w_batch > 1) {  // the units of one row of the batch lie side by side
       for (i64 b = 0; b < call.batch; b++)
-        add_up<T>(job.w + b * units / call.batch * call.queries, units / call.batch, call.queries, 1,
-                  (T*)call.dw + b * call.queries);
+        add_up<double>(job.w + b * units / call.batch * call.queries, units / call.batch, call.queries, 1,
+                  (double*)call.dw + b * call.queries);
     } else {
-      add_up<T>(job.w, units, call.queries, 1, call.dw);
+      add_up<double>(job.w, units, call.queries, 1, call.dw);
     }
   }
   return 0;
