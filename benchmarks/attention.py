@@ -321,9 +321,7 @@ def growth(args: argparse.Namespace) -> Figures:
 def errors(args: argparse.Namespace) -> Figures:
     """Root of the mean square of the difference from the reference, ours over torch's, over three draws.
 
-    Where torch's mask has a gradient it takes matrices of all pairs, whose rows of changes sum to 0 as exactly as they can;
-    ours come from the rounded output. So a sum in which nearly everything cancels (a network's last bias: its true gradient
-    is 0) is further off. And a pair within rounding of a knot may count for the segment beside it.
+    A gradient that is one number, as that of FIRE's c, may be close or far off by chance in so few draws.
     """
     found = {}
     for dtype in (torch.float32, torch.bfloat16, torch.float16):

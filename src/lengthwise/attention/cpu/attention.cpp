@@ -1933,6 +1933,7 @@ void narrow(const void*& numbers, i64 count, std::vector<T>& to) {
   if (sizeof(T) == sizeof(double)) return;
   const double* from = (const double*)numbers;
   to.assign(from, from + count);
+  to.push_back(0);  // so that it is somewhere, even where it is empty
   numbers = to.data();
 }
 
