@@ -59,7 +59,7 @@ def main() -> None:
     if args.names:
         makes = [make for make in makes if make.__name__ in args.names.split(",")]
     figures = {}
-    print(f"{'':<34}{'split':>6}{'length':>8}" + "".join(f"{f'batch {batch}':>34}" for batch in batches))
+    print(f"{'':<34}{'split':>6}{'length':>8}" + "".join(f"{f'batch {batch}':>38}" for batch in batches))
     for choice in [choose(make, **settings) for make in makes for settings in [{}, *OTHERS.get(make.__name__, [])]]:
         task = choice.build()
         lengths = {split: longest(task, args.length, split) for split in SPLITS}
@@ -77,7 +77,7 @@ def main() -> None:
                 for batch, r in found.items()
             }
             cells = "".join(
-                f"{f'{statistics.median(r):,.0f} /s ({min(r):,.0f} - {max(r):,.0f})':>34}" for r in found.values()
+                f"{f'{statistics.median(r):,.0f} /s ({min(r):,.0f} - {max(r):,.0f})':>38}" for r in found.values()
             )
             print(f"{choice.label:<34}{split:>6}{length:>8}{cells}", flush=True)
     save("task_speed", figures)
