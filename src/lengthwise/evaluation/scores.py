@@ -16,7 +16,6 @@ from lengthwise.tasks.base import Batch, Graded, Task, generator
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 
-
 MORE = 4  # a step of decoding works on one place of each example only, and the more examples the less a place costs
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from lengthwise.config import EvaluationConfig, Run
 from lengthwise.tasks import Task
 
-
 DECODING = 8  # what saying an answer costs, in forwards of all of it: 4 to 13 with small models on a CPU
 
 
