@@ -11,7 +11,7 @@ from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import EvaluationError, check_lengths, evaluate
 from lengthwise.evaluation.decoding import left_padded, said_by
 from lengthwise.layouts import Randomized, Shift
-from lengthwise.tasks import Copy, Text
+from lengthwise.tasks import Copy, Summation, Text
 from lengthwise.tasks.base import Graded
 from lengthwise.tasks.sequences import Pairs
 from lengthwise.training import Progress, Stopped, build, train
@@ -68,6 +68,34 @@ def test_left_padding_changes_no_answer(model):
         alone = [said_by(model, task, batch[n : n + 1], 8)[0][0] for n in range(len(batch))]
     assert together == alone
     assert len({len(words) for words in together}) > 1
+
+
+def test_a_scratchpad_that_one_forward_gets_right_is_said_right(tmp_path):
+    """All of it right under teacher forcing: then the model says exactly that, and every step of it is right."""
+    run = Run(
+        encoding=ENCODINGS.parse("RoPE"),
+        task=choose(Summation, scratchpad="minimal"),
+        model=ModelConfig(d_model=32, num_layers=2, num_heads=2),
+        training=TrainingConfig(train_length=3, steps=300, batch_size=32, learning_rate=5e-3),
+    )
+    model, task = (trained := train(run, tmp_path)).model.eval(), trained.task
+    batch = task.examples(0, 200, 3)
+    with torch.no_grad():
+        whole = task.score(model(batch.inputs), batch)
+        said, _ = said_by(model, task, batch, 3)
+    graded = task.grade(said, batch)
+    assert 0 < whole.sum() <= graded.scores.sum() < len(batch), "nothing to tell apart"
+    assert [words == right for words, (_, right) in zip(said, task.pairs(batch), strict=True)] == whole.bool().tolist()
+    for n in whole.nonzero()[:, 0].tolist():
+        assert graded.scores[n] == 1
+        assert {name: float(values[n]) for name, values in graded.details.items()} == {
+            "computation": 1,
+            "output": 1,
+            "failed steps": 0,
+        }
+    (score,) = evaluate(model, task, EvaluationConfig(lengths=(3,), examples=200), train_length=3)
+    assert score.mean == pytest.approx(float(graded.scores.mean()))
+    assert score.details["means"]["output"] == pytest.approx(float(graded.details["output"].mean()))
 
 
 def test_prompts_by_hand():
