@@ -164,3 +164,11 @@ def test_one_clear_line(here: Call, results: Path, keys: dict[str, str], words: 
     assert ran.err.startswith("lengthwise: ")
     assert ran.err.count("\n") == 1
     assert said.lower() in ran.err.lower()
+
+
+def test_show_says_what_was_asked(here: Call, results: Path, keys: dict[str, str]) -> None:
+    here("probe", "attended-distance", keys["NoPE"], "--lengths", "3,5", "--examples", 2, "--results", results)
+    rows = json.loads(here("show", keys["NoPE"], "--results", results, "--json").out)["probes"]
+    assert {3, 5} <= {row["asked"]["length"] for row in rows}
+    said = here("show", keys["NoPE"], "--results", results).out
+    assert f"attended-distance: {len(rows)} answers; `lengthwise probe attended-distance {keys['NoPE'][:8]}" in said

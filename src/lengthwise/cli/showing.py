@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from collections import Counter
 from typing import Any
 
 from lengthwise.cli.printing import figure, print_json, stdout
@@ -15,14 +16,19 @@ CURVE_WIDTH = 60
 def show_run(prefix: str, results: str, as_json: bool) -> int:
     with open_store(results, create=False) as store:
         run = store.run(prefix)
-        scores, curve = store.scores([run.key]), store.curve(run.key)
+        scores, curve, probes = store.scores([run.key]), store.curve(run.key), store.probes([run.key])
     if as_json:
         row = dataclasses.asdict(run)
         row["scores"] = [dataclasses.asdict(score) for score in scores]
         row["curve"] = [dataclasses.asdict(point) for point in curve]
+        row["probes"] = [dataclasses.asdict(probe) for probe in probes]
         print_json(row)
         return 0
     _print(run, scores, curve)
+    for name, number in Counter(probe.asked["probe"] for probe in probes).items():
+        print(
+            f"\n{name}: {number} answer{'s' if number > 1 else ''}; `lengthwise probe {name} {run.key[:8]} ...` shows them"
+        )
     return 0
 
 
