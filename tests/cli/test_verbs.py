@@ -153,6 +153,7 @@ def test_compare_without_a_study_file(apart: Call, tmp_path: Path) -> None:
 def test_compare_layouts(apart: Call, tmp_path: Path) -> None:
     results = tmp_path / "results"
     words = ["compare", "learned:max_length=64", "--task", "copy:symbols=5", "--train-length", 4, "--lengths", "4,8"]
+    words += ["--min-length", 2]
     words += ["--layout", "consecutive,randomized:max_length=40,at_evaluation=random,shift:max_shift=9"]
     words += ["--steps", 5, "--batch-size", 2, "--d-model", 16, "--num-layers", 1, "--num-heads", 2, "--examples", 8]
     ran = apart(*words, "--results", results, "--workers", 1)

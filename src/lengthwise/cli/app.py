@@ -105,6 +105,7 @@ def compare(
     task: str | None = None,
     layout: Listed = None,
     train_length: Whole,
+    min_length: Whole | None = None,
     lengths: str | None = None,
     seeds: Whole = 1,
     steps: Whole = 500,
@@ -140,6 +141,8 @@ def compare(
         The positions that tokens claim: randomized:max_length=4096. Usually consecutive; several, with commas, are compared.
     train_length
         The length of the sequences in training, in the task's unit (bytes of text, symbols to copy).
+    min_length
+        The shortest length in training, of which all up to train_length are drawn. Usually train_length: one length.
     lengths
         Lengths to score, with commas: 256,512,1024. Usually 1, 2, 4 and 8 times the trained one.
     seeds
@@ -175,7 +178,7 @@ def compare(
         train_length=train_length,
         lengths=lengths,
         seeds=seeds,
-        training={"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate},
+        training={"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate, "min_length": min_length},
         model={"d_model": d_model, "num_layers": num_layers, "num_heads": num_heads},
         evaluation={"examples": examples, "tokens": tokens},
         name=name,
