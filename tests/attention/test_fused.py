@@ -615,6 +615,14 @@ def test_the_short_way_to_the_kernel_and_the_operator_are_one():
     assert {"lengthwise.attention.default", "lengthwise.attention_backward.default"} <= set(seen)
 
 
+def test_gradients_that_lie_in_one_piece_may_be_seen_as_complex_numbers():
+    """As a rotation of interleaved pairs does, whatever the number of dims."""
+    (q, k, v), weight = inputs(1, 1, 1, 1, 1, 3, torch.float32)
+    out = operator.attend(q, k, v, None, 0, *[None] * 6, 0, *[None] * 3, True, 0, 0.3)[0]
+    for x in torch.autograd.grad(out, [q, k, v], weight.float()):
+        assert x.storage_offset() % 2 == 0
+
+
 def test_pieces_behind_knots_at_infinity_change_nothing():
     """A compiled graph has room for more pieces than there are; the kernel is given those that there are."""
     (q, k, v), weight = inputs(2, 4, 2, 40, 40, 8, torch.float32)

@@ -39,7 +39,7 @@ def empty_gradients(
 
 def _in_one_piece(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """`like_heads` of each."""
-    of_q, of_k = q.numel(), k.numel()
+    of_q, of_k = (-(-x.numel() // 16) * 16 for x in (q, k))  # complex numbers, as of a rotation, begin at even places
     whole = q.new_empty(of_q + 2 * of_k)
 
     def part(x: Tensor, at: int) -> Tensor:
