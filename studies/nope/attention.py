@@ -1,10 +1,11 @@
 """Figure E.5 at the published scale: whose attention NoPE's resembles, layer by layer, on SCAN.
 
 Question: which encoding's attention patterns are most like NoPE's?
-Expectation (theirs): T5's, then ALiBi's; Rotary's and sinusoidal's are furthest. Another seed of NoPE is the baseline.
+Expectation (theirs): T5's, then ALiBi's; Rotary's and sinusoidal's are furthest. Another seed of NoPE is the baseline, so the
+others are compared with another seed of it, too: runs of one seed begin with the same weights, which keeps them close.
 Cost: 15 trainings of a model of 85 million parameters (those of classic.py on SCAN: nothing is trained twice in one store).
 Command: lengthwise run studies/nope/attention.py --device cuda
-         lengthwise probe attention-distance --study "nope: attention" --against nope
+         lengthwise probe attention-distance --study "nope: attention" --against nope --across-seeds
 """
 
 from kazemnejad import ENCODINGS, PAPER, SEEDS, paper_training
