@@ -41,6 +41,7 @@ def test_bytes_and_empty_lines() -> None:
         ('{"input": -1}', "line 3: input is -1"),
         ('{"input": 2.5}', "line 3: input is 2.5"),
         ("[" * 100_000, "line 3 is no JSON"),
+        (f'{{"input": 1{"0" * 400}}}', "line 3: input is 1000.*, not above"),
         (b'{"input": "\xff"}', r"line 3 is not UTF-8 text \(at byte 12\)"),
     ],
 )

@@ -58,6 +58,16 @@ def test_the_published_example() -> None:
     assert means == pytest.approx({"A": (1 + 1 / 3) / 2, "B": (1 / 2 + 1 / 2) / 2, "C": (1 / 3 + 1) / 2})
 
 
+def test_the_same_number_of_right_answers_at_other_lengths_is_a_tie() -> None:
+    """7 and 35 of 100 each, or 28 and 14: 42/200 both, but 28/100 · 100 is not 28 in float64."""
+    right = {"A": (7, 35), "B": (28, 14), "C": (0, 41)}
+    scores: Scores = {label: {0: [(1.0, 100), *((n / 100, 100) for n in row)]} for label, row in right.items()}
+    two = task("copy", scores, (10, 20, 40))
+    shares = {series.label: overall(two, series, new=True)[0] for series in two.series}
+    assert shares["A"] != shares["B"]  # so it would be no tie
+    assert reciprocal_ranks(shares, better="higher") == {"A": 1 / 1.5, "B": 1 / 1.5, "C": 1 / 3}
+
+
 def test_lower_is_better_for_perplexities() -> None:
     assert reciprocal_ranks({"A": 2.0, "B": 1.0}, better="lower") == {"A": 1 / 2, "B": 1}
 

@@ -137,6 +137,8 @@ def test_the_published_variant(here: Call, results: Path, keys: dict[str, str]) 
         (("attention-distance", "NOPE", "--study", "tiny", "--against", "nope"), "one of the two"),
         (("attention-distance", "zz99", "--against", "nope"), "there is no run whose key begins with 'zz99'"),
         (("attention-distance", "NOPE", "--against", "zz99"), "there is no run whose key begins with 'zz99'"),
+        (("attention-distance", "NOPE", "--against", "aliby"), "no encoding 'aliby'; did you mean 'ALiBi'"),
+        (("attention-distance", "NOPE", "--against", "alibi:lernt=true"), "ALiBi has no setting 'lernt'"),
         (("attention-distance", "NOPE", "--against", "NOPE"), "is compared with itself"),
         (
             ("attention-distance", "ffff", "--against", "NOPE"),

@@ -158,7 +158,8 @@ class TestEveryTask:
         assert all(row["length"] == 5 and row["input"].isprintable() and row["target"].isprintable() for row in rows)
 
     @pytest.mark.parametrize(
-        ("length", "split", "says"), [(0, "test", "at least 1"), (4, "tset", "did you mean 'test'")]
+        ("length", "split", "says"),
+        [(0, "test", "at least 1"), (4, "tset", "did you mean 'test'"), (10**24, "test", "at most 1,000,000,000")],
     )
     def test_impossible_questions_are_refused_in_one_line(self, task, length, split, says):
         for ask in (task.check_length, lambda *a: task.sample(generator(0), 2, *a), lambda *a: task.examples(0, 2, *a)):

@@ -9,6 +9,7 @@ from typing import Any
 from lengthwise.values import ConfigError, near_miss
 
 WIDTHS = (1, 2, 5)  # of bins, times a power of ten
+MOST = 10**15  # larger than any length; sums of larger ones are not exact, and some have no mean that can be written
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,10 @@ def _length(line: str | bytes, field: str, number: int) -> int:
     value = row[field]
     if isinstance(value, str):
         return len(value.split())
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST:
         return value
-    raise ConfigError(f"{where}: {field} is {_named(value)}; it has to be a text or a whole number, not below 0")
+    bound = "not above 10^15" if isinstance(value, int) and value > MOST else "not below 0"
+    raise ConfigError(f"{where}: {field} is {_named(value)}; it has to be a text or a whole number, {bound}")
 
 
 def _widths() -> Iterator[int]:

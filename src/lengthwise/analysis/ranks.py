@@ -10,6 +10,7 @@ from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
 
 Ties = Literal["average", "published"]
 Key = tuple[str, int]  # of a query: the task's title and the seed
+DIGITS = 12  # of a score that count: shares of the same examples, added in another order, differ in the 16th
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,8 @@ def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | 
 
 
 def reciprocal_ranks(scores: Mapping[str, float], *, better: str, ties: Ties = "average") -> dict[str, float]:
-    """1 / rank of each label, the best score first."""
+    """1 / rank of each label, the best score first. Scores that differ by rounding alone (beyond 12 digits) are the same."""
+    scores = {label: float(f"{score:.{DIGITS}g}") for label, score in scores.items()}
     sign = 1 if better == "lower" else -1
     order = sorted(scores, key=lambda label: sign * scores[label])  # a stable sort: ties stay in the order given
     ranks = {}

@@ -129,6 +129,7 @@ def _partner(store: "Store", run: "RunRow", wanted: Wanted) -> "RunRow":
         raise ConfigError(
             "--across-seeds is for --against with an encoding's name; a key says which run it is, leave it out"
         )
+    probing.require_no_misspelling(wanted.against)
     return store.run(wanted.against)
 
 

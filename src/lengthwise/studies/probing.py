@@ -1,5 +1,6 @@
 """Probes of the runs in a store: who is compared with whom, and every answer stored, so that it is not asked twice."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from typing import Any
 import torch
 
 from lengthwise.analysis.gather import canonical, protocol
-from lengthwise.config import ConfigError, Run
+from lengthwise.config import ConfigError, Run, near_miss
+from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import check_lengths
 from lengthwise.probes import (
     Asked,
@@ -84,6 +86,13 @@ def is_encoding(word: str) -> bool:
     except ConfigError:
         return False
     return True
+
+
+def require_no_misspelling(key: str) -> None:
+    """Raise `ConfigError` for what is no key of a run, but an encoding's name or settings with a mistake in them."""
+    name = key.partition(":")[0]
+    if not re.fullmatch("[0-9a-fA-F]+", key) and (name != key or near_miss(name, ENCODINGS.names())):
+        encoding(key)
 
 
 def partners(

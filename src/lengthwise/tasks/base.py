@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from lengthwise.config import ConfigError, near_miss
 
 SPLITS = ("train", "test")
+LONGEST = 10**9  # a length beyond any memory; much greater ones are no integers of a tensor
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,10 @@ def require_split(split: str) -> None:
 def require_length(length: int, unit: str) -> None:
     if length < 1:
         raise ConfigError(f"a length of {length} {unit} cannot be; it has to be at least 1")
+    if length > LONGEST:
+        raise ConfigError(
+            f"a length of {length} {unit} cannot be; it has to be at most {LONGEST:,}, and memory ends before"
+        )
 
 
 def mean_nats(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
