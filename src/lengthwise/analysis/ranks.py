@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lengthwise.analysis.findings import Series, TaskFindings
-from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
+from lengthwise.analysis.intervals import Interval, over_examples, over_seeds, with_wilson
 
 Ties = Literal["average", "published"]
 Key = tuple[str, int]  # of a query: the task's title and the seed
@@ -105,8 +105,16 @@ def overall(task: TaskFindings, series: Series, *, new: bool) -> dict[int, float
 
 
 def over_lengths(task: TaskFindings, series: Series, *, new: bool) -> Interval | None:
-    """`overall` with its interval over seeds; None where there is no score."""
-    return _interval(list(overall(task, series, new=new).values()), task.bounds)
+    """`overall` with its interval over seeds; None where there is no score.
+
+    A share's is never narrower than Wilson's for all the examples: seeds that all got none right leave it open, too.
+    """
+    means = overall(task, series, new=new)
+    interval = _interval(list(means.values()), task.bounds)
+    if interval is None or task.bounds != (0.0, 1.0):
+        return interval
+    points = (point for point in series.points if task.is_new(point.length) == new)
+    return with_wilson(interval, sum(score.n for point in points for score in point.seeds if score.seed in means))
 
 
 def _queries(
