@@ -5,10 +5,12 @@ import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from lengthwise.cli.probing import _table
 from lengthwise.store import open_store
 
 Call = Callable[..., Any]
@@ -108,6 +110,18 @@ def test_a_whole_study(here: Call, results: Path, keys: dict[str, str]) -> None:
     table = here("probe", "attended-distance", keys["NoPE"], "--results", results, "--examples", 3)
     assert "highest logit at distance" in table.out
     assert "1 of 1 answers" in table.out
+
+
+def test_answers_about_several_tasks_say_which() -> None:
+    def answer(task: str) -> Any:
+        run = SimpleNamespace(label="NoPE", seed=0, key="0123456789", task=task)
+        item = SimpleNamespace(run=run, against=None, asked={"length": 8})
+        result = {"n": 3, "most": [[[3, 1]]], "queries": 4}
+        return SimpleNamespace(item=item, row=SimpleNamespace(result=result))
+
+    one, two = (_table("attended-distance", [answer("Copy"), answer(other)]) for other in ("Copy", "Parity"))
+    assert "task" not in [column.header for column in one.columns]
+    assert [str(cell) for cell in two.columns[1].cells] == ["Copy", "Parity"]
 
 
 def test_the_published_variant(here: Call, results: Path, keys: dict[str, str]) -> None:

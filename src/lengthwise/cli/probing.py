@@ -168,6 +168,9 @@ def _table(what: str, answers: "Sequence[Answer]") -> Any:
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("run", overflow="fold")
+    several = len({answer.item.run.task for answer in answers}) > 1
+    if several:
+        table.add_column("task", overflow="fold")
     if what == DISTANCE:
         table.add_column("against", overflow="fold")
     table.add_column("length", justify="right")
@@ -181,7 +184,7 @@ def _table(what: str, answers: "Sequence[Answer]") -> Any:
         table.add_column("from 0.95", justify="right")
     for answer in answers:
         run, against, result = answer.item.run, answer.item.against, answer.row.result
-        cells = [Text(f"{run.label}, seed {run.seed}, {run.key[:8]}")]
+        cells = [Text(f"{run.label}, seed {run.seed}, {run.key[:8]}"), *([Text(run.task)] if several else [])]
         if against is not None:
             cells.append(Text(f"{against.label}, seed {against.seed}"))
         cells += [Text(f"{answer.item.asked['length']}"), Text(f"{result['n']}")]
