@@ -222,7 +222,8 @@ class Asker:
             )
         if not (weights := self.folder / "runs" / row.key / "weights.safetensors").exists():
             raise ConfigError(
-                f"run {_named(row)} has no weights here ({weights}); run its study again, it trains what is missing"
+                f"run {_named(row)} has no weights here ({weights}); bring them here from where it was trained, or run its study "
+                "with one more length, for which it is trained again"
             )
         return run
 
