@@ -1,14 +1,17 @@
 """All tasks at a glance: ranks, scores over all longer lengths, and what others published."""
 
+import dataclasses
+import io
 import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig
-from lengthwise.report import render
+from lengthwise.report import render, table
 from lengthwise.studies import Study, grid
 
 Make = Callable[..., Any]
@@ -77,3 +80,16 @@ def test_a_study_hands_them_on() -> None:
 def test_published_numbers_that_cannot_be(published: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         study(published)
+
+
+def test_many_notes_do_not_push_the_chart_away(make_study: Make, make_rows: Make) -> None:
+    runs, scores = make_rows()
+    noted = [dataclasses.replace(s, facts={"note": f"at length {s.length} there is little"}) for s in scores]
+    found = from_rows([make_study()], runs, noted)
+    text = render(found)
+    assert text.count('<p class="note">') == 4  # two of each task
+    assert text.count("<summary>2 more notes</summary>") == 2
+    assert all(text.count(f"at length {n} there is little") == 1 for n in (20, 40, 80, 160, 256, 512, 1024))
+    console = Console(file=io.StringIO(), width=80)
+    console.print(table(found))
+    assert console.file.getvalue().count("(2 more notes on the page)") == 2  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 COLUMNS = 5  # lengths side by side; more go into a table below
+NOTES = 2  # of a task
 
 
 def table(findings: Findings) -> "Group":
@@ -25,7 +26,7 @@ def table(findings: Findings) -> "Group":
     for task in findings.tasks:
         for start in range(0, len(task.lengths), COLUMNS):
             parts.append(_table(task, task.lengths[start : start + COLUMNS], first=start == 0))
-        parts += [Text(task.reading), *(Text(f"Note: {note}.") for note in task.notes), Text("")]
+        parts += [Text(task.reading), *_notes(task), Text("")]
         for group in task.distances:
             parts += [_attention(group, task), Text("")]
     if (order := ranking(findings.tasks)) is not None:
@@ -59,6 +60,15 @@ def _attention(group: Distances, task: TaskFindings) -> "Table":
         name = f"{series.label} (another seed)" if series.baseline else series.label
         shown.add_row(Text(name), f"{series.seeds}", *map(nats, ends))
     return shown
+
+
+def _notes(task: TaskFindings) -> list["Text"]:
+    """The first notes; that there are more, which the page has."""
+    from rich.text import Text
+
+    more = len(task.notes) - NOTES
+    lines = [Text(f"Note: {note}.") for note in task.notes[:NOTES]]
+    return [*lines, Text(f"({more} more notes on the page)")] if more > 0 else lines
 
 
 def _ranks(order: Ranking, findings: Findings) -> "Table":
