@@ -173,7 +173,8 @@ class ScratchpadTask(SequenceTask):
     steps before it. Further numbers are the share of steps that are right in each component (all 0 where their number
     differs, or one cannot be read) and how many cannot be read. An answer that cannot be read is wrong, and kept for reading.
 
-    Source: Kazemnejad et al. 2023, section 6 and their code. Differs: there the marks are those of a text, see `texts`.
+    Source: Kazemnejad et al. 2023, section 6 and their code. Differs: there the marks are those of a text, see `texts`, and
+    answers are read as numbers; here they have to be right word for word (`0 1 2 5` is wrong for 125).
     """
 
     components: ClassVar[Words] = COMPONENTS  # that its steps have
