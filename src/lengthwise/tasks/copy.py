@@ -50,7 +50,8 @@ class Copy(SequenceTask):
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        symbols, pattern, times = settings["symbols"], settings["pattern"], settings["times"]
+        symbols = settings["symbols"]
+        pattern, times = settings.get("pattern"), settings.get("times", 1)  # a subclass may do without them
         if not 2 <= symbols <= MOST_SYMBOLS:
             raise ConfigError(f"Copy.symbols is {symbols}; it has to lie in 2 ... {MOST_SYMBOLS}")
         if times not in (1, 2):
