@@ -5,6 +5,7 @@ section 3 and appendix D, and the run results in the repository McGill-NLP/lengt
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from lengthwise.config import ModelConfig, TrainingConfig
 
@@ -24,34 +25,24 @@ SMALL = ModelConfig.t5(d_model=64, num_layers=4, num_heads=4)
 
 def paper_training(shortest: int, longest: int, *, steps: int = 40_000, accumulation: int = 1) -> TrainingConfig:
     """Table 1 of the appendix. Their 40,000 steps keep the checkpoint that is best on validation; ours keep the last."""
+    return _training(shortest, longest, steps=steps, batch_size=64, accumulation=accumulation, learning_rate=3e-5)
+
+
+def small_training(shortest: int, longest: int, *, steps: int) -> TrainingConfig:
+    """The same schedule with fewer, larger steps on smaller batches."""
+    return _training(shortest, longest, steps=steps, batch_size=32, learning_rate=2e-3)
+
+
+def _training(shortest: int, longest: int, **settings: Any) -> TrainingConfig:
     return TrainingConfig(
         train_length=longest,
         min_length=shortest,
-        steps=steps,
-        batch_size=64,
-        accumulation=accumulation,
-        learning_rate=3e-5,
         schedule="linear",
         final_learning_rate=0.0,
         warmup=0.06,
         weight_decay=0.05,
         beta2=0.999,
-    )
-
-
-def small_training(shortest: int, longest: int, *, steps: int, batch_size: int = 32) -> TrainingConfig:
-    """The same schedule, fewer and larger steps: lr 2e-3."""
-    return TrainingConfig(
-        train_length=longest,
-        min_length=shortest,
-        steps=steps,
-        batch_size=batch_size,
-        learning_rate=2e-3,
-        schedule="linear",
-        final_learning_rate=0.0,
-        warmup=0.06,
-        weight_decay=0.05,
-        beta2=0.999,
+        **settings,
     )
 
 
