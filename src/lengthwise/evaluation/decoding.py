@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.layouts import Consecutive, Drawn, Layout
-from lengthwise.tasks.base import Batch, Graded, Task
+from lengthwise.tasks.base import AnsweringTask, Batch, Graded, Task
 
 KEPT = 3  # unreadable answers that are kept for reading, per length
 LONGEST = 2000  # characters of a kept answer
@@ -17,12 +17,13 @@ LONGEST = 2000  # characters of a kept answer
 PADDING, OWN = -1, 0  # documents of left padding, and of what is read
 
 
-def require_decodable(task: Task, layout: Layout) -> None:
-    """Raise `ConfigError` where answers cannot be decoded: the task has none, or the layout claims positions.
+def decodable(task: Task, layout: Layout) -> AnsweringTask:
+    """The task, as one whose answers can be decoded.
 
-    What is decoded claims 0, 1, 2, ...; a layout that leaves evaluation to the model goes with it.
+    `ConfigError` where they cannot: the task has none, or the layout claims positions. What is decoded claims 0, 1, 2, ...;
+    a layout that leaves evaluation to the model goes with it.
     """
-    if not task.can_decode:
+    if not isinstance(task, AnsweringTask):
         raise ConfigError(f"{type(task).__name__} has no answers that could be decoded; evaluate it with decode=False")
     idle = isinstance(layout, Consecutive) or (isinstance(layout, Drawn) and not layout.draws(training=False))
     if not idle:
@@ -30,11 +31,12 @@ def require_decodable(task: Task, layout: Layout) -> None:
             f"{type(task).__name__} is scored by decoding, which claims the positions 0, 1, 2, ..., and "
             f"{type(layout).__name__} claims others in evaluation; leave the layout out, or take a task without a scratchpad"
         )
+    return task
 
 
 def said_by(
     model: nn.Module,
-    task: Task,
+    task: AnsweringTask,
     batch: Batch,
     length: int,
     before_token: Callable[[], None] | None = None,

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, Run
-from lengthwise.evaluation.decoding import detailed, require_decodable, said_by
+from lengthwise.evaluation.decoding import decodable, detailed, said_by
 from lengthwise.layouts import Layout, layout_for
-from lengthwise.tasks.base import Batch, Graded, Task, generator
+from lengthwise.tasks.base import AnsweringTask, Batch, Graded, Task, generator
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 
@@ -119,7 +119,7 @@ def _at(
     examples = task.examples(config.seed, work.counts[length], length, "test")
     details: dict[str, Any] = {}
     if decode:
-        values, details = _decoded(model, task, examples, work, length, device)
+        values, details = _decoded(model, decodable(task, layout), examples, work, length, device)
     else:
         values = _read(model, task, examples, layout, config, work, length, device)
     if not bool(values.isfinite().all()):
@@ -165,7 +165,7 @@ def _read(
 
 
 def _decoded(
-    model: nn.Module, task: Task, examples: Batch, work: "_Work", length: int, device: torch.device
+    model: nn.Module, task: AnsweringTask, examples: Batch, work: "_Work", length: int, device: torch.device
 ) -> tuple[Tensor, dict[str, Any]]:
     """The score of each example by what the model says, and what else there is to say about it."""
     said, nan = [], []
@@ -240,7 +240,7 @@ def _count(task: Task, config: EvaluationConfig, length: int) -> int:
 def _check(task: Task, encodings: Iterable[Any], layout: Layout, lengths: Iterable[int], decode: bool) -> None:
     encodings = list(encodings)
     if decode:
-        require_decodable(task, layout)
+        decodable(task, layout)
     for length in lengths:
         task.check_length(length, "test")
         layout.require(task.tokens(length), training=False)

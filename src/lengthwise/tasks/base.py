@@ -67,10 +67,7 @@ class Task(ABC):
     without: ClassVar[dict[str, str]] = {  # settings that other tasks have, and what to say where one is given to this
         "scratchpad": "has no scratchpad; the tasks that have one are: Addition, Summation, Parity, Polynomial, Sorting, LEGO"
     }
-    can_decode: ClassVar[bool] = False  # has answers that a model can say token by token
-    decodes: bool = (
-        False  # scored by what the model says token by token, not by one forward; not for tasks scored by token
-    )
+    decodes: bool = False  # scored by what the model says token by token (`AnsweringTask`), not by one forward
 
     vocab_size: int | None
     output_size: int
@@ -114,23 +111,6 @@ class Task(ABC):
     def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
         """One float64 per example, in the words of `metric`."""
 
-    def answer_tokens(self, length: int) -> int:
-        """The most tokens of an answer of that length, the one that ends it included."""
-        raise NotImplementedError(f"{type(self).__name__} has no answers to decode")
-
-    @property
-    def stop(self) -> int:
-        """The token that ends an answer."""
-        raise NotImplementedError(f"{type(self).__name__} has no answers to decode")
-
-    def said(self, tokens: list[int]) -> list[str]:
-        """The words of an answer that a model said, whatever its tokens are; never an error."""
-        raise NotImplementedError(f"{type(self).__name__} has no answers to decode")
-
-    def grade(self, said: list[list[str]], batch: Batch) -> Graded:
-        """Answers that a model said to the questions of a batch; bad ones are wrong and never an error."""
-        raise NotImplementedError(f"{type(self).__name__} has no answers to decode")
-
     def answer_places(self, batch: Batch) -> Bool[Tensor, "b t"]:
         """The scored places whose logits say the answer itself. A task whose answers show their work first leaves the work
         out."""
@@ -156,6 +136,27 @@ class Task(ABC):
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """Raise `ConfigError` for settings that cannot be; may complete them (see `config.choose`)."""
         return settings
+
+
+class AnsweringTask(Task):
+    """A task whose examples end in an answer that a model can say token by token, and that is graded as it was said."""
+
+    @abstractmethod
+    def answer_tokens(self, length: int) -> int:
+        """The most tokens of an answer of that length, the one that ends it included."""
+
+    @property
+    @abstractmethod
+    def stop(self) -> int:
+        """The token that ends an answer."""
+
+    @abstractmethod
+    def said(self, tokens: list[int]) -> list[str]:
+        """The words of an answer that a model said, whatever its tokens are; never an error."""
+
+    @abstractmethod
+    def grade(self, said: list[list[str]], batch: Batch) -> Graded:
+        """Answers that a model said to the questions of a batch; bad ones are wrong and never an error."""
 
 
 def require_split(split: str) -> None:

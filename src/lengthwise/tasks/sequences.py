@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
-from lengthwise.tasks.base import Batch, Graded, Task, exact_match, generator, require_length, require_split
+from lengthwise.tasks.base import AnsweringTask, Batch, Graded, exact_match, generator, require_length, require_split
 from lengthwise.tasks.splits import HELD_OUT, held_out
 
 NOTHING = -1  # fills rows that are shorter than the longest, at their end
@@ -40,7 +40,7 @@ class Pairs:
         return Pairs(_stacked([p.questions for p in parts]), _stacked([p.answers for p in parts]))
 
 
-class SequenceTask(Task):
+class SequenceTask(AnsweringTask):
     """Answer a question of words. A subclass says which `words` there are, and draws questions with their answers.
 
         inputs   BOS question SEP answer
@@ -57,7 +57,6 @@ class SequenceTask(Task):
     metric = "exact match"
     better = "higher"
     per_token = False
-    can_decode = True
     separator: ClassVar[str] = ""  # between question and answer in the published text
     digit_tokens: tuple[int, ...] = ()  # the ids of digits that make up numbers, for layouts that look for them
 
