@@ -62,7 +62,7 @@ def test_numbers_are_uniform():
 
 def test_the_example_of_the_docstring_and_the_published_text():
     task = Addition()
-    batch = task.pack(task._write(torch.tensor([[5, 7]]), torch.tensor([[6, 8]])))
+    batch = task.pack(task._draft(torch.tensor([[5, 7]]), torch.tensor([[6, 8]])).write())
     assert task.render(batch) == [{"input": "5 7 + 6 8", "target": "1 2 5", "length": 2}]
     assert task.texts(batch) == [{"prompt": "Compute 5 7 + 6 8 ? ", "separator": "", "target": "The answer is 1 2 5."}]
     assert task.published(["3", "+", "9", "0", "5"], ["9", "0", "8"]) == (

@@ -198,7 +198,7 @@ def test_every_combination_is_written_and_read_back(make):
         task = choose(make, scratchpad=bits).build()
         for length in (3, 7):
             batch = task.sample(generator(length), 8, length)
-            plain = make().pack(task.draw(generator(0), 1, length))
+            plain = make().pack(Pairs.join([task.draw(generator(0), 1, length)]))
             assert plain.targets.shape[1] < batch.targets.shape[1] <= task.tokens(length)
             for question, whole in task.pairs(batch):
                 found = parse(whole, task.on)

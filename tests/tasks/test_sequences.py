@@ -18,7 +18,7 @@ from lengthwise.tasks import (
     Summation,
     generator,
 )
-from lengthwise.tasks.sequences import ENUMERABLE, Pairs, SequenceTask, combinations
+from lengthwise.tasks.sequences import ENUMERABLE, Pairs, SequenceTask, closed, combinations, drawn
 from lengthwise.tasks.splits import held_out
 
 OF_WORDS = [
@@ -131,7 +131,7 @@ def test_listed_questions_are_those_that_are_drawn(choice):
         pytest.skip(f"{choice.label} has more questions than are listed at length {length}")
     listed = [(tuple(q), tuple(a)) for q, a in task.pairs(task.pack(every))]
     assert len({q for q, _ in listed}) == len(listed)
-    pairs = task.draw(generator(0), 40 * len(listed), length)
+    pairs = Pairs.join([task.draw(generator(0), 40 * len(listed), length)])
     assert {(tuple(q), tuple(a)) for q, a in task.pairs(task.pack(pairs))} == set(listed)
 
 
@@ -194,6 +194,24 @@ def test_ragged_rows_are_packed_without_gaps():
 def test_what_fills_a_row_does_not_decide_its_split():
     rows = torch.randint(30, (500, 6), generator=generator(0))
     assert held_out(rows).equal(held_out(torch.nn.functional.pad(rows, (0, 3), value=-1)))
+
+
+def test_gaps_in_a_row_do_not_decide_its_split():
+    rows = torch.randint(30, (500, 12), generator=generator(0))
+    rows = rows.masked_fill(torch.rand(rows.shape, generator=generator(1)) < 0.4, -1)
+    assert held_out(rows).equal(held_out(closed(rows)))
+    assert held_out(rows).tolist() == [bool(held_out(row[None, row >= 0])) for row in rows]
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_what_is_drawn_is_the_first_of_its_split(split):
+    """However many questions are written and hashed at a time, and answers go with their questions."""
+    every = Sorting(items="numbers").draw(generator(0), 5000, 4)
+    kept = drawn(lambda count: every[:count], 300, split)
+    written = every.write()
+    first = written[(held_out(written.questions) == (split == "test")).nonzero()[:300, 0]]
+    assert kept.questions.equal(first.questions)
+    assert kept.answers.equal(first.answers)
 
 
 def test_combinations_by_hand():

@@ -10,7 +10,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.tasks.numbers import split
 from lengthwise.tasks.scratchpad import ScratchpadTask, Step, components_of
-from lengthwise.tasks.sequences import DIGITS, NOTHING, Pairs, closed, combinations
+from lengthwise.tasks.sequences import DIGITS, NOTHING, Draft, Pairs, combinations
 
 PLUS = "+"
 
@@ -61,15 +61,15 @@ class Addition(ScratchpadTask):
             )
         return super().check(settings)
 
-    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Draft:
         sizes = torch.randint(2 * length - 1, (count,), generator=generator)
         first = torch.where(sizes < length, length, sizes - length + 1)
         second = torch.where(sizes < length, sizes + 1, length)
-        return self._write(*(_number(generator, size, length) for size in (first, second)))
+        return self._draft(*(_number(generator, size, length) for size in (first, second)))
 
     def every(self, length: int) -> Pairs | None:
         chosen = combinations([10, 10]) if length == 1 else None
-        return None if chosen is None else self._write(chosen[:, :1], chosen[:, 1:])
+        return None if chosen is None else self._draft(chosen[:, :1], chosen[:, 1:]).write()
 
     def widths(self, length: int) -> tuple[int, int]:
         return 2 * length + 1, length + 1
@@ -134,10 +134,12 @@ class Addition(ScratchpadTask):
     def _remains(self, digits: str) -> str:
         return digits if self.zeros == "keep" or not digits else digits.lstrip("0") or "0"
 
-    def _write(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Pairs:
+    def _draft(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Draft:
         """The examples with these digits, units last, -1 before a number begins."""
-        plus = torch.full((len(first), 1), self._id[PLUS])
-        return Pairs(closed(torch.cat([first, plus, second], 1)), closed(_sum(first, second)))
+        return Draft((first, second), self._question, _sum)
+
+    def _question(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Int[Tensor, "b w"]:
+        return torch.cat([first, torch.full((len(first), 1), self._id[PLUS]), second], 1)
 
 
 def _number(generator: torch.Generator, sizes: Int[Tensor, " b"], places: int) -> Int[Tensor, "b places"]:

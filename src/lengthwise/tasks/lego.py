@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.tasks.scratchpad import COMPONENTS, ScratchpadTask, Step
-from lengthwise.tasks.sequences import Pairs, combinations
+from lengthwise.tasks.sequences import Draft, Pairs, combinations
 
 VARIABLES = string.ascii_lowercase
 LOW, HIGH, OPPOSITE, SAME, ASKED = "-1", "+1", "-", "+", "?"
@@ -55,20 +55,23 @@ class LEGO(ScratchpadTask):
                 f"take lengths up to {len(VARIABLES)}"
             )
 
-    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Draft:
         order = torch.rand((count, len(VARIABLES)), generator=generator, dtype=torch.float64).argsort(
             dim=1, stable=True
         )
         positive = torch.randint(2, (count, length), generator=generator)
         asked = torch.randint(-(-length // 2), length, (count, 1), generator=generator)
-        return self._write(order[:, :length], positive, asked)
+        return Draft((order[:, :length], positive, asked), self._question, self._answer)
 
     def every(self, length: int) -> Pairs | None:
         if length != 2:
             return None  # more than a hundred thousand
         chosen = combinations([len(VARIABLES)] * 2 + [2, 2])
         chosen = chosen if chosen is None else chosen[chosen[:, 0] != chosen[:, 1]]
-        return None if chosen is None else self._write(chosen[:, :2], chosen[:, 2:], torch.ones(len(chosen), 1).long())
+        if chosen is None:
+            return None
+        rows = chosen[:, :2], chosen[:, 2:], torch.ones(len(chosen), 1).long()
+        return Draft(rows, self._question, self._answer).write()
 
     def widths(self, length: int) -> tuple[int, int]:
         return 3 * length + 1, 1
@@ -122,12 +125,19 @@ class LEGO(ScratchpadTask):
                 break
         return found
 
-    def _write(self, names: Int[Tensor, "b n"], positive: Int[Tensor, "b n"], asked: Int[Tensor, "b one"]) -> Pairs:
+    def _question(
+        self, names: Int[Tensor, "b n"], positive: Int[Tensor, "b n"], asked: Int[Tensor, "b one"]
+    ) -> Int[Tensor, "b w"]:
         """The chains with these names and values (1 or 0), where the variable at the place `asked` is asked for."""
-        low, high, opposite, same, mark = self.ids([LOW, HIGH, OPPOSITE, SAME, ASKED])
-        values = torch.where(positive == 1, high, low)
+        opposite, same, mark = self.ids([OPPOSITE, SAME, ASKED])
         signs = torch.where(positive[:, 1:] == positive[:, :-1], same, opposite)
         clauses = torch.stack([names[:, 1:], signs, names[:, :-1]], 2).flatten(1)
-        first = torch.cat([names[:, :1], values[:, :1]], 1)
-        question = [first, clauses, torch.full((len(names), 1), mark), names.gather(1, asked)]
-        return Pairs(torch.cat(question, 1), values.gather(1, asked))
+        question = [names[:, :1], self._values(positive[:, :1]), clauses]
+        return torch.cat([*question, torch.full((len(names), 1), mark), names.gather(1, asked)], 1)
+
+    def _answer(self, names: Int[Tensor, "b n"], positive: Int[Tensor, "b n"], asked: Int[Tensor, "b one"]) -> Tensor:
+        return self._values(positive.gather(1, asked))
+
+    def _values(self, positive: Int[Tensor, "b n"]) -> Int[Tensor, "b n"]:
+        low, high = self.ids([LOW, HIGH])
+        return torch.where(positive == 1, high, low)

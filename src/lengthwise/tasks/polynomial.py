@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lengthwise.tasks.numbers import split
 from lengthwise.tasks.scratchpad import ScratchpadTask, Step
-from lengthwise.tasks.sequences import DIGITS, NOTHING, Pairs, closed, combinations
+from lengthwise.tasks.sequences import DIGITS, NOTHING, Draft, Pairs, combinations
 
 DEGREES = 4  # 0 ... 3
 LARGEST = 3  # coefficients -3 ... 3
@@ -45,18 +45,18 @@ class Polynomial(ScratchpadTask):
         super().__init__([*DIGITS, MINUS, PLUS, TIMES, AT], scratchpad)
         self.digit_tokens = tuple(self.ids(DIGITS))
 
-    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Draft:
         at = torch.randint(-FURTHEST, FURTHEST + 1, (count, 1), generator=generator)
         coefficients = torch.randint(-LARGEST, LARGEST + 1, (count, length), generator=generator)
         degrees = torch.randint(DEGREES, (count, length), generator=generator)
-        return self._write(at, coefficients, degrees)
+        return Draft((at, coefficients, degrees), self._question, _value)
 
     def every(self, length: int) -> Pairs | None:
         chosen = combinations([2 * FURTHEST + 1] + [2 * LARGEST + 1] * length + [DEGREES] * length)
         if chosen is None:
             return None
         at, coefficients, degrees = chosen.split([1, length, length], 1)
-        return self._write(at - FURTHEST, coefficients - LARGEST, degrees)
+        return Draft((at - FURTHEST, coefficients - LARGEST, degrees), self._question, _value).write()
 
     def widths(self, length: int) -> tuple[int, int]:
         return 3 + 5 * length - 1, 1
@@ -108,7 +108,9 @@ class Polynomial(ScratchpadTask):
         each = {"input": 4 * length, "computation": 13 * length, "output": 3 * length, "variables": length}
         return length, {**each, "remaining": (length - 1) * (5 * length - 2) // 2}
 
-    def _write(self, at: Int[Tensor, "b one"], coefficients: Int[Tensor, "b n"], degrees: Int[Tensor, "b n"]) -> Pairs:
+    def _question(
+        self, at: Int[Tensor, "b one"], coefficients: Int[Tensor, "b n"], degrees: Int[Tensor, "b n"]
+    ) -> Int[Tensor, "b w"]:
         minus, plus, times, colon = self.ids([MINUS, PLUS, TIMES, AT])
 
         def signed(values: Tensor) -> list[Tensor]:
@@ -117,8 +119,11 @@ class Polynomial(ScratchpadTask):
         first = torch.cat([*signed(at), torch.full_like(at, colon)], 1)
         marks = [torch.full_like(degrees, mark) for mark in (times, plus)]
         terms = torch.stack([*signed(coefficients), marks[0], degrees, marks[1]], 2).flatten(1)[:, :-1]
-        value = (coefficients * at**degrees).sum(1, keepdim=True) % 10
-        return Pairs(closed(torch.cat([first, terms], 1)), value)
+        return torch.cat([first, terms], 1)
+
+
+def _value(at: Int[Tensor, "b one"], coefficients: Int[Tensor, "b n"], degrees: Int[Tensor, "b n"]) -> Tensor:
+    return (coefficients * at**degrees).sum(1, keepdim=True) % 10
 
 
 def _spaced(number: int) -> str:

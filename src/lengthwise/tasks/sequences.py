@@ -13,7 +13,8 @@ from lengthwise.config import ConfigError, near_miss
 from lengthwise.tasks.base import AnsweringTask, Batch, Graded, exact_match, generator, require_length, require_split
 from lengthwise.tasks.splits import HELD_OUT, held_out
 
-NOTHING = -1  # fills rows that are shorter than the longest, at their end
+NOTHING = -1  # a place of a row that holds no word: at its end, or a gap that `pack` closes
+AT_ONCE = 640  # questions that are drawn are written and hashed so many at a time, which a processor's cache holds
 ENUMERABLE = 4096  # up to so many questions of a length are listed; above, both splits are never empty
 FEW = 100  # a test split with fewer examples than this is worth a note
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -24,7 +25,7 @@ UNENDED = "[...]"  # after an answer that did not end
 
 @dataclass(frozen=True)
 class Pairs:
-    """Questions and their answers as ids of words; a row that is shorter than the longest ends with -1s."""
+    """Questions and their answers as ids of words; where a row has a -1 it has no word, wherever that is."""
 
     questions: Int[Tensor, "b p"]
     answers: Int[Tensor, "b a"]
@@ -36,8 +37,37 @@ class Pairs:
         return Pairs(self.questions[which], self.answers[which])
 
     @staticmethod
-    def join(parts: "Sequence[Pairs]") -> "Pairs":
+    def join(parts: "Sequence[Pairs | Draft]") -> "Pairs":
         return Pairs(_stacked([p.questions for p in parts]), _stacked([p.answers for p in parts]))
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Examples that are drawn and not written yet: one row of each tensor, and the words that follow from some rows.
+
+    Of eight questions that are drawn for a test seven are thrown away again: those get no answers.
+    """
+
+    rows: tuple[Tensor, ...]
+    question: Callable[..., Tensor]  # rows -> ids of words
+    answer: Callable[..., Tensor]
+
+    def __len__(self) -> int:
+        return len(self.rows[0])
+
+    def __getitem__(self, which: Tensor | slice) -> "Draft":
+        return Draft(tuple(row[which] for row in self.rows), self.question, self.answer)
+
+    @property
+    def questions(self) -> Int[Tensor, "b p"]:
+        return self.question(*self.rows)
+
+    @property
+    def answers(self) -> Int[Tensor, "b a"]:
+        return self.answer(*self.rows)
+
+    def write(self) -> Pairs:
+        return Pairs(self.questions, self.answers)
 
 
 class SequenceTask(AnsweringTask):
@@ -71,7 +101,7 @@ class SequenceTask(AnsweringTask):
     # ---- what a subclass says ----------------------------------------------------------------------------------
 
     @abstractmethod
-    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs | Draft:
         """`count` independent examples of exactly that length, whichever split they belong to."""
 
     def every(self, length: int) -> Pairs | None:
@@ -243,15 +273,20 @@ class SequenceTask(AnsweringTask):
         return (test if split == "test" else train), shared
 
 
-def drawn(draw: Callable[[int], Pairs], count: int, split: str) -> Pairs:
+def drawn(draw: Callable[[int], Pairs | Draft], count: int, split: str) -> Pairs:
     """`count` examples of a split, from a function that draws so many of both."""
     share = 1 / HELD_OUT if split == "test" else 1 - 1 / HELD_OUT
-    found, missing = [draw(0)], count
+    found: list[Pairs | Draft] = [draw(0)]
+    missing = count
     while missing > 0:
-        pairs = draw(int(missing / share * 1.1) + 16)
-        fits = pairs[(held_out(pairs.questions) == (split == "test")).nonzero()[:missing, 0]]
-        found.append(fits)
-        missing -= len(fits)
+        many = draw(int(missing / share * 1.1) + 16)
+        for part in (many[n : n + AT_ONCE] for n in range(0, len(many), AT_ONCE)):
+            asked = part.questions
+            kept = (held_out(asked) == (split == "test")).nonzero()[:missing, 0]
+            found.append(Pairs(asked[kept], part[kept].answers))
+            missing -= len(kept)
+            if not missing:
+                break
     return Pairs.join(found)
 
 

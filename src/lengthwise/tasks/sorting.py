@@ -11,7 +11,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.tasks.numbers import digits, split
 from lengthwise.tasks.scratchpad import COMPONENTS, ScratchpadTask, Step
-from lengthwise.tasks.sequences import DIGITS, Pairs, closed, combinations
+from lengthwise.tasks.sequences import DIGITS, Draft, Pairs, combinations
 
 ORDER = string.digits + string.ascii_lowercase + string.ascii_uppercase
 SYMBOLS = 50
@@ -76,13 +76,13 @@ class Sorting(ScratchpadTask):
             raise ConfigError(f"Sorting.symbols is {symbols} with items=numbers, which has none; leave symbols out")
         return super().check(settings)
 
-    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Draft:
         low, high = (0, self.symbols) if self.items == "symbols" else (SMALLEST, 10**PLACES)
-        return self._write(torch.randint(low, high, (count, length), generator=generator))
+        return self._draft(torch.randint(low, high, (count, length), generator=generator))
 
     def every(self, length: int) -> Pairs | None:
         chosen = combinations([self.symbols] * length) if self.items == "symbols" else None
-        return None if chosen is None else self._write(chosen)
+        return None if chosen is None else self._draft(chosen).write()
 
     def widths(self, length: int) -> tuple[int, int]:
         most = length if self.items == "symbols" else (PLACES + 1) * length - 1
@@ -137,16 +137,13 @@ class Sorting(ScratchpadTask):
     def _rank(self, item: list[str]) -> int:
         return int("".join(item)) if self.items == "numbers" else self._id[item[0]]
 
-    def _write(self, chosen: Int[Tensor, "b n"]) -> Pairs:
+    def _draft(self, chosen: Int[Tensor, "b n"]) -> Draft:
         """The example of each row of symbols' ids, or of numbers."""
-        ordered = chosen.sort(1).values
-        if self.items == "symbols":
-            return Pairs(chosen, ordered)
-        return Pairs(self._spelled(chosen), self._spelled(ordered))
+        return Draft((chosen,), self._spelled, lambda rows: self._spelled(rows.sort(1).values))
 
-    def _spelled(self, numbers: Int[Tensor, "b n"]) -> Int[Tensor, "b w"]:
-        """Digits with a comma after every number but the last."""
-        return closed(self._spelling[numbers].flatten(1)[:, :-1])
+    def _spelled(self, chosen: Int[Tensor, "b n"]) -> Int[Tensor, "b w"]:
+        """Symbols as they are; of numbers the digits, with a comma after every number but the last."""
+        return chosen if self.items == "symbols" else self._spelling[chosen].flatten(1)[:, :-1]
 
 
 def _between(items: Sequence[Sequence[str]], mark: str) -> list[str]:

@@ -5,6 +5,7 @@ from functools import lru_cache
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 HELD_OUT = 8  # one in so many questions is a test example
 
@@ -12,9 +13,13 @@ HELD_OUT = 8  # one in so many questions is a test example
 def held_out(words: Int[Tensor, "b n"]) -> Bool[Tensor, " b"]:
     """Which questions belong to the test split: a multilinear 64-bit hash of their word ids, mixed, is a multiple of 8.
 
-    A row may end with -1s; how many there are changes nothing.
+    A row may have -1s at its end or as gaps; they change nothing.
     """
-    value = ((words + 1) * _multipliers(words.shape[1])).sum(1)  # int64 wraps around: arithmetic modulo 2^64
+    factors = _multipliers(words.shape[1])
+    there = words >= 0
+    if not bool(there.all()):  # each word counts at the place that it has without the gaps
+        factors = pad(factors, (1, 0)).expand(len(words), -1).gather(1, there.cumsum(1))
+    value = ((words + 1) * factors).sum(1)  # int64 wraps around: arithmetic modulo 2^64
     return _mix(value).bitwise_and(HELD_OUT - 1) == 0
 
 
