@@ -698,11 +698,12 @@ def test_a_compiler_that_fails_leaves_nothing(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_name_follows_the_source(monkeypatch, tmp_path):
+@pytest.mark.parametrize("source", ["SOURCE", "PIECES"])
+def test_the_name_follows_the_source(source, monkeypatch, tmp_path):
     before = building.name()
-    changed = tmp_path / "attention.cpp"
-    changed.write_bytes(building.SOURCE.read_bytes() + b"\n")
-    monkeypatch.setattr(building, "SOURCE", changed)
+    changed = tmp_path / "changed.cpp"
+    changed.write_bytes(getattr(building, source).read_bytes() + b"\n")
+    monkeypatch.setattr(building, source, changed)
     assert building.name() != before
 
 

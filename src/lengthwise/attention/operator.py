@@ -31,7 +31,11 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from lengthwise.attention import cpu, gpu
 from lengthwise.attention.buffers import Gradients, computed_in, empty_gradients, like_heads
+from lengthwise.attention.cpu import pieces
+from lengthwise.encodings import piecewise
 from lengthwise.encodings.piecewise import ROOM
+
+piecewise.compiled = pieces
 
 MANY = 64  # pieces from which on the kernels have slower ways
 

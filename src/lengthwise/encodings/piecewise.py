@@ -7,11 +7,13 @@ reach the MLP through them (a continuous function does not change when a knot mo
 
 import math
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from lengthwise.forms import wide
 from lengthwise.values import ConfigError
@@ -20,6 +22,9 @@ GRID = 4096  # points on [0, 1] for smooth activations
 ROOM = 2048  # pieces at most in a compiled graph, where no tensor's shape follows from numbers
 
 Pieces = tuple[Float[Tensor, "h s"], Float[Tensor, "h s"], Float[Tensor, " s-1"]]
+
+# The same in C++, where there is a library: attention, which has it and comes after encodings, puts it here.
+compiled: ModuleType | None = None
 
 
 def relu_pieces(layers: list[nn.Linear], *, final: bool = False) -> Pieces:
@@ -44,29 +49,28 @@ class _Pieces(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, final: bool, *numbers: Tensor) -> Pieces:
-        lines, knots, gates = _found(numbers, final)
-        ctx.save_for_backward(*numbers, *gates)
+        slope, intercept, knots, gates = _found(numbers, final)
+        ctx.save_for_backward(*numbers)
+        ctx.final, ctx.gates = final, gates  # no argument and no result
         ctx.mark_non_differentiable(knots)
-        ctx.set_materialize_grads(True)
-        return *_as_pieces(lines), knots
+        return slope, intercept, knots
 
     @staticmethod
     def backward(ctx: Any, of_slope: Tensor, of_intercept: Tensor, _of_knots: Tensor) -> tuple[Tensor | None, ...]:
-        many = len(ctx.needs_input_grad) - 1
-        return None, *_passed_back(ctx.saved_tensors[:many], ctx.saved_tensors[many:], of_slope, of_intercept)
+        return None, *_passed_back(ctx.saved_tensors, ctx.gates, ctx.final, of_slope, of_intercept)
 
 
 @torch.library.custom_op("lengthwise::relu_pieces", mutates_args=())
 def _pieces_with_room(numbers: Sequence[Tensor], final: bool, room: int) -> tuple[Tensor, Tensor, Tensor]:
     """Slope, intercept [h, room] and knots [room - 1]."""
-    lines, knots, _ = _found(numbers, final)
-    more = room - lines.shape[1]
+    slope, intercept, knots, _ = _found(numbers, final)
+    more = room - slope.shape[1]
     if more < 0:
         raise ConfigError(
-            f"the MLP makes {lines.shape[1]} straight pieces, and in a graph of torch.compile there is room for {room}; run "
+            f"the MLP makes {slope.shape[1]} straight pieces, and in a graph of torch.compile there is room for {room}; run "
             "the model without torch.compile, or with fewer or narrower hidden layers"
         )
-    slope, intercept = (torch.nn.functional.pad(x, (0, more)) for x in _as_pieces(lines))
+    slope, intercept = (torch.nn.functional.pad(x, (0, more)) for x in (slope, intercept))
     return slope, intercept, torch.nn.functional.pad(knots, (0, more), value=math.inf)
 
 
@@ -79,9 +83,9 @@ def _(numbers: Sequence[Tensor], final: bool, room: int) -> tuple[Tensor, Tensor
 
 @torch.library.custom_op("lengthwise::relu_pieces_backward", mutates_args=())
 def _with_room_backward(numbers: Sequence[Tensor], final: bool, of_slope: Tensor, of_intercept: Tensor) -> list[Tensor]:
-    lines, _, gates = _found(numbers, final)
-    many = lines.shape[1]
-    return _passed_back(numbers, gates, of_slope[:, :many], of_intercept[:, :many])
+    slope, _, _, gates = _found(numbers, final)
+    many = slope.shape[1]
+    return _passed_back(numbers, gates, final, of_slope[:, :many], of_intercept[:, :many])
 
 
 @_with_room_backward.register_fake
@@ -102,10 +106,41 @@ def _pass_back(ctx: Any, of_slope: Tensor, of_intercept: Tensor, _of_knots: Tens
 _pieces_with_room.register_autograd(_pass_back, setup_context=_keep)
 
 
+def library(*tensors: Tensor) -> ModuleType | None:
+    """`compiled`, where it may be given the memory of tensors: ordinary ones, on a CPU, and nobody who wants to see operators."""
+    if compiled is None or torch.compiler.is_compiling() or is_in_torch_dispatch_mode():
+        return None
+    plain = all(type(x) in (Tensor, nn.Parameter) and x.device.type == "cpu" for x in tensors)
+    return compiled if plain and compiled.there() else None
+
+
+def _found(numbers: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Slope, intercept, knots, and of every piece which neurons each ReLU lets through, [s, all their widths] of 1 and 0."""
+    if (made := library(*numbers)) and made.serves(numbers):
+        slope, intercept, knots, gates = made.find(numbers, final)
+        return slope, intercept, knots, gates
+    lines, knots, of_layers = _in_torch(numbers, final)
+    slope, intercept = lines.mT.contiguous()
+    gates = torch.cat(of_layers, 1) if of_layers else lines.new_empty(lines.shape[1], 0)
+    return slope, intercept, knots, gates.to(torch.uint8)
+
+
+def _passed_back(
+    numbers: Sequence[Tensor], gates: Tensor, final: bool, of_slope: Tensor, of_intercept: Tensor
+) -> list[Tensor]:
+    """The gradient of every number."""
+    made = None if torch.is_grad_enabled() else library(*numbers, gates, of_slope, of_intercept)
+    if made and made.serves(numbers):
+        found: list[Tensor] = made.pass_back(numbers, gates, final, of_slope, of_intercept)
+        return found
+    sizes = [len(bias) for bias in numbers[1::2]]
+    return _back_in_torch(numbers, gates.split(sizes if final else sizes[:-1], 1), of_slope, of_intercept)
+
+
 # ---- lines [2, s, width]: of every neuron in every piece its slope and its intercept; `numbers`: weight, bias, weight, ...
 
 
-def _found(numbers: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
+def _in_torch(numbers: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
     """The last layer's lines, the knots, and for every ReLU which neurons it lets through, [s, width] of 1 and 0."""
     weights, biases = _split(numbers)
     lines = torch.stack([weights[0].T, biases[0][None]])
@@ -123,7 +158,7 @@ def _found(numbers: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, list
     return lines, edges[1:-1], gates
 
 
-def _passed_back(
+def _back_in_torch(
     numbers: Sequence[Tensor], gates: Sequence[Tensor], of_slope: Tensor, of_intercept: Tensor
 ) -> list[Tensor]:
     """The gradient of every number. Functions of `numbers`, so that there are second derivatives too."""
@@ -152,11 +187,6 @@ def _through(lines: Tensor, weight: Sequence[Tensor], bias: Sequence[Tensor]) ->
     if not weight:
         return lines
     return torch.stack([lines[0] @ weight[0].T, torch.addmm(bias[0], lines[1], weight[0].T)])
-
-
-def _as_pieces(lines: Tensor) -> tuple[Tensor, Tensor]:
-    slope, intercept = lines.mT.contiguous()
-    return slope, intercept
 
 
 def grid_pieces(function: Callable[[Tensor], Tensor], like: Tensor) -> Pieces:

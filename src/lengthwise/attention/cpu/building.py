@@ -1,6 +1,6 @@
-"""Compiles attention.cpp into a shared library, once for each machine and version of the file.
+"""Compiles attention.cpp and pieces.cpp into a shared library, once for each machine and version of the files.
 
-The library is called `attention-<hash>.so`, the hash being of the source, the flags and the platform: one that was made
+The library is called `attention-<hash>.so`, the hash being of the sources, the flags and the platform: one that was made
 from something else is never found. It is looked for beside the source and then in the user's cache folder
 (`$XDG_CACHE_HOME/lengthwise` or `~/.cache/lengthwise`). Installing makes it beside the source (hatch_build.py at the root
 of the repository, for wheels and for editable installs); where it is in neither place, as in a bare clone, the first use
@@ -28,9 +28,10 @@ from pathlib import Path
 from typing import TextIO
 
 SOURCE = Path(__file__).with_name("attention.cpp")
+PIECES = SOURCE.with_name("pieces.cpp")
 FLAGS = ["-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
          "-ffp-contract=fast", "-w"]  # fmt: skip
-# A file is compiled once for each of these; which one runs is asked of the processor at run time.
+# attention.cpp is compiled once for each of these; which one runs is asked of the processor at run time.
 X86 = {
     "portable": ["-DLENGTHWISE_ENTRY", "-DLENGTHWISE_X86"],
     "avx2": ["-mavx2", "-mfma"],
@@ -48,8 +49,9 @@ def targets() -> dict[str, list[str]]:
 
 
 def name() -> str:
-    """The file name of the library that belongs to this source on this platform."""
+    """The file name of the library that belongs to these sources on this platform."""
     made_of = hashlib.sha256(SOURCE.read_bytes())
+    made_of.update(PIECES.read_bytes())
     made_of.update(repr((FLAGS, targets(), sysconfig.get_platform())).encode())
     return f"attention-{made_of.hexdigest()[:16]}.so"
 
@@ -109,7 +111,7 @@ def _compiled() -> Iterator[Path]:
     except OSError as error:
         raise CannotBuild(f"there is no folder for temporary files: {error}") from None
     with folder as made:
-        steps = []
+        steps = [[*compiler, *FLAGS, "-c", str(PIECES), "-o", str(Path(made, "pieces.o"))]]
         for target, flags in targets().items():
             out = str(Path(made, f"{target}.o"))
             steps.append([*compiler, *FLAGS, *flags, f"-DLENGTHWISE_TARGET={target}", "-c", str(SOURCE), "-o", out])
