@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lengthwise.config import (
     ConfigError,
+    Curriculum,
     EvaluationConfig,
     ModelConfig,
     Registry,
@@ -72,7 +73,9 @@ def test_whatever_changes_the_training_changes_the_key(change):
 
 def test_every_field_of_a_run_is_in_its_identity():
     """A new field that were left out of the key would make two different trainings one."""
-    data = run(training=TrainingConfig(train_length=8, layout=choose(Shift))).identity()
+    data = run(
+        training=TrainingConfig(train_length=8, layout=choose(Shift), curriculum=Curriculum(length=2))
+    ).identity()
     assert set(data) == {f.name for f in dataclasses.fields(Run)}
     for name in ("model", "training"):
         assert set(data[name]) == {f.name for f in dataclasses.fields(getattr(run(), name))}

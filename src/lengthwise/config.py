@@ -28,6 +28,7 @@ from lengthwise.values import ConfigError, cast, near_miss, parse_value, require
 __all__ = [
     "Choice",
     "ConfigError",
+    "Curriculum",
     "EvaluationConfig",
     "ModelConfig",
     "Registry",
@@ -104,8 +105,11 @@ class Config:
             hint, kind = hints[name], fields[name].metadata.get("kind")
             if kind and not isinstance(value, Choice) and not (value is None and fields[name].default is None):
                 value = choice_from_data(kind, value)
-            elif isinstance(hint, type) and issubclass(hint, Config) and not isinstance(value, hint):
-                value = hint.from_data(value)
+            else:
+                parts = [part for part in (typing.get_args(hint) or (hint,)) if isinstance(part, type)]
+                made = next((part for part in parts if issubclass(part, Config)), None)
+                if made is not None and not isinstance(value, Config) and not (value is None and type(None) in parts):
+                    value = made.from_data(value)
             values[name] = value
         try:
             return cls(**values)
@@ -188,12 +192,48 @@ class ModelConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Curriculum(Config):
+    """Short and simple first: both grow by a step at a time, `every` so many steps of training, and stay where they end.
+
+    `length`: the first steps' length, up to `train_length`; None: `train_length` from the beginning. `dims`: how many coordinates
+    of the inputs are open at first, up to the task's; the others are 0; None: all, from the beginning. At step s (from 0)
+    the length is min(length + length_step · ⌊s / every⌋, train_length), and likewise dims.
+
+    Source: Garg et al. 2022, appendix A.2.
+    """
+
+    every: int = 2000
+    length: int | None = None
+    length_step: int = 2
+    dims: int | None = None
+    dims_step: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.positive("every", "length_step", "dims_step")
+        if self.length is None and self.dims is None:
+            raise ConfigError(
+                "Curriculum has neither length nor dims, and nothing would grow; give one, or no curriculum"
+            )
+        self.positive(*(name for name in ("length", "dims") if getattr(self, name) is not None))
+
+    def length_at(self, step: int, end: int) -> int:
+        """The length of a step's sequences, the first step being 0; `end`: the trained length."""
+        return end if self.length is None else min(self.length + self.length_step * (step // self.every), end)
+
+    def dims_at(self, step: int, end: int) -> int:
+        """How many of the task's `end` coordinates are open at a step."""
+        return end if self.dims is None else min(self.dims + self.dims_step * (step // self.every), end)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingConfig(Config):
     """How a model is trained. `train_length` is in the task's own unit (bytes of text, symbols to copy).
 
     A step's batch has one length: `train_length`, or a uniform draw from `min_length ... train_length` (a task that is a given
     set, as SCAN, draws each example from all it has of these lengths). `layout`: which
     positions the tokens claim, in training and in evaluation (`choose(Randomized, max_length=512)`); None: 0, 1, 2, ...
+    `curriculum`: shorter lengths and fewer dims at first; then `min_length` is `train_length`.
     """
 
     train_length: int
@@ -210,6 +250,7 @@ class TrainingConfig(Config):
     beta2: float = 0.98
     clip: float = 1.0
     layout: Choice | None = field(default=None, metadata={"kind": "layout", "later": True})
+    curriculum: Curriculum | None = field(default=None, metadata={"later": True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -226,6 +267,16 @@ class TrainingConfig(Config):
             raise ConfigError(
                 f"beta1 {self.beta1} and beta2 {self.beta2} have to be less than 1; usual are 0.9 and 0.98"
             )
+        if self.curriculum is not None:
+            if self.min_length != self.train_length:
+                raise ConfigError(
+                    f"min_length {self.min_length} and a curriculum both choose a step's length; leave one of them out"
+                )
+            if (self.curriculum.length or 1) > self.train_length:
+                raise ConfigError(
+                    f"the curriculum begins with length {self.curriculum.length}, and train_length is {self.train_length}; "
+                    "begin with a shorter one"
+                )
         if self.learning_rate <= 0 or self.clip <= 0:
             raise ConfigError(f"learning_rate {self.learning_rate} and clip {self.clip} have to be more than 0")
 
@@ -235,12 +286,17 @@ class EvaluationConfig(Config):
     """What is asked of a trained model. Each length is a question by itself: another length never retrains anything.
 
     `examples` per length for tasks scored by example; tasks scored by token (text) take as many examples as fill `tokens`.
+    `prompt`: of a task that reads prefixes (in-context learning), the length of the sequences, whose prefixes are the lengths;
+    None: the longest of `lengths`. `shifts`: settings of the task in which a test differs from the training, as in
+    ({"inputs": "skewed"}, {"input_scale": 3.0}); all lengths are asked of each, besides the task as it was trained.
     """
 
     lengths: tuple[int, ...]
     examples: int = 256
     tokens: int = 65_536
     seed: int = 0
+    prompt: int | None = field(default=None, metadata={"later": True})
+    shifts: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -249,6 +305,15 @@ class EvaluationConfig(Config):
             raise ConfigError(f"lengths are {list(self.lengths)}; give at least one, each 1 or more")
         if len(set(self.lengths)) < len(self.lengths):
             raise ConfigError(f"lengths {list(self.lengths)} has one twice; each is asked once")
+        if self.prompt is not None and self.prompt < max(self.lengths):
+            raise ConfigError(
+                f"prompt is {self.prompt}, and a length of {max(self.lengths)} is asked, which is no part of it; give at least that"
+            )
+        for n, shift in enumerate(self.shifts):
+            if not shift:
+                raise ConfigError(f"shifts[{n}] changes no setting; the task as it was trained is always asked")
+            if shift in self.shifts[:n]:
+                raise ConfigError(f"shifts has {shift} twice; each is asked once")
 
 
 @dataclass(frozen=True, kw_only=True)

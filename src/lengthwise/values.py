@@ -5,7 +5,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 
@@ -65,6 +65,9 @@ def cast(value: Any, wanted: Any, where: str) -> Any:
             return tuple(cast(v, inner, f"{where}[{n}]") for n, v in enumerate(value))
         if len(args) == len(value):
             return tuple(cast(v, a, f"{where}[{n}]") for n, (v, a) in enumerate(zip(value, args, strict=True)))
+    elif origin is dict:
+        if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+            return {name: cast(v, args[1], f"{where}[{name!r}]") for name, v in value.items()}
     elif wanted is type(None):
         if value is None:
             return None

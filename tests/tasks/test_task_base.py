@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lengthwise.config import ConfigError, choose
 from lengthwise.tasks import TASKS, Batch, Task, exact_match, generator, mean_nats
+from lengthwise.tasks.functions import FunctionTask
 from lengthwise.tasks.sequences import SequenceTask
 
 parts = st.lists(st.integers() | st.text(), max_size=4)
@@ -120,11 +121,16 @@ class TestEveryTask:
             assert batch.scored[:, -1].any()
         assert batch.targets.shape == batch.scored.shape == (5, places)
         assert batch.inputs.shape[:2] == batch.targets.shape
-        assert batch.inputs.dtype == batch.targets.dtype == torch.int64
-        assert batch.inputs.min() >= 0
-        assert batch.inputs.max() < task.vocab_size
-        assert batch.targets.min() >= 0
-        assert batch.targets.max() < task.output_size
+        if task.input_width is not None:  # vectors
+            assert batch.inputs.dtype == batch.targets.dtype == torch.float32
+            assert batch.inputs.shape[2:] == (task.input_width,)
+            assert task.vocab_size is None
+        else:
+            assert batch.inputs.dtype == batch.targets.dtype == torch.int64
+            assert batch.inputs.min() >= 0
+            assert batch.inputs.max() < task.vocab_size
+            assert batch.targets.min() >= 0
+            assert batch.targets.max() < task.output_size
         assert batch.scored.any(1).all()
         assert len(task.sample(generator(0), 0, length, split)) == 0
 
@@ -150,6 +156,10 @@ class TestEveryTask:
     def test_what_is_scored_was_asked(self, task):
         """Inputs do not contain the target of their own place or a later one: place t sees targets before t only."""
         batch = task.sample(generator(0), 4, 16, "test")
+        if isinstance(task, FunctionTask):
+            assert batch.inputs[:, 1::2, 0].equal(batch.targets[:, 0::2])
+            assert batch.scored[:, 0::2].all() and not batch.scored[:, 1::2].any()
+            return
         assert batch.inputs[:, 1:].equal(batch.targets[:, :-1])
 
     def test_examples_render_to_text(self, task):
@@ -173,5 +183,9 @@ class TestEveryTask:
         assert make.unit
         assert make.better in ("higher", "lower")
         assert isinstance(make.per_token, bool)
+        if issubclass(make, FunctionTask):
+            assert " -> ?" in make.__doc__
+            assert "target  " in make.__doc__
+            return
         assert "inputs" in make.__doc__
         assert "targets" in make.__doc__

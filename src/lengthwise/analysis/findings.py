@@ -109,7 +109,7 @@ class TaskFindings:
 
 def bounds_of(metric: str) -> tuple[float, float] | None:
     """The values that a metric can have, where it has limits; intervals are cut there."""
-    return (0.0, 1.0) if metric == "exact match" else None
+    return (0.0, 1.0) if metric in ("exact match", "accuracy") else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,22 +1,28 @@
 """Scores of a model at many lengths: one forward per example, or, where a task grades what is said, greedy decoding."""
 
+import dataclasses
+import json
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lengthwise.config import Choice, ConfigError, EvaluationConfig, Run
+from lengthwise.config import Choice, ConfigError, EvaluationConfig, Run, choose
 from lengthwise.evaluation.decoding import decodable, detailed, said_by
 from lengthwise.layouts import Layout, layout_for
-from lengthwise.tasks.base import AnsweringTask, Batch, Graded, Task, generator
+from lengthwise.tasks.base import AnsweringTask, Batch, Graded, PrefixTask, Task, generator
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 
 MORE = 4  # a step of decoding works on one place of each example only, and the more examples the less a place costs
+
+
+GROUPS = 40  # of examples, whose means are kept beside the score at one length of many
 
 
 class EvaluationError(ValueError):
@@ -35,21 +41,65 @@ class Score:
     standard_error: float | None  # of the mean, over examples; None for a single one
     out_of_distribution: bool  # longer than anything in training
     seconds: float
-    asked: dict[str, int]  # the question, see `asked`
+    asked: dict[str, Any]  # the question, see `asked`
     # Of decoded answers: "means" of further numbers by name, how many were "unreadable", and some of those "kept".
     details: dict[str, Any] = field(default_factory=dict)
 
 
-def asked(task: Task | type[Task], config: EvaluationConfig, length: int) -> dict[str, int]:
+Shift = Mapping[str, Any]
+"""Settings of the task in which a test differs from what was trained; none: as it was trained."""
+
+
+def asked(
+    task: Task | type[Task], config: EvaluationConfig, length: int, shift: Shift = MappingProxyType({})
+) -> dict[str, Any]:
     """What identifies the question at one length: a question that has its answer is not asked again."""
     amount = {"tokens": config.tokens} if task.per_token else {"examples": config.examples}
-    return {"length": length, **amount, "seed": config.seed}
+    question: dict[str, Any] = {"length": length, **amount, "seed": config.seed}
+    if _has_prefixes(task):
+        question["prompt"] = _prompt(config)
+    return question | ({"shift": dict(shift)} if shift else {})
 
 
-def check_lengths(run: Run, lengths: Iterable[int]) -> None:
-    """Raise `ConfigError` for the first length that the run's task, layout or encoding cannot do. Builds no model."""
+def questions(make: type[Task], config: EvaluationConfig) -> list[dict[str, Any]]:
+    """All that is asked of a run: every length, of the task as it was trained and of every shift."""
+    shifts: list[Shift] = [{}, *config.shifts]
+    return [asked(make, config, length, shift) for shift in shifts for length in config.lengths]
+
+
+def together(questions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[EvaluationConfig, dict[str, Any]]]:
+    """The questions as evaluations, each with its shift: those that one forward answers are one, all others one by one."""
+    grouped: dict[str, list[int]] = {}
+    for question in questions:
+        rest = json.dumps({k: v for k, v in question.items() if k != "length"}, sort_keys=True)
+        if "prompt" not in question:
+            rest += f" {question['length']}"
+        grouped.setdefault(rest, []).append(question["length"])
+    for rest, lengths in grouped.items():
+        settings, _ = json.JSONDecoder().raw_decode(rest)
+        shift = settings.pop("shift", {})
+        yield EvaluationConfig(lengths=tuple(lengths), **settings), shift
+
+
+def shifted(task: Choice, shift: Shift) -> Choice:
+    """The task of a test: as it was trained, but for the settings of `shift`. `ConfigError` where there is no such task."""
+    changed = choose(task.make, **{**dict(task.settings), **shift})
+    if changed == task:
+        raise ConfigError(f"the shift {dict(shift)} changes nothing: the task as it was trained is {task.label}")
+    return changed
+
+
+def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = ()) -> None:
+    """Raise `ConfigError` for the first length that the run's task, layout or encoding cannot do, and for a shift that is none
+    of the task. Builds no model."""
     task: Task = run.task.build()
-    _check(task, encodings_of(run, task), layout_for(task, run.training.layout), lengths, task.decodes)
+    lengths = list(lengths)
+    for changed in (task, *(shifted(run.task, shift).build() for shift in shifts)):
+        _check(changed, encodings_of(run, task), layout_for(task, run.training.layout), lengths, task.decodes)
+        if changed.input_width != task.input_width:
+            raise ConfigError(
+                f"a shift makes inputs {changed.input_width} wide, and the model reads {task.input_width}; leave the width as it is"
+            )
 
 
 def encodings_of(run: Run, task: Task) -> list[Any]:
@@ -67,6 +117,7 @@ def evaluate(
     lengths: Iterable[int] | None = None,
     train_length: int,
     layout: Choice | None = None,
+    shift: Shift = MappingProxyType({}),
     batch_tokens: int = 16_384,
     decode: bool | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -78,6 +129,8 @@ def evaluate(
     `batch_tokens` (places per forward), which changes a score by float rounding at most. Always in float32.
     `layout`: that of the run's training (`run.training.layout`); the positions that it draws for a length depend on the
     config's seed and that length alone.
+    `shift`: the settings in which `task` differs from what was trained; it is part of the question.
+    Of a task with prefixes one forward of `config.prompt` scores all lengths.
     `decode`: whether the model says its answers token by token, greedily and with the key-value cache (of up to
     4 `batch_tokens` places), and the task grades them; None: as the task has it (`task.decodes`). For an exact match of the
     whole answer one forward says the same, much faster.
@@ -91,55 +144,55 @@ def evaluate(
         raise ConfigError(f"batch_tokens is {batch_tokens}; it has to be at least 1")
     claims = layout_for(task, layout)
     decode = task.decodes if decode is None else decode
-    _check(task, [m for m in model.modules() if getattr(m, "kind", None) == "encoding"], claims, wanted, decode)
+    at_once = wanted
+    if isinstance(task, PrefixTask):
+        config = dataclasses.replace(config, prompt=max(_prompt(config), *wanted))
+        at_once = [_prompt(config)] if task.one_forward() else wanted
+    encodings = [m for m in model.modules() if getattr(m, "kind", None) == "encoding"]
+    _check(task, encodings, claims, dict.fromkeys([*wanted, *at_once]), decode)
     device = next(model.parameters()).device
-    counts = {length: _count(task, config, length) for length in wanted}
+    counts = {length: _count(task, config, length) for length in at_once}
     work = _Work(task, counts, batch_tokens * (MORE if decode else 1), Reporter(on_progress), should_stop)
     was_training = model.training
     model.eval()
     try:
         with torch.no_grad(), reproducible(device):
-            return [_at(model, task, config, length, train_length, claims, work, device, decode) for length in wanted]
+            begin, found = time.perf_counter(), []
+            for length in at_once:
+                examples = task.examples(config.seed, work.counts[length], length, "test")
+                if decode:
+                    of_length = {length: _decoded(model, decodable(task, claims), examples, work, length, device)}
+                else:
+                    of_length = _read(model, task, examples, claims, config, work, length, device, wanted)
+                seconds, begin = time.perf_counter() - begin, time.perf_counter()
+                for answered, (values, details) in of_length.items():
+                    question, each = asked(task, config, answered, shift), seconds / len(of_length)
+                    found.append(_score(task, question, values, details, answered > train_length, each))
+            return found
     finally:
         model.train(was_training)
 
 
-def _at(
-    model: nn.Module,
-    task: Task,
-    config: EvaluationConfig,
-    length: int,
-    train_length: int,
-    layout: Layout,
-    work: "_Work",
-    device: torch.device,
-    decode: bool,
+def _score(
+    task: Task, question: dict[str, Any], values: Tensor, details: dict[str, Any], new: bool, seconds: float
 ) -> Score:
-    begin = time.perf_counter()
-    examples = task.examples(config.seed, work.counts[length], length, "test")
-    details: dict[str, Any] = {}
-    if decode:
-        values, details = _decoded(model, decodable(task, layout), examples, work, length, device)
-    else:
-        values = _read(model, task, examples, layout, config, work, length, device)
+    n, length = len(values), question["length"]
     if not bool(values.isfinite().all()):
         bad = int((~values.isfinite()).sum())
         raise EvaluationError(
-            f"at length {length} the {task.metric} of {bad} of {len(values)} examples is not a finite number: the "
+            f"at length {length} the {task.metric} of {bad} of {n} examples is not a finite number: the "
             "model's logits overflow there; leave this length out, or look at the encoding's numbers"
         )
-    n = len(values)
-    error = float(values.std()) / math.sqrt(n) if n > 1 else None
     return Score(
         length=length,
         metric=task.metric,
         better=task.better,
         n=n,
         mean=float(values.mean()),
-        standard_error=error,
-        out_of_distribution=length > train_length,
-        seconds=time.perf_counter() - begin,
-        asked=asked(task, config, length),
+        standard_error=float(values.std()) / math.sqrt(n) if n > 1 else None,
+        out_of_distribution=new,
+        seconds=seconds,
+        asked=question,
         details=details,
     )
 
@@ -153,15 +206,27 @@ def _read(
     work: "_Work",
     length: int,
     device: torch.device,
-) -> Tensor:
-    """The score of each example by one forward."""
+    wanted: list[int],
+) -> dict[int, tuple[Tensor, dict[str, Any]]]:
+    """The score of each example by one forward; of a task with prefixes at every length that is wanted, with the means of
+    groups of sequences, which are the same sequences at every length."""
     # Of all examples, however they are cut into forwards.
     drawn = layout.positions(examples.inputs, None, generator(config.seed, "layout", length), training=False)
     scores = []
     for cut in work.cuts(length, len(examples)):
         positions = None if drawn is None else drawn[cut].to(device)
         scores.append(_forward(model, task, examples[cut].to(device), positions, work, length).cpu())
-    return torch.cat(scores).double()
+    values = torch.cat(scores).double()
+    if not isinstance(task, PrefixTask):
+        return {length: (values, {})}
+    if not task.one_forward():
+        return {length: (values[:, -1], _grouped(values[:, -1]))}
+    return {n: (values[:, n - 1], _grouped(values[:, n - 1])) for n in wanted}
+
+
+def _grouped(values: Tensor) -> dict[str, list[float]]:
+    """The means of equal groups of examples (their sizes differ by one at most): what a bootstrap over examples needs."""
+    return {"groups": [float(f"{float(part.mean()):.6g}") for part in values.tensor_split(min(GROUPS, len(values)))]}
 
 
 def _decoded(
@@ -184,7 +249,7 @@ def _forward(
 ) -> Tensor:
     work.before(length)
     logits = model(batch.inputs) if positions is None else model(batch.inputs, positions=positions)
-    scores = task.score(logits, batch)
+    scores = task.curve(logits, batch) if isinstance(task, PrefixTask) else task.score(logits, batch)
     work.after(length, len(batch))
     return scores
 
@@ -228,6 +293,15 @@ class _Work:
             eta = self.pace.update(self.done_places)
             rate = (total - self.done) / eta if eta else 0.0
             self.reporter.tell(Progress("evaluate", self.done, total, None, rate, eta, length))
+
+
+def _has_prefixes(task: Task | type[Task]) -> bool:
+    return issubclass(task if isinstance(task, type) else type(task), PrefixTask)
+
+
+def _prompt(config: EvaluationConfig) -> int:
+    """The length of the sequences whose prefixes are the lengths."""
+    return config.prompt or max(config.lengths)
 
 
 def _count(task: Task, config: EvaluationConfig, length: int) -> int:

@@ -110,7 +110,9 @@ class Decoder(nn.Module):
         self.config, self.backend = config, check_backend(backend)
         self._took = _Took()
         self.read = (
-            nn.Embedding(vocab_size, config.d_model) if vocab_size else nn.Linear(input_width or 0, config.d_model)
+            nn.Embedding(vocab_size, config.d_model)
+            if vocab_size
+            else nn.Linear(input_width or 0, config.d_model, bias=config.bias)
         )
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))

@@ -9,7 +9,7 @@ from typing import Any
 from lengthwise.choices import layers_of
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import ENCODINGS
-from lengthwise.evaluation import asked, check_lengths, encodings_of
+from lengthwise.evaluation import check_lengths, encodings_of, questions
 from lengthwise.layouts import LAYOUTS
 from lengthwise.studies.published import require_published
 from lengthwise.tasks import TASKS
@@ -64,14 +64,14 @@ class Study:
         """
         seen = set()
         for run in self.runs:
-            training, lengths = run.training, self.evaluation_of(run).lengths
+            training, config = run.training, self.evaluation_of(run)
             trained = (training.min_length or training.train_length, training.train_length)
             what = (run.encoding, run.task, run.model, training.layout, trained)
             if what in seen:  # another seed of the same
                 continue
             seen.add(what)
             try:
-                _check(run, lengths)
+                _check(run, config)
             except ConfigError as error:
                 raise ConfigError(f"{run.label} on {run.task.label}: {error}") from error
 
@@ -93,7 +93,7 @@ class Study:
             "seed": run.seed,
             "train_length": run.training.train_length,
             "config": run.to_data(),
-            "asked": [asked(make, config, length) for length in config.lengths],
+            "asked": questions(make, config),
         }
 
     def about(self) -> dict[str, Any]:
@@ -151,11 +151,11 @@ def _by_task(what: str, given: Mapping[str, Any], tasks: Sequence[str]) -> dict[
     return found
 
 
-def _check(run: Run, lengths: Iterable[int]) -> None:
+def _check(run: Run, config: EvaluationConfig) -> None:
     task = run.task.build()
     limits = [encoding.max_length for encoding in encodings_of(run, task) if encoding.max_length is not None]
     check_training(run, task, min(limits, default=None))
-    check_lengths(run, lengths)
+    check_lengths(run, dict.fromkeys([*config.lengths, config.prompt or max(config.lengths)]), config.shifts)
 
 
 # ---- making runs ------------------------------------------------------------------------------------------------

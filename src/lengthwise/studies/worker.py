@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from lengthwise.config import ConfigError, EvaluationConfig, Run
-from lengthwise.evaluation import Score, evaluate
+from lengthwise.config import ConfigError, Run
+from lengthwise.evaluation import Score, evaluate, shifted, together
 from lengthwise.store import ClaimLost, RunRow, Store, StoreError, open_store, worker_name
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.loading import load
@@ -207,25 +207,29 @@ class Worker:
         self, row: RunRow, run: Run, trained: Trained, missing: list[dict[str, Any]], should_stop: Callable[[], bool]
     ) -> tuple[tuple[int, float], ...]:
         """Score the trained model; each answer is stored as soon as it is there."""
-        found = []
-        for nth, question in enumerate(missing):
+        found: list[tuple[int, float]] = []
+        for config, shift in together(missing):
 
-            def on_progress(progress: Progress, nth: int = nth) -> None:
-                self.advance(row.key, progress, nth=nth + 1, lengths=len(missing))
+            def on_progress(progress: Progress, nth: int = len(found) + 1) -> None:
+                self.advance(row.key, progress, nth=nth, lengths=len(missing))
 
-            (score,) = evaluate(
+            task = shifted(run.task, shift).build() if shift else trained.task
+            scores = evaluate(
                 trained.model,
-                trained.task,
-                EvaluationConfig(**{**_without(question, "length"), "lengths": (question["length"],)}),
+                task,
+                config,
                 train_length=row.train_length,
                 layout=run.training.layout,
+                shift=shift,
                 on_progress=on_progress,
                 should_stop=should_stop,
             )
-            facts = {**self.facts, **_said_of(score, trained.task.note(score.length))}
-            answer = {name: getattr(score, name) for name in _SCORE} | {"facts": facts}
-            self.store.add_scores(row.key, [answer], worker=self.name)
-            found.append((score.length, score.mean))
+            answers = []
+            for score in scores:
+                facts = {**self.facts, **_said_of(score, task.note(score.length))}
+                answers.append({name: getattr(score, name) for name in _SCORE} | {"facts": facts})
+            self.store.add_scores(row.key, answers, worker=self.name)
+            found += [(score.length, score.mean) for score in scores]
         return tuple(found)
 
     def facts_of(self, key: str, trained: Trained) -> dict[str, Any]:
@@ -285,10 +289,6 @@ _PROGRESS = ("phase", "step", "steps", "loss", "steps_per_second", "eta_seconds"
 def _said_of(score: Score, note: str | None) -> dict[str, Any]:
     """What is stored beside a score: a note for readers, and the details of decoded answers."""
     return {**({"note": note} if note else {}), **({"details": score.details} if score.details else {})}
-
-
-def _without(data: dict[str, Any], name: str) -> dict[str, Any]:
-    return {k: v for k, v in data.items() if k != name}
 
 
 def _from_store(row: RunRow) -> Run:

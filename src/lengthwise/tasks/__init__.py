@@ -4,6 +4,7 @@ from lengthwise.config import Registry
 from lengthwise.tasks.addition import Addition
 from lengthwise.tasks.base import Batch, Task, exact_match, generator, mean_nats
 from lengthwise.tasks.copy import Copy
+from lengthwise.tasks.functions import LinearRegression
 from lengthwise.tasks.lego import LEGO
 from lengthwise.tasks.parity import Parity
 from lengthwise.tasks.pcfg import PCFG
@@ -14,7 +15,10 @@ from lengthwise.tasks.sorting import Sorting
 from lengthwise.tasks.summation import Summation
 from lengthwise.tasks.text import Text
 
-TASKS = Registry("task", (Text, Copy, Reverse, Addition, Summation, Parity, Polynomial, Sorting, LEGO, SCAN, PCFG))
+TASKS = Registry(
+    "task",
+    (Text, Copy, Reverse, Addition, Summation, Parity, Polynomial, Sorting, LEGO, SCAN, PCFG, LinearRegression),
+)
 
 __all__ = [
     "LEGO",
@@ -24,6 +28,7 @@ __all__ = [
     "Addition",
     "Batch",
     "Copy",
+    "LinearRegression",
     "Parity",
     "Polynomial",
     "Reverse",

@@ -25,7 +25,7 @@ class Batch:
     """
 
     inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"]
-    targets: Int[Tensor, "b t"]
+    targets: Int[Tensor, "b t"] | Float[Tensor, "b t"]
     scored: Bool[Tensor, "b t"]
 
     def __len__(self) -> int:
@@ -72,6 +72,7 @@ class Task(ABC):
     vocab_size: int | None
     output_size: int
     input_width: int | None = None
+    curriculum_dims: int | None = None  # coordinates of the inputs that a curriculum may open one by one; None: none
 
     @abstractmethod
     def tokens(self, length: int) -> int:
@@ -88,10 +89,13 @@ class Task(ABC):
         """
         return self.sample(generator(seed, split, length), count, length, split)
 
-    def training_batch(self, generator: torch.Generator, batch: int, shortest: int, longest: int) -> Batch:
+    def training_batch(
+        self, generator: torch.Generator, batch: int, shortest: int, longest: int, *, dims: int | None = None
+    ) -> Batch:
         """A training step's examples: all of one length, drawn uniformly from `shortest ... longest`.
 
-        A task whose examples are a given set overrides this, where the set says how frequent a length is.
+        A task whose examples are a given set overrides this, where the set says how frequent a length is; one with
+        `curriculum_dims` is told how many of them are open.
         """
         length = shortest
         if shortest < longest:
@@ -157,6 +161,25 @@ class AnsweringTask(Task):
     @abstractmethod
     def grade(self, said: list[list[str]], batch: Batch) -> Graded:
         """Answers that a model said to the questions of a batch; bad ones are wrong and never an error."""
+
+
+class PrefixTask(Task):
+    """A task whose sequences of one length hold those of every shorter one: the model answers at every length on its way.
+
+    `length` n is scored at the n-th answer of a sequence, and an evaluation scores many lengths by one forward of the longest.
+    """
+
+    @abstractmethod
+    def curve(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b n"]:
+        """The score at every length up to the batch's, float64: column n - 1 is that of length n."""
+
+    def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
+        return self.curve(logits, batch)[:, -1]
+
+    def one_forward(self) -> bool:
+        """Whether the prefixes of a long test sequence are the test sequences of a shorter length. Where the last answer is
+        asked for in another way than those before it, they are not, and every length has a forward of its own."""
+        return True
 
 
 def require_split(split: str) -> None:

@@ -38,7 +38,9 @@ class GivenSet(SequenceTask):
             return every[:0], every, False
         return super().divided(every, length)
 
-    def training_batch(self, generator: torch.Generator, batch: int, shortest: int, longest: int) -> Batch:
+    def training_batch(
+        self, generator: torch.Generator, batch: int, shortest: int, longest: int, *, dims: int | None = None
+    ) -> Batch:
         """A training step's examples: uniformly from all training examples of `shortest ... longest`, several lengths at once."""
         pool = self._training(shortest, longest)
         return self.pack(pool[torch.randint(len(pool), (batch,), generator=generator)])

@@ -104,8 +104,14 @@ def check_training(run: Run, task: Task, limit: int | None) -> None:
     """Raise `ConfigError` for a trained length that the task, the layout or the encoding, which has `limit` positions (None:
     any), cannot do."""
     layout = layout_for(task, run.training.layout)
-    longest = run.training.train_length
-    for length in sorted({run.training.min_length or 1, longest}):
+    longest, curriculum = run.training.train_length, run.training.curriculum
+    first = longest
+    if curriculum is not None:
+        first = curriculum.length_at(0, longest)
+        if curriculum.dims is not None and curriculum.dims > (task.curriculum_dims or 0):
+            has = f"has {task.curriculum_dims}" if task.curriculum_dims else "has none that could be opened one by one"
+            raise ConfigError(f"the curriculum begins with {curriculum.dims} dims, and {type(task).__name__} {has}")
+    for length in sorted({run.training.min_length or 1, first, longest}):
         task.check_length(length, "train")
         layout.require(task.tokens(length), training=True)
     places = layout.reach(task.tokens(longest), training=True)
@@ -211,8 +217,13 @@ class _Sitting:
     def batch(self) -> Batch:
         """The batch of the step that comes next: a function of the run and the step, nothing else."""
         config, g = self.run.training, generator(self.run.seed, "train", self.step)
-        shortest = config.min_length or config.train_length
-        return self.task.training_batch(g, config.batch_size, shortest, config.train_length)
+        shortest, longest = config.min_length or config.train_length, config.train_length
+        if config.curriculum is None:
+            return self.task.training_batch(g, config.batch_size, shortest, longest)
+        now = config.curriculum.length_at(self.step, longest)
+        every = self.task.curriculum_dims
+        dims = None if every is None else config.curriculum.dims_at(self.step, every)
+        return self.task.training_batch(g, config.batch_size, now, now, dims=dims)
 
     def positions(self, batch: Batch) -> Tensor | None:
         """What the tokens of the step's batch claim: a function of the run and the step too. None: 0, 1, 2, ..."""

@@ -1,0 +1,109 @@
+"""What functions to learn in context have in common: prompts x_1, y_1, x_2, y_2, ... of real vectors."""
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lengthwise.tasks.base import Batch, PrefixTask, require_length, require_split
+from lengthwise.values import require_whole
+
+
+class FunctionTask(PrefixTask):
+    """Say y_n after the examples (x_1, f(x_1)), ..., (x_{n-1}, f(x_{n-1})) and x_n. `length` n counts the examples, the asked one
+    included.
+
+    A prompt of n examples is 2n vectors of `dims` numbers: x_1, y_1, ..., x_n, y_n, where y_i is (y_i, 0, ..., 0). The prediction
+    of y_i is read where x_i stands; the loss is over all n of them, the first included, where nothing is known. Of 3 examples,
+    the scored places underlined:
+
+        inputs   x_1 y_1 x_2 y_2 x_3 y_3
+        targets  y_1  0  y_2  0  y_3  0
+                 ‾‾‾     ‾‾‾     ‾‾‾
+
+    Every prompt has a function of its own, drawn anew from the class, so training and test share none. One forward of a long
+    prompt scores every prefix of it: the score at length n is that of the n-th prediction.
+
+    A subclass draws xs and ys, and says what a prediction is worth.
+
+    Source: Garg et al. 2022, "What Can Transformers Learn In-Context?", section 2.
+    """
+
+    unit = "examples"
+    per_token = False
+    vocab_size = None
+    output_size = 1
+
+    def __init__(self, *, dims: int):
+        require_whole(type(self).__name__, 1, dims=dims)
+        self.dims = self.input_width = self.curriculum_dims = dims
+
+    @abstractmethod
+    def draw(
+        self, generator: torch.Generator, count: int, length: int, dims: int
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n"]]:
+        """xs and ys of `count` prompts, float32; of the inputs' coordinates the first `dims` are open."""
+
+    @abstractmethod
+    def worth(self, predicted: Float[Tensor, "b n"], ys: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+        """The score of each prediction, float64."""
+
+    def tokens(self, length: int) -> int:
+        return 2 * length
+
+    def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> Batch:
+        self.check_length(length, split)
+        return self.pack(*self.draw(generator, batch, length, self.dims))
+
+    def training_batch(
+        self, generator: torch.Generator, batch: int, shortest: int, longest: int, *, dims: int | None = None
+    ) -> Batch:
+        if dims is None or dims == self.dims:
+            return super().training_batch(generator, batch, shortest, longest)
+        return self.pack(*self.draw(generator, batch, longest, dims))
+
+    def pack(self, xs: Float[Tensor, "b n d"], ys: Float[Tensor, "b n"]) -> Batch:
+        """Examples as a batch."""
+        count, length, _ = xs.shape
+        inputs = xs.new_zeros(count, length, 2, self.dims)
+        inputs[:, :, 0], inputs[:, :, 1, 0] = xs, ys
+        targets = ys.new_zeros(count, length, 2)
+        targets[:, :, 0] = ys
+        scored = torch.tensor([True, False]).expand(count, length, 2)
+        return Batch(inputs.flatten(1, 2), targets.flatten(1), scored.flatten(1))
+
+    @staticmethod
+    def examples_of(batch: Batch) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n"]]:
+        """xs and ys of a batch: what `pack` was given."""
+        return batch.inputs[:, 0::2], batch.targets[:, 0::2]
+
+    @staticmethod
+    def predictions(logits: Float[Tensor, "b t 1"]) -> Float[Tensor, "b n"]:
+        """What a model predicts for each y."""
+        return logits[:, 0::2, 0]
+
+    def curve(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b n"]:
+        return self.worth(self.predictions(logits).double(), self.examples_of(batch)[1].double())
+
+    def check_length(self, length: int, split: str = "test") -> None:
+        require_split(split)
+        require_length(length, self.unit)
+
+    def render(self, batch: Batch) -> list[dict[str, Any]]:
+        rows = []
+        for xs, ys in zip(*(part.tolist() for part in self.examples_of(batch)), strict=True):
+            pairs = [(self.written(x), self.said(y)) for x, y in zip(xs, ys, strict=True)]
+            seen = "; ".join(f"{x} -> {y}" for x, y in pairs[:-1])
+            asked, answer = pairs[-1]
+            rows.append({"input": f"{seen}; {asked} -> ?".lstrip("; "), "target": answer, "length": len(xs)})
+        return rows
+
+    def written(self, x: list[float]) -> str:
+        """An input for people to read."""
+        return f"({', '.join(f'{number:.2f}' for number in x)})"
+
+    def said(self, y: float) -> str:
+        """A label for people to read."""
+        return f"{y:.2f}"
