@@ -261,3 +261,15 @@ def test_a_store_of_870_runs_is_reported_in_time(tmp_path: Path, make_rows: Make
     assert len(found.runs) == 868
     assert all(r.status == "done" for r in found.runs)
     assert took < 3, f"{took:.1f} s"
+
+
+def test_intervals_over_prompts_are_said_where_there_are_some(make_rows: Make, make_study: Make) -> None:
+    runs, scores = make_rows(3, ("NoPE", "FIRE"))
+    said = "over seeds and prompts instead: 1,000 resamples"
+    assert said not in render(from_rows([make_study()], runs, scores))
+    grouped = [
+        dataclasses.replace(s, facts={"details": {"groups": [s.mean - 0.01, s.mean + 0.01] * 4}}) for s in scores
+    ]
+    page = render(from_rows([make_study()], runs, grouped))
+    assert said in page
+    assert "paired by seed (and by prompts, where these were kept)" in page

@@ -11,13 +11,17 @@ from lengthwise.analysis.intervals import Interval
 
 @dataclass(frozen=True, kw_only=True)
 class SeedScore:
-    """One trained model's score at one length: the mean over its `n` examples and its standard error (NaN: unknown)."""
+    """One trained model's score at one length: the mean over its `n` examples and its standard error (NaN: unknown).
+
+    `groups`: its means over equal groups of the examples, the same ones for every seed, where they were kept.
+    """
 
     key: str
     seed: int
     mean: float
     standard_error: float
     n: int
+    groups: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

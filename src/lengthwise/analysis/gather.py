@@ -18,7 +18,7 @@ from lengthwise.analysis.findings import (
     TaskFindings,
     bounds_of,
 )
-from lengthwise.analysis.intervals import over_examples, over_seeds, with_wilson
+from lengthwise.analysis.intervals import of_scores, with_wilson
 from lengthwise.analysis.reading import reading
 
 if TYPE_CHECKING:
@@ -145,15 +145,20 @@ def _point(
     first: "RunRow", length: int, rows: list[tuple["RunRow", "ScoreRow"]], bounds: tuple[float, float] | None
 ) -> Point:
     seeds = tuple(
-        SeedScore(key=run.key, seed=run.seed, mean=s.mean, standard_error=s.standard_error, n=s.n) for run, s in rows
+        SeedScore(
+            key=run.key, seed=run.seed, mean=s.mean, standard_error=s.standard_error, n=s.n, groups=_groups(s.facts)
+        )
+        for run, s in rows
     )
-    if len(seeds) > 1:
-        interval = over_seeds([s.mean for s in seeds], bounds)
-    else:
-        interval = over_examples(seeds[0].mean, seeds[0].standard_error, bounds)
+    interval = of_scores([s.mean for s in seeds], [s.groups for s in seeds], seeds[0].standard_error, bounds)
     if bounds == (0.0, 1.0):
-        interval = with_wilson(interval, sum(s.n for s in seeds))
+        # Seeds that answered the same prompts are no more prompts than one of them.
+        interval = with_wilson(interval, (max if all(s.groups for s in seeds) else sum)(s.n for s in seeds))
     return Point(length=length, out_of_distribution=length > first.train_length, interval=interval, seeds=seeds)
+
+
+def _groups(facts: Mapping[str, Any] | None) -> tuple[float, ...]:
+    return tuple((((facts or {}).get("details")) or {}).get("groups") or ())
 
 
 def protocol(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lengthwise.analysis.findings import Series, TaskFindings
-from lengthwise.analysis.intervals import Interval, over_examples, over_seeds, with_wilson
+from lengthwise.analysis.findings import Point, Series, TaskFindings
+from lengthwise.analysis.intervals import Interval, of_scores, over_examples, over_seeds, with_wilson
 
 Ties = Literal["average", "published"]
 Key = tuple[str, int]  # of a query: the task's title and the seed
@@ -110,11 +110,28 @@ def over_lengths(task: TaskFindings, series: Series, *, new: bool) -> Interval |
     A share's is never narrower than Wilson's for all the examples: seeds that all got none right leave it open, too.
     """
     means = overall(task, series, new=new)
-    interval = _interval(list(means.values()), task.bounds)
-    if interval is None or task.bounds != (0.0, 1.0):
+    if not means:
+        return None
+    points = [point for point in series.points if task.is_new(point.length) == new]
+    interval = of_scores(list(means.values()), _groups(points, list(means)), math.nan, task.bounds)
+    if task.bounds != (0.0, 1.0):
         return interval
-    points = (point for point in series.points if task.is_new(point.length) == new)
-    return with_wilson(interval, sum(score.n for point in points for score in point.seeds if score.seed in means))
+    counts = [score.n for point in points for score in point.seeds if score.seed in means]
+    asked_alike = all(
+        score.groups for point in points for score in point.seeds
+    )  # of the same prompts: no more than once
+    return with_wilson(interval, max(counts) if asked_alike else sum(counts))
+
+
+def _groups(points: Sequence[Point], seeds: Sequence[int]) -> list[list[float]]:
+    """By seed, the mean over lengths of each group of prompts; empty where some score has none, or other ones."""
+    by_seed = [[s for point in points for s in point.seeds if s.seed == seed] for seed in seeds]
+    if len({(len(score.groups), score.n) for scores in by_seed for score in scores}) != 1:
+        return []
+    return [
+        [math.fsum(values) / len(values) for values in zip(*(score.groups for score in scores), strict=True)]
+        for scores in by_seed
+    ]
 
 
 def _queries(
@@ -145,9 +162,3 @@ def _mean(
     if len(by_seed) < 2 or any(len(values) != len(titles) for values in by_seed):
         return over_examples(mean, math.nan)  # seeds of different tasks are no sample of one thing
     return over_seeds([math.fsum(values) / len(values) for values in by_seed], (0.0, 1.0))
-
-
-def _interval(means: Sequence[float], bounds: tuple[float, float] | None) -> Interval | None:
-    if not means:
-        return None
-    return over_seeds(means, bounds) if len(means) > 1 else over_examples(means[0], math.nan, bounds)

@@ -3,8 +3,8 @@
 import math
 from typing import Literal
 
-from lengthwise.analysis.findings import Point, Series, TaskFindings
-from lengthwise.analysis.intervals import over_seeds
+from lengthwise.analysis.findings import Point, SeedScore, Series, TaskFindings
+from lengthwise.analysis.intervals import of_scores
 from lengthwise.analysis.numbers import figure, listing, spread, times
 
 # What an encoding may lose on the way to a longer length and still hold: 5 points of exact match, or 5 % of perplexity.
@@ -21,7 +21,8 @@ def home_length(task: TaskFindings) -> int | None:
 
 
 def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
-    """How the score at `length` stands to the score at the trained length, paired by seed.
+    """How the score at `length` stands to the score at the trained length, paired by seed, and by prompts where scores have
+    groups of them.
 
     holds: the 95 % interval of the loss lies below `MARGIN` · loses: it lies above 0 and reaches past the margin ·
     open: neither · unlearned: exact match under `LEARNED` at the trained length · one seed · unknown: a score is
@@ -32,18 +33,26 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
     if before is None or after is None:
         return "unknown"
     sign = 1 if task.better == "lower" else -1
-    start = {s.key: s.mean for s in before.seeds}
-    losses = [sign * (s.mean - start[s.key]) for s in after.seeds if s.key in start]
+    start = {s.key: s for s in before.seeds}
+    pairs = [(start[s.key], s) for s in after.seeds if s.key in start]
+    losses = [sign * (new.mean - old.mean) for old, new in pairs]
     if not losses or not all(map(math.isfinite, losses)):
         return "unknown"
     if task.bounds and before.mean < LEARNED:
         return "unlearned"
     if len(losses) < 2:
         return "one seed"
-    loss = over_seeds(losses)
+    loss = of_scores(losses, [_group_losses(sign, old, new) for old, new in pairs], math.nan)
     if loss.high <= MARGIN:
         return "holds"
     return "loses" if loss.low > 0 else "open"
+
+
+def _group_losses(sign: int, old: SeedScore, new: SeedScore) -> list[float]:
+    """What each group of prompts loses; none where the two scores have no groups, or other ones."""
+    if len(old.groups) != len(new.groups):
+        return []
+    return [sign * (b - a) for a, b in zip(old.groups, new.groups, strict=True)]
 
 
 def reading(task: TaskFindings, done: int) -> str:

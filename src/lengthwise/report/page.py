@@ -53,6 +53,7 @@ def render(findings: Findings) -> str:
         seconds=provenance.seconds,
         written=provenance.written,
         seeds=_seeds(findings),
+        prompts=any(s.groups for t in findings.tasks for series in t.series for p in series.points for s in p.seeds),
         margin=MARGIN,
         learned=LEARNED,
         listing=listing,
