@@ -78,8 +78,53 @@ def test_every_field_of_a_run_is_in_its_identity():
     ).identity()
     assert set(data) == {f.name for f in dataclasses.fields(Run)}
     for name in ("model", "training"):
-        assert set(data[name]) == {f.name for f in dataclasses.fields(getattr(run(), name))}
+        known = {f.name for f in dataclasses.fields(getattr(run(), name))}
+        assert set(data[name]) == known - ({"mixer", "state_size"} if name == "model" else set())
     assert None not in [*data["model"].values(), *data["training"].values()]  # defaults are written out
+
+
+def test_a_mamba_has_its_own_settings_and_no_others():
+    def mamba(**settings):
+        return run(encoding=choose(NoPE), model=ModelConfig.mamba(d_model=64, **settings))
+
+    one = mamba(num_layers=3)
+    assert one.identity()["model"] == {
+        "mixer": "mamba", "d_model": 64, "num_layers": 3, "state_size": 16, "dropout": 0.0
+    }  # fmt: skip
+    assert one.label == "Mamba"
+    assert Run.from_data(json.loads(json.dumps(one.to_data()))) == one
+    assert mamba(num_layers=3, state_size=16, num_heads=4).key == one.key
+    keys = {mamba(**s).key for s in ({}, {"num_layers": 3}, {"state_size": 8}, {"dropout": 0.1})}
+    assert len(keys | {run(encoding=choose(NoPE), model=ModelConfig(d_model=64)).key}) == 5
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: ModelConfig.mamba(num_heads=8),
+            "num_heads is 8, and a Mamba has none; its settings are mixer, d_model",
+        ),
+        (lambda: ModelConfig.mamba(share_encoding=True), "share_encoding is True, and a Mamba has none"),
+        (lambda: ModelConfig.mamba(state_size=0), "state_size is 0"),
+        (lambda: ModelConfig(state_size=16), "attention has no state"),
+        (lambda: ModelConfig(mixer="mamba2"), "mixer"),
+        (lambda: run(model=ModelConfig.mamba()), "the encoding is FIRE, and a Mamba has no attention"),
+        (lambda: run(encoding=alternate(choose(NoPE), choose(RoPE)), model=ModelConfig.mamba()), "has no attention"),
+        (
+            lambda: run(
+                encoding=choose(NoPE),
+                model=ModelConfig.mamba(),
+                training=TrainingConfig(train_length=8, layout=choose(Shift)),
+            ),
+            "the layout is Shift, and a Mamba reads no positions",
+        ),
+    ],
+)
+def test_what_a_mamba_has_not_is_refused(make, words):
+    with pytest.raises(ConfigError, match=words) as error:
+        make()
+    assert "\n" not in str(error.value)
 
 
 def test_consecutive_positions_are_not_spoken_of():

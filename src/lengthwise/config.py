@@ -130,6 +130,8 @@ class ModelConfig(Config):
     `t5_scaling`: attention logits are not divided by sqrt(head_dim), queries are drawn smaller instead; what blocks add is not
     scaled by depth; tied embeddings are N(0, 1), and the output is divided by sqrt(d_model).
     `share_encoding`: one encoding module for all layers (T5, KERPLE, FIRE-S) or one per layer; None: as the source has it.
+    `mixer`: what stands in the place of attention and MLP; "mamba": a Mamba-1, which has `d_model`, `num_layers`, `state_size`
+    (16, when None) and `dropout`, and no other of these settings. None: attention.
     """
 
     d_model: int = 128
@@ -145,10 +147,17 @@ class ModelConfig(Config):
     tie_embeddings: bool = False
     t5_scaling: bool = False
     share_encoding: bool | None = None
+    mixer: Literal["mamba"] | None = field(default=None, metadata={"later": True})
+    state_size: int | None = field(default=None, metadata={"later": True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.positive("d_model", "num_layers", "num_heads")
+        if self.mixer is not None:
+            self._require_mamba()
+            return
+        if self.state_size is not None:
+            raise ConfigError(f"state_size is {self.state_size}, and attention has no state; it is for mixer='mamba'")
         if self.head_dim is None and self.d_model % self.num_heads:
             raise ConfigError(
                 f"d_model {self.d_model} does not divide by num_heads {self.num_heads}; change one, or give head_dim"
@@ -159,6 +168,20 @@ class ModelConfig(Config):
         if self.num_heads % self.kv_heads:
             raise ConfigError(f"num_heads {self.num_heads} does not divide by num_kv_heads {self.num_kv_heads}")
         self.within(0.0, 0.99, "dropout")
+
+    def _require_mamba(self) -> None:
+        for f in dataclasses.fields(self):
+            if f.name not in OF_MAMBA and getattr(self, f.name) != f.default:
+                raise ConfigError(
+                    f"{f.name} is {getattr(self, f.name)!r}, and a Mamba has none; its settings are {', '.join(OF_MAMBA)}"
+                )
+        self.fill(state_size=16)
+        self.positive("state_size")
+        self.within(0.0, 0.99, "dropout")
+
+    def to_data(self) -> dict[str, Any]:
+        data = super().to_data()
+        return data if self.mixer is None else {name: data[name] for name in OF_MAMBA}
 
     # The sizes that may be None when they are given, and never are afterwards.
     @property
@@ -189,6 +212,14 @@ class ModelConfig(Config):
         """T5-like, as in Kazemnejad et al. 2023: RMSNorm, ReLU MLP, no biases, tied embeddings, T5's scales."""
         like = {"norm": "rms", "mlp": "relu", "bias": False, "tie_embeddings": True, "t5_scaling": True}
         return cls(**{**like, **settings})
+
+    @classmethod
+    def mamba(cls, **settings: Any) -> "ModelConfig":
+        """Mamba-1 (Gu & Dao 2023), no Transformer: blocks of a short convolution and a selective scan."""
+        return cls(**{"mixer": "mamba", **settings})
+
+
+OF_MAMBA = ("mixer", "d_model", "num_layers", "state_size", "dropout")  # the settings of `ModelConfig` that it has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,9 +360,20 @@ class Run(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.encoding.require_layers(self.model.num_layers)
+        if self.model.mixer is not None:
+            self._require_no_positions()
+            return
         if self.model.share_encoding is None and not self.encoding.then:  # in a pattern, each as its source has it
             shared = bool(getattr(self.encoding.make, "shared_across_layers", False))
             object.__setattr__(self, "model", dataclasses.replace(self.model, share_encoding=shared))
+
+    def _require_no_positions(self) -> None:
+        if self.encoding.to_data() != {"is": "NoPE"}:
+            raise ConfigError(
+                f"the encoding is {self.encoding.label}, and a Mamba has no attention that it could act on; choose NoPE"
+            )
+        if (layout := self.training.layout) is not None:
+            raise ConfigError(f"the layout is {layout.label}, and a Mamba reads no positions; leave it out")
 
     def identity(self) -> dict[str, Any]:
         return {**self.to_data(), "encoding": self.encoding.identity(), "task": self.task.identity()}
@@ -351,7 +393,9 @@ class Run(Config):
     @property
     def label(self) -> str:
         """The encoding's label; `-S` where its layers share one module and the source's do not; the layout, if it has one:
-        `RoPE with Randomized(max_length=512)`."""
+        `RoPE with Randomized(max_length=512)`. "Mamba" for a Mamba."""
+        if self.model.mixer is not None:
+            return "Mamba"
         layout = self.training.layout
         return self._encoding_label() + (f" with {layout.label}" if layout is not None else "")
 

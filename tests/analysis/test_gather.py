@@ -87,6 +87,24 @@ def test_layouts_are_compared_and_never_averaged(make_run: Make, make_score: Mak
     assert not any("layout" in name for name in task.settings)
 
 
+def test_a_model_of_another_kind_stands_beside_every_model(make_run: Make, make_score: Make) -> None:
+    small = [make_run(seed=seed) for seed in (0, 1)]
+    large = [make_run(seed=0, key="large", config=changed(small[0], "model", d_model=128))]
+    sizes = {"mixer": "mamba", "dropout": 0.0, "d_model": 64, "num_layers": 4, "state_size": 16}
+    config = {**small[0].config, "encoding": {"is": "NoPE"}, "model": sizes}
+    mambas = [make_run("Mamba", seed, config={**config, "seed": seed}) for seed in (0, 1)]
+    other = make_run("Mamba", 5, config=changed(mambas[0], "training", steps=9))
+    runs = [mambas[0], *small, *large, mambas[1], other]
+    found = from_rows([], runs, [make_score(run, 1.0) for run in runs])
+    assert [[s.label for s in task.series] for task in found.tasks] == [["FIRE", "Mamba"], ["FIRE", "Mamba"], ["Mamba"]]
+    assert [len(task.series[-1].points[0].seeds) for task in found.tasks] == [2, 2, 1]
+    assert found.tasks[0].notes == ("Mamba has d_model 64, num_layers 4, state_size 16",)
+    assert found.tasks[2].notes == ()
+    wider = make_run("Mamba", 0, key="wider", config=changed(mambas[0], "model", d_model=96))
+    (task,) = from_rows([], [*small, mambas[0], wider], []).tasks
+    assert [s.label for s in task.series] == ["FIRE", "Mamba (d_model 64)", "Mamba (d_model 96)"]
+
+
 def test_another_question_is_another_panel(make_run: Make, make_score: Make) -> None:
     run = make_run(asked=[{"length": 10, "examples": 64, "seed": 0}, {"length": 10, "examples": 8, "seed": 0}])
     scores = [make_score(run, 1.0, asked=run.asked[0]), make_score(run, 2.0, asked=run.asked[1])]

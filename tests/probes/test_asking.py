@@ -26,6 +26,7 @@ from lengthwise.tasks.base import generator
 from lengthwise.training import CheckpointError, train
 
 TINY = ModelConfig(d_model=16, num_layers=2, num_heads=2)
+MAMBA = ModelConfig.mamba(d_model=16, num_layers=2)
 
 
 def run_of(encoding=NoPE, seed=0, task=Copy, model=TINY, layout=None, **settings) -> Run:
@@ -138,6 +139,7 @@ def test_no_more_examples_than_there_are(pair):
         (run_of(NoPE, 1, symbols=5), r"symbols=26.* on Copy\(symbols=5"),
         (run_of(NoPE, 1, model=ModelConfig(d_model=16, num_layers=3, num_heads=2)), "has 2 layers and run .* has 3"),
         (run_of(Learned, 1), "Learned has"),
+        (run_of(NoPE, 1, model=MAMBA), "is a Mamba, which has no attention to look at"),
     ],
 )
 def test_runs_that_cannot_be_compared(other, words):
@@ -154,6 +156,19 @@ def test_runs_that_can(pair):
 def test_a_run_that_is_not_trained(tmp_path):
     with pytest.raises(CheckpointError, match="was not trained to its end"):
         load_subject(run_of(), tmp_path)
+
+
+def test_a_model_without_attention(pair, tmp_path):
+    mamba = trained(run_of(NoPE, 1, model=MAMBA), tmp_path)
+    x = torch.zeros(1, 4, dtype=torch.long)
+    for ask in (
+        lambda: ask_attended(mamba, attended_question(4)),
+        lambda: attention_distance(pair[0].model, mamba.model, x),
+        lambda: attended_distance(mamba.model, x, queries=x == 0),
+    ):
+        with pytest.raises(ConfigError, match="a Mamba has no attention to look at") as caught:
+            ask()
+        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

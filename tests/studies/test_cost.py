@@ -8,6 +8,20 @@ from lengthwise.studies.cost import DECODING, cost
 from lengthwise.tasks import Summation
 
 
+def test_a_mamba_costs_as_much_for_each_token_at_every_length():
+    asked = EvaluationConfig(lengths=(8, 80), examples=100)
+    run = Run(
+        encoding=choose(NoPE),
+        task=choose(Summation),
+        model=ModelConfig.mamba(d_model=16, num_layers=2),
+        training=TrainingConfig(train_length=8, steps=100, batch_size=1),
+    )
+    task = run.task.build()
+    found = cost(run, asked, task)
+    assert found.train > 0
+    assert found.ask[80] / found.ask[8] == pytest.approx(task.tokens(80) / task.tokens(8))
+
+
 def test_decoding_costs_more_than_a_forward():
     asked = EvaluationConfig(lengths=(8,), examples=100)
     found = {}

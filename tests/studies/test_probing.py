@@ -72,6 +72,23 @@ def test_partners_across_seeds(folder):
         assert probing.partner(nope, runs, "nope").seed == 0
 
 
+def test_runs_without_attention_are_left_out_and_why(tmp_path):
+    mambas = grid(["nope"], ["copy"], 2, training=TRAINING, model=ModelConfig.mamba(d_model=16, num_layers=2))
+    both = dataclasses.replace(study(2), runs=(*study(2).runs, *mambas))
+    with open_store(tmp_path) as store:
+        fill(store, tmp_path, both)
+        runs = store.runs("s")
+        pairs, left_out = probing.partners(runs, "nope")
+        assert {label for a, _, b, _ in named(pairs) for label in (a, b)} == {"NoPE", "RoPE"}
+        assert left_out == probing.why_not(runs)
+        assert [line.partition(" ")[2] for line in left_out] == [
+            f"(Mamba, seed {seed}) has no attention" for seed in (0, 1)
+        ]
+        mamba = next(run for run in runs if run.label == "Mamba")
+        with pytest.raises(ConfigError, match="is a Mamba, which has no attention"):
+            probing.ask_all(probing.Asker(store, tmp_path), probing.lookings([mamba], [4]))
+
+
 def test_two_seeds_of_the_reference_are_one_pair(folder):
     with open_store(folder) as store:
         runs = [run for run in store.runs("s") if run.seed < 2]

@@ -20,11 +20,16 @@ from lengthwise.training.checkpoint import tensors_of
 from lengthwise.training.loop import _Sitting
 
 
+MAMBA = ModelConfig.mamba(d_model=16, num_layers=2, state_size=4, dropout=0.1)
+
+
 def a_run(encoding=FIRE, model=None, **training) -> Run:
+    if not isinstance(model, ModelConfig):
+        model = ModelConfig(d_model=16, num_layers=2, num_heads=2, **(model or {}))
     return Run(
         encoding=choose(encoding),
         task=choose(Copy, symbols=5),
-        model=ModelConfig(d_model=16, num_layers=2, num_heads=2, **(model or {})),
+        model=model,
         training=TrainingConfig(**{"train_length": 5, "steps": 12, "batch_size": 8, **training}),
         seed=3,
     )
@@ -52,8 +57,16 @@ def stop_after(steps):
         a_run(encoding=NoPE, model={"dropout": 0.1, "tie_embeddings": True, "norm": "rms"}, schedule="linear"),
         a_run(layout=choose(Randomized, max_length=30), accumulation=2, min_length=2),
         a_run(encoding=Learned, layout=choose(Shift, max_shift=9)),
+        a_run(encoding=NoPE, model=MAMBA, accumulation=2, min_length=2),
     ],
-    ids=["FIRE", "dropout, accumulation, lengths", "tied, rms", "randomized, accumulation, lengths", "learned, shift"],
+    ids=[
+        "FIRE",
+        "dropout, accumulation, lengths",
+        "tied, rms",
+        "randomized, accumulation, lengths",
+        "learned, shift",
+        "Mamba, accumulation, lengths",
+    ],
 )
 def test_stopping_anywhere_changes_no_bit(run, tmp_path):
     whole = train(run, tmp_path / "whole")

@@ -55,14 +55,24 @@ def from_rows(
     known = {run.key: run for run in (*compared, *runs)}
     answers = {(s.key, canonical(s.asked)): s for s in scores}
     panels: dict[str, _Panel] = {}
-    for run in runs:
+    alike: dict[str, dict[str, _Panel]] = defaultdict(dict)  # panels that differ in the model alone
+    for run in sorted(runs, key=lambda run: _mixer(run) is not None):
         shared = protocol(run.config)
+        rest = {k: v for k, v in shared.items() if k != "model"}
         for asked in run.asked:
             question = {k: v for k, v in asked.items() if k != "length"}
-            identity = canonical([run.task, run.metric, run.better, run.unit, run.train_length, shared, question])
-            if identity not in panels:
-                panels[identity] = _Panel(run, flat(shared | {"question": question}))
-            panels[identity].add(run, asked["length"], answers.get((run.key, canonical(asked))))
+            whole, part = (
+                canonical([run.task, run.metric, run.better, run.unit, run.train_length, some, question])
+                for some in (shared, rest)
+            )
+            # A model of another kind has no settings in common with the others, and stands beside all of them.
+            found = alike[part] if _mixer(run) is not None and alike[part] else {whole: panels.get(whole)}
+            for identity, panel in list(found.items()):
+                if panel is None:
+                    panel = panels[identity] = alike[part][identity] = _Panel(
+                        run, flat(shared | {"question": question})
+                    )
+                panel.add(run, asked["length"], answers.get((run.key, canonical(asked))))
     titles = _titles([p.first.task for p in panels.values()], [p.settings for p in panels.values()])
     return Findings(
         studies=tuple(_study(s) for s in studies),
@@ -135,10 +145,15 @@ class _Panel:
         return dataclasses.replace(task, reading=reading(task, done))
 
     def notes(self) -> tuple[str, ...]:
-        """What the scores' task noted, each once, by length."""
+        """What the scores' task noted, each once, by length; and the sizes of models of another kind."""
         rows = [(length, s) for by_length in self.scores.values() for length, ss in by_length.items() for _, s in ss]
         found = [str(s.facts["note"]) for _, s in sorted(rows, key=lambda r: r[0]) if (s.facts or {}).get("note")]
-        return tuple(dict.fromkeys(found))
+        others = [run for run in self.encodings.values() if _mixer(run) is not None and run is not self.first]
+        sizes = [
+            f"{run.label} has {', '.join(f'{k} {plain(v)}' for k, v in run.config['model'].items() if v and k != 'mixer')}"
+            for run in others
+        ]
+        return tuple(dict.fromkeys(found + sizes))
 
 
 def _point(
@@ -182,7 +197,14 @@ def _encoding(run: "RunRow") -> dict[str, Any]:
     """What makes a series of a panel."""
     model, training = run.config.get("model") or {}, run.config.get("training") or {}
     own = {"encoding": run.config.get("encoding", run.encoding), "share_encoding": model.get("share_encoding")}
+    if _mixer(run) is not None:
+        own["model"] = model
     return own | {"layout": training.get("layout")}
+
+
+def _mixer(run: "RunRow") -> str | None:
+    """What the run's model has in the place of attention."""
+    return (run.config.get("model") or {}).get("mixer")
 
 
 def _shortest(run: "RunRow") -> int:

@@ -100,12 +100,9 @@ def _items(store: "Store", wanted: Wanted, left_out: list[str]) -> "list[Item]":
     lengths = wanted.whole_lengths()
     if wanted.what == ATTENDED:
         runs = [store.run(wanted.run)] if wanted.run is not None else store.runs(wanted.study)
-        finished = [run for run in runs if run.finished is not None]
         if wanted.study is not None:
-            left_out += [
-                f"{run.key[:8]} ({run.label}, seed {run.seed}) is {run.status}" for run in runs if run not in finished
-            ]
-            runs = _some(finished, wanted.study)
+            left_out += probing.why_not(runs)
+            runs = _some([run for run in runs if run.finished is not None and probing.has_attention(run)], wanted.study)
         return probing.lookings(runs, lengths, **wanted.settings)
     assert wanted.against is not None
     if wanted.study is not None:

@@ -1,6 +1,8 @@
-"""Models: one readable decoder, and what its attention looks at."""
+"""Models: one readable decoder, what its attention looks at, and a Mamba to compare it with."""
 
+from lengthwise.models.base import Model
 from lengthwise.models.decoder import Decoder
-from lengthwise.models.watching import by_head, statistics
+from lengthwise.models.mamba import Mamba
+from lengthwise.models.watching import attending, by_head, statistics
 
-__all__ = ["Decoder", "by_head", "statistics"]
+__all__ = ["Decoder", "Mamba", "Model", "attending", "by_head", "statistics"]

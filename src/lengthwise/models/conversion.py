@@ -1,11 +1,12 @@
 """Weights and settings of other libraries as ours, and back, without loss: order of dims, T5's table, ALiBi's slopes,
-`rope_parameters`.
+`rope_parameters`, the names in a Mamba.
 
 Nothing is computed on a weight: rows change places, so every conversion back gives the same bits, whatever the dtype. Learned
 slopes alone are kept as their logarithms here.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -152,6 +153,47 @@ def _require_slopes(given: object) -> None:
     if not isinstance(given, Tensor) or not given.numel() or not given.is_floating_point():
         what = f"{given.dtype} {list(given.shape)}" if isinstance(given, Tensor) else f"a {type(given).__name__}"
         raise ConfigError(f"the slopes are {what}; give a tensor of floats, one for each head")
+
+
+# ---- Mamba ------------------------------------------------------------------------------------------------------
+
+_MAMBA = (  # the beginnings of transformers' names, and ours
+    ("backbone.layers.", "blocks."),
+    ("backbone.embeddings.", "read."),
+    ("backbone.norm_f.", "norm."),
+    ("lm_head.", "write."),
+)
+
+
+def mamba_from_transformers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The `state_dict` of transformers' `MambaForCausalLM` as that of our `Mamba`; the parameters themselves are the same.
+
+    An output head that shares the table of the embeddings is one of its own here. Theirs has no linear map of vectors, so
+    ours reads tokens.
+    """
+    given = (
+        {"lm_head.weight": state["backbone.embeddings.weight"], **state}
+        if "backbone.embeddings.weight" in state
+        else state
+    )
+    return {_renamed(name, _MAMBA).replace(".mixer.", "."): value for name, value in given.items()}
+
+
+def mamba_to_transformers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The way back of `mamba_from_transformers`."""
+    back = tuple((ours, theirs) for theirs, ours in _MAMBA)
+    renamed = ((_renamed(name, back), value) for name, value in state.items())
+    return {re.sub(r"(layers\.\d+\.)(?!norm\.)", r"\1mixer.", name): value for name, value in renamed}
+
+
+def _renamed(name: str, beginnings: tuple[tuple[str, str], ...]) -> str:
+    for old, new in beginnings:
+        if name.startswith(old):
+            return new + name.removeprefix(old)
+    raise ConfigError(
+        f"there is no counterpart of {name!r}{near_miss(name, [old for old, _ in beginnings])}; a Mamba's names begin with: "
+        + ", ".join(old for old, _ in beginnings)
+    )
 
 
 # ---- rope_parameters --------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ Pre-norm blocks: x + attention(norm(x)), then x + mlp(norm(x)). The position enc
 that knows about positions.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -21,6 +20,7 @@ from lengthwise.config import Choice, ConfigError, ModelConfig
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import Effect, KeyGlobal
 from lengthwise.layouts import consecutive
+from lengthwise.models.base import Model
 from lengthwise.span import Span, ends, own_lengths, whole_numbers
 
 Watch = Callable[[int, Effect, Span, Mask, Tensor, Tensor, float], None]
@@ -77,7 +77,7 @@ class _Took:
     """The backends that were taken, an attribute for each: only written, so that no compiled graph depends on them."""
 
 
-class Decoder(nn.Module):
+class Decoder(Model):
     """Tokens [b, t] or vectors [b, t, input_width] in, logits [b, t, output_size] out.
 
     `encoding` is a choice (`choose(FIRE, hidden_layers=1)`); the model tells it `num_heads`, `head_dim`, `d_model` and
@@ -99,6 +99,8 @@ class Decoder(nn.Module):
         backend: str = "auto",
     ):
         super().__init__()
+        if config.mixer is not None:
+            raise ConfigError("the config is a Mamba's; write Mamba(config, ...) for it")
         if (vocab_size is None) == (input_width is None):
             raise ConfigError("a decoder reads tokens or vectors: give either vocab_size or input_width")
         if config.tie_embeddings and vocab_size != output_size:
@@ -172,6 +174,9 @@ class Decoder(nn.Module):
     def backends_used(self) -> set[str]:
         return set(vars(self._took))
 
+    def new_cache(self) -> KVCache:
+        return KVCache(self.config.num_layers)
+
     def _blocks(self) -> list[Block]:
         return cast(list[Block], list(self.blocks))
 
@@ -206,23 +211,6 @@ class Decoder(nn.Module):
         except BaseException:
             cache.back(before)  # as if it had not been tried
             raise
-
-    def _require_inputs(self, inputs: Tensor) -> None:
-        reads = self.read
-        if isinstance(reads, nn.Embedding):
-            if inputs.ndim != 2 or inputs.is_floating_point() or inputs.is_complex() or inputs.dtype == torch.bool:
-                raise ConfigError(f"the input is {inputs.dtype} {tuple(inputs.shape)}; it has to be token ids [b, t]")
-            # Elsewhere it would have to be waited for.
-            if inputs.device.type == "cpu" and inputs.numel() and not torch.compiler.is_compiling():
-                low, high = (int(n) for n in torch.aminmax(inputs))
-                if low < 0 or high >= reads.num_embeddings:
-                    wrong = low if low < 0 else high
-                    raise ConfigError(f"there is no token {wrong}; the model knows 0 to {reads.num_embeddings - 1}")
-        elif inputs.ndim != 3 or inputs.shape[2] != reads.weight.shape[1] or not inputs.is_floating_point():
-            width = reads.weight.shape[1]
-            raise ConfigError(
-                f"the input is {inputs.dtype} {tuple(inputs.shape)}; it has to be vectors [b, t, {width}]"
-            )
 
     def _forward(
         self,
@@ -309,48 +297,6 @@ class Decoder(nn.Module):
             now = own_lengths(positions, documents)[:, :past]
         encodings = [cast(PositionEncoding, encoding) for encoding in self.encodings]
         return any(bool((e.stretch(before) != e.stretch(now)).any()) for e in encodings if e.depends_on_length())
-
-    @torch.no_grad()
-    def generate(
-        self,
-        tokens: Int[Tensor, "b t"],
-        steps: int,
-        *,
-        documents: Int[Tensor, "b t"] | None = None,
-        temperature: float = 0.0,
-        generator: torch.Generator | None = None,
-        stop: int | None = None,
-        cached: bool = True,
-    ) -> Int[Tensor, "b n"]:
-        """The next tokens, n <= steps: greedy at temperature 0, otherwise drawn with `generator`. Ends early when every row
-        has produced `stop`; a row repeats `stop` after its first. `documents` [b, t] marks left padding (see `forward`); what
-        is generated belongs to the document of the last token. `cached=False` runs the whole prefix at every step."""
-        if self.training:
-            raise ConfigError("generate() needs the model in evaluation mode; call model.eval() first")
-        if not (temperature == 0 or 1e-4 <= temperature < math.inf):
-            raise ConfigError(f"temperature is {temperature}; it has to be 0 (greedy), or from 0.0001 up and finite")
-        if steps < 0:
-            raise ConfigError(f"steps is {steps}; it has to be 0 or more")
-        cache = KVCache(self.config.num_layers) if cached else None
-        ended = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
-        new, made, ids = tokens, tokens[:, :0], documents
-        for _ in range(steps):
-            logits = self(new, documents=ids, cache=cache)[:, -1]
-            if temperature:
-                chance = (logits.float() / temperature).softmax(-1)
-                following = torch.multinomial(chance, 1, generator=generator)
-            else:
-                following = logits.argmax(-1, keepdim=True)
-            if stop is not None:
-                following = following.masked_fill(ended[:, None], stop)
-                ended |= following[:, 0] == stop
-            made = torch.cat([made, following], 1)
-            if ended.all():
-                break
-            new = following if cached else torch.cat([new, following], 1)
-            if ids is not None:
-                ids = ids[:, -1:] if cached else torch.cat([ids, ids[:, -1:]], 1)
-        return made
 
 
 class _Attention:

@@ -10,13 +10,21 @@ from torch import Tensor
 from lengthwise.attention import Mask, Statistics, measure
 from lengthwise.config import ConfigError
 from lengthwise.forms import Effect
+from lengthwise.models.base import Model
 from lengthwise.models.decoder import Decoder
 from lengthwise.span import Span
 
 
+def attending(model: Model) -> Decoder:
+    """The model, which has attention to look at. `ConfigError` for one that has none."""
+    if not isinstance(model, Decoder):
+        raise ConfigError(f"a {type(model).__name__} has no attention to look at; take a Transformer")
+    return model
+
+
 @torch.no_grad()
 def statistics(
-    model: Decoder,
+    model: Model,
     inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"],
     *,
     positions: Int[Tensor, "#b t"] | None = None,
@@ -35,6 +43,7 @@ def statistics(
     >>> layers = statistics(model, tokens, documents=documents, queries=documents >= 0)  # padding, -1, left out
     >>> layers[2].first[:, 5]  # of each row: the mass on the first 4 keys in layer 2, head 5
     """
+    model = attending(model)
     if model.training:
         raise ConfigError("statistics() needs the model in evaluation mode; call model.eval() first")
     layers: list[Statistics] = []

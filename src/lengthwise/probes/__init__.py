@@ -13,6 +13,7 @@ from lengthwise.probes.asking import (
     distance_question,
     load_subject,
     require_alike,
+    require_attention,
 )
 from lengthwise.probes.attended import BINS, Attended, attended_distance
 from lengthwise.probes.distance import attention_distance, pair_distances
@@ -35,4 +36,5 @@ __all__ = [
     "pair_distances",
     "published_divergence",
     "require_alike",
+    "require_attention",
 ]

@@ -14,7 +14,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import check_lengths
 from lengthwise.layouts import layout_for
-from lengthwise.models import Decoder
+from lengthwise.models import Model
 from lengthwise.probes.attended import BINS, Attended, attended_distance
 from lengthwise.probes.distance import attention_distance, require_variant
 from lengthwise.tasks.base import Batch, Task, generator
@@ -30,7 +30,7 @@ class Subject:
     """A trained run to look into."""
 
     run: Run
-    model: Decoder
+    model: Model
     task: Task
 
     @property
@@ -67,11 +67,21 @@ def _require(**counts: Any) -> None:
             raise ConfigError(f"{name} is {value!r}; it has to be a whole number, at least 1")
 
 
+def require_attention(run: Run) -> None:
+    """Raise `ConfigError` for a run whose model has no attention to look at. Builds no model."""
+    if run.model.mixer is not None:
+        raise ConfigError(
+            f"run {run.key[:8]} is a {run.label}, which has no attention to look at; name a Transformer's run"
+        )
+
+
 def require_alike(a: Run, b: Run, lengths: Iterable[int] = ()) -> None:
     """Raise `ConfigError` where the two runs' attention cannot be compared: another task, another depth, a length that one of
     them cannot read. Builds no model."""
     if a.key == b.key:
         raise ConfigError(f"run {a.key[:8]} is compared with itself, which is no distance; name another run")
+    for run in (a, b):
+        require_attention(run)
     if a.task.identity() != b.task.identity():
         raise ConfigError(
             f"run {a.key[:8]} is trained on {_described(a)} and run {b.key[:8]} on {_described(b)}; attention is compared on the "

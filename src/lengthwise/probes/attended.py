@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lengthwise.attention.tables import spread
 from lengthwise.config import ConfigError
-from lengthwise.models import Decoder
+from lengthwise.models import Model
 from lengthwise.probes.rows import Call, block_rows, calls_of
 
 BINS = 20  # of the normalised distance 0 ... 1, each 0.05 wide
@@ -35,7 +35,7 @@ class Attended:
 
 @torch.no_grad()
 def attended_distance(
-    model: Decoder,
+    model: Model,
     inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"],
     *,
     queries: Bool[Tensor, "#b t"],

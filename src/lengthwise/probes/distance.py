@@ -7,15 +7,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
-from lengthwise.models import Decoder
+from lengthwise.models import Model, attending
 from lengthwise.probes.divergence import VARIANTS
 from lengthwise.probes.rows import Call, block_rows, calls_of
 
 
 @torch.no_grad()
 def attention_distance(
-    a: Decoder,
-    b: Decoder,
+    a: Model,
+    b: Model,
     inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"],
     *,
     queries: Bool[Tensor, "#b t"] | None = None,
@@ -39,6 +39,7 @@ def attention_distance(
     head n of the other for m < n alone.
     """
     require_variant(variant)
+    a, b = attending(a), attending(b)
     if len(a.blocks) != len(b.blocks):
         raise ConfigError(
             f"the models have {len(a.blocks)} and {len(b.blocks)} layers; layers are compared one to one, so take models "

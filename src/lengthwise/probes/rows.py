@@ -12,7 +12,7 @@ from lengthwise.attention import Mask, reference
 from lengthwise.attention.slices import blocks_of, sliced
 from lengthwise.config import ConfigError
 from lengthwise.forms import Effect, wide
-from lengthwise.models import Decoder
+from lengthwise.models import Model, attending
 from lengthwise.span import Span
 
 NUMBERS = {"cpu": 1 << 18, "other": 1 << 24}  # in a block of rows of all heads
@@ -47,11 +47,12 @@ class Call:
 
 
 def calls_of(
-    model: Decoder,
+    model: Model,
     inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"],
     positions: Int[Tensor, "#b t"] | None = None,
 ) -> list[Call]:
     """What the attention of every layer is called with when the model reads `inputs`, in the order of the layers."""
+    model = attending(model)
     if model.training:
         raise ConfigError("a probe needs the model in evaluation mode; call model.eval() first")
     calls: list[Call] = []

@@ -8,6 +8,10 @@ from lengthwise.tasks import Task
 
 DECODING = 8  # what saying an answer costs, in forwards of all of it: 4 to 13 with small models on a CPU
 
+SCAN = (
+    64  # what a number of a Mamba's state costs at each token, in multiply-adds of a linear map: on a CPU, at width 256
+)
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -46,8 +50,12 @@ def cost(run: Run, asked: EvaluationConfig, task: Task) -> Cost:
 
 
 def _forward(run: Run, task: Task, length: int) -> float:
-    """Multiply-adds of one example: linear maps, attention scores and values, logits."""
+    """Multiply-adds of one example: linear maps, attention scores and values, or the scan, logits."""
     model, places = run.model, task.tokens(length)
+    if model.state_size is not None:
+        channels = 2 * model.d_model
+        per_layer = channels * (3 * model.d_model + (2 + SCAN) * model.state_size)
+        return float(places * (model.num_layers * per_layer + model.d_model * task.output_size))
     assert model.d_ff is not None  # config fills it
     linear = 4 * model.d_model**2 + (3 if model.mlp == "swiglu" else 2) * model.d_model * model.d_ff
     per_token = model.num_layers * (linear + 2 * places * model.d_model) + model.d_model * task.output_size

@@ -22,6 +22,7 @@ from lengthwise.probes import (
     distance_question,
     load_subject,
     require_alike,
+    require_attention,
 )
 from lengthwise.store import ProbeRow, RunRow, Store, StoreError
 from lengthwise.studies.provenance import facts
@@ -88,6 +89,16 @@ def is_encoding(word: str) -> bool:
     return True
 
 
+def why_not(runs: Iterable[RunRow]) -> list[str]:
+    """The runs that cannot be looked into, each with the reason."""
+    reasons = ((run, "has no attention" if not has_attention(run) else f"is {run.status}") for run in runs)
+    return [f"{_named(run)} {why}" for run, why in reasons if run.finished is None or not has_attention(run)]
+
+
+def has_attention(run: RunRow) -> bool:
+    return run.config["model"].get("mixer") is None
+
+
 def require_no_misspelling(key: str) -> None:
     """Raise `ConfigError` for what is no key of a run, but an encoding's name or settings with a mistake in them."""
     name = key.partition(":")[0]
@@ -112,11 +123,11 @@ def partners(
         return config["encoding"] == choice.to_data() and shared and config["training"].get("layout") is None
 
     references: dict[str, dict[int, RunRow]] = defaultdict(dict)
-    finished = [run for run in runs if run.finished is not None]
+    finished = [run for run in runs if run.finished is not None and has_attention(run)]
     for run in filter(refers, finished):
         references[_protocol(run)][run.seed] = run
     pairs: list[tuple[RunRow, RunRow]] = []
-    left_out = [f"{_named(run)} is {run.status}" for run in runs if run.finished is None]
+    left_out = why_not(runs)
     for run in finished:
         other = _reference(references[_protocol(run)], run.seed, across or refers(run))
         if other is None:
@@ -192,6 +203,7 @@ class Asker:
             first, lengths = some[0], [item.asked["length"] for item in some]
             run = self._run(first.run)
             if first.against is None:
+                require_attention(run)
                 check_lengths(run, lengths)
             else:
                 require_alike(run, self._run(first.against), lengths)

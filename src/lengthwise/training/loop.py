@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError, Run
 from lengthwise.layouts import layout_for
-from lengthwise.models.decoder import Decoder
+from lengthwise.models import Decoder, Mamba, Model
 from lengthwise.tasks.base import Batch, Task, generator
 from lengthwise.training.checkpoint import (
     Folder,
@@ -45,20 +45,22 @@ class Trained:
     loop_overhead: float  # share of the time that was not forward, backward or optimiser
 
 
-def build(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> tuple[Decoder, Task]:
+def build(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> tuple[Model, Task]:
     """The model before its first step, and the task. The weights depend on the run alone, whatever the device."""
     task: Task = run.task.build()
+    sizes: dict[str, Any] = {
+        "vocab_size": task.vocab_size if task.input_width is None else None,
+        "input_width": task.input_width,
+        "output_size": task.output_size,
+    }
+    model: Model
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(generator(run.seed, "weights").initial_seed())
-        model = Decoder(
-            run.model,
-            run.encoding,
-            vocab_size=task.vocab_size if task.input_width is None else None,
-            input_width=task.input_width,
-            output_size=task.output_size,
-            train_length=task.tokens(run.training.train_length),
-            backend=backend,
-        )
+        if run.model.mixer is not None:
+            model = Mamba(run.model, **sizes)
+        else:
+            trained = task.tokens(run.training.train_length)
+            model = Decoder(run.model, run.encoding, **sizes, train_length=trained, backend=backend)
     return model.to(device), task
 
 
@@ -145,7 +147,7 @@ def load_trained(
     return Trained(model, task, **{name: facts[name] for name in _KEPT})
 
 
-def load_weights(folder: Path, run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> Decoder:
+def load_weights(folder: Path, run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> Model:
     """The trained model. `CheckpointError` when the weights are missing, damaged, or another run's."""
     files = Folder(folder, run)
     tensors, _ = files.finished()
@@ -201,7 +203,7 @@ class _Sitting:
     when a row of the curve, a progress report or a checkpoint needs them.
     """
 
-    def __init__(self, run: Run, model: Decoder, task: Task, device: torch.device):
+    def __init__(self, run: Run, model: Model, task: Task, device: torch.device):
         self.run, self.model, self.task, self.device = run, model, task, device
         self.layout = layout_for(task, run.training.layout)
         self.optimizer = make_optimizer(model, run.training)

@@ -12,12 +12,14 @@ def decayed(model: nn.Module) -> tuple[list[str], list[str]]:
     """The names of the parameters with and without weight decay.
 
     Decayed are the matrices of linear maps. Not decayed: vectors (norms, biases), embedding tables (an output head
-    tied to one included) and everything inside a position encoding, whose numbers mean distances or slopes.
+    tied to one included), everything inside a position encoding, whose numbers mean distances or slopes, and what a module
+    names in `not_decayed`.
     """
     spared: set[int] = set()
     for module in model.modules():
         if isinstance(module, nn.Embedding) or getattr(module, "kind", None) == "encoding":
             spared |= {id(p) for p in module.parameters()}
+        spared |= {id(getattr(module, name)) for name in getattr(module, "not_decayed", ())}
     with_decay: list[str] = []
     without: list[str] = []
     for name, p in model.named_parameters():
