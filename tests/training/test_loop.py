@@ -19,7 +19,6 @@ from lengthwise.training import Progress, Stopped, TrainingError, build, load_tr
 from lengthwise.training.checkpoint import tensors_of
 from lengthwise.training.loop import _Sitting
 
-
 MAMBA = ModelConfig.mamba(d_model=16, num_layers=2, state_size=4, dropout=0.1)
 
 
