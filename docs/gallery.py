@@ -41,6 +41,7 @@ COSTS = {
     "QueryRelative": ("a vector for each distance: O(n d), or h times that", "O(h n² d)"),
     "ContentRelative": ("r numbers for each distance and query: O(n r), or h times that", "O(h n² r)"),
     "KeyGlobal": ("a vector for each head: O(h d)", "O(n h d)"),
+    "CumulativeBias": ("a number for every key: O(h n)", "O(h n)"),
     "DenseBias": ("a number for every pair: O(h n²)", "O(h n²)"),
     "ValueRelative": ("a vector for each distance: O(n d)", "O(h n² d)"),
     "LogitRewrite": ("whole rows of logits at once: O(h n) for each query", "O(h n²) or more"),

@@ -250,7 +250,7 @@ class Reads(PositionEncoding):
     def features(self, x):
         return x[..., :1]
 
-    def content(self, features, span, visible):
+    def content(self, features, span, documents):
         return (DenseBias(features.mT[:, None].expand(-1, 1, span.q.shape[1], -1)),)
 
 

@@ -163,6 +163,15 @@ class KeyGlobal:
 
 
 @dataclass(frozen=True)
+class CumulativeBias:
+    """`+ total[b|1, h|1, at i] - total[b|1, h|1, j]`, where query i, one of the last, is key number `at i`: what a sum that
+    runs over the keys gained between a key and its query. FoX. Backends subtract before they round: a total is large where
+    its differences are small."""
+
+    total: Float[Tensor, "b h j"]
+
+
+@dataclass(frozen=True)
 class DenseBias:
     """`+ bias[b|1, h|1, i, j]`: what no table can say."""
 
@@ -199,7 +208,7 @@ class QueryGain:
     both_ways: bool = False  # True: it does not go by the keys that a causal query sees
 
 
-Term = ToeplitzBias | ProgressiveBias | QueryRelative | ContentRelative | KeyGlobal | DenseBias
+Term = ToeplitzBias | ProgressiveBias | QueryRelative | ContentRelative | KeyGlobal | CumulativeBias | DenseBias
 
 
 @dataclass(frozen=True)

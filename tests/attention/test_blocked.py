@@ -15,6 +15,7 @@ from lengthwise import attend, encodings
 from lengthwise.attention import Mask, blocked, fused, plan, reference
 from lengthwise.forms import (
     ContentRelative,
+    CumulativeBias,
     DenseBias,
     Effect,
     KeyGlobal,
@@ -75,6 +76,11 @@ def several(span):
     return effect, [t1, t2, *of_one, *of_two, rows, long, vector, values, more, d1, d2, d3, c1, t3, c2, t4]
 
 
+def cumulative(span):
+    one, two, table = leaf(B, H, span.k.shape[1]), leaf(1, 1, span.k.shape[1]), leaf(H, 5)
+    return Effect(terms=(CumulativeBias(one), ToeplitzBias(table), CumulativeBias(two))), [one, two, table]
+
+
 def both_ways(span):
     table, rows, long, values, vector = leaf(H, 6), leaf(1, 5, D), leaf(H, 90, D), leaf(H, 4, D), leaf(H, D)
     terms = (ToeplitzBias(table, -3), QueryRelative(rows, -2), QueryRelative(long, -30, vector), KeyGlobal(vector))
@@ -91,6 +97,7 @@ def rewritten(span, way=False):
         leaf(1, 5, D),
     )
     one, of_one = progressive(span)
+    total = leaf(B, H, span.k.shape[1])
     table, angle_q, angle_k = leaf(H, 6), leaf(*span.q.shape, 2), leaf(*span.k.shape, 2)
 
     def function(logits, q, visible, scale, some):
@@ -104,13 +111,13 @@ def rewritten(span, way=False):
             DenseBias(dense, both_ways=way),
             ToeplitzBias(table, -2),
             ContentRelative(gain[..., None], values[..., :1], -2),
-            *(() if way else (one,)),
+            *(() if way else (one, CumulativeBias(total))),
         ),
         values=(ValueRelative(values, -2),),
         rewrite=LogitRewrite(function, both_ways=way),
         gain=QueryGain(gain, both_ways=way),
     )
-    return effect, [a, b, dense, gain, values, table, angle_q, angle_k, *(() if way else of_one)]
+    return effect, [a, b, dense, gain, values, table, angle_q, angle_k, *(() if way else (*of_one, total))]
 
 
 def turned(span):
@@ -148,6 +155,7 @@ CASES = {
     "values": lambda span: (lambda x: (Effect(values=(ValueRelative(x),)), [x]))(leaf(H, 5, D)),
     "several of each": several,
     "turned": turned,
+    "cumulative": cumulative,
     "both ways": both_ways,
     "rewritten": rewritten,
     "rewritten both ways": lambda span: rewritten(span, way=True),

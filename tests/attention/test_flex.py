@@ -16,6 +16,7 @@ from lengthwise.attention import Mask, flex, plan, reference
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
     ContentRelative,
+    CumulativeBias,
     DenseBias,
     Effect,
     KeyGlobal,
@@ -52,6 +53,7 @@ def effects(span: Span, dim: int = D) -> dict[str, tuple[Effect, list[torch.Tens
     table, one, few = leaf(H, n), leaf(1, 9), leaf(1, n, dim)
     long, vector, gain = leaf(H, 200, dim), leaf(H, dim), leaf(rows, H, i)
     dense, shared = leaf(B, H, i, j), leaf(1, 1, i, j)
+    total, totals = leaf(1, H, j), leaf(B, 1, j)
     content, band, wide = leaf(B, H, i, 3), leaf(H, n, 3), leaf(1, 200, 3)
     angle_q, angle_k = leaf(rows, i, 2), leaf(rows, j, 2)
     made = {count: pieces(span, heads, count) for count, heads in ((1, H), (2, 1), (8, H), (30, H))}
@@ -62,6 +64,7 @@ def effects(span: Span, dim: int = D) -> dict[str, tuple[Effect, list[torch.Tens
         **{f"{n} pieces": (Effect(terms=(term,)), leaves) for n, (term, leaves) in made.items()},
         "a dense bias": (Effect(terms=(DenseBias(dense, both_ways=True),)), [dense]),
         "a dense bias for all": (Effect(terms=(DenseBias(shared, both_ways=True),)), [shared]),
+        "cumulative": (Effect(terms=(CumulativeBias(total), CumulativeBias(totals))), [total, totals]),
         "query relative": (Effect(terms=(QueryRelative(few, -2),)), [few]),
         "query relative with a vector": (Effect(terms=(QueryRelative(few, -2, vector),)), [few, vector]),
         "query relative, a long table": (Effect(terms=(QueryRelative(long, -9, vector),)), [long, vector]),

@@ -10,6 +10,7 @@ from lengthwise.attention.reference import dense
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
     ContentRelative,
+    CumulativeBias,
     DenseBias,
     Effect,
     KeyGlobal,
@@ -38,12 +39,14 @@ def effects(span: Span) -> dict[str, tuple[Effect, list[torch.Tensor]]]:
     rows, long, vector, values, gain = leaf(1, n, D), leaf(H, 90, D), leaf(H, D), leaf(H, n, D), leaf(1, H, i)
     content, curves = leaf(B, H, i, 3), leaf(1, n, 3)
     angle_q, angle_k = leaf(*span.q.shape, 2), leaf(*span.k.shape, 2)
+    total, all_of = leaf(B, 1, span.k.shape[1]), leaf(1, H, span.k.shape[1])
     progressive = ProgressiveBias(slope, intercept, knots, u, w)
     return {
         "nothing": (Effect(), []),
         "toeplitz": (Effect(terms=(ToeplitzBias(table),)), [table]),
         "progressive": (Effect(terms=(progressive,)), [slope, intercept, u, w]),
         "dense": (Effect(terms=(DenseBias(dense),)), [dense]),
+        "cumulative": (Effect(terms=(CumulativeBias(total), CumulativeBias(all_of))), [total, all_of]),
         "query relative": (Effect(terms=(QueryRelative(rows),)), [rows]),
         "query relative with a vector": (Effect(terms=(QueryRelative(rows, vector=vector),)), [rows, vector]),
         "query relative, a long table": (Effect(terms=(QueryRelative(long, -9, vector),)), [long, vector]),

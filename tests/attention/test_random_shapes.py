@@ -12,6 +12,7 @@ from torch import Tensor
 from lengthwise.attention import BACKENDS, Mask, cpu, no_gradients, plan
 from lengthwise.forms import (
     ContentRelative,
+    CumulativeBias,
     DenseBias,
     Effect,
     KeyGlobal,
@@ -28,7 +29,7 @@ from lengthwise.layouts import consecutive
 from lengthwise.span import Span
 
 WIDE = torch.float64
-BOTH_WAYS, ONE_WAY = ("table", "query", "content", "key", "dense"), ("pieces",)
+BOTH_WAYS, ONE_WAY = ("table", "query", "content", "key", "dense"), ("pieces", "cumulative")
 SUMS = {  # of up to three terms; by whether keys after the query are seen
     causal: [some for n in range(4) for some in itertools.combinations_with_replacement(names, n)]
     for causal, names in ((True, BOTH_WAYS + ONE_WAY), (False, BOTH_WAYS))
@@ -182,6 +183,8 @@ class Numbers:
                 )
             case "key":
                 return KeyGlobal(self.leaf(c.heads, c.dim))
+            case "cumulative":
+                return CumulativeBias(self.leaf(*self.one_or(c.batch, c.heads), c.keys))
             case "dense":
                 return DenseBias(self.leaf(*self.one_or(c.batch, c.heads), c.queries, c.keys), both_ways=True)
         return self.pieces(n)
@@ -260,7 +263,7 @@ def test_every_form_reaches_every_backend_that_knows_it():
     """Otherwise the tests above would compare the reference with itself."""
     seen: dict[str, set[str]] = {name: set() for name in BACKENDS}
 
-    @settings(max_examples=200, database=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=400, database=None, suppress_health_check=[HealthCheck.too_slow])
     @given(cases())
     def look(case: Case) -> None:
         numbers = Numbers(case)
@@ -272,8 +275,8 @@ def test_every_form_reaches_every_backend_that_knows_it():
 
     look()
     names = {form.__name__ for form in (Rotation, ToeplitzBias, ProgressiveBias, QueryRelative, ContentRelative, KeyGlobal,
-                                        DenseBias, ValueRelative, LogitRewrite, QueryGain)}  # fmt: skip
+                                        CumulativeBias, DenseBias, ValueRelative, LogitRewrite, QueryGain)}  # fmt: skip
     assert seen["reference"] == names
     assert seen["sdpa"] == seen["flex"] == names - {"ValueRelative", "LogitRewrite"}
     if not cpu.missing():
-        assert seen["fused"] == names - {"DenseBias", "ValueRelative", "LogitRewrite"}
+        assert seen["fused"] == names - {"CumulativeBias", "DenseBias", "ValueRelative", "LogitRewrite"}

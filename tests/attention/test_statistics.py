@@ -15,6 +15,7 @@ from lengthwise.attention.statistics import doubling, visible_keys
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
     ContentRelative,
+    CumulativeBias,
     DenseBias,
     Effect,
     KeyGlobal,
@@ -73,6 +74,7 @@ CASES = {
     "pieces and tables": lambda span: Effect(terms=(pieces(span, 1), ToeplitzBias(new(H, 8)), ToeplitzBias(new(1, 60), -9))),
     "dense": of_term(lambda span: DenseBias(new(B, H, span.q.shape[1], span.k.shape[1]), both_ways=True)),
     "dense of keys": of_term(lambda span: DenseBias(new(1, H, 1, span.k.shape[1]), both_ways=True)),
+    "cumulative": of_term(lambda span: CumulativeBias(new(B, H, span.k.shape[1]))),
     "query relative": of_term(lambda span: QueryRelative(new(1, 7, D), -3, new(H, D))),
     "content relative": of_term(lambda span: ContentRelative(new(B, H, span.q.shape[1], 3), new(H, 7, 3), -3)),
     "key global": of_term(lambda span: KeyGlobal(new(H, D))),

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 
 from lengthwise.attention import cpu, no_gradients
 from lengthwise.conformance import EncodingCase
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, effect_with, numbers
 from lengthwise.forms import (
     ContentRelative,
+    CumulativeBias,
     DenseBias,
     KeyGlobal,
     LogitRewrite,
@@ -24,8 +24,8 @@ from lengthwise.forms import (
 from lengthwise.span import Span
 
 ALL = {
-    Rotation, QueryGain, ToeplitzBias, ProgressiveBias, QueryRelative, ContentRelative, KeyGlobal, DenseBias, ValueRelative,
-    LogitRewrite
+    Rotation, QueryGain, ToeplitzBias, ProgressiveBias, QueryRelative, ContentRelative, KeyGlobal, CumulativeBias, DenseBias,
+    ValueRelative, LogitRewrite
 }  # fmt: skip
 SERVED: dict[str, set[type]] = {
     "fused": {Rotation, QueryGain, ToeplitzBias, ProgressiveBias, QueryRelative, ContentRelative, KeyGlobal},
@@ -44,8 +44,7 @@ def refused_form() -> Callable[[Any, str], str | None]:
 def _refused_form(make: Any, backend: str) -> str | None:
     """The name of a form that the encoding has and the backend may refuse; of a backend that has no gradients here, what it
     says of them; None: it has to serve."""
-    two = torch.ones(1, 2, 2, dtype=torch.bool).tril()
-    effect = effect_with(EncodingCase.of(make).build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM), two)
+    effect = effect_with(EncodingCase.of(make).build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
     forms = [effect.rewrite, *effect.values, *effect.terms, effect.rotation, effect.gain]
     if backend == "fused" and cpu.missing():
         return ""

@@ -66,8 +66,8 @@ def all_visible(self, logits, q, visible, scale):
     return CoPE.rewrite(self, logits, q, torch.ones_like(visible), scale)
 
 
-def all_between(self, features, span, visible):
-    return FoX.content(self, features, span, torch.ones_like(visible).tril(visible.shape[2] - visible.shape[1]))
+def all_between(self, features, span, documents):
+    return FoX.content(self, features, span, None)
 
 
 class Doubled(torch.autograd.Function):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from lengthwise.attention import Mask
 from lengthwise.conformance import QUESTIONS, EncodingCase, Verdict, asked_on
 from lengthwise.conformance.cases import asked_backends
 from lengthwise.encodings import ENCODINGS, PositionEncoding, RoPE
@@ -96,7 +97,8 @@ class Gated(PositionEncoding):
         gate = nn.functional.linear(x.to(dtype), self.gate.weight.to(dtype), self.gate.bias.to(dtype))
         return nn.functional.logsigmoid(gate)
 
-    def content(self, features, span, visible):
+    def content(self, features, span, documents):
+        visible = Mask(span.q.shape[1], span.k.shape[1], True, documents).visible(features.device)
         seen = visible[:, None] * features.double().mT[:, :, None]  # what each query sees of the gates, [b, h, i, j]
         after = seen.flip(-1).cumsum(-1).flip(-1) - seen
         return (DenseBias(after),)

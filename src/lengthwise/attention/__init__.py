@@ -21,7 +21,7 @@ from lengthwise.attention.masks import Mask
 from lengthwise.attention.statistics import Statistics, measure
 from lengthwise.config import ConfigError, context_of, near_miss
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.forms import ContentRelative, DenseBias, Effect, KeyGlobal, ProgressiveBias, Term
+from lengthwise.forms import ContentRelative, CumulativeBias, DenseBias, Effect, KeyGlobal, ProgressiveBias, Term
 from lengthwise.layouts import consecutive
 from lengthwise.span import Span, ends, own_lengths, whole_numbers
 
@@ -97,7 +97,8 @@ def with_content(
     effect: Effect, encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, mask: Mask
 ) -> Effect:
     """The effect, and the terms that follow from what the encoding kept of the tokens' content."""
-    terms = encoding.content(features, span, mask.visible(features.device))
+    documents = None if mask.documents is None else mask.documents.to(features.device)
+    terms = encoding.content(features, span, documents)
     return replace(effect, terms=(*effect.terms, *terms))
 
 
@@ -303,6 +304,8 @@ def _check_fit(effect: Effect, q: Tensor, encoding: PositionEncoding) -> None:
 def _heads(term: Term) -> int:
     if isinstance(term, DenseBias):
         return term.bias.shape[1]
+    if isinstance(term, CumulativeBias):
+        return term.total.shape[1]
     if isinstance(term, ContentRelative):
         return term.content.shape[1]
     return len(

@@ -136,8 +136,9 @@ def _make(held: _Held, block: Block, dtype: torch.dtype, *given: Tensor) -> _Mad
     leaves: list[Tensor] = []
     for form in held:
         views = [x for x in _cut([form], block) if x is not None]
-        own = [x.detach().to(dtype).requires_grad_(x.requires_grad) for x in views]
-        new = form[0].of(block, *own, *given)
+        part = form[0]
+        own = [x.detach().to(x.dtype if part.wide else dtype).requires_grad_(x.requires_grad) for x in views]
+        new = part.of(block, *own, *given).to(dtype)
         total = new if total is None else total + new
         leaves += own
     return _Made(total, [*leaves, *given])

@@ -30,7 +30,16 @@ from torch import Tensor
 
 from lengthwise.attention import reference
 from lengthwise.attention.masks import Mask
-from lengthwise.forms import ContentRelative, DenseBias, Effect, KeyGlobal, ProgressiveBias, QueryRelative, ToeplitzBias
+from lengthwise.forms import (
+    ContentRelative,
+    CumulativeBias,
+    DenseBias,
+    Effect,
+    KeyGlobal,
+    ProgressiveBias,
+    QueryRelative,
+    ToeplitzBias,
+)
 from lengthwise.span import Span
 from lengthwise.values import ConfigError
 
@@ -221,6 +230,8 @@ def _static(effect: Effect, span: Span, dtype: torch.dtype) -> list[_Pair]:
                 pairs.append(_progressive(term, span, dtype))
             case ContentRelative(content, table, first):
                 pairs.append(_relative(content.to(dtype), table, first, span))
+            case CumulativeBias(total):
+                pairs.append(_cumulative(total, span, dtype))
             case DenseBias(bias):
                 pairs.append(_reader(bias.to(dtype)))
             case QueryRelative() | KeyGlobal():
@@ -266,6 +277,20 @@ def _progressive(term: ProgressiveBias, span: Span, dtype: torch.dtype) -> _Pair
         for half in halves:
             s = s + half * (knots[s + half - 1] <= x)
         return slope(h, s) * x + intercept(h, s)
+
+    return pair
+
+
+def _cumulative(total: Float[Tensor, "b h j"], span: Span, dtype: torch.dtype) -> _Pair:
+    """Totals as sums of two numbers each: those of near keys agree in the first, so that nothing is lost by subtraction."""
+    high = total.detach().to(dtype)
+    at_high, at_low = _reader(high), _reader((total - high).to(dtype))
+    own = _own_index(span.q.shape[1], span.k.shape[1], total.device)
+
+    @no_type_check
+    def pair(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        i = own(i)
+        return (at_high(b, h, i) - at_high(b, h, j)) + (at_low(b, h, i) - at_low(b, h, j))
 
     return pair
 

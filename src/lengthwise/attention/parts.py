@@ -15,6 +15,7 @@ from lengthwise.attention.reference import dense
 from lengthwise.attention.tables import along, look, of_pieces, shear, slide, spread, take, unshear
 from lengthwise.forms import (
     ContentRelative,
+    CumulativeBias,
     DenseBias,
     KeyGlobal,
     ProgressiveBias,
@@ -45,13 +46,15 @@ class Part:
 
     A term: of(block, *cuts) -> [b|1, h|1, i|1, j], added to the logits. Values: of(block, *cuts, weights) -> [b, h, i, d],
     added to the output. What is cut is cast to the dtype that is computed in; the tensors, and so what their gradients are
-    added up in, keep theirs. `shared`: it says the same to all rows of the batch.
+    added up in, keep theirs. `shared`: it says the same to all rows of the batch. `wide`: what follows is cast, and not what
+    is cut.
     """
 
     tensors: tuple[Tensor, ...]
     cuts: tuple[Callable[[Tensor, Block], Tensor], ...]
     of: Callable[..., Tensor]
     shared: bool = False
+    wide: bool = False
 
 
 class Parts:
@@ -73,6 +76,8 @@ class Parts:
                 return self._relative(q * scale, table, first)
             case ContentRelative(content, table, first):
                 return self._relative(content, table, first)
+            case CumulativeBias(total):
+                return self._cumulative(total)
             case DenseBias(bias):
                 return Part((bias,), (_of_pairs,), _alone, shared=len(bias) == 1)
             case KeyGlobal():
@@ -123,6 +128,15 @@ class Parts:
         shared = len(self.span.q) == len(x) == 1
         return Part((x, self._laid(table, first)), (_of_queries, self._window), of, shared)
 
+    def _cumulative(self, total: Float[Tensor, "#b #h j"]) -> Part:
+        # What is the same for all keys of a query has no gradient, for its weights sum to 1.
+        own = total.detach()[..., self.keys - self.queries :]
+
+        def of(block: Block, total: Tensor) -> Tensor:
+            return _of_columns(own, block, block.rows)[..., None] - total[..., None, :]
+
+        return Part((total,), (_of_keys,), of, shared=len(total) == 1, wide=True)
+
     def _laid(self, table: Float[Tensor, "r n ..."], first: int) -> Tensor:
         return along(table, self.keys - 1, 1 - self.queries, first) if self.span.consecutive else table
 
@@ -158,6 +172,14 @@ def _of_rows(x: Shaped[Tensor, "#b i"], block: Block) -> Tensor:
 
 def _of_queries(x: Float[Tensor, "#b #h i d"], block: Block) -> Tensor:
     return x[block.batch if len(x) > 1 else slice(None), :, block.rows]
+
+
+def _of_keys(x: Float[Tensor, "#b #h j"], block: Block) -> Tensor:
+    return _of_columns(x, block, block.keys)
+
+
+def _of_columns(x: Float[Tensor, "#b #h n"], block: Block, columns: slice) -> Tensor:
+    return x[block.batch if len(x) > 1 else slice(None), :, columns]
 
 
 def _of_pairs(x: Float[Tensor, "#b #h #i #j"], block: Block) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import (
     ContentRelative,
+    CumulativeBias,
     DenseBias,
     Effect,
     KeyGlobal,
@@ -107,6 +108,8 @@ def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[T
             return _relative(content, table, first, span)
         case KeyGlobal(vector):
             return torch.einsum("hd,bhjd->bhj", vector.to(k.dtype), k)[:, :, None] * scale
+        case CumulativeBias(total):
+            return total[..., -span.q.shape[1] :, None] - total[..., None, :]
         case DenseBias(bias):
             return bias
     raise AssertionError(f"a term that is not in the vocabulary: {term}")

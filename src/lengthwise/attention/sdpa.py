@@ -16,7 +16,16 @@ from torch import Tensor
 from lengthwise.attention import reference
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.tables import of_distance, of_pieces
-from lengthwise.forms import ContentRelative, DenseBias, Effect, KeyGlobal, ProgressiveBias, QueryRelative, ToeplitzBias
+from lengthwise.forms import (
+    ContentRelative,
+    CumulativeBias,
+    DenseBias,
+    Effect,
+    KeyGlobal,
+    ProgressiveBias,
+    QueryRelative,
+    ToeplitzBias,
+)
 from lengthwise.span import Span
 
 Attend = Callable[..., Tensor]
@@ -76,7 +85,7 @@ def _static(effect: Effect, span: Span, mask: Mask, q: Tensor) -> Tensor | None:
             case ProgressiveBias(slope, intercept, knots, u, w):
                 x = of_distance(u.to(dtype)[None], span)[0] * w.to(dtype)[..., None]
                 new = of_pieces(slope.to(dtype), intercept.to(dtype), knots.to(dtype), x).transpose(0, 1)
-            case DenseBias() | ContentRelative():
+            case DenseBias() | ContentRelative() | CumulativeBias():
                 new = reference.dense(term, q, q, span, 1.0).to(dtype)
             case _:
                 continue

@@ -8,7 +8,16 @@ from typing import Any
 from torch import Tensor
 
 from lengthwise.attention.masks import Mask
-from lengthwise.forms import ContentRelative, DenseBias, Effect, ProgressiveBias, QueryGain, Rotation, Term
+from lengthwise.forms import (
+    ContentRelative,
+    CumulativeBias,
+    DenseBias,
+    Effect,
+    ProgressiveBias,
+    QueryGain,
+    Rotation,
+    Term,
+)
 from lengthwise.span import Span
 
 Slices = tuple[slice, slice]  # of queries, and of keys
@@ -58,6 +67,8 @@ def _split(term: Term, sizes: list[int]) -> Sequence[Term]:
 def _of_keys(term: Term, keys: slice) -> Term:
     if isinstance(term, DenseBias) and term.bias.shape[3] > 1:
         return replace(term, bias=term.bias[..., keys])
+    if isinstance(term, CumulativeBias):  # causal, so that a block's queries are the last of its keys
+        return replace(term, total=term.total[..., keys])
     return term
 
 

@@ -157,8 +157,7 @@ def asked_backends() -> list[str]:
 
 def refusal(case: EncodingCase, backend: str) -> str | None:
     """The backend's reason not to serve this encoding. It has to raise then, and never falls back in silence."""
-    two = torch.ones(1, 2, 2, dtype=torch.bool).tril()
-    effect = effect_with(case.build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM), two)
+    effect = effect_with(case.build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
     reason = attention.refusal(backend, effect, Span.of(2))
     if reason is not None:
         try:
@@ -236,12 +235,12 @@ def run(
     return attend(q, k, v, encoding, positions=positions, documents=documents, x=x, causal=causal, backend=backend)
 
 
-def effect_with(encoding: PositionEncoding, span: Span, x: Tensor, visible: Tensor) -> Effect:
+def effect_with(encoding: PositionEncoding, span: Span, x: Tensor) -> Effect:
     """Everything that the encoding does to a call, what follows from the content `x` [b, j, c] included."""
     effect = encoding.effect(span)
     if not encoding.reads_content():
         return effect
-    return replace(effect, terms=(*effect.terms, *encoding.content(encoding.features(x), span, visible)))
+    return replace(effect, terms=(*effect.terms, *encoding.content(encoding.features(x), span, None)))
 
 
 @torch.no_grad()

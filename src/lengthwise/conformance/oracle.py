@@ -10,6 +10,7 @@ from torch import Tensor
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import (
     ContentRelative,
+    CumulativeBias,
     DenseBias,
     Effect,
     KeyGlobal,
@@ -34,19 +35,23 @@ def output(
     visible: Tensor,
     scale: float,
     x: Tensor,
+    documents: Tensor | None = None,
 ) -> Float[Tensor, "b h i d"]:
     """Attention, as many queries as keys. `positions`, `own` (lengths of the tokens' documents) [b, j], `visible` [b, i, j],
-    `x` [b, j, c], the layer's input; each pair gets a span of its own. What follows from content depends on the tokens
-    between, so it is asked for whole and looked up; so is what rewrites whole rows of logits."""
+    `x` [b, j, c], the layer's input, `documents` [b|1, j], which `visible` goes by too; each pair gets a span of its own.
+    What follows from content depends on the tokens between, so it is asked for whole and looked up; so is what rewrites
+    whole rows of logits."""
     batch, heads, count, width = q.shape
     groups, length = heads // k.shape[1], int(positions.max()) + 1
     out = torch.zeros_like(q)
-    read: list[DenseBias | ContentRelative] = []
+    read: list[DenseBias | CumulativeBias | ContentRelative] = []
     if encoding.reads_content():
         at_all = positions.expand(batch, -1)
-        terms = encoding.content(encoding.features(x), Span(at_all, at_all, length), visible)
-        read = [term for term in terms if isinstance(term, (DenseBias, ContentRelative))]
-        assert len(read) == len(terms), "the oracle knows content as DenseBias and ContentRelative alone"
+        terms = encoding.content(encoding.features(x), Span(at_all, at_all, length), documents)
+        read = [term for term in terms if isinstance(term, (DenseBias, CumulativeBias, ContentRelative))]
+        assert len(read) == len(terms), (
+            "the oracle knows content as DenseBias, CumulativeBias and ContentRelative alone"
+        )
     for b in range(batch):
         at = positions[b].tolist()
         row = Span(positions[b : b + 1], positions[b : b + 1], length, length_q=own[b : b + 1], length_k=own[b : b + 1])
@@ -118,11 +123,18 @@ def pair(effect: Effect, head: int, q: Numbers, k: Numbers, distance: int, scale
 
 
 def _of_content(
-    term: DenseBias | ContentRelative, batch: int, heads: int, place: tuple[int, int, int, int], distance: int
+    term: DenseBias | CumulativeBias | ContentRelative,
+    batch: int,
+    heads: int,
+    place: tuple[int, int, int, int],
+    distance: int,
 ) -> float:
     b, h, i, j = place
     if isinstance(term, DenseBias):
         return float(term.bias.expand(batch, heads, -1, -1)[b, h, i, j])
+    if isinstance(term, CumulativeBias):
+        total = term.total.expand(batch, heads, -1)[b, h]
+        return float(total[i]) - float(total[j])
     entry = _entry(term.table, h, distance - term.first).tolist()
     return math.fsum(a * b for a, b in zip(term.content[b, h, i].tolist(), entry, strict=True))
 

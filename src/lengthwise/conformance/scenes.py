@@ -81,7 +81,7 @@ def observe(encoding: PositionEncoding, seed: int = 3) -> list[Float[Tensor, "..
         seen.append(encoding.embed(numbers(seed, 1, len(positions), HEADS * HEAD_DIM), at))
         span = Span(at, at, positions[-1] + 1)
         visible = torch.ones(1, len(positions), len(positions), dtype=torch.bool).tril()
-        effect = effect_with(encoding, span, numbers(seed + 3, 1, len(positions), HEADS * HEAD_DIM), visible)
+        effect = effect_with(encoding, span, numbers(seed + 3, 1, len(positions), HEADS * HEAD_DIM))
         q, k = (numbers(seed + n, 1, HEADS, len(positions), HEAD_DIM) for n in (1, 2))
         if effect.both_ways:
             visible = torch.ones_like(visible)

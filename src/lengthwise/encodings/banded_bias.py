@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.encodings.base import PositionEncoding, at_least
@@ -31,7 +31,7 @@ class BandedBias(PositionEncoding):
     >>> banded = BandedBias(num_heads=1, d_model=1, band=2, rank=1)
     >>> _ = banded.W.data.fill_(2.0), banded.P.data.copy_(torch.tensor([[0.5, 3.0]]))
     >>> read = banded.features(torch.tensor([[[1.0], [1.0], [-1.0]]]))      # 2, 2, -2
-    >>> (term,) = banded.content(read, Span.of(3), torch.ones(1, 3, 3).tril().bool())
+    >>> (term,) = banded.content(read, Span.of(3), None)
     >>> (term.content @ term.table.mT)[0, 0].detach()      # of each query, at the distances -1, 0, 1, 2
     tensor([[ 0.,  1.,  6.,  0.],
             [ 0.,  1.,  6.,  0.],
@@ -54,8 +54,8 @@ class BandedBias(PositionEncoding):
             return F.linear(x.to(dtype), self.W.to(dtype).flatten(0, 1))
 
     def content(
-        self, features: Float[Tensor, "b j hr"], span: Span, visible: Bool[Tensor, "#b i j"]
+        self, features: Float[Tensor, "b j hr"], span: Span, documents: Int[Tensor, "#b j"] | None
     ) -> tuple[ContentRelative, ...]:
         curves = F.pad(self.P[:, : span.reach], (1, 1))  # 0 at either end, for all distances past it
-        read = features[:, -visible.shape[1] :].unflatten(-1, self.W.shape[:2]).transpose(1, 2)  # [b, h, i, r]
+        read = features[:, -span.q.shape[1] :].unflatten(-1, self.W.shape[:2]).transpose(1, 2)  # [b, h, i, r]
         return (ContentRelative(read, curves.to(read.dtype).mT[None], first=-1),)

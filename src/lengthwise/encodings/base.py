@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError, context_of
@@ -50,9 +50,10 @@ class PositionEncoding(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} does not read content")
 
     def content(
-        self, features: Float[Tensor, "b j r"], span: Span, visible: Bool[Tensor, "#b i j"]
+        self, features: Float[Tensor, "b j r"], span: Span, documents: Int[Tensor, "#b j"] | None
     ) -> tuple[Term, ...]:
-        """The terms that follow from the features of all keys (queries are the last i of the j), beside `effect`."""
+        """The terms that follow from the features of all keys (queries are the last i of the j), beside `effect`. `documents`
+        of the keys, None where all are of one: what a token's document does not have changes nothing for it."""
         return ()
 
     @classmethod

@@ -4,12 +4,12 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.encodings.base import PositionEncoding, at_least
+from lengthwise.encodings.base import MOST_DISTANCES, PositionEncoding, at_least
 from lengthwise.encodings.inputs import require_input
-from lengthwise.forms import DenseBias, wide
+from lengthwise.forms import CumulativeBias, wide
 from lengthwise.span import Span
 
 
@@ -31,10 +31,9 @@ class FoX(PositionEncoding):
 
     >>> fox = FoX(num_heads=1, d_model=1); _ = fox.w.data.fill_(1.0)
     >>> log_f = fox.features(torch.zeros(1, 3, 1))    # every gate is 1/2
-    >>> fox.content(log_f, Span.of(3), torch.ones(1, 3, 3).tril().bool())[0].bias[0, 0].detach().tril()
-    tensor([[ 0.0000,  0.0000,  0.0000],
-            [-0.6931,  0.0000,  0.0000],
-            [-1.3863, -0.6931,  0.0000]], dtype=torch.float64)
+    >>> (term,) = fox.content(log_f, Span.of(3), None)      # total[i] - total[j] is b(i, j)
+    >>> term.total[0, 0].detach()
+    tensor([-0.6931, -1.3863, -2.0794], dtype=torch.float64)
     """
 
     shared_across_layers: ClassVar[bool] = False
@@ -53,8 +52,24 @@ class FoX(PositionEncoding):
             return F.logsigmoid(F.linear(x.to(dtype), self.w.to(dtype), self.b.to(dtype)))
 
     def content(
-        self, features: Float[Tensor, "b j h"], span: Span, visible: Bool[Tensor, "#b i j"]
-    ) -> tuple[DenseBias, ...]:
-        log_f = features.to(wide(features.device)).transpose(1, 2)[:, :, None]
-        upto = torch.where(visible[:, None], log_f, 0.0).cumsum(-1)  # from the document's first token up to each key
-        return (DenseBias(upto[..., -1:] - upto),)
+        self, features: Float[Tensor, "b j h"], span: Span, documents: Int[Tensor, "#b j"] | None
+    ) -> tuple[CumulativeBias, ...]:
+        log_f = features.to(wide(features.device)).mT
+        return (CumulativeBias(log_f.cumsum(-1) if documents is None else _within(log_f, documents)),)
+
+
+def _within(x: Float[Tensor, "b h j"], documents: Int[Tensor, "#b j"]) -> Float[Tensor, "b h j"]:
+    """The sum from the first token of each one's document up to it: to the last bit, NaN included, by that document's own
+    numbers. So it is added up by doubling, of runs of 1, 2, 4, ... tokens, and never past the first."""
+    together, order = documents.expand(len(x), -1).sort(dim=1, stable=True)
+    begins = F.pad(together[:, 1:] != together[:, :-1], (1, 0))
+    index = torch.arange(x.shape[2], device=x.device)
+    start = (begins * index).cummax(1).values[:, None]
+    order = order[:, None].expand_as(x)
+    total = x.gather(2, order)
+    # A compiled graph is one for all lengths.
+    steps = MOST_DISTANCES.bit_length() if torch.compiler.is_compiling() else (x.shape[2] - 1).bit_length()
+    for before in (index - 2**n for n in range(steps)):
+        more = total.gather(2, before.clamp(min=0).expand_as(x))
+        total = total + torch.where(before >= start, more, 0.0)
+    return torch.zeros_like(x).scatter(2, order, total)
