@@ -195,6 +195,9 @@ def test_scores_with_groups_are_over_seeds_and_prompts() -> None:
     groups = [[1.0, 1.2, 0.8, 1.0], [1.4, 1.5, 1.3, 1.4]]
     assert of_scores([1.0, 1.4], groups, 0.1) == over_seeds_and_groups(groups)
     assert of_scores([1.0], groups[:1], 0.1) == over_seeds_and_groups(groups[:1])
+    off = of_scores([1.01, 1.41], groups, 0.1, (-9.0, 1.45))  # groups of 6 and of 7 examples
+    assert off.mean == pytest.approx(1.21)
+    assert (off.low, off.high) == pytest.approx((over_seeds_and_groups(groups).low + 0.01, 1.45))
 
 
 @pytest.mark.parametrize("groups", [[], [[], []], [[1.0, 1.2], []], [[1.0, 1.2], [1.4, 1.5, 1.3]], [[1.0], [1.4]]])

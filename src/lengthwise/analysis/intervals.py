@@ -154,7 +154,12 @@ def of_scores(
     over seeds, and with a single one over its examples, which have that standard error."""
     counts = {len(row) for row in groups}
     if len(groups) == len(means) and len(counts) == 1 and min(counts) > 1:
-        return over_seeds_and_groups(groups, bounds)
+        interval = over_seeds_and_groups(groups)
+        mean = math.fsum(means) / len(means)  # groups of nearly equal size, rounded, miss it by a little
+        low, high = interval.low + mean - interval.mean, interval.high + mean - interval.mean
+        if bounds:
+            low, high = max(low, bounds[0]), min(high, bounds[1])
+        return replace(interval, mean=mean, low=low, high=high)
     return over_seeds(means, bounds) if len(means) > 1 else over_examples(means[0], standard_error, bounds)
 
 

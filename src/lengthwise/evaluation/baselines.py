@@ -7,7 +7,7 @@ Source: Garg et al. 2022, "What Can Transformers Learn In-Context?", and its cod
 2023 for the null classifier and the single neighbour.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -151,14 +151,10 @@ def lasso(
     One fit for every prompt and prefix, so it can be asked for the columns `at` alone; the result has these, in that order.
     `ConfigError` where scikit-learn is not installed.
     """
-    try:
-        from sklearn import config_context
-        from sklearn.linear_model import Lasso
-    except ImportError as error:
-        raise ConfigError(
-            f'the baseline "lasso" needs scikit-learn, which cannot be imported ({error}); '
-            'pip install "lengthwise[baselines]"'
-        ) from error
+    require(["lasso"])
+    from sklearn import config_context
+    from sklearn.linear_model import Lasso
+
     xs, ys = _prompts(xs, ys)
     places = range(xs.shape[1]) if at is None else at
     found = np.zeros((len(xs), len(places)))
@@ -197,11 +193,25 @@ BASELINES: Mapping[str, Baseline] = {
 }
 
 
+def require(names: Iterable[str]) -> None:
+    """Raise `ConfigError` for a baseline that does not exist, or that cannot be fitted here for want of scikit-learn."""
+    for name in names:
+        if name not in BASELINES:
+            there = ", ".join(BASELINES)
+            raise ConfigError(f"there is no baseline {name!r}{near_miss(name, BASELINES)}; there are: {there}")
+        if name == "lasso":
+            try:
+                import sklearn.linear_model  # noqa: F401
+            except ImportError as error:
+                raise ConfigError(
+                    f'the baseline "lasso" needs scikit-learn, which cannot be imported ({error}); '
+                    'pip install "lengthwise[baselines]"'
+                ) from error
+
+
 def predictions(name: str, xs: ArrayLike, ys: ArrayLike, at: Sequence[int] | None = None) -> Array:
     """What the baseline of that name (in `BASELINES`) predicts; `at`: these columns alone, in that order."""
-    if name not in BASELINES:
-        there = ", ".join(BASELINES)
-        raise ConfigError(f"there is no baseline {name!r}{near_miss(name, BASELINES)}; there are: {there}")
+    require([name])
     if at is None:
         return BASELINES[name](xs, ys)
     last = max(at, default=-1) + 1  # what comes later changes nothing before

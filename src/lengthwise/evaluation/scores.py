@@ -13,9 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, Run, choose
+from lengthwise.evaluation import baselines
 from lengthwise.evaluation.decoding import decodable, detailed, said_by
+from lengthwise.evaluation.untrained import baseline_scores
 from lengthwise.layouts import Layout, layout_for
 from lengthwise.tasks.base import AnsweringTask, Batch, Graded, PrefixTask, Task, generator
+from lengthwise.tasks.functions import FunctionTask
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 
@@ -42,7 +45,8 @@ class Score:
     out_of_distribution: bool  # longer than anything in training
     seconds: float
     asked: dict[str, Any]  # the question, see `asked`
-    # Of decoded answers: "means" of further numbers by name, how many were "unreadable", and some of those "kept".
+    # Of decoded answers: "means" of further numbers by name, how many were "unreadable", and some of those "kept". Of prefixes:
+    # the means of "groups" of examples, and the scores of the task's "baselines" by name.
     details: dict[str, Any] = field(default_factory=dict)
 
 
@@ -219,9 +223,15 @@ def _read(
     values = torch.cat(scores).double()
     if not isinstance(task, PrefixTask):
         return {length: (values, {})}
-    if not task.one_forward():
-        return {length: (values[:, -1], _grouped(values[:, -1]))}
-    return {n: (values[:, n - 1], _grouped(values[:, n - 1])) for n in wanted}
+    answered = wanted if task.one_forward() else [length]
+    beside = _beside(task, examples, answered, lambda: work.before(length))
+    return {n: (values[:, n - 1], _grouped(values[:, n - 1]) | beside[n]) for n in answered}
+
+
+def _beside(task: Task, examples: Batch, lengths: list[int], before: Callable[[], None]) -> dict[int, dict[str, Any]]:
+    """By length, the scores of the task's baselines on the same examples, if it has any."""
+    curves = baseline_scores(task, examples, lengths, before) if isinstance(task, FunctionTask) else {}
+    return {n: {"baselines": {name: curve[n] for name, curve in curves.items()}} if curves else {} for n in lengths}
 
 
 def _grouped(values: Tensor) -> dict[str, list[float]]:
@@ -315,6 +325,8 @@ def _check(task: Task, encodings: Iterable[Any], layout: Layout, lengths: Iterab
     encodings = list(encodings)
     if decode:
         decodable(task, layout)
+    if isinstance(task, FunctionTask):
+        baselines.require(task.baselines)
     for length in lengths:
         task.check_length(length, "test")
         layout.require(task.tokens(length), training=False)

@@ -1,7 +1,7 @@
 """What functions to learn in context have in common: prompts x_1, y_1, x_2, y_2, ... of real vectors."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -35,6 +35,7 @@ class FunctionTask(PrefixTask):
     per_token = False
     vocab_size = None
     output_size = 1
+    baselines: ClassVar[tuple[str, ...]] = ()  # what is scored beside a model, by its name in `evaluation.baselines`
 
     def __init__(self, *, dims: int):
         require_whole(type(self).__name__, 1, dims=dims)

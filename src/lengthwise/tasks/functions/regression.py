@@ -15,6 +15,7 @@ class Regression(FunctionTask):
 
     metric = "squared error"
     better = "lower"
+    baselines = ("least squares", "averaging", "3 nearest neighbours", "zero")
 
     def draw(
         self, generator: torch.Generator, count: int, length: int, dims: int

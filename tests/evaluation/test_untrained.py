@@ -1,0 +1,160 @@
+"""Baselines beside a model's scores: on the same prompts, at every length asked, and worked out once."""
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from lengthwise.choices import choose
+from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig
+from lengthwise.encodings import NoPE
+from lengthwise.evaluation import check_lengths, evaluate, untrained
+from lengthwise.evaluation.baselines import predictions
+from lengthwise.tasks import LinearRegression
+from lengthwise.tasks.base import Batch
+from lengthwise.training.loop import build
+
+CONFIG = EvaluationConfig(lengths=(1, 3, 8), examples=70, prompt=10)
+
+
+class WithLasso(LinearRegression):
+    baselines = ("lasso", "zero")
+
+
+class LengthByLength(LinearRegression):
+    """A class whose last question is asked in another way than those before it."""
+
+    def one_forward(self) -> bool:
+        return False
+
+
+class Misspelled(LinearRegression):
+    baselines = ("lasoo",)
+
+
+def run_of(task: type[LinearRegression] = LinearRegression) -> Run:
+    return Run(
+        encoding=choose(NoPE),
+        task=choose(task, dims=3),
+        model=ModelConfig.llama(d_model=16, num_layers=1, num_heads=2),
+        training=TrainingConfig(train_length=4),
+    )
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    untrained._curves.clear()
+    yield
+    untrained._curves.clear()
+
+
+@pytest.fixture
+def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[int]]]:
+    """Every baseline that is worked out, and the columns."""
+    calls = []
+
+    def counted(name, xs, ys, at):
+        calls.append((name, list(at)))
+        return predictions(name, xs, ys, at)
+
+    monkeypatch.setattr(untrained, "predictions", counted)
+    return calls
+
+
+def test_scores_are_on_the_models_own_prompts() -> None:
+    model, task = build(run_of())
+    scores = evaluate(model, task, CONFIG, train_length=4)
+    xs, ys = task.examples_of(task.examples(CONFIG.seed, 70, 10))
+    for score in scores:
+        assert list(score.details["baselines"]) == ["least squares", "averaging", "3 nearest neighbours", "zero"]
+        for name, value in score.details["baselines"].items():
+            error = predictions(name, xs.numpy(), ys.numpy())[:, score.length - 1] - ys[:, score.length - 1].numpy()
+            assert value == pytest.approx((error**2).mean(), rel=1e-5, abs=1e-9)
+    first = scores[0].details["baselines"]
+    assert len(set(first.values())) == 1, "nothing is known before the first example"
+    assert scores[2].details["baselines"]["least squares"] < 1e-9
+
+
+def test_lengths_that_have_a_forward_each_have_prompts_each() -> None:
+    model, task = build(run_of(LengthByLength))
+    scores = evaluate(model, task, CONFIG, train_length=4)
+    for score in scores:
+        _, ys = task.examples_of(task.examples(CONFIG.seed, 70, score.length))
+        zero = float(ys.double()[:, -1].square().mean())
+        assert score.details["baselines"]["zero"] == pytest.approx(zero, rel=1e-5)
+
+
+def test_the_same_prompts_are_worked_out_once(asked_for: list[tuple[str, list[int]]]) -> None:
+    first = evaluate(*build(run_of()), CONFIG, train_length=4)
+    assert [name for name, _ in asked_for] == list(LinearRegression.baselines)
+    again = evaluate(*build(run_of()), CONFIG, train_length=4)
+    more = evaluate(*build(run_of()), EvaluationConfig(lengths=(2, 8), examples=70, prompt=10), train_length=4)
+    assert len(asked_for) == len(LinearRegression.baselines)
+    assert [s.details["baselines"] for s in again] == [s.details["baselines"] for s in first]
+    assert more[1].details["baselines"] == first[2].details["baselines"]
+    other = evaluate(*build(run_of()), EvaluationConfig(lengths=(8,), examples=70, prompt=10, seed=1), train_length=4)
+    assert len(asked_for) == 2 * len(LinearRegression.baselines)
+    assert other[0].details["baselines"] != first[2].details["baselines"]
+
+
+def test_lasso_is_fitted_at_the_lengths_asked_alone(asked_for: list[tuple[str, list[int]]]) -> None:
+    pytest.importorskip("sklearn")
+    task = WithLasso(dims=3)
+    batch = task.examples(0, 70, 10)
+    whole = untrained.baseline_scores(task, batch, [3, 8])
+    assert asked_for == [("lasso", [2, 7]), ("lasso", [2, 7]), ("zero", list(range(10)))]
+    asked_for.clear()
+    more = untrained.baseline_scores(task, batch, [8, 5])
+    assert asked_for == [("lasso", [4]), ("lasso", [4])]
+    assert more["lasso"][8] == whole["lasso"][8]
+    xs, ys = (part.numpy() for part in task.examples_of(batch))
+    error = predictions("lasso", xs, ys, [4])[:, 0] - ys[:, 4]
+    assert more["lasso"][5] == pytest.approx((error**2).mean(), rel=1e-5)
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(untrained, "KEPT", 6)
+    task = LinearRegression(dims=2)
+    for seed in range(5):
+        untrained.baseline_scores(task, task.examples(seed, 4, 3), [3])
+        assert len(untrained._curves) <= 6
+
+
+def test_a_stop_comes_between_baselines() -> None:
+    task, calls = LinearRegression(dims=2), []
+
+    def before() -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+
+    batch = task.examples(0, 4, 3)
+    with pytest.raises(KeyboardInterrupt):
+        untrained.baseline_scores(task, batch, [3], before)
+    assert untrained.baseline_scores(task, batch, [3])["zero"][3] > 0, "what was broken off is done again"
+
+
+def test_a_task_without_baselines_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LinearRegression, "baselines", ())
+    (score,) = evaluate(*build(run_of()), EvaluationConfig(lengths=(3,), examples=4), train_length=4)
+    assert list(score.details) == ["groups"]
+
+
+def test_what_cannot_be_is_said_before_anything_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="there is no baseline 'lasoo'; did you mean 'lasso'"):
+        check_lengths(run_of(Misspelled), [3])
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
+    with pytest.raises(ConfigError, match="needs scikit-learn"):
+        check_lengths(run_of(WithLasso), [3])
+
+
+def test_the_prompts_themselves_are_the_question() -> None:
+    task = LinearRegression(dims=2)
+    batch = task.examples(0, 4, 3)
+    other = Batch(batch.inputs.clone(), batch.targets.clone(), batch.scored)
+    other.targets[0, 4] += 1
+    (a, b) = (untrained.baseline_scores(task, each, [3])["zero"][3] for each in (batch, other))
+    assert a != b
+    assert torch.equal(batch.inputs, other.inputs)
