@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from lengthwise.analysis.lengths import Histogram, lengths
+from lengthwise.analysis.lengths import Histogram, lengths, of_runs
+from lengthwise.store.rows import ProbeRow
 from lengthwise.values import ConfigError
 
 
@@ -75,3 +76,30 @@ def test_bins() -> None:
 )
 def test_the_median_is_a_length_that_half_do_not_exceed(counts: dict[int, int], middle: int) -> None:
     assert Histogram(counts).median == middle
+
+
+def test_a_byte_order_mark_at_the_beginning_counts_for_nothing() -> None:
+    assert lengths(['\ufeff{"input": "a b"}\n', '{"input": "c"}'], "input").counts == {1: 1, 2: 1}
+    assert lengths([b'\xef\xbb\xbf{"input": "a b"}\n'], "input").counts == {2: 1}
+    with pytest.raises(ConfigError, match=r"line 2 begins with a byte order mark \(BOM\)"):
+        lengths(['{"input": "a"}\n', '\ufeff{"input": "a b"}\n'], "input")
+
+
+def stored(key: str, field: str, created: float, train: dict[str, int], **more: int) -> ProbeRow:
+    asked = {"probe": "lengths", "field": field, **more}
+    return ProbeRow(key=key, asked=asked, result={"train": train, "test": {"9": 4, "30": 4}}, facts={}, created=created)
+
+
+def test_what_is_stored_of_runs_is_shown_once_for_each_field() -> None:
+    rows = [
+        stored("b", "target", 3, {"2": 1}),
+        stored("a", "input", 2, {"3": 6, "9": 2}, examples=8),
+        stored("b", "input", 1, {"1": 1}),
+        stored("other", "length", 1, {"1": 1}),
+        ProbeRow(key="a", asked={"probe": "attended-distance"}, result={}, facts={}, created=9),
+    ]
+    one, other = of_runs({"a", "b"}, rows)
+    assert (one.field, one.drawn, one.train.counts) == ("input", 8, {3: 6, 9: 2})
+    assert (other.field, other.drawn) == ("target", None)
+    assert one.bins(5) == [(3, 3, 6, 0), (9, 9, 2, 4), (30, 30, 0, 4)]
+    assert one.bins(2) == [(0, 9, 8, 4), (30, 39, 0, 4)]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from lengthwise.cli.app import words
+from lengthwise.cli.options import words
 
 
 @pytest.mark.parametrize(

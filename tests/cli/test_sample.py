@@ -1,6 +1,7 @@
 """Whole sets, published texts, and how long the examples of a file are."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -126,6 +127,49 @@ def test_lengths_of_a_file(here: Call, tmp_path: Path) -> None:
     found = json.loads(here("lengths", file, "--field", "length", "--json").out)
     assert found["lengths"] == {"3": 2, "12": 1}
     assert (found["field"], found["examples"], found["median"]) == ("length", 3, 3)
+
+
+def test_lengths_of_a_stored_run(here: Call, finished: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    shutil.copytree(finished, results)
+    key = json.loads(here("list", "runs", "--results", results, "--json").out)[0]["key"]
+    ran = here("lengths", key[:8], "--results", results)
+    assert ran.code == 0
+    assert "1,000 drawn of each" in ran.out
+    found = json.loads(here("lengths", key, "--results", results, "--json").out)
+    assert (found["run"], found["drawn"], found["train"]["examples"]) == (key, 1000, 1000)
+    assert set(found["test"]["lengths"]) == {"4", "8"}
+    probes = json.loads(here("show", key, "--results", results, "--json").out)["probes"]
+    assert [probe["asked"]["probe"] for probe in probes] == ["lengths"]  # stored once
+    assert f"`lengthwise lengths {key[:8]}` shows them" in here("show", key, "--results", results).out
+    here("report", "--results", results)
+    assert "Lengths of examples" in (results / "report.html").read_text()
+
+
+def test_lengths_of_neither_a_file_nor_a_run(here: Call, finished: Path) -> None:
+    ran = here("lengths", "abc123", "--results", finished)
+    assert ran.code == 2
+    assert "abc123 is no file here, and as a run's key: there is no run whose key begins with" in ran.err
+
+
+def test_one_example_is_no_range(here: Call, tmp_path: Path) -> None:
+    file = tmp_path / "one.jsonl"
+    file.write_text('{"input": "a b c"}\n')
+    assert here("lengths", file).out.splitlines()[-1] == "1 example, of 3"
+    file.write_text('{"input": "a b c"}\n' * 2)
+    assert here("lengths", file).out.splitlines()[-1] == "2 examples, all of 3"
+
+
+def test_a_field_that_a_terminal_would_obey(here: Call, tmp_path: Path) -> None:
+    file = tmp_path / "bad.jsonl"
+    file.write_text('{"a\\u001b[31m\\u202eb": "x", "\\u009b2J": 1}\n')
+    ran = here("lengths", file)
+    assert ran.code == 2
+    assert ran.err.isprintable() or ran.err[:-1].isprintable()
+    assert r"it has: a\x1b[31m\u202eb, \x9b2J" in ran.err
+    field = "a\x1b[31m\u202eb"
+    assert r"a\x1b[31m\u202eb, length" in here("lengths", file, "--field", field).out
+    assert here("lengths", file, "--field", field, "--json").out[:-1].isprintable()
 
 
 def test_lengths_of_what_comes_through_a_pipe() -> None:

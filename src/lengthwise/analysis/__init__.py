@@ -16,6 +16,7 @@ from lengthwise.analysis.findings import (
 )
 from lengthwise.analysis.gather import findings, from_rows
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
+from lengthwise.analysis.lengths import ExampleLengths, Histogram
 from lengthwise.analysis.ranks import Ranking, over_lengths, ranking, reciprocal_ranks
 
 __all__ = [
@@ -23,7 +24,9 @@ __all__ = [
     "AttendedSeries",
     "DistanceSeries",
     "Distances",
+    "ExampleLengths",
     "Findings",
+    "Histogram",
     "Interval",
     "Point",
     "Published",

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from lengthwise.analysis.attention import AttendedDistances, Distances
 from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.lengths import ExampleLengths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,7 @@ class TaskFindings:
     share (model, training, task, question), flat: {"model.d_model": 128, ...}. `shortest` is the shortest length
     trained on: `train_length`, unless training drew lengths. `keys`: its runs. `reading`: a plain sentence. `notes`: what
     the task has to say beside its scores (train and test that share examples, say). `distances`, `attended`: what was found
-    inside the trained models, if anything was asked.
+    inside the trained models, if anything was asked; `examples`: how long the examples are, if that was.
     """
 
     title: str
@@ -85,6 +86,7 @@ class TaskFindings:
     notes: tuple[str, ...] = ()
     distances: tuple[Distances, ...] = ()
     attended: tuple[AttendedDistances, ...] = ()
+    examples: tuple[ExampleLengths, ...] = ()
 
     @property
     def bounds(self) -> tuple[float, float] | None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.analysis import attention
+from lengthwise.analysis import attention, lengths
 from lengthwise.analysis.findings import (
     Findings,
     Point,
@@ -140,6 +140,7 @@ class _Panel:
             notes=self.notes(),
             distances=attention.distances(of_run, probes, known),
             attended=attention.attended(of_run, probes),
+            examples=lengths.of_runs(self.runs, probes),
         )
         done = sum(r.status == "done" for r in self.runs.values())
         return dataclasses.replace(task, reading=reading(task, done))

@@ -1,13 +1,18 @@
-"""How long the examples of a data set are: JSON lines → a histogram."""
+"""How long the examples of a data set are: JSON lines, or what is stored of a run → histograms."""
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lengthwise.values import ConfigError, near_miss
 
+if TYPE_CHECKING:
+    from lengthwise.store import ProbeRow
+
+LENGTHS = "lengths"
+BOM = "\ufeff"  # some programs begin their files with it
 WIDTHS = (1, 2, 5)  # of bins, times a power of ten
 MOST = 10**15  # larger than any length; sums of larger ones are not exact, and some have no mean that can be written
 
@@ -59,6 +64,49 @@ class Histogram:
                 return [(first, first + width - 1, count) for first, count in found.items()]
         raise AssertionError("one bin holds everything")
 
+    def between(self, first: int, last: int) -> int:
+        """How many examples have a length of first ... last."""
+        return sum(count for length, count in self.counts.items() if first <= length <= last)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleLengths:
+    """How long the examples of a run are: those of the lengths that it trains on, and test examples.
+
+    `field`: the words of questions ("input"), of answers ("target"), or the task's own length ("length"). `drawn`: so many of
+    each split were drawn; None: all that there are were counted, of a task that is a given set.
+    """
+
+    field: str
+    drawn: int | None
+    train: Histogram
+    test: Histogram
+
+    def bins(self, most: int) -> list[tuple[int, int, int, int]]:
+        """First length, last length, and counts of training and test examples, of at most `most` bins that both share."""
+        together = Histogram(dict(sorted((Counter(self.train.counts) + Counter(self.test.counts)).items())))
+        return [
+            (first, last, self.train.between(first, last), self.test.between(first, last))
+            for first, last, _ in together.bins(most)
+        ]
+
+
+def of_row(row: "ProbeRow") -> ExampleLengths:
+    """What is stored of a run. `ConfigError` where a split has no example."""
+    parts = {split: {int(length): count for length, count in row.result[split].items()} for split in ("train", "test")}
+    for split, counts in parts.items():
+        if not counts:
+            raise ConfigError(f"run {row.key[:8]} has no {split} examples to count")
+    train, test = (Histogram(dict(sorted(parts[split].items()))) for split in ("train", "test"))
+    return ExampleLengths(field=row.asked["field"], drawn=row.asked.get("examples"), train=train, test=test)
+
+
+def of_runs(keys: Collection[str], probes: Iterable["ProbeRow"]) -> tuple[ExampleLengths, ...]:
+    """What is stored of runs that share task and training, each field once: the newest."""
+    rows = [row for row in probes if row.asked["probe"] == LENGTHS and row.key in keys]
+    found = {row.asked["field"]: of_row(row) for row in sorted(rows, key=lambda row: row.created)}
+    return tuple(found[field] for field in sorted(found))
+
 
 def lengths(lines: Iterable[str | bytes], field: str) -> Histogram:
     """The lengths of one field in a data set of JSON lines: words between white space of a text, or a whole number as it is.
@@ -75,10 +123,15 @@ def lengths(lines: Iterable[str | bytes], field: str) -> Histogram:
 def _length(line: str | bytes, field: str, number: int) -> int:
     where = f"line {number}"
     try:
-        row = json.loads(line.decode() if isinstance(line, bytes) else line)
+        text = line.decode() if isinstance(line, bytes) else line
+        row = json.loads(text.removeprefix(BOM) if number == 1 else text)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{where} is not UTF-8 text (at byte {error.start + 1})") from None
     except (ValueError, RecursionError) as error:
+        if text.startswith(BOM):
+            raise ConfigError(
+                f"{where} begins with a byte order mark (BOM), which a file may have at its very beginning alone; take it out"
+            ) from None
         raise ConfigError(f"{where} is no JSON: {getattr(error, 'msg', error)}: {_beginning(line)}") from None
     if not isinstance(row, dict):
         raise ConfigError(f"{where} is {_named(row)}; it has to be a JSON object with the field {field!r}")

@@ -1,7 +1,7 @@
 """The command line `lengthwise`, also `python -m lengthwise`.
 
-The verbs are in `app.py`. Nothing heavy is imported before a verb needs it: help answers at once, and what only reads
-results never imports torch.
+The verbs are in `app.py`, what they take in `options.py`. Nothing heavy is imported before a verb needs it: help answers at
+once, and what only reads results never imports torch.
 """
 
 import os
@@ -48,7 +48,9 @@ def _answer(given: list[str], pressed: list[bool]) -> int:
             return _stopped(KeyboardInterrupt())
         if os.environ.get("LENGTHWISE_DEBUG", "") not in ("", "0"):
             traceback.print_exc()
-        print(f"lengthwise: {_line(error, given)}", file=sys.stderr)
+        from lengthwise.cli.printing import shown
+
+        print(f"lengthwise: {shown(_line(error, given))}", file=sys.stderr)
         return WRONG
     return code
 

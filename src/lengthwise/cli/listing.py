@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lengthwise.cli.printing import described, print_json, stdout
+from lengthwise.cli.printing import described, print_json, shown, stdout
 from lengthwise.config import ConfigError, Registry, near_miss, settings_of
 
 METHODS = ("encodings", "tasks", "layouts")
@@ -112,7 +112,7 @@ def _runs(study: str | None, results: str, json: bool) -> None:
         print_json([dataclasses.asdict(row) for row in rows])
         return
     if not rows:
-        print(f"There are no runs in {where}{f' of study {study}' if study else ''}.")
+        print(shown(f"There are no runs in {where}{f' of study {study}' if study else ''}."))
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("key", "encoding", "task"):
@@ -151,7 +151,7 @@ def _studies(results: str, json: bool) -> None:
         print_json([dataclasses.asdict(row) for row in rows])
         return
     if not rows:
-        print(f"There are no studies in {where}.")
+        print(shown(f"There are no studies in {where}."))
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("study", overflow="fold")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lengthwise.cli.printing import duration, figure, print_json, stdout
+from lengthwise.cli.printing import console, duration, figure, print_json, shown, stdout
 from lengthwise.config import ConfigError, near_miss
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def probe(wanted: Wanted, results: str, device: str, threads: int, json: bool) -
         items = _items(store, wanted, left_out)
         answers = _ask(store, folder.parent if folder.is_file() else folder, items, device, threads)
     for line in left_out:
-        print(f"lengthwise: left out: {line}", file=sys.stderr)
+        print(f"lengthwise: left out: {shown(line)}", file=sys.stderr)
     if json:
         print_json([_data(answer) for answer in answers])
         return 0
@@ -222,11 +222,10 @@ def _showing(items: "Sequence[Item]") -> Iterator[Show]:
     if not (sys.stderr.isatty() and items):
         yield lines
         return
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
         bar = bars.add_task("", total=total)
 
         def show(item: "Item", examples: int) -> None:
@@ -248,4 +247,4 @@ class _Lines:
         self.printed = now
         left = (now - self.begin) * (self.total - self.done) / self.done
         about = f", about {duration(left)} left" if left >= 1 else ""
-        print(f"{item.name} ({self.done / self.total:.0%}{about})", file=sys.stderr, flush=True)
+        print(f"{shown(item.name)} ({self.done / self.total:.0%}{about})", file=sys.stderr, flush=True)

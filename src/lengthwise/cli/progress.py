@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lengthwise.cli.printing import duration, figure
+from lengthwise.cli.printing import console, duration, figure, shown
 from lengthwise.studies.events import Advanced, Begun, Counted, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.study import Study
 
@@ -181,7 +181,7 @@ class Lines:
         return f" (all: about {duration(seconds)} left)" if seconds is not None and seconds >= 1 else ""
 
     def _print(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        print(shown(line), file=sys.stderr, flush=True)
 
 
 def doing(event: Advanced) -> str:
@@ -198,17 +198,16 @@ class Live:
     """Bars: one for each run at work and one for the study, below lines for what has ended."""
 
     def __init__(self, study: Study, results: Path):
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
         from rich.table import Column
 
         self.overview, self.results = Overview(study), results
-        console = Console(stderr=True, highlight=False)
+        terminal = console(stderr=True, highlight=False)
         self.bars = Progress(
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
-            BarColumn(bar_width=24 if console.width >= 110 else 8),
+            BarColumn(bar_width=24 if terminal.width >= 110 else 8),
             TextColumn("{task.fields[words]}", markup=False, table_column=Column(no_wrap=True)),
-            console=console,
+            console=terminal,
             refresh_per_second=4,
             transient=True,
         )

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.cli.printing import print_json, stdout
+from lengthwise.cli.printing import print_json, shown, stdout
 
 if TYPE_CHECKING:
     from lengthwise.store import Store
@@ -24,7 +24,7 @@ def make_report(results: str, study: str | None, output: str | None, json: bool)
             print_json(as_data(found))
             return 0
         page = print_table(store, study, Path(output) if output is not None else _beside(folder))
-    print(f"Report: {page}")
+    print(f"Report: {shown(page)}")
     return 0
 
 

@@ -4,8 +4,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lengthwise.cli.printing import shown
+
 if TYPE_CHECKING:
-    from lengthwise.cli.app import Execution
+    from lengthwise.cli.options import Execution
     from lengthwise.studies import Study
 
 
@@ -35,13 +37,13 @@ def run_study(study: "Study", execution: "Execution") -> int:
         )
     with open_store(folder, create=False) as store:
         page = print_table(store, study.name, folder / "report.html")
-    print(f"Report: {page}")
+    print(f"Report: {shown(page)}")
     if outcome.failed:
         runs = {run.key: run for run in study.runs}
         for key, error in outcome.failed:
             run = runs[key]
             print(
-                f"lengthwise: failed: {run.label} on {run.task.label}, seed {run.seed} ({key[:8]}): {error}",
+                shown(f"lengthwise: failed: {run.label} on {run.task.label}, seed {run.seed} ({key[:8]}): {error}"),
                 file=sys.stderr,
             )
         number = len(outcome.failed)

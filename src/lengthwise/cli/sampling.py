@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lengthwise.cli.printing import print_json
+from lengthwise.cli.printing import print_json, shown
 from lengthwise.config import ConfigError
 from lengthwise.tasks import TASKS, Batch, Task, generator
 from lengthwise.tasks.sequences import Pairs, SequenceTask
@@ -49,7 +49,7 @@ def show_examples(word: str, asked: Asked) -> int:
         notes = [note for note in (task.note(length),) if note]
         if len(batch) < count:
             notes.append(f"there are only {len(batch)} different ones")
-        print("; ".join([said, *notes]))
+        print(shown("; ".join([said, *notes])))
     return 0
 
 
@@ -73,7 +73,7 @@ def show_all(word: str, asked: Asked) -> int:
                 _print({"task": choice.label, "split": split, "number": counts.total(), **row}, asked)
                 counts[split] += 1
     if not asked.json:
-        print(f"{choice.label}: {'; '.join(f'{split} {number}' for split, number in counts.items())}")
+        print(f"{shown(choice.label)}: {'; '.join(f'{split} {number}' for split, number in counts.items())}")
     return 0
 
 
@@ -100,7 +100,7 @@ def _print(row: dict[str, Any], asked: Asked) -> None:
     for name in ("prompt", "separator", "target") if asked.published else ("input", "target"):
         # Spaces at the end belong to the published text: quotes show them.
         text = notation.dumps(row[name], ensure_ascii=False) if asked.published else row[name]
-        print(f"{begin}  {name:{9 if asked.published else 6}}  {text}")
+        print(f"{begin}  {name:{9 if asked.published else 6}}  {shown(text)}")
         begin = " " * len(begin)
 
 

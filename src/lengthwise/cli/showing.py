@@ -26,6 +26,9 @@ def show_run(prefix: str, results: str, as_json: bool) -> int:
         return 0
     _print(run, scores, curve)
     for name, number in Counter(probe.asked["probe"] for probe in probes).items():
+        if name == "lengths":
+            print(f"\nlengths of its examples are stored; `lengthwise lengths {run.key[:8]}` shows them")
+            continue
         print(
             f"\n{name}: {number} answer{'s' if number > 1 else ''}; `lengthwise probe {name} {run.key[:8]} ...` shows them"
         )

@@ -1,7 +1,8 @@
 """Probes: looks inside a trained model. Each is a question about a stored run, and its answer is a row under the run's key.
 
 What a model's attention learned: how far it is from another model's (`attention_distance`), and how far back it looks
-(`attended_distance`). `asking.py` asks a trained run: which examples, in which portions.
+(`attended_distance`). And how long its
+examples are (`lengths.py`). `asking.py` asks a trained run: which examples, in which portions.
 """
 
 from lengthwise.probes.asking import (
@@ -18,6 +19,7 @@ from lengthwise.probes.asking import (
 from lengthwise.probes.attended import BINS, Attended, attended_distance
 from lengthwise.probes.distance import attention_distance, pair_distances
 from lengthwise.probes.divergence import VARIANTS, jensen_shannon, published_divergence
+from lengthwise.probes.lengths import ask_lengths, lengths_question
 
 __all__ = [
     "BINS",
@@ -27,11 +29,13 @@ __all__ = [
     "Subject",
     "ask_attended",
     "ask_distance",
+    "ask_lengths",
     "attended_distance",
     "attended_question",
     "attention_distance",
     "distance_question",
     "jensen_shannon",
+    "lengths_question",
     "load_subject",
     "pair_distances",
     "published_divergence",

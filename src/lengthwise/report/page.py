@@ -19,6 +19,7 @@ from lengthwise.analysis.reading import LEARNED, MARGIN
 from lengthwise.report import bundle, palette, provenance
 from lengthwise.report.attention import attention
 from lengthwise.report.chart import first, ranges, spec
+from lengthwise.report.examples import examples
 from lengthwise.report.summary import summary
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
         "one_seed": any(p.n_seeds == 1 for s in task.series for p in s.points),
         "data": _data(task, looks) if drawn else None,
         "attention": attention(task, looks),
+        "examples": examples(task),
     }
 
 

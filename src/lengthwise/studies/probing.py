@@ -1,6 +1,7 @@
 """Probes of the runs in a store: who is compared with whom, and every answer stored, so that it is not asked twice."""
 
 import re
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ from lengthwise.probes import (
     Subject,
     ask_attended,
     ask_distance,
+    ask_lengths,
     attended_question,
     distance_question,
+    lengths_question,
     load_subject,
     require_alike,
     require_attention,
@@ -171,8 +174,36 @@ def _protocol(run: RunRow) -> str:
     return canonical(protocol(run.config))
 
 
+def _same(row: RunRow) -> Run:
+    """The run of a row. `ConfigError` where that is another one here."""
+    run = Run.from_data(row.config)
+    if run.key != row.key:
+        raise ConfigError(
+            f"run {_named(row)} has the key {run.key} here: another version of lengthwise made it; use that version"
+        )
+    return run
+
+
 def _named(run: RunRow) -> str:
     return f"{run.key[:8]} ({run.label}, seed {run.seed})"
+
+
+# ---- what needs no model -------------------------------------------------------------------------------------------
+
+
+def lengths_of(store: Store, row: RunRow, field: str) -> ProbeRow:
+    """How long the run's examples are, from its rows where it is known; else counted, and stored where the store can be written."""
+    run = _same(row)
+    asked = lengths_question(run, field, [question["length"] for question in row.asked])
+    if (known := store.probe(row.key, asked)) is not None:
+        return known
+    result, found = ask_lengths(run, asked), facts("cpu", torch.get_num_threads())
+    if store.readonly:
+        return ProbeRow(key=row.key, asked=asked, result=result, facts=found, created=time.time())
+    store.add_probe(row.key, asked, result, found)
+    stored = store.probe(row.key, asked)
+    assert stored is not None
+    return stored
 
 
 # ---- asking -------------------------------------------------------------------------------------------------------
@@ -227,11 +258,7 @@ class Asker:
             raise ConfigError(
                 f"run {_named(row)} is {row.status}, and only a trained model can be looked into; run its study"
             )
-        run = Run.from_data(row.config)
-        if run.key != row.key:
-            raise ConfigError(
-                f"run {_named(row)} has the key {run.key} here: another version of lengthwise made it; use that version"
-            )
+        run = _same(row)
         if not (weights := self.folder / "runs" / row.key / "weights.safetensors").exists():
             raise ConfigError(
                 f"run {_named(row)} has no weights here ({weights}); bring them here from where it was trained, or run its study "

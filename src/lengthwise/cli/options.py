@@ -1,0 +1,67 @@
+"""What several verbs take: whole numbers, lists of encodings, the folder of the results, and how runs are executed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Parameter, Token
+
+from lengthwise.choices import between_commas
+
+
+def _whole(kind: type, tokens: Sequence[Token]) -> int:
+    """A whole number as it is written; cyclopts by itself rounds 2.5 to 2, and a study would be another than asked."""
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"{tokens[0].value!r} is no whole number") from None
+
+
+def _a_folder(kind: type, value: str) -> None:
+    if not value.strip():
+        raise ValueError("Name a folder, or leave it out")
+
+
+def no_option(kind: type, value: str) -> None:
+    if value.startswith("-") and value != "-":
+        raise ValueError(f"There is no option {value}; a file of that name is ./{value}")
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
+
+Listed = Annotated[str | None, Parameter(show_default=False)]
+
+
+def words(listed: str | None) -> list[str]:
+    """The encodings of `rope,fire:c=1,L=8,alibi`: a comma also parts the settings of one."""
+    found: list[str] = []
+    for part in filter(None, (p.strip() for p in between_commas(listed or ""))):
+        if found and "=" in part and ":" not in part.partition("=")[0]:
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return found
+
+
+RESULTS = "lengthwise-results"
+Results = Annotated[str, Parameter(env_var="LENGTHWISE_RESULTS", validator=_a_folder)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """How runs are executed; none of it changes what comes out, but `threads` and `device` change the last digits."""
+
+    results: Results = RESULTS
+    """Folder of the results database, the trained models and the report."""
+    workers: Whole | None = None
+    """Runs at a time; usually one for each core, on a GPU one."""
+    device: str = "cpu"
+    """cpu, cuda, cuda:1, ..."""
+    threads: Annotated[Whole, Parameter(env_var="LENGTHWISE_THREADS")] = 1
+    """Threads of each run."""
+    backend: str = "auto"
+    """Attention backend; auto takes the fastest that serves an encoding."""
+
+
+USUAL = Execution()

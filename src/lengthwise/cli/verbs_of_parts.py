@@ -1,0 +1,163 @@
+"""What can be written after `lengthwise` about tasks, encodings and data sets. Each verb imports what it needs when it runs."""
+
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from lengthwise.cli.options import RESULTS, Listed, Results, Whole, no_option, words
+from lengthwise.values import ConfigError
+
+
+def sample(
+    task: str,
+    /,
+    *,
+    length: Whole | None = None,
+    count: Whole | None = None,
+    seed: Whole | None = None,
+    split: Literal["train", "test"] | None = None,
+    all: Annotated[bool, Parameter(negative="")] = False,
+    published: Annotated[bool, Parameter(negative="")] = False,
+    json: bool = False,
+) -> int:
+    """Look at examples of a task before training on them. The same seed shows the same examples.
+
+    Example: lengthwise sample copy:symbols=10 --length 5 --count 3; lengthwise sample scan --all --json
+
+    Parameters
+    ----------
+    task
+        The task, with settings if wanted.
+    length
+        Length in the task's unit; usually 10, and with --all each length of a task that is a given set (SCAN, PCFG).
+    count
+        How many; usually 3.
+    seed
+        Which; in the split test those that an evaluation with this seed asks. Usually 0.
+    split
+        train or test; no example is in both. Usually test, and with --all both.
+    all
+        Print every example there is, of a task that is a given set, or of a length that has few enough.
+    published
+        Print the text of the published study instead of words: prompt, separator and target.
+    json
+        Print one JSON object a line.
+    """
+    from lengthwise.cli.sampling import Asked, show_all, show_examples
+
+    asked = Asked(length=length, count=count, seed=seed, split=split, published=published, json=json)
+    return (show_all if all else show_examples)(task, asked)
+
+
+def check(
+    *names: Annotated[str, Parameter(name="ENCODINGS", show_default=False)],
+    encodings: Listed = None,
+    theorems: bool = False,
+    outside: bool = False,
+    json: bool = False,
+) -> int:
+    """Put the same questions to every encoding on every attention backend, and print what each answers.
+
+    Example: lengthwise check; lengthwise check rope fire; lengthwise check --theorems; lengthwise check --outside alibi
+
+    Parameters
+    ----------
+    names
+        Encodings to ask; all that there are, when none is named.
+    encodings
+        The same names with commas, for those who prefer an option: rope,fire.
+    theorems
+        Instead of the questions, build what published theorems construct, and compare it in numbers.
+    outside
+        Ask the implementations of other libraries (transformers, x-transformers) instead, and compare them with ours.
+    json
+        Print JSON.
+    """
+    if outside:
+        if theorems:
+            raise ConfigError("--theorems and --outside are two different questions; ask one at a time")
+        from lengthwise.conformance import outside as others
+
+        return others.main(json=json, encodings=(*names, *words(encodings)))
+    if theorems:
+        from lengthwise.conformance import theorems as proofs
+
+        return proofs.main(json=json, encodings=(*names, *words(encodings)))
+    from lengthwise import conformance
+
+    return conformance.main(json=json, encodings=(*names, *words(encodings)))
+
+
+def inspect_(
+    encoding: str,
+    /,
+    *,
+    num_heads: Whole = 8,
+    head_dim: Whole = 64,
+    d_model: Whole | None = None,
+    train_length: Whole = 128,
+    length: Whole | None = None,
+    set: Annotated[tuple[str, ...], Parameter(name="--set", show_default=False, negative="")] = (),
+    seed: Whole = 0,
+    json: bool = False,
+) -> int:
+    """Look at what an encoding does: its bias, its wavelengths, its vectors, at any length. Nothing is trained.
+
+    Example: lengthwise inspect alibi; lengthwise inspect fire --set L=64 --length 256; lengthwise inspect rope --json
+
+    Parameters
+    ----------
+    encoding
+        The encoding, with settings if wanted: fire or fire:hidden_layers=1.
+    num_heads
+        Attention heads.
+    head_dim
+        Dims of each head.
+    d_model
+        Width of the model; usually num_heads times head_dim.
+    train_length
+        The length that the model is said to be trained at.
+    length
+        How many positions are shown; usually twice the trained length.
+    set
+        One more setting, key=value; may be repeated.
+    seed
+        Of the numbers that are learned, as they are drawn before training.
+    json
+        Print one JSON object, nothing rounded.
+    """
+    from lengthwise.cli.inspecting import show_inspection
+
+    sizes = {"num_heads": num_heads, "head_dim": head_dim, "d_model": d_model, "train_length": train_length}
+    return show_inspection(encoding, set, {**sizes, "length": length, "seed": seed}, json)
+
+
+def lengths(
+    file: Annotated[str, Parameter(allow_leading_hyphen=True, validator=no_option)],
+    /,
+    *,
+    field: str = "input",
+    results: Results = RESULTS,
+    json: bool = False,
+) -> int:
+    """Count how long the examples of a data set are: JSON lines, such as `lengthwise sample scan --all --json` prints.
+
+    Of a stored run: its training examples beside test examples; kept, and shown in the report.
+
+    Example: lengthwise lengths data.jsonl --field target; lengthwise sample pcfg --all --json | lengthwise lengths -;
+    lengthwise lengths 3f9a
+
+    Parameters
+    ----------
+    file
+        The file, one JSON object a line; - reads what comes through a pipe. Or a run's key, or how it begins.
+    field
+        What is counted: the words of a text (input, target), or a whole number as it stands (length).
+    results
+        Folder of the results, for a run's key.
+    json
+        Print JSON, each length by itself.
+    """
+    from lengthwise.cli.counting import show_lengths
+
+    return show_lengths(file, field, results, json)
