@@ -3,13 +3,14 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.attention import Mask, reference
-from lengthwise.attention.slices import blocks_of, sliced
+from lengthwise.attention.slices import Slices, blocks_of, sliced
 from lengthwise.config import ConfigError
 from lengthwise.forms import Effect, wide
 from lengthwise.models import Model, attending
@@ -36,11 +37,24 @@ class Call:
     def blocks(self, rows: int) -> Iterator[tuple[slice, slice, Float[Tensor, "b h i j"]]]:
         """For each block of `rows` queries: which they are, which keys they may see, and the logits, −inf where a key is
         not seen. In `forms.wide` precision, from products in float32 at least."""
+        yield from self._of(list(blocks_of(self.mask, rows)))
+
+    def row(self, query: int) -> Float[Tensor, "b h j"]:
+        """The logits of one query, for all keys: −inf where it does not see them. No other query's are worked out."""
+        borders = [0, query, query + 1, self.mask.queries]
+        slices = [(slice(a, b), slice(0, self.mask.keys)) for a, b in pairwise(borders) if a < b]
+        ((_, _, logits),) = self._of(slices, only=query)
+        return logits[:, :, 0]
+
+    def _of(
+        self, slices: list[Slices], only: int | None = None
+    ) -> Iterator[tuple[slice, slice, Float[Tensor, "b h i j"]]]:
         compute = torch.promote_types(self.q.dtype, torch.float32)
         q, k = self.q.to(compute), self.k.to(compute).repeat_interleave(self.heads // self.k.shape[1], 1)
-        slices = list(blocks_of(self.mask, rows))
         each = zip(slices, sliced(self.effect, self.span, slices), strict=True)
         for (queries, keys), (effect, span) in each:
+            if only is not None and queries.start != only:
+                continue
             visible = self.mask.visible(q.device, queries, keys)[:, None]
             logits = reference.logits(effect, q[:, :, queries], k[:, :, keys], span, visible, self.scale)
             yield queries, keys, logits.to(wide(q.device)).masked_fill(~visible, -math.inf)

@@ -1,0 +1,242 @@
+"""Probes of functions learned in context: equal to whole matrices of weights and to scores of prompts made one by one."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.encodings import FIRE, ALiBi, CoPE, Learned, NoPE, RoPE
+from lengthwise.probes import ask_in_context, in_context, in_context_question, recency, require_in_context
+from lengthwise.probes.asking import Subject
+from lengthwise.probes.in_context import IN_CONTEXT, interval, made_of
+from lengthwise.probes.rows import calls_of
+from lengthwise.tasks import Copy, LinearRegression, generator
+from lengthwise.training.loop import build
+
+MODEL = ModelConfig.llama(d_model=16, num_layers=2, num_heads=2)
+
+
+def subject(encoding=NoPE, dims=2, train_length=6, **settings) -> Subject:
+    run = Run(
+        encoding=choose(encoding, **settings),
+        task=choose(LinearRegression, dims=dims),
+        model=MODEL,
+        training=TrainingConfig(train_length=train_length),
+    )
+    model, task = build(run)
+    for parameter in model.parameters():  # weights that are far from even
+        parameter.data += 0.4 * torch.randn(parameter.shape, generator=generator("noise", *parameter.shape))
+    return Subject(run, model.eval(), task)
+
+
+def matrices(of: Subject, inputs):
+    """Every layer's whole matrix of weights."""
+    found = []
+    for call in calls_of(of.model, inputs):
+        ((_, _, logits),) = call.blocks(inputs.shape[1])
+        found.append(logits.softmax(-1))
+    return torch.stack(found)
+
+
+@pytest.fixture(scope="module", params=[NoPE, RoPE, ALiBi, FIRE, CoPE])
+def probed(request):
+    return subject(request.param)
+
+
+def test_the_last_question_is_the_row_of_the_matrix(probed):
+    inputs = probed.task.examples(0, 3, 9).inputs
+    with torch.no_grad():
+        rows = torch.stack(recency.last_question(probed.model, inputs))
+        assert rows == pytest.approx(matrices(probed, inputs)[:, :, :, -2], abs=1e-6)
+    assert rows[..., -1].abs().max() == 0, "its own label comes after it"
+    assert recency.of_labels(rows).shape[-1] == 8
+    assert torch.equal(recency.of_labels(rows)[..., -1], rows[..., 15])
+    assert torch.equal(recency.of_inputs(rows)[..., -1], rows[..., 16])
+
+
+def test_recency_is_the_mean_over_prompts(probed, monkeypatch):
+    monkeypatch.setattr(in_context, "TOKENS", 50)
+    asked = in_context_question("recency", 6, examples=5)
+    assert (asked["length"], asked["points"], asked["repeats"]) == (24, 6, 4)
+    told = []
+    found = ask_in_context(probed, asked, told.append)
+    assert sum(told) == pytest.approx(5)
+    with torch.no_grad():
+        row = matrices(probed, probed.task.examples(0, 5, 24).inputs)[:, :, :, -2].mean(1)
+        short = matrices(probed, probed.task.examples(0, 5, 6).inputs)[-1, :, :, -2].mean(0)
+        xs, ys = probed.task.examples_of(probed.task.examples(0, 5, 6))
+        again = matrices(probed, probed.task.pack(xs.repeat(1, 4, 1), ys.repeat(1, 4)).inputs)[-1, :, :, -2].mean(0)
+    assert torch.tensor(found["layers"]).double() == pytest.approx(row[..., 1:-1:2].double(), rel=1e-4, abs=1e-7)
+    for name, expected in (("long", row[-1]), ("trained", short), ("repeated", again)):
+        shares = torch.tensor(found["last"][name]).double()
+        assert shares == pytest.approx(expected[..., ::2].double(), rel=1e-4, abs=1e-7)
+    json.dumps(found, allow_nan=False)
+
+
+def test_induction_counts_the_earlier_labels(probed):
+    """As the published code adds it up, pair by pair."""
+    asked = in_context_question("induction", 6, 8, points=3, repeats=3, examples=4)
+    found = ask_in_context(probed, asked)
+    xs, ys = probed.task.examples_of(probed.task.examples(0, 4, 3))
+    with torch.no_grad():
+        weights = matrices(probed, probed.task.pack(xs.repeat(1, 3, 1), ys.repeat(1, 3)).inputs).mean(1)
+    pairs, total = 0, torch.zeros(2, 2)
+    for segment in range(1, 3):
+        for before in range(segment):
+            for n in range(0, 6, 2):
+                total += weights[:, :, segment * 6 + n, before * 6 + n + 1]
+                pairs += 1
+    assert found["prefix_score"] == pytest.approx(float(total.mean()) / pairs, rel=1e-4)
+    assert torch.tensor(found["induction"]) == pytest.approx(total / 6, rel=1e-4)
+    even = [1 / 7, 1 / 9, 1 / 11, 2 / 13, 2 / 15, 2 / 17]
+    assert found["uniform"]["induction"] == pytest.approx(sum(even) / 6, rel=1e-5)
+
+
+def test_nearest_counts_the_labels_of_similar_inputs(probed):
+    asked = in_context_question("induction", 6, 8, points=3, examples=4, neighbours=2)
+    found = ask_in_context(probed, asked)
+    assert found["start"] == 5
+    batch = probed.task.examples(0, 4, 8)
+    xs, _ = probed.task.examples_of(batch)
+    with torch.no_grad():
+        weights = matrices(probed, batch.inputs)
+    total = torch.zeros(2, 2)
+    for row in range(4):
+        for n in range(4, 8):
+            near = torch.cosine_similarity(xs[row, n], xs[row, :n], dim=-1).topk(2).indices
+            total += weights[:, row, :, 2 * n][..., 2 * near + 1].sum(-1)
+    assert torch.tensor(found["nearest"]) == pytest.approx(total / 16, rel=1e-4)
+    assert found["nearest_score"] == pytest.approx(float(total.mean()) / 16, rel=1e-4)
+    assert found["uniform"]["nearest"] == pytest.approx(sum(2 / (2 * n + 1) for n in range(4, 8)) / 4, rel=1e-5)
+
+
+def test_of_equals_the_earliest_is_nearest():
+    xs = torch.tensor(
+        [[[1.0, 1, 1], [1, 1, -1], [1, -1, 1], [1, 1, 1]], [[-1.0, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 1]]]
+    )
+    found = recency.nearest_labels(xs, 3, 1)
+    assert [found[0, 2 * n].nonzero().flatten().tolist() for n in range(4)] == [[], [], [1], [1]]
+    assert [found[1, 2 * n].nonzero().flatten().tolist() for n in range(4)] == [[], [], [3], [3]]
+    assert not found[:, 1::2].any()
+
+
+def test_earlier_labels_by_hand():
+    found = recency.earlier_labels(8, 2)
+    assert [(q, k) for q, k in found.nonzero().tolist()] == [(4, 1), (6, 3)]
+
+
+@pytest.mark.parametrize("probe", ["duplicates", "lost-in-the-middle"])
+def test_scores_are_those_of_the_prompts(probed, probe, monkeypatch):
+    asked = in_context_question(probe, 6, 15, examples=7, **({"positions": 4} if probe != "duplicates" else {}))
+    whole = ask_in_context(probed, asked)
+    monkeypatch.setattr(in_context, "FORWARD", 60)
+    cut = ask_in_context(probed, asked)
+    xs, ys = probed.task.examples_of(probed.task.examples(0, 7, 6))
+    made = made_of(asked, 2)
+    assert [(one["kind"], one["at"]) for one in whole["prompts"]] == [(one.kind, one.at) for one in made]
+    for one, other, found in zip(made, cut["prompts"], whole["prompts"], strict=True):
+        places = torch.tensor([n + 4 if one.kind == "serial" else n for n in one.examples])
+        batch = probed.task.pack(xs[:, places], ys[:, places])
+        with torch.no_grad():
+            curve = probed.task.curve(probed.model(batch.inputs), batch)
+        own = curve[:, one.start : one.stop].mean(1)
+        assert found["score"] == pytest.approx(float(own.mean()), rel=1e-4)
+        assert other["score"] == pytest.approx(found["score"], rel=1e-4)
+        assert found["groups"] == pytest.approx(own.tolist(), rel=1e-4)
+        assert found["low"] <= found["score"] <= found["high"]
+        if one.kind != "serial":
+            assert found["curve"]["mean"] == pytest.approx(curve.mean(0).tolist(), rel=1e-4)
+            assert all(a <= b for a, b in zip(found["curve"]["low"], found["curve"]["high"], strict=True))
+    json.dumps(whole, allow_nan=False)
+
+
+def test_repeated_examples_keep_the_label_of_the_function():
+    """Labels that are taken along are those the function gives: here it is found from others."""
+    task = LinearRegression(dims=2)
+    xs, ys = task.examples_of(task.examples(0, 5, 7))
+    w = torch.linalg.solve(xs[:, :2].double(), ys[:, :2, None].double())
+    for made in made_of(in_context_question("duplicates", 7, 20), 2):
+        places = torch.tensor(made.examples)
+        assert (xs[:, places].double() @ w)[..., 0] == pytest.approx(ys[:, places].double(), abs=1e-4)
+
+
+def test_the_bootstrap_by_hand():
+    values = torch.tensor([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0]])
+    chosen = torch.tensor([[0, 0, 0], [1, 1, 1], [2, 2, 2], [0, 1, 2], [0, 1, 2]])
+    low, high = interval(values, chosen)
+    assert low.tolist() == pytest.approx([0.1, 5.0])  # means 0, 1, 1, 1, 2; 2.5 % of 4 steps
+    assert high.tolist() == pytest.approx([1.9, 5.0])
+    asked = in_context_question("duplicates", 6)
+    assert torch.equal(in_context._resamples(asked), in_context._resamples(asked))
+    assert in_context._resamples(asked).shape == (100, 100)
+
+
+def test_what_is_not_finite_is_none(probed):
+    made = made_of(in_context_question("duplicates", 6, 15), 2)[0]
+    values = torch.full((4, len(made.examples)), math.inf).double()
+    found = in_context._scored(made, values, torch.zeros(3, 4, dtype=torch.long))
+    assert found["score"] is None
+    json.dumps(found, allow_nan=False)
+
+
+def test_published_defaults():
+    assert in_context_question("recency", 50) == {
+        "probe": "recency", "length": 200, "points": 50, "repeats": 4, "examples": 64, "seed": 0,
+    }  # fmt: skip
+    assert in_context_question("duplicates", 50) == {
+        "probe": "duplicates", "length": 400, "points": 50, "noise": list(range(5, 21)), "resamples": 100, "examples": 100,
+        "seed": 0,
+    }  # fmt: skip
+    assert in_context_question("lost-in-the-middle", 50)["length"] == 400
+    assert in_context_question("induction", 50) == {
+        "probe": "induction", "length": 80, "points": 12, "repeats": 4, "neighbours": 1, "examples": 100, "seed": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("probe", "settings", "words"),
+    [
+        ("recency", {"examples": 0}, "examples is 0"),
+        ("recency", {"length": 1}, "length is 1; it has to be a whole number, at least 2"),
+        ("induction", {"repeats": 1}, "repeats is 1"),
+        ("duplicates", {"noise": [0]}, "noise is"),
+        (
+            "duplicates",
+            {"positions": 3},
+            "duplicates has no setting 'positions'; it has: length, examples, points, noise",
+        ),
+    ],
+)
+def test_questions_that_cannot_be(probe, settings, words):
+    with pytest.raises(ConfigError, match=words):
+        in_context_question(probe, 50, **settings)
+
+
+def test_runs_that_cannot_be_asked():
+    def refused(run, probe, **settings) -> str:
+        with pytest.raises(ConfigError) as caught:
+            require_in_context(run, in_context_question(probe, run.training.train_length, **settings))
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    copy = Run(encoding=choose(NoPE), task=choose(Copy), training=TrainingConfig(train_length=6))
+    for probe in IN_CONTEXT:
+        assert "is trained on Copy, and" in refused(copy, probe)
+    learned = subject(Learned, max_length=40).run
+    assert "length 24 examples needs 48 positions, and Learned has 40" in refused(learned, "recency")
+    assert "needs 96 positions" in refused(learned, "duplicates")
+    assert "needs 96 positions" in refused(learned, "lost-in-the-middle")
+    assert "needs 160 positions" in refused(learned, "induction")
+    require_in_context(learned, in_context_question("recency", 6, 20, repeats=2))
+    assert "4 repeats" not in refused(learned, "recency", length=20), "what is repeated is too long as well"
+    many = subject(dims=4).run
+    assert "has too few; take at least 8 (--points)" in refused(many, "duplicates")
+    assert "is shorter than what it is made of" in refused(many, "lost-in-the-middle", points=8, length=10)
+    mamba = Run(
+        encoding=choose(NoPE), task=choose(LinearRegression), model=ModelConfig.mamba(d_model=16, num_layers=1),
+        training=TrainingConfig(train_length=50),
+    )  # fmt: skip
+    assert "has no attention to look at" in refused(mamba, "recency")
+    require_in_context(mamba, in_context_question("duplicates", 50))
