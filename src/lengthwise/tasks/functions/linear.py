@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lengthwise.tasks.functions.prompts import Functions
 from lengthwise.tasks.functions.regression import Regression
 
 
@@ -13,13 +14,15 @@ class LinearRegression(Regression):
         (1.00, 0.00) -> 1.50; (0.00, 1.00) -> -2.00; (1.00, 1.00) -> ?        target  -0.50
 
     Least squares (the least norm where several fit) has an expected squared error of max(dims - i, 0) after i examples.
+    Noisy regression, and other inputs than normal ones: see `Regression`.
 
     Source: Garg et al. 2022, section 3.
     """
 
-    def __init__(self, *, dims: int = 16):
-        super().__init__(dims=dims)
+    def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
+        """w [b, d]."""
+        return (torch.randn(count, self.dims, 1, generator=generator)[..., 0],)
 
-    def label(self, generator: torch.Generator, xs: Float[Tensor, "b n d"], dims: int) -> Float[Tensor, "b n"]:
-        w = torch.randn(len(xs), self.dims, 1, generator=generator)
-        return (xs @ w)[..., 0]
+    def apply(self, functions: Functions, xs: Float[Tensor, "b n d"]) -> Float[Tensor, "b n"]:
+        (w,) = functions
+        return (xs @ w[..., None])[..., 0]

@@ -7,8 +7,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lengthwise.choices import settings_of
+from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Batch, PrefixTask, require_length, require_split
 from lengthwise.values import require_whole
+
+Functions = tuple[Tensor, ...]
+"""One function for each prompt: the numbers that say which, the prompts first."""
 
 
 class FunctionTask(PrefixTask):
@@ -26,7 +31,7 @@ class FunctionTask(PrefixTask):
     Every prompt has a function of its own, drawn anew from the class, so training and test share none. One forward of a long
     prompt scores every prefix of it: the score at length n is that of the n-th prediction.
 
-    A subclass draws xs and ys, and says what a prediction is worth.
+    A subclass draws functions and applies them, draws xs and ys with them, and says what a prediction is worth.
 
     Source: Garg et al. 2022, "What Can Transformers Learn In-Context?", section 2.
     """
@@ -38,8 +43,23 @@ class FunctionTask(PrefixTask):
     baselines: ClassVar[tuple[str, ...]] = ()  # what is scored beside a model, by its name in `evaluation.baselines`
 
     def __init__(self, *, dims: int):
-        require_whole(type(self).__name__, 1, dims=dims)
-        self.dims = self.input_width = self.curriculum_dims = dims
+        """A subclass sets its own settings first: they are checked here, all together."""
+        self.dims = dims
+        self.check({name: getattr(self, name) for name in settings_of(type(self))})
+        self.input_width = self.curriculum_dims = dims
+
+    @classmethod
+    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        require_whole(cls.__name__, 1, dims=settings["dims"])
+        return settings
+
+    @abstractmethod
+    def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
+        """A function for each of `count` prompts, of inputs whose first `dims` coordinates are open."""
+
+    @abstractmethod
+    def apply(self, functions: Functions, xs: Float[Tensor, "b n d"]) -> Float[Tensor, "b n"]:
+        """Each prompt's function at each of its inputs."""
 
     @abstractmethod
     def draw(
@@ -108,3 +128,26 @@ class FunctionTask(PrefixTask):
     def said(self, y: float) -> str:
         """A label for people to read."""
         return f"{y:.2f}"
+
+
+def require_room(what: str, settings: dict[str, Any], name: str) -> None:
+    """Raise `ConfigError` unless the setting `name`, which counts coordinates, is at least 1 and at most dims."""
+    require_whole(what, 1, **{name: settings[name]})
+    if settings[name] > settings["dims"]:
+        raise ConfigError(
+            f"{what}: {name} is {settings[name]}, and an input has dims={settings['dims']} coordinates; give more dims, or a "
+            f"smaller {name}"
+        )
+
+
+def chosen(generator: torch.Generator, count: int, picked: int, among: int, width: int) -> Float[Tensor, "b w"]:
+    """Rows of `width` zeros and `picked` ones at random places, these among the first `among`."""
+    places = torch.rand(count, among, generator=generator).topk(picked, 1).indices
+    return torch.zeros(count, width).scatter_(1, places, 1.0)
+
+
+def require_most(what: str, high: int, **values: int) -> None:
+    """Raise `ConfigError` unless each value is at most `high`."""
+    for name, value in values.items():
+        if value > high:
+            raise ConfigError(f"{what}: {name} is {value}; it has to be at most {high:,}")
