@@ -2,6 +2,7 @@
 
 from lengthwise.config import Registry
 from lengthwise.tasks.addition import Addition
+from lengthwise.tasks.automata import PFA
 from lengthwise.tasks.base import Batch, Task, exact_match, generator, mean_nats
 from lengthwise.tasks.copy import Copy
 from lengthwise.tasks.functions import (
@@ -60,6 +61,7 @@ TASKS = Registry(
         IntegerHalfspace,
         ParityFunction,
         SparseParity,
+        PFA,
     ),
 )
 
@@ -68,6 +70,7 @@ __all__ = [
     "DNF",
     "LEGO",
     "PCFG",
+    "PFA",
     "SCAN",
     "TASKS",
     "Addition",

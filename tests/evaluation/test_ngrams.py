@@ -1,0 +1,66 @@
+"""Counts of what followed what: by hand, against a plain count of each prefix, and against automata."""
+
+import numpy as np
+import pytest
+import torch
+
+from lengthwise.evaluation.ngrams import ngram, uniform
+from lengthwise.tasks import PFA
+
+
+def plain(row, vocab, order):
+    """The definition: for the longest context that was seen before, shares of what followed it."""
+    found = []
+    for t in range(len(row)):
+        prefix = row[: t + 1]
+        share = [1 / vocab] * vocab
+        for n in range(order):
+            if n > len(prefix):
+                break
+            last = prefix[len(prefix) - n :]
+            after = [prefix[i] for i in range(max(n, 1), len(prefix)) if prefix[i - n : i] == last]
+            if after:
+                share = [after.count(v) / len(after) for v in range(vocab)]
+        found.append(share)
+    return found
+
+
+def test_counts_by_hand():
+    row = [[2, 0, 1, 0]]  # the first one is given: nothing is known after it
+    third = [1 / 3] * 3
+    assert ngram(row, 3, 1)[0] == pytest.approx(np.array([third, [1, 0, 0], [1 / 2, 1 / 2, 0], [2 / 3, 1 / 3, 0]]))
+    assert ngram(row, 3, 2)[0] == pytest.approx(np.array([third, [1, 0, 0], [1 / 2, 1 / 2, 0], [0, 1, 0]]))
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_counts_are_those_of_each_prefix(order, monkeypatch):
+    monkeypatch.setattr("lengthwise.evaluation.ngrams.CELLS", 200)  # several parts
+    tokens = np.random.default_rng(order).integers(0, 3, (7, 40))
+    want = np.array([plain(row, 3, order) for row in tokens.tolist()])
+    np.testing.assert_allclose(ngram(tokens, 3, order), want, atol=1e-12)
+
+
+def test_counts_of_what_came_before_alone():
+    tokens = np.random.default_rng(0).integers(0, 4, (3, 30))
+    np.testing.assert_array_equal(ngram(tokens[:, :12], 4, 3), ngram(tokens, 4, 3)[:, :12])
+
+
+def test_the_distances_that_the_task_s_docstring_promises():
+    task = PFA()
+    batch = task.examples(0, 1280, 400)
+    rows = {"every symbol alike": uniform(batch.inputs, 19), "counts of symbols": ngram(batch.inputs, 19, 1)}
+    rows |= {"counts of pairs": ngram(batch.inputs, 19, 2), "counts of triples": ngram(batch.inputs, 19, 3)}
+    for name, said in rows.items():
+        means = task.distance(torch.from_numpy(said), batch).mean(0)
+        figures = "  ".join(f"{means[n - 1]:.2f}" for n in (1, 10, 50, 100, 400))
+        (line,) = [line for line in PFA.__doc__.splitlines() if name in line]
+        assert line.split(name)[1].strip() == figures
+
+
+def test_sequences_that_are_none():
+    with pytest.raises(ValueError, match=r"whole numbers \[b, t\], not float64 of shape \[2, 3\]"):
+        ngram(np.zeros((2, 3)), 4)
+    with pytest.raises(ValueError, match=r"with 4 of them they lie in 0 \.\.\. 3"):
+        ngram([[0, 4]], 4)
+    with pytest.raises(ValueError, match="order is 0"):
+        ngram([[0, 1]], 4, 0)
