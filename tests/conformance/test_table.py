@@ -15,7 +15,9 @@ from lengthwise.encodings import ENCODINGS
 
 def test_json_of_one_encoding(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(json=True, encodings=["NOPE"]) == 0
-    said = json.loads(capsys.readouterr().out)
+    out, err = capsys.readouterr()
+    assert f"NoPE: {len(QUESTIONS)} of {len(QUESTIONS)} asked" in err  # a file is told how far it is
+    said = json.loads(out)
     assert said["ok"] is True
     assert {a["encoding"] for a in said["answers"]} == {"NoPE"}
     assert (

@@ -4,6 +4,7 @@ import json as json_text
 import multiprocessing
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -31,7 +32,19 @@ def show(names: Sequence[str], *, json: bool) -> int:
     columns = (TextColumn("asking {task.description:<12}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("", total=len(names) * len(QUESTIONS))
-        rows = ask_in_processes(names, lambda name: progress.update(bar, advance=1, description=name))
+
+        def show_progress(name: str) -> None:
+            progress.update(bar, advance=1, description=name)
+            done = int(progress.tasks[0].completed)
+            if not progress.console.is_terminal and done % len(QUESTIONS) == 0:  # a file has no bars
+                seconds = time.perf_counter() - started
+                print(
+                    f"{name}: {done} of {progress.tasks[0].total:.0f} asked, {seconds:.0f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
+
+        rows = ask_in_processes(names, show_progress)
     if json:
         print(json_text.dumps(as_data(rows), indent=1))
     else:
