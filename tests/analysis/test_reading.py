@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lengthwise.analysis import from_rows
 from lengthwise.analysis.reading import home_length, verdict
 
 Make = Callable[..., Any]
@@ -120,3 +121,18 @@ def test_all_alike_is_said_once(make_study: Make) -> None:
 def test_home_is_the_trained_length_or_the_longest_within(lengths: Any, home: int | None, make_study: Make) -> None:
     table = {"FIRE": [[2.0] * len(lengths)] * 2}
     assert home_length(make_study(table, lengths=lengths).tasks[0]) == home
+
+
+@pytest.mark.parametrize(("constant", "said"), [(2.06, "holds"), (2.04, "unlearned"), (None, "holds")])
+def test_who_does_not_beat_a_constant_has_learned_nothing(
+    constant: float | None, said: str, make_run: Make, make_score: Make
+) -> None:
+    runs = [make_run(seed=n) for n in range(3)]
+    beside = {"least squares": 0.0, **({} if constant is None else {"zero": constant})}
+    scores = [
+        make_score(run, mean, asked=asked, facts={"details": {"baselines": beside}})
+        for run, means in zip(runs, STEADY, strict=True)  # 2.05 at the trained length
+        for asked, mean in zip(run.asked, means, strict=True)
+    ]
+    task = from_rows([], runs, scores).tasks[0]
+    assert verdict(task, task.series[0], 80) == said

@@ -5,6 +5,7 @@ Imports no torch. `findings(store, study)` is the way in; `Findings` is plain da
 
 from lengthwise.analysis.attention import AttendedDistances, AttendedSeries, Distances, DistanceSeries
 from lengthwise.analysis.findings import (
+    Baseline,
     Findings,
     Point,
     Published,
@@ -22,6 +23,7 @@ from lengthwise.analysis.ranks import Ranking, over_lengths, ranking, reciprocal
 __all__ = [
     "AttendedDistances",
     "AttendedSeries",
+    "Baseline",
     "DistanceSeries",
     "Distances",
     "ExampleLengths",

@@ -61,6 +61,14 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """What is scored beside the models without any training: the mean over the same examples, by length."""
+
+    label: str
+    scores: Mapping[int, float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class TaskFindings:
     """The scores that may be compared with each other: one task, one protocol, one way of asking.
 
@@ -68,7 +76,8 @@ class TaskFindings:
     share (model, training, task, question), flat: {"model.d_model": 128, ...}. `shortest` is the shortest length
     trained on: `train_length`, unless training drew lengths. `keys`: its runs. `reading`: a plain sentence. `notes`: what
     the task has to say beside its scores (train and test that share examples, say). `distances`, `attended`: what was found
-    inside the trained models, if anything was asked; `examples`: how long the examples are, if that was.
+    inside the trained models, if anything was asked; `examples`: how long the examples are, if that was. `baselines`: of a task
+    that has some; they have no rank.
     """
 
     title: str
@@ -87,6 +96,7 @@ class TaskFindings:
     distances: tuple[Distances, ...] = ()
     attended: tuple[AttendedDistances, ...] = ()
     examples: tuple[ExampleLengths, ...] = ()
+    baselines: tuple[Baseline, ...] = ()
 
     @property
     def bounds(self) -> tuple[float, float] | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis import attention, lengths
 from lengthwise.analysis.findings import (
+    Baseline,
     Findings,
     Point,
     Published,
@@ -141,9 +142,20 @@ class _Panel:
             distances=attention.distances(of_run, probes, known),
             attended=attention.attended(of_run, probes),
             examples=lengths.of_runs(self.runs, probes),
+            baselines=self.baselines(),
         )
         done = sum(r.status == "done" for r in self.runs.values())
         return dataclasses.replace(task, reading=reading(task, done))
+
+    def baselines(self) -> tuple[Baseline, ...]:
+        """What the rows have beside their scores. All runs are asked the same, so of a length any row will do."""
+        found: dict[str, dict[int, float]] = {}
+        for by_length in self.scores.values():
+            for length, rows in by_length.items():
+                for _, score in rows:
+                    for name, value in _details(score.facts).get("baselines", {}).items():
+                        found.setdefault(name, {}).setdefault(length, value)
+        return tuple(Baseline(label=name, scores=dict(sorted(curve.items()))) for name, curve in found.items())
 
     def notes(self) -> tuple[str, ...]:
         """What the scores' task noted, each once, by length; and the sizes of models of another kind."""
@@ -174,7 +186,11 @@ def _point(
 
 
 def _groups(facts: Mapping[str, Any] | None) -> tuple[float, ...]:
-    return tuple((((facts or {}).get("details")) or {}).get("groups") or ())
+    return tuple(_details(facts).get("groups", ()))
+
+
+def _details(facts: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return (facts or {}).get("details") or {}
 
 
 def protocol(config: Mapping[str, Any]) -> dict[str, Any]:

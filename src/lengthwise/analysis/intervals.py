@@ -21,7 +21,8 @@ class Interval:
     """A mean with its 95 % interval. `half_width` is before the cut to `bounds`; NaN where there is no interval.
 
     `basis`: "seeds" (Student t over the seeds' means), "seeds and prompts" (`over_seeds_and_groups`), "examples" (one seed:
-    over its examples, normal or by bootstrap) or "none".
+    over its examples, normal or by bootstrap) or "none". `bootstrap`: the ends were found by resampling, and lie about as far
+    below the mean as above it, but not quite; `half_width` is half of what is between them.
     """
 
     mean: float
@@ -29,6 +30,7 @@ class Interval:
     high: float
     half_width: float
     basis: Basis
+    bootstrap: bool = False
 
     def overlaps(self, other: "Interval") -> bool:
         """Whether the two intervals share a value. Unknown intervals overlap with everything: nothing is claimed."""
@@ -141,7 +143,7 @@ def over_seeds_and_groups(
     if bounds:
         low, high = max(low, bounds[0]), min(high, bounds[1])
     over_seeds = seeds > 1 and method != "published"
-    return Interval(mean, low, high, half_width, "seeds and prompts" if over_seeds else "examples")
+    return Interval(mean, low, high, half_width, "seeds and prompts" if over_seeds else "examples", bootstrap=True)
 
 
 def of_scores(

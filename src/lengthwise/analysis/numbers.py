@@ -17,10 +17,14 @@ def figure(value: float) -> str:
 def spread(interval: Interval) -> str:
     """`± 0.012`, or the two ends where they are not alike (`0.910 … 1.000`); empty without interval.
 
-    The first space does not break.
+    Ends of a bootstrap count as alike where they differ by less than a tenth. The first space does not break.
     """
     if interval.basis == "none":
         return ""
+    below, above = interval.mean - interval.low, interval.high - interval.mean
+    whole = math.isclose((above + below) / 2, interval.half_width, rel_tol=1e-9)  # not cut, nor widened
+    if interval.bootstrap and whole and abs(above - below) < 0.1 * interval.half_width:
+        return f"±\u00a0{figure(interval.half_width)}"
     ends = (interval.mean - interval.half_width, interval.mean + interval.half_width)
     cut = figure(interval.low) != figure(ends[0]) or figure(interval.high) != figure(ends[1])
     return f"{figure(interval.low)}\u00a0… {figure(interval.high)}" if cut else f"±\u00a0{figure(interval.half_width)}"

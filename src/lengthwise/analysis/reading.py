@@ -11,6 +11,8 @@ from lengthwise.analysis.numbers import figure, listing, spread, times
 MARGIN = 0.05
 # A model that is right in fewer than half of the cases at the trained length has nothing that it could hold.
 LEARNED = 0.5
+# Baselines that know nothing of a prompt: a model that does not beat them has learned nothing, either.
+CONSTANTS = ("zero", "always −1", "best constant label")
 
 Verdict = Literal["holds", "loses", "open", "unlearned", "one seed", "unknown"]
 
@@ -25,8 +27,8 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
     groups of them.
 
     holds: the 95 % interval of the loss lies below `MARGIN` · loses: it lies above 0 and reaches past the margin ·
-    open: neither · unlearned: exact match under `LEARNED` at the trained length · one seed · unknown: a score is
-    missing or not finite.
+    open: neither · unlearned: a share right under `LEARNED` at the trained length, or a score there that is no better
+    than a constant's · one seed · unknown: a score is missing or not finite.
     """
     home = home_length(task)
     before, after = series.at(home) if home is not None else None, series.at(length)
@@ -39,6 +41,9 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
     if not losses or not all(map(math.isfinite, losses)):
         return "unknown"
     if task.bounds and before.mean < LEARNED:
+        return "unlearned"
+    constants = [b.scores[before.length] for b in task.baselines if b.label in CONSTANTS and before.length in b.scores]
+    if any(sign * (constant - before.mean) <= 0 for constant in constants):
         return "unlearned"
     if len(losses) < 2:
         return "one seed"
@@ -113,7 +118,8 @@ def _best(task: TaskFindings, length: int) -> str:
     others = [(label, p) for label, p in here if label not in ties]
     near = [label for label, p in others if not p.interval.apart(best.interval)]
     extreme = "lowest" if task.better == "lower" else "highest"
-    value = f"{figure(best.mean)} {spread(best.interval)}".strip() if len(ties) == 1 else figure(best.mean)
+    width = spread(best.interval) if len(ties) == 1 else ""
+    value = f"{figure(best.mean)}{' ' if width.startswith('±') else ', ' if width else ''}{width}"
     text = f"{listing(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric} ({value})"
     if near:
         return f"{text}; {listing(near)} cannot be told apart from {'it' if len(ties) == 1 else 'them'}."

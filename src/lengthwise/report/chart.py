@@ -18,7 +18,16 @@ from lengthwise.report.palette import Look
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 ROOM = 0.3  # free space left and right of the outer lengths, in octaves
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name: nothing is read from there
+BASELINE_WORDS = {  # where there is little room
+    "nearest neighbour": "1 neighbour",
+    "3 nearest neighbours": "3 neighbours",
+    "best constant label": "best constant",
+}
 ARROW = "M0,-1L.95,.1H.4V1H-.4V.1H-.95Z"
+FROM_ZERO = ("squared error",)  # metrics whose axis begins at 0, where they are perfect
+MANY = 12  # lengths, from which on points are small
+HEIGHT = 360
+APART = 14  # pixels between the words for two baselines
 CONFIG: dict[str, Any] = {
     "font": FONT,
     "axis": {
@@ -61,7 +70,10 @@ def ranges(task: TaskFindings) -> list[Range]:
     if not points:
         return [Range("all", 0.0, 1.0)]
     means = sorted(p.mean for p in points)
-    lowest, limits = means[0], {"all": means[-1]}
+    beside = [value for b in task.baselines for value in b.scores.values() if math.isfinite(value)]
+    lowest, limits = min([means[0], *beside]), {"all": max([means[-1], *beside])}
+    if task.metric in FROM_ZERO:
+        lowest = 0.0
     if task.better == "lower" and len(means) > 1:
         upper = statistics.quantiles(means, n=4, method="inclusive")[2]
         worst = sorted(max(p.mean for p in own) for s in task.series if (own := [p for p in points if p in s.points]))
@@ -69,7 +81,8 @@ def ranges(task: TaskFindings) -> list[Range]:
         for name, limit in candidates.items():
             if lowest < limit and (limit - lowest) * 1.5 < min(limits.values()) - lowest:
                 limits[name] = limit
-    return [_range(name, [p for p in points if p.mean <= limit], lowest, limit) for name, limit in limits.items()]
+    made = [_range(name, [p for p in points if p.mean <= limit], lowest, limit) for name, limit in limits.items()]
+    return [Range(c.name, -0.03 * c.high, c.high) for c in made] if task.metric in FROM_ZERO else made
 
 
 def first(choices: list[Range]) -> int:
@@ -90,8 +103,11 @@ def _range(name: str, points: list[Point], lowest: float, limit: float) -> Range
 def rows(task: TaskFindings, choices: list[Range]) -> list[dict[str, Any]]:
     """One row per encoding and length. A missing score is null, which breaks the line there.
 
-    `over`: per range, the place of the row's arrow among the `outside` arrows at that length, or −1.
+    `over`: per range, the place of the row's arrow among the `outside` arrows at that length, or −1. Of many lengths the first
+    beyond the range has the arrow, until the line is back.
     """
+    many = len(task.lengths) > MANY
+    before: dict[tuple[int, int], bool] = {}
     result: list[dict[str, Any]] = []
     for length in task.lengths:
         outside = [0] * len(choices)
@@ -105,8 +121,10 @@ def rows(task: TaskFindings, choices: list[Range]) -> list[dict[str, Any]]:
                 if point.interval.basis != "none":
                     row["lo"], row["hi"] = point.interval.low, point.interval.high
                 for n, choice in enumerate(choices):
-                    if point.mean > choice.high:
+                    beyond, known = point.mean > choice.high, many and before.get((number, n), False)
+                    if beyond and not known:
                         row["over"][n], outside[n] = outside[n], outside[n] + 1
+                    before[number, n] = beyond
             here.append(row)
         result += [row | {"outside": outside} for row in here]
     return result
@@ -122,7 +140,7 @@ def spec(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any]:
     left, right = min(*task.lengths, task.train_length), max(*task.lengths, task.train_length)
     ends = [left / 2**ROOM, right * 2**ROOM]
     layers = _region(task, ends[1]) if task.is_new(right) else []
-    layers += _series(task, [looks[s.label] for s in task.series], ends, choices)
+    layers += _baselines(task, choices) + _series(task, [looks[s.label] for s in task.series], ends, choices)
     return {
         "$schema": SCHEMA,
         "params": [
@@ -133,7 +151,7 @@ def spec(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any]:
         ],
         "data": {"values": rows(task, choices)},
         "width": "container",
-        "height": 360,
+        "height": HEIGHT,
         "background": "transparent",
         "layer": layers,
         "config": CONFIG,
@@ -158,6 +176,60 @@ def _region(task: TaskFindings, right: float) -> list[dict[str, Any]]:
     return [{"data": data, "mark": mark, "encoding": encoding} for mark, encoding in marks]
 
 
+def _baselines(task: TaskFindings, choices: list[Range]) -> list[dict[str, Any]]:
+    """A dashed line for each, with its words beyond the last length; neutral, for it is no encoding."""
+    shown = [b for b in task.baselines if any(map(math.isfinite, b.scores.values()))]
+    if not shown:
+        return []
+    x = {"field": "x", "type": "quantitative"}
+    lines = [
+        {"b": f"b{n}", "x": length, "v": value if math.isfinite(value) else None}
+        for n, b in enumerate(shown)
+        for length, value in b.scores.items()
+    ]
+    line = {"type": "line", "clip": True, "color": "var(--faint)", "strokeWidth": 1.3, "strokeDash": [4, 3]}
+    detail = {"field": "b", "type": "nominal"}
+    lasts = [next(v for v in reversed(list(b.scores.values())) if math.isfinite(v)) for b in shown]
+    places = [words_at([_pixel(v, choice) for v in lasts]) for choice in choices]
+    ends: list[dict[str, Any]] = [{"b": f"b{n}", "x": max(task.lengths)} for n in range(len(shown))]
+    starts = [end | {"dx": 1, "at": [_pixel(lasts[n], choice) for choice in choices]} for n, end in enumerate(ends)]
+    stops = [end | {"dx": 11, "at": [place[n] for place in places]} for n, end in enumerate(ends)]
+    leaders = [row for pair in zip(starts, stops, strict=True) for row in pair]
+    words = [row | {"text": BASELINE_WORDS.get(b.label, b.label)} for row, b in zip(stops, shown, strict=True)]
+    text = {"type": "text", "align": "left", "baseline": "middle", "dx": 13, "fontSize": 11, "color": "var(--soft)"}
+    place = {"xOffset": {"expr": "datum.dx"}, "y": {"expr": "datum.at[range]"}}
+    leader = {"type": "line", "color": "var(--faint)", "strokeWidth": 0.8, **place}
+    return [
+        {
+            "data": {"values": lines},
+            "mark": line,
+            "encoding": {"x": x, "y": {"field": "v", "type": "quantitative"}, "detail": detail},
+        },
+        {"data": {"values": leaders}, "mark": leader, "encoding": {"x": x, "detail": detail}},
+        {"data": {"values": words}, "mark": text | {"y": place["y"]}, "encoding": {"x": x, "text": {"field": "text"}}},
+    ]
+
+
+def _pixel(value: float, choice: Range) -> float:
+    """Where a value lies on the axis, from the top; at the edge where it is outside."""
+    share = (choice.high - value) / (choice.high - choice.low)
+    return round(HEIGHT * min(max(share, 0.0), 1.0), 1)
+
+
+def words_at(wanted: list[float]) -> list[float]:
+    """Places for words near those wanted, at least `APART` from each other and within the chart, in the same order."""
+    order = sorted(range(len(wanted)), key=lambda n: wanted[n])
+    found = [0.0] * len(wanted)
+    last = -math.inf
+    for n in order:  # downwards, pushing on
+        found[n] = last = max(wanted[n], last + APART, 6.0)
+    limit = HEIGHT - 6.0
+    for n in reversed(order):  # and back up from the lower edge
+        found[n] = limit = min(found[n], limit)
+        limit -= APART
+    return [round(place, 1) for place in found]
+
+
 def _series(task: TaskFindings, own: list[Look], ends: list[float], choices: list[Range]) -> list[dict[str, Any]]:
     """Bands, interval bars, lines, points and arrows of all encodings."""
     domain = [f"s{n}" for n in range(len(own))]
@@ -177,6 +249,7 @@ def _series(task: TaskFindings, own: list[Look], ends: list[float], choices: lis
             "title": None,
             "grid": False,
             "labelOverlap": "greedy",
+            "labelSeparation": 6,
             "labelExpr": f"[format(datum.value, ',d'), format(datum.value / {task.train_length}, '.3~g') + '×']",
             "labelLineHeight": 15,
         },
@@ -195,21 +268,20 @@ def _series(task: TaskFindings, own: list[Look], ends: list[float], choices: lis
     band = {"x": x, "y": {"field": "lo", "type": "quantitative"}, "y2": {"field": "hi"}, "color": colour}
     mean = {"x": x, "y": y, "color": colour, "opacity": opacity(1, 0.12)}
     edge = {"stroke": "var(--paper)", "strokeWidth": 1}
+    many = len(task.lengths) > MANY
     marks: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         ("datum.x == at", {"type": "rule", "color": "var(--faint)", "strokeDash": [2, 3]}, {"x": x}),
         ("", {"type": "area", "clip": True}, band | {"opacity": opacity(0.13, 0.02)}),
-        (
-            "datum.lo != null",
-            {"type": "rule", "clip": True, "strokeWidth": 1.2},
-            band | {"opacity": opacity(0.5, 0.06)},
-        ),
         ("", {"type": "line", "clip": True, "strokeWidth": 2}, mean | {"strokeDash": dash}),
         (
             "datum.y != null",
-            {"type": "point", "clip": True, "filled": True, "size": 130, **edge},
+            {"type": "point", "clip": True, "filled": True, "size": 40 if many else 130, **edge},
             mean | {"shape": shape},
         ),
     ]
+    if not many:  # of many, the band says it
+        bar = {"type": "rule", "clip": True, "strokeWidth": 1.2}
+        marks.insert(2, ("datum.lo != null", bar, band | {"opacity": opacity(0.5, 0.06)}))
     if len(choices) > 1:
         offset = {"expr": "(datum.over[range] - (datum.outside[range] - 1) / 2) * 14"}
         arrow = {"type": "point", "shape": ARROW, "filled": True, "size": 130, "y": 10, "xOffset": offset}

@@ -101,6 +101,12 @@
         row.append(name, element("td", "mean", p.mean), element("td", "", p.interval));
         table.append(row);
       }
+      for (const b of info.baselines) {
+        if (!(length in b.points)) continue;
+        const row = element("tr", "baseline");
+        row.append(element("th", "", b.label), element("td", "mean", b.points[length]), element("td", "", "baseline"));
+        table.append(row);
+      }
       const counts = new Set(points.map((p) => p.n));
       const foot = counts.size === 1 ? [...counts][0] : points.map((p) => `${p.label}: ${p.n}`).join("; ");
       tip.replaceChildren(head, table, element("p", "foot", points.length ? `95 % interval over ${foot}` : "no score here"));

@@ -7,13 +7,14 @@ import json
 import math
 import os
 import secrets
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lengthwise
-from lengthwise.analysis import Findings, Point, TaskFindings
+from lengthwise.analysis import Baseline, Findings, Point, SeedScore, TaskFindings
 from lengthwise.analysis.numbers import figure, listing, spread, times
 from lengthwise.analysis.reading import LEARNED, MARGIN
 from lengthwise.report import bundle, palette, provenance
@@ -54,6 +55,7 @@ def render(findings: Findings) -> str:
         seconds=provenance.seconds,
         written=provenance.written,
         seeds=_seeds(findings),
+        baselines=any(t.baselines for t in findings.tasks),
         prompts=any(s.groups for t in findings.tasks for series in t.series for p in series.points for s in p.seeds),
         margin=MARGIN,
         learned=LEARNED,
@@ -108,6 +110,7 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
             f"{s.label} at {p.length:,}" for s in task.series for p in s.points if not math.isfinite(p.mean)
         ],
         "lines": lines,
+        "baselines": [_baseline_line(task, baseline) for baseline in task.baselines],
         "legend": [
             {"id": f"s{n}", "label": s.label, "look": looks[s.label], "empty": not s.points}
             for n, s in enumerate(task.series)
@@ -129,6 +132,10 @@ def _data(task: TaskFindings, looks: dict[str, palette.Look]) -> dict[str, Any]:
         "spec": spec(task, looks),
         "unit": task.unit,
         "better": task.better,
+        "baselines": [
+            {"label": b.label, "points": {str(n): figure(value) for n, value in b.scores.items()}}
+            for b in task.baselines
+        ],
         "lengths": [{"length": n, "text": f"{n:,} {task.unit}", "times": _relation(task, n)} for n in task.lengths],
         "series": [
             {
@@ -170,6 +177,12 @@ def _cell(task: TaskFindings, point: Point | None, length: int) -> dict[str, Any
     }
 
 
+def _baseline_line(task: TaskFindings, baseline: Baseline) -> dict[str, Any]:
+    """A row of the table; a baseline has no interval of its own, for it was trained with no seed."""
+    values = [baseline.scores.get(n) for n in task.lengths]
+    return {"label": baseline.label, "cells": ["–" if value is None else figure(value) for value in values]}
+
+
 def _interval(point: Point) -> str:
     i = point.interval
     if i.basis == "none":
@@ -179,10 +192,11 @@ def _interval(point: Point) -> str:
 
 def _count(point: Point) -> str:
     seeds = "1 seed" if point.n_seeds == 1 else f"{point.n_seeds} seeds"
+    things = _things(point.seeds)
     each = {s.n for s in point.seeds}
     if len(each) == 1:
-        return f"{seeds} × {each.pop():,} examples"
-    return f"{seeds}, {point.n_examples:,} examples"
+        return f"{seeds} × {each.pop():,} {things}"
+    return f"{seeds}, {point.n_examples:,} {things}"
 
 
 def _relation(task: TaskFindings, length: int) -> str:
@@ -194,11 +208,16 @@ def _relation(task: TaskFindings, length: int) -> str:
 
 def _asked(task: TaskFindings) -> str:
     """How many examples a score rests on, in words."""
-    counts = {s.n for series in task.series for p in series.points for s in p.seeds}
-    if not counts:
+    scores = [s for series in task.series for p in series.points for s in p.seeds]
+    if not scores:
         return ""
-    low, high = min(counts), max(counts)
-    return f"{low:,} examples" if low == high else f"{low:,} to {high:,} examples"
+    low, high = min(s.n for s in scores), max(s.n for s in scores)
+    return f"{low:,} {_things(scores)}" if low == high else f"{low:,} to {high:,} {_things(scores)}"
+
+
+def _things(scores: Iterable[SeedScore]) -> str:
+    """What scores are means over. Where they were kept in groups, an example is something within each."""
+    return "prompts" if all(s.groups for s in scores) else "examples"
 
 
 def _seeds(findings: Findings) -> str:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 COLUMNS = 5  # lengths side by side; more go into a table below
+NARROW = 9  # characters of an interval, so that five fit
+MOST = 12  # lengths of a task that are shown; of more, so many, spread evenly
 NOTES = 2  # of a task
 
 
@@ -24,8 +26,13 @@ def table(findings: Findings) -> "Group":
         return Group(Text("There are no results yet: no study has been run here."))
     parts: list[Table | Text] = []
     for task in findings.tasks:
-        for start in range(0, len(task.lengths), COLUMNS):
-            parts.append(_table(task, task.lengths[start : start + COLUMNS], first=start == 0))
+        lengths = _shown(task)
+        widths = [len(spread(point.interval)) for s in task.series for n in lengths if (point := s.at(n))]
+        columns = COLUMNS if max(widths, default=0) <= NARROW else COLUMNS - 1
+        for start in range(0, len(lengths), columns):
+            parts.append(_table(task, lengths[start : start + columns], first=start == 0))
+        if len(lengths) < len(task.lengths):
+            parts.append(Text(f"({len(lengths)} of {len(task.lengths)} lengths; the page has all)", style="dim"))
         parts += [Text(task.reading), *_notes(task), Text("")]
         for group in task.distances:
             parts += [_attention(group, task), Text("")]
@@ -33,6 +40,16 @@ def table(findings: Findings) -> "Group":
         parts += [_ranks(order, findings), Text("")]
     parts += _missing(findings)
     return Group(*parts)
+
+
+def _shown(task: TaskFindings) -> tuple[int, ...]:
+    """The lengths that are shown: all, or some from the first to the last, with the trained one."""
+    if len(task.lengths) <= MOST:
+        return task.lengths
+    last = len(task.lengths) - 1
+    chosen = {task.lengths[round(n * last / (MOST - 1))] for n in range(MOST)}
+    home = max((n for n in task.lengths if not task.is_new(n)), default=None)
+    return tuple(n for n in task.lengths if n in chosen or n == home)
 
 
 def _attention(group: Distances, task: TaskFindings) -> "Table":
@@ -129,6 +146,12 @@ def _table(task: TaskFindings, lengths: tuple[int, ...], first: bool) -> "Table"
             cell.append(f"\n{spread(point.interval)}", style="dim not bold")
             cells.append(cell)
         shown.add_row(Text(series.label), *cells)
+    if task.baselines:
+        shown.add_section()
+    for baseline in task.baselines:
+        values = [baseline.scores.get(length) for length in lengths]
+        cells = [Text("–" if value is None else figure(value), style="dim") for value in values]
+        shown.add_row(Text(f"{baseline.label}\n(baseline)", style="dim"), *cells)
     return shown
 
 

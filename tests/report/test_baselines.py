@@ -1,0 +1,158 @@
+"""Baselines on the page, in its chart and in the terminal; and a task of many lengths."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lengthwise.analysis import Findings, from_rows
+from lengthwise.report import render, table
+from lengthwise.report.chart import APART, HEIGHT, MANY, ranges, rows, spec, words_at
+from lengthwise.report.palette import looks
+
+Make = Callable[..., Any]
+NAMES = ("least squares", "averaging", "nearest neighbour", "3 nearest neighbours", "lasso", "zero")
+LENGTHS = (1, 2, *range(10, 401, 10))
+
+
+@pytest.fixture(scope="module")
+def study(make_row: Make, make_score: Make, make_study: Make) -> Findings:
+    """Squared errors of two encodings at 42 lengths; one explodes."""
+    runs, scores = [], []
+    for label, cost in (("NoPE", 100.0), ("FIRE", 0.1)):
+        for seed in range(2):
+            run = make_row(
+                key=f"{label}-{seed}", label=label, task="LinearRegression", metric="squared error", unit="examples", seed=seed,
+                train_length=50, asked=[{"length": n, "examples": 64, "seed": 0, "prompt": 400} for n in LENGTHS],
+            )  # fmt: skip
+            runs.append(run)
+            for length in LENGTHS:
+                mean = max(17 - length, 0.2) + cost * max(0, length - 50) / 350
+                beside = {name: max(16.0 - n * length / 40, 0.0) for n, name in enumerate(NAMES)}
+                groups = [mean - 0.1, mean + 0.1] * 4
+                score = make_score(run, length, mean)
+                scores.append(dataclasses.replace(score, facts={"details": {"groups": groups, "baselines": beside}}))
+    return from_rows([make_study()], runs, scores)
+
+
+def printed(findings: Findings) -> str:
+    from rich.console import Console
+
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(table(findings))
+    return console.export_text()
+
+
+def test_rows_have_baselines_once(study: Findings) -> None:
+    (task,) = study.tasks
+    assert [b.label for b in task.baselines] == list(NAMES)
+    assert list(task.baselines[1].scores) == list(LENGTHS)
+    assert task.baselines[1].scores[10] == 15.75
+    assert [s.label for s in task.ranked(400)] == ["FIRE", "NoPE"], "they have no rank"
+
+
+def test_the_spec_is_valid_and_says_each_name(study: Findings) -> None:
+    import altair
+
+    (task,) = study.tasks
+    made = spec(task, looks(study.labels))
+    assert altair.Chart.from_dict(made).to_dict()
+    text = json.dumps(made)
+    for word in ("least squares", "averaging", "1 neighbour", "3 neighbours", "lasso", "zero"):
+        assert f'"text": "{word}"' in text
+
+
+def test_tasks_without_baselines_have_nothing_of_them(quickstart: Findings) -> None:
+    made = json.dumps(spec(quickstart.tasks[0], looks(quickstart.labels)))
+    assert "strokeDash" in made
+    assert '"b0"' not in made
+    page = render(quickstart)
+    assert ">baseline<" not in page
+    assert "Dashed grey lines" not in page
+    assert "no better than a constant" not in page
+    assert "(baseline)" not in printed(quickstart)
+
+
+def test_the_page_has_their_rows_below_all_others(study: Findings) -> None:
+    page = render(study)
+    body = page[page.index('<tbody class="baselines">') :]
+    for name in NAMES:
+        assert f"<span>{name}</span><small>baseline</small>" in body
+    assert page.index('data-label="NoPE"') < page.index('<tbody class="baselines">')
+    assert "64 prompts per seed" not in page and "512 prompts per seed and length" in page
+    assert "no better than a constant’s" in page
+
+
+def test_squared_errors_begin_at_zero_and_baselines_are_on_the_widest_axis(study: Findings) -> None:
+    everything, *others = ranges(study.tasks[0])
+    assert everything.high > 100
+    assert others, "an axis for those that do not explode"
+    for choice in (everything, *others):
+        assert -0.05 * choice.high < choice.low < 0
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        [100.0, 100.0, 100.0],
+        [0.0, 0.0, 3.0],
+        [HEIGHT, HEIGHT, HEIGHT - 1.0, 8.0],
+        [50.0, 40.0, 300.0],
+        [5.0] * 6 + [355.0] * 6,
+    ],
+)
+def test_words_do_not_cover_each_other(wanted: list[float]) -> None:
+    found = sorted(words_at(wanted))
+    assert all(b - a >= APART - 0.11 for a, b in zip(found, found[1:], strict=False))
+    assert found[0] >= 5 and found[-1] <= HEIGHT - 5
+    order = sorted(range(len(wanted)), key=lambda n: wanted[n])
+    assert sorted(order, key=lambda n: words_at(wanted)[n]) == order
+
+
+def test_words_stay_where_there_is_room() -> None:
+    assert words_at([300.0, 20.0, 100.0]) == [300.0, 20.0, 100.0]
+
+
+def test_of_many_lengths_the_first_beyond_the_axis_has_the_arrow(study: Findings) -> None:
+    (task,) = study.tasks
+    assert len(task.lengths) > MANY
+    choices = ranges(task)
+    n = next(n for n, c in enumerate(choices) if c.high < 100)
+    beyond = [row for row in rows(task, choices) if row["e"] == "s0" and row["y"] > choices[n].high]
+    assert len(beyond) > 3
+    assert [row["over"][n] for row in beyond] == [0] + [-1] * (len(beyond) - 1)
+
+
+def test_the_terminal_shows_some_of_many_lengths_and_marks_baselines(study: Findings) -> None:
+    text = printed(study)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "lengths; the page has all)" in text
+    heads = [word for line in text.splitlines() for word in line.split() if word.isdigit()]
+    assert {"1", "50", "400"} <= set(heads)
+    for name in (*NAMES, "FIRE", "NoPE"):
+        assert name in text
+    assert text.count("(baseline)") % len(NAMES) == 0
+
+
+def test_a_phone_shows_all_of_it(browser: Any, study: Findings, tmp_path: Any) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(render(study))
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready=yes]")
+    assert said == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    words = page.locator(".chart svg text", has_text="3 neighbours").bounding_box()
+    assert words is not None
+    assert words["x"] + words["width"] <= 390, "the words beyond the last length are within the page"
+    page.locator(".chart").focus()
+    page.keyboard.press("ArrowLeft")
+    assert page.locator(".tip .baseline").count() == len(NAMES)
+    assert "least squares" in page.locator(".tip").inner_text()
+    page.locator(".sortable thead button").first.click()
+    assert page.locator("table.scores tbody").last.get_attribute("class") == "baselines", "sorting leaves them below"
+    page.close()
