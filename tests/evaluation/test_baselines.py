@@ -222,6 +222,21 @@ def test_a_prediction_knows_nothing_of_its_own_label_or_later_examples(name: str
     np.testing.assert_array_equal(before[:, :10], after[:, :10])
 
 
+def test_a_subspace_in_float32_stays_one() -> None:
+    """Rounded, its inputs have a little in every direction; noisy labels must not be fitted there."""
+    chance = np.random.default_rng(5)
+    basis = np.linalg.qr(chance.standard_normal((16, 8)))[0]
+    xs, ys = chance.standard_normal((200, 24, 16)) @ basis @ basis.T, chance.standard_normal((200, 24))
+    exact, rounded = least_squares(xs, ys)[:, 12:], least_squares(xs.astype(np.float32), ys.astype(np.float32))[:, 12:]
+    same = np.isclose(exact, rounded, rtol=1e-2, atol=1e-2)
+    assert same.mean() > 0.97, "all but those whose first eight inputs nearly lie in fewer dimensions"
+    everywhere = least_squares(xs.astype(np.float32).astype(float), ys)[:, 12:]
+    assert np.isclose(exact, everywhere, rtol=1e-2, atol=1e-2).mean() < 0.2
+    np.testing.assert_array_equal(
+        predictions("least squares", xs.astype(np.float32), ys.astype(np.float32), at=[20])[:, 0], rounded[:, 8]
+    )
+
+
 def test_float32_is_worked_on_in_float64() -> None:
     xs, ys = (part.astype(np.float32) for part in gaussian(5))
     assert least_squares(xs, ys).dtype == np.float64

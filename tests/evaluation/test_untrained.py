@@ -1,5 +1,6 @@
 """Baselines beside a model's scores: on the same prompts, at every length asked, and worked out once."""
 
+import math
 import sys
 from collections.abc import Iterator
 
@@ -10,9 +11,10 @@ from lengthwise.choices import choose
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig
 from lengthwise.encodings import NoPE
 from lengthwise.evaluation import check_lengths, evaluate, untrained
-from lengthwise.evaluation.baselines import predictions
-from lengthwise.tasks import LinearRegression
+from lengthwise.evaluation.baselines import predictions, require
+from lengthwise.tasks import TASKS, LinearRegression
 from lengthwise.tasks.base import Batch
+from lengthwise.tasks.functions import FunctionTask
 from lengthwise.training.loop import build
 
 CONFIG = EvaluationConfig(lengths=(1, 3, 8), examples=70, prompt=10)
@@ -158,3 +160,20 @@ def test_the_prompts_themselves_are_the_question() -> None:
     (a, b) = (untrained.baseline_scores(task, each, [3])["zero"][3] for each in (batch, other))
     assert a != b
     assert torch.equal(batch.inputs, other.inputs)
+
+
+def test_every_class_of_functions_has_baselines_and_boolean_ones_a_constant_label() -> None:
+    classes = [task for task in TASKS if issubclass(task, FunctionTask)]
+    assert len(classes) > 10
+    for make in classes:
+        require(make.baselines)
+        assert ("best constant label" if make.metric == "accuracy" else "zero") in make.baselines, make.__name__
+        task = make()
+        length = 6 if task.one_forward() else 3
+        found = untrained.baseline_scores(task, task.examples(0, 12, length), [length])
+        assert all(math.isfinite(curve[length]) for curve in found.values())
+    assert [c.__name__ for c in classes if "nearest neighbour" in c.baselines] == [
+        "Conjunction",
+        "Disjunction",
+        "SparseMajority",
+    ]

@@ -17,7 +17,8 @@ from lengthwise.config import ConfigError, near_miss
 
 Array = NDArray[np.float64]
 
-RANK = 1e-13  # of the longest row so far: what is left of a row, in directions not seen before, and no rounding
+RANK = 1e-13  # of the longest row so far: what is left of a row, in directions not seen before, and no rounding of ours
+ROUNDED = 16  # ... nor of who made the inputs, in their own precision: so many of its epsilons
 PROMPTS = 320  # worked on at once: what they need stays in the processor's cache
 PAIRS = 1 << 17  # distances held at once
 
@@ -30,15 +31,18 @@ def least_squares(xs: ArrayLike, ys: ArrayLike) -> Array:
     Then w = V R⁻¹ z is the minimum-norm solution at every rank, as exact as a decomposition of each prefix by itself, also
     where examples are repeated or labels contradict each other: nothing is ever squared or subtracted out again.
 
-    A row counts as a new direction when more than `RANK` of the longest row so far remains of it.
+    A row counts as a new direction when more than `RANK` of the longest row so far remains of it; of float32 inputs more than
+    2e-6, for inputs of a subspace leave it by their own rounding, and noise in the labels would be fitted there. (In a few prompts
+    it is: in those whose first inputs nearly lie in a smaller subspace yet.)
     """
+    given = np.asarray(xs).dtype
+    least = max(RANK, ROUNDED * float(np.finfo(given).eps)) if np.issubdtype(given, np.floating) else RANK
     xs, ys = _prompts(xs, ys)
-    return np.concatenate(
-        [_least_squares(xs[n : n + PROMPTS], ys[n : n + PROMPTS]) for n in range(0, len(xs), PROMPTS)]
-    )
+    cuts = [slice(n, n + PROMPTS) for n in range(0, len(xs), PROMPTS)]
+    return np.concatenate([_least_squares(xs[cut], ys[cut], least) for cut in cuts])
 
 
-def _least_squares(xs: Array, ys: Array) -> Array:
+def _least_squares(xs: Array, ys: Array, least: float) -> Array:
     x, y = np.ascontiguousarray(xs.transpose(1, 2, 0)), np.ascontiguousarray(ys.T)  # prompts last: [n, d, b], [n, b]
     n, d, b = x.shape
     found = np.zeros((n, b))
@@ -51,7 +55,7 @@ def _least_squares(xs: Array, ys: Array) -> Array:
             found[i] = (here * _solve(factor, side, rank)).sum(0)
         if rank.min() < d:
             np.maximum(longest, np.sqrt((x[i] ** 2).sum(0)), out=longest)
-            _grow(basis, here, x[i], rank, RANK * longest)
+            _grow(basis, here, x[i], rank, least * longest)
         _append(factor, side, here, y[i].copy())
     return found.T
 
@@ -217,8 +221,8 @@ def predictions(name: str, xs: ArrayLike, ys: ArrayLike, at: Sequence[int] | Non
     last = max(at, default=-1) + 1  # what comes later changes nothing before
     if name == "best constant label":  # but for this one, which is about all labels
         return best_constant_label(xs, ys)[:, list(at)]
-    xs, ys = _prompts(xs, ys)
-    if min(at, default=0) < 0 or last > xs.shape[1]:
+    xs, ys = np.asarray(xs), np.asarray(ys)
+    if xs.ndim == 3 and (min(at, default=0) < 0 or last > xs.shape[1]):
         raise ValueError(f"columns {list(at)} of prompts of {xs.shape[1]} examples; they are 0 to {xs.shape[1] - 1}")
     if name == "lasso":
         return lasso(xs, ys, at)

@@ -1,7 +1,7 @@
 """What classes of Boolean functions have in common: inputs of -1 and +1, labels -1 and +1, and accuracy."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -11,6 +11,13 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Batch
 from lengthwise.tasks.functions.prompts import Functions, FunctionTask
+
+OTHERS = ("least squares", "averaging"), ("always −1", "best constant label")  # baselines
+ONE_NEIGHBOUR = (
+    *OTHERS[0],
+    "nearest neighbour",
+    *OTHERS[1],
+)  # of conjunctions, disjunctions and majorities, as published
 
 
 class BooleanFunction(FunctionTask):
@@ -29,6 +36,7 @@ class BooleanFunction(FunctionTask):
 
     metric = "accuracy"
     better = "higher"
+    baselines: ClassVar[tuple[str, ...]] = (*OTHERS[0], "3 nearest neighbours", *OTHERS[1])
 
     def __init__(self, *, dims: int = 16, noise: float = 0.0):
         self.noise = noise

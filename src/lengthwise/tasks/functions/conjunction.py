@@ -1,5 +1,6 @@
 """Conjunctions."""
 
+from lengthwise.tasks.functions.boolean import ONE_NEIGHBOUR
 from lengthwise.tasks.functions.clauses import RandomClauses
 
 
@@ -15,5 +16,6 @@ class Conjunction(RandomClauses):
     Source: Bhattamishra et al. 2023, section 2 and its program.
     """
 
+    baselines = ONE_NEIGHBOUR
     conjunctive = True
     chance = 0.3

@@ -1,5 +1,6 @@
 """Disjunctions."""
 
+from lengthwise.tasks.functions.boolean import ONE_NEIGHBOUR
 from lengthwise.tasks.functions.clauses import RandomClauses
 
 
@@ -16,5 +17,6 @@ class Disjunction(RandomClauses):
     Source: Bhattamishra et al. 2023, section 2 and its program.
     """
 
+    baselines = ONE_NEIGHBOUR
     conjunctive = False
     chance = 0.3

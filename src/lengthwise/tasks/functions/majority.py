@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.tasks.functions.boolean import literals
+from lengthwise.tasks.functions.boolean import ONE_NEIGHBOUR, literals
 from lengthwise.tasks.functions.weights import WeightedFunction
 
 
@@ -21,6 +21,8 @@ class SparseMajority(WeightedFunction):
     Source: Bhattamishra et al. 2023 and its program. Differs: the thesis on position encodings shows one with a negated
     coordinate; its program makes none.
     """
+
+    baselines = ONE_NEIGHBOUR
 
     def weights(self, generator: torch.Generator, count: int) -> Float[Tensor, "b d"]:
         return literals(generator, count, self.dims, 0.3, negated=False)

@@ -1,7 +1,7 @@
 """What classes of real functions have in common: normal inputs, or others by name, and squared error."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -31,7 +31,7 @@ class Regression(FunctionTask):
 
     metric = "squared error"
     better = "lower"
-    baselines = ("least squares", "averaging", "3 nearest neighbours", "zero")
+    baselines: ClassVar[tuple[str, ...]] = ("least squares", "averaging", "3 nearest neighbours", "zero")
 
     def __init__(
         self,

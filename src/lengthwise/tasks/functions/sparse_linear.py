@@ -23,6 +23,8 @@ class SparseLinearRegression(LinearRegression):
     its first labels are 0.
     """
 
+    baselines = ("least squares", "averaging", "3 nearest neighbours", "lasso", "zero")
+
     def __init__(
         self,
         *,
