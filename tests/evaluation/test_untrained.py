@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from lengthwise.analysis.findings import BASELINES as SHOWN
 from lengthwise.choices import choose
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig
 from lengthwise.encodings import NoPE
 from lengthwise.evaluation import check_lengths, evaluate, untrained
-from lengthwise.evaluation.baselines import predictions, require
+from lengthwise.evaluation.baselines import BASELINES, predictions, require
 from lengthwise.tasks import TASKS, LinearRegression
 from lengthwise.tasks.base import Batch
 from lengthwise.tasks.functions import FunctionTask
@@ -177,3 +178,7 @@ def test_every_class_of_functions_has_baselines_and_boolean_ones_a_constant_labe
         "Disjunction",
         "SparseMajority",
     ]
+
+
+def test_a_report_knows_the_order_of_every_baseline() -> None:
+    assert sorted(SHOWN) == sorted(BASELINES)

@@ -68,6 +68,11 @@ class Baseline:
     scores: Mapping[int, float]
 
 
+# Baselines in the order in which they are shown; what they know of a prompt, and last those that know nothing.
+CONSTANTS = ("zero", "always −1", "best constant label")
+BASELINES = ("least squares", "lasso", "averaging", "nearest neighbour", "3 nearest neighbours", *CONSTANTS)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskFindings:
     """The scores that may be compared with each other: one task, one protocol, one way of asking.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis import attention, lengths
 from lengthwise.analysis.findings import (
+    BASELINES,
     Baseline,
     Findings,
     Point,
@@ -155,7 +156,9 @@ class _Panel:
                 for _, score in rows:
                     for name, value in _details(score.facts).get("baselines", {}).items():
                         found.setdefault(name, {}).setdefault(length, value)
-        return tuple(Baseline(label=name, scores=dict(sorted(curve.items()))) for name, curve in found.items())
+        order = {name: n for n, name in enumerate(BASELINES)}
+        names = sorted(found, key=lambda name: (order.get(name, len(order)), name))
+        return tuple(Baseline(label=name, scores=dict(sorted(found[name].items()))) for name in names)
 
     def notes(self) -> tuple[str, ...]:
         """What the scores' task noted, each once, by length; and the sizes of models of another kind."""

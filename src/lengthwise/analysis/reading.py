@@ -3,7 +3,7 @@
 import math
 from typing import Literal
 
-from lengthwise.analysis.findings import Point, SeedScore, Series, TaskFindings
+from lengthwise.analysis.findings import CONSTANTS, Point, SeedScore, Series, TaskFindings
 from lengthwise.analysis.intervals import of_scores
 from lengthwise.analysis.numbers import figure, listing, spread, times
 
@@ -11,8 +11,6 @@ from lengthwise.analysis.numbers import figure, listing, spread, times
 MARGIN = 0.05
 # A model that is right in fewer than half of the cases at the trained length has nothing that it could hold.
 LEARNED = 0.5
-# Baselines that know nothing of a prompt: a model that does not beat them has learned nothing, either.
-CONSTANTS = ("zero", "always −1", "best constant label")
 
 Verdict = Literal["holds", "loses", "open", "unlearned", "one seed", "unknown"]
 

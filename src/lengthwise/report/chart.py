@@ -77,7 +77,10 @@ def ranges(task: TaskFindings) -> list[Range]:
     if task.better == "lower" and len(means) > 1:
         upper = statistics.quantiles(means, n=4, method="inclusive")[2]
         worst = sorted(max(p.mean for p in own) for s in task.series if (own := [p for p in points if p in s.points]))
-        candidates = {"most": lowest + 4 * (upper - lowest), "best": worst[(len(worst) - 1) // 2]}
+        most = lowest + 4 * (upper - lowest)
+        if task.metric in FROM_ZERO:  # with what who knows nothing yet has, at the shortest length
+            most = max(most, *(p.mean for p in points if p.length == task.lengths[0]))
+        candidates = {"most": most, "best": worst[(len(worst) - 1) // 2]}
         for name, limit in candidates.items():
             if lowest < limit and (limit - lowest) * 1.5 < min(limits.values()) - lowest:
                 limits[name] = limit

@@ -47,9 +47,12 @@ def _shown(task: TaskFindings) -> tuple[int, ...]:
     if len(task.lengths) <= MOST:
         return task.lengths
     last = len(task.lengths) - 1
-    chosen = {task.lengths[round(n * last / (MOST - 1))] for n in range(MOST)}
-    home = max((n for n in task.lengths if not task.is_new(n)), default=None)
-    return tuple(n for n in task.lengths if n in chosen or n == home)
+    chosen = [round(n * last / (MOST - 1)) for n in range(MOST)]
+    home = max((n for n, length in enumerate(task.lengths) if not task.is_new(length)), default=0)
+    nearest = min(chosen[1:-1], key=lambda n: abs(n - home))
+    if home not in chosen:
+        chosen[chosen.index(nearest)] = home
+    return tuple(task.lengths[n] for n in chosen)
 
 
 def _attention(group: Distances, task: TaskFindings) -> "Table":
