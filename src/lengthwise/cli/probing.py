@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,9 +18,17 @@ if TYPE_CHECKING:
     from lengthwise.studies.probing import Answer, Item
 
 DISTANCE, ATTENDED = "attention-distance", "attended-distance"
-PROBES = (DISTANCE, ATTENDED)
+RECENCY, DUPLICATES, MIDDLE, INDUCTION = "recency", "duplicates", "lost-in-the-middle", "induction"
+IN_CONTEXT = (RECENCY, DUPLICATES, MIDDLE, INDUCTION)  # of functions learned in context
+PROBES = (DISTANCE, ATTENDED, *IN_CONTEXT)
 BARS = "▁▂▃▄▅▆▇█"
 EXAMPLES = {DISTANCE: 10, ATTENDED: 100}
+OPTIONS = {
+    RECENCY: ("points", "repeats"),
+    DUPLICATES: ("points", "noise", "resamples"),
+    MIDDLE: ("points", "positions", "resamples"),
+    INDUCTION: ("points", "repeats", "neighbours"),
+}
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,7 @@ class Wanted:
     seed: int
     variant: str | None
     across_seeds: bool = False
+    options: dict[str, Any] = field(default_factory=dict)  # of functions learned in context; None: not given
 
     def __post_init__(self) -> None:
         if self.what not in PROBES:
@@ -53,11 +62,20 @@ class Wanted:
             )
         given = {"--against": self.against, "--variant": self.variant, "--across-seeds": self.across_seeds or None}
         odd = [option for option, value in given.items() if value is not None]
-        if self.what == ATTENDED and odd:
-            raise ConfigError(f"{odd[0]} is for {DISTANCE}; {ATTENDED} looks at one model at a time, leave it out")
+        if self.what != DISTANCE and odd:
+            raise ConfigError(f"{odd[0]} is for {DISTANCE}; {self.what} looks at one model at a time, leave it out")
+        known = OPTIONS.get(self.what, ())
+        for option in (name for name, value in self.options.items() if value is not None and name not in known):
+            of = ", ".join(probe for probe, names in OPTIONS.items() if option in names)
+            raise ConfigError(f"--{option} is for {of}; {self.what} has no such thing, leave it out")
 
     @property
     def settings(self) -> dict[str, Any]:
+        if self.what in IN_CONTEXT:
+            given = {name: value for name, value in self.options.items() if value is not None}
+            if "noise" in given:
+                given["noise"] = _counts(given["noise"])
+            return {"examples": self.examples, "seed": self.seed, **given}
         found: dict[str, Any] = {"examples": EXAMPLES[self.what] if self.examples is None else self.examples}
         found["seed"] = self.seed
         return found if self.variant is None else found | {"variant": self.variant}
@@ -72,6 +90,18 @@ class Wanted:
         if not found or min(found) < 1:
             raise ConfigError(f"--lengths is {self.lengths!r}; write whole numbers with commas: 20,40,80")
         return list(dict.fromkeys(found))
+
+
+def _counts(text: str) -> list[int]:
+    """`5-20` or `5,10,20`."""
+    try:
+        ends = [[int(end) for end in part.split("-", 1)] for part in text.split(",") if part.strip()]
+        found = sorted({n for end in ends for n in range(end[0], end[-1] + 1)})
+    except ValueError:
+        found = []
+    if not found or found[0] < 1:
+        raise ConfigError(f"--noise is {text!r}; write counts of examples, each at least 1: 5-20 or 5,10,20")
+    return found
 
 
 def probe(wanted: Wanted, results: str, device: str, threads: int, json: bool) -> int:
@@ -104,6 +134,8 @@ def _items(store: "Store", wanted: Wanted, left_out: list[str]) -> "list[Item]":
             left_out += probing.why_not(runs)
             runs = _some([run for run in runs if run.finished is not None and probing.has_attention(run)], wanted.study)
         return probing.lookings(runs, lengths, **wanted.settings)
+    if wanted.what in IN_CONTEXT:
+        return _in_context(store, wanted, lengths, left_out)
     assert wanted.against is not None
     if wanted.study is not None:
         pairs, why = probing.partners(store.runs(wanted.study), wanted.against, across=wanted.across_seeds)
@@ -114,6 +146,24 @@ def _items(store: "Store", wanted: Wanted, left_out: list[str]) -> "list[Item]":
         run = store.run(wanted.run)
         pairs = [(run, _partner(store, run, wanted))]
     return probing.distances(pairs, lengths, **wanted.settings)
+
+
+def _in_context(store: "Store", wanted: Wanted, lengths: list[int] | None, left_out: list[str]) -> "list[Item]":
+    from lengthwise.studies import probing
+
+    if wanted.run is not None:
+        return probing.in_context([store.run(wanted.run)], wanted.what, lengths, **wanted.settings)
+    assert wanted.study is not None
+    runs = store.runs(wanted.study)
+    left_out += [
+        f"{run.key[:8]} ({run.label}, seed {run.seed}) is {run.status}" for run in runs if run.finished is None
+    ]
+    finished = _some([run for run in runs if run.finished is not None], wanted.study)
+    items, why = probing.able(probing.in_context(finished, wanted.what, lengths, **wanted.settings))
+    if not items:
+        raise ConfigError(f"no run of study {wanted.study!r} can be asked: {why[0]}")
+    left_out += why
+    return items
 
 
 def _partner(store: "Store", run: "RunRow", wanted: Wanted) -> "RunRow":
@@ -171,8 +221,11 @@ def _table(what: str, answers: "Sequence[Answer]") -> Any:
     if what == DISTANCE:
         table.add_column("against", overflow="fold")
     table.add_column("length", justify="right")
-    table.add_column("examples", justify="right")
-    if what == DISTANCE:
+    table.add_column("prompts" if what in IN_CONTEXT else "examples", justify="right")
+    if what in IN_CONTEXT:
+        for head in HEADS[what]:
+            table.add_column(head, justify="right")
+    elif what == DISTANCE:
         table.add_column("mean", justify="right")
         table.add_column("nats in each layer, the first to the last", overflow="fold")
     else:
@@ -185,7 +238,7 @@ def _table(what: str, answers: "Sequence[Answer]") -> Any:
         if against is not None:
             cells.append(Text(f"{against.label}, seed {against.seed}"))
         cells += [Text(f"{answer.item.asked['length']}"), Text(f"{result['n']}")]
-        table.add_row(*cells, *(_distances(result) if what == DISTANCE else _looks(result)))
+        table.add_row(*cells, *CELLS[what](result))
     return table
 
 
@@ -207,11 +260,72 @@ def _looks(result: dict[str, Any]) -> list[str]:
     return [strip, figure(shares[0], 3), figure(shares[-1], 3)]
 
 
+def _recent(result: dict[str, Any]) -> list[str]:
+    """Of the weights on labels, the share of the most recent tenth, in the first and the last layer; and of all the heads."""
+    heads = [[_share(head) for head in layer] for layer in result["layers"]]
+    means = [sum(layer) / len(layer) for layer in heads]
+    return [figure(means[0], 3), figure(means[-1], 3), figure(max(map(max, heads)), 3)]
+
+
+def _share(head: list[float | None]) -> float:
+    """How much of the weights is on the most recent tenth of the labels; an even head has 0.1."""
+    numbers = [0.0 if n is None else n for n in head]
+    return math.fsum(numbers[-max(1, round(len(numbers) / 10)) :]) / (math.fsum(numbers) or math.nan)
+
+
+def _by_kind(*wanted: tuple[str, int | str]) -> Any:
+    def cells(result: dict[str, Any]) -> list[str]:
+        scores = {(made["kind"], made["at"]): made["score"] for made in result["prompts"]}
+        curve = [
+            made["at"] for made in result["prompts"] if made["kind"] in ("noise", "serial") and made["at"] != "none"
+        ]
+        ends: dict[tuple[str, int | str], tuple[str, int | str]] = {
+            (kind, n): (kind, curve[n]) for kind in ("noise", "serial") for n in (0, -1)
+        }
+        return [_score(scores[ends.get(each, each)]) for each in wanted]
+
+    return cells
+
+
+def _score(value: float | None) -> str:
+    return "–" if value is None else figure(value, 3)
+
+
+def _induced(result: dict[str, Any]) -> list[str]:
+    best = max(head or 0.0 for layer in result["induction"] for head in layer)
+    return [figure(result["prefix_score"] or 0.0, 3), figure(best, 3), figure(result["nearest_score"] or 0.0, 3)]
+
+
+HEADS = {
+    RECENCY: ("recent tenth: first layer", "last layer", "best head"),
+    DUPLICATES: ("least noise", "most noise", "target: begin", "middle", "end", "all the same"),
+    MIDDLE: ("answers: begin", "middle", "end", "duplicate: first", "last", "none"),
+    INDUCTION: ("prefix score", "best head", "nearest-neighbour score"),
+}
+CELLS: dict[str, Any] = {
+    DISTANCE: _distances,
+    ATTENDED: _looks,
+    RECENCY: _recent,
+    DUPLICATES: _by_kind(
+        ("noise", 0), ("noise", -1), ("target", "begin"), ("target", "middle"), ("target", "end"), ("all", "all")
+    ),
+    MIDDLE: _by_kind(
+        ("answers", "begin"),
+        ("answers", "middle"),
+        ("answers", "end"),
+        ("serial", 0),
+        ("serial", -1),
+        ("serial", "none"),
+    ),
+    INDUCTION: _induced,
+}
+
+
 # ---- progress ---------------------------------------------------------------------------------------------------
 
 
 class Show(Protocol):
-    def __call__(self, item: "Item", examples: int) -> None: ...
+    def __call__(self, item: "Item", examples: float) -> None: ...
 
 
 @contextmanager
@@ -228,7 +342,7 @@ def _showing(items: "Sequence[Item]") -> Iterator[Show]:
     with Progress(*columns, console=console(stderr=True), transient=True) as bars:
         bar = bars.add_task("", total=total)
 
-        def show(item: "Item", examples: int) -> None:
+        def show(item: "Item", examples: float) -> None:
             bars.update(bar, advance=item.work * examples / item.asked["examples"], description=item.name)
 
         yield show
@@ -239,7 +353,7 @@ class _Lines:
         self.total, self.done = total, 0.0
         self.begin = self.printed = time.perf_counter()
 
-    def __call__(self, item: "Item", examples: int) -> None:
+    def __call__(self, item: "Item", examples: float) -> None:
         self.done += item.work * examples / item.asked["examples"]
         now = time.perf_counter()
         if now - self.printed < max(5.0, (now - self.begin) / 30):

@@ -189,6 +189,12 @@ def probe(
     examples: Whole | None = None,
     across_seeds: Annotated[bool, Parameter(negative="")] = False,
     variant: str | None = None,
+    points: Whole | None = None,
+    repeats: Whole | None = None,
+    noise: str | None = None,
+    positions: Whole | None = None,
+    neighbours: Whole | None = None,
+    resamples: Whole | None = None,
     seed: Whole = 0,
     results: Results = RESULTS,
     device: str = "cpu",
@@ -200,13 +206,19 @@ def probe(
     attention-distance: how far a run's attention is from another run's, in each layer, in nats: from 0 to ln 2.
     attended-distance: how far back its heads look, from 0 (the token itself) to 1 (the first one).
 
+    Of runs that learn functions in context:
+    recency: where the last x of a prompt looks, layer by layer.
+    duplicates: scores of prompts in which examples are repeated.
+    lost-in-the-middle: scores by where in the prompt the answer stands.
+    induction: how much a head looks at what followed the same x before.
+
     Example: lengthwise probe attention-distance 3f9a --against 77c0; lengthwise probe attended-distance 3f9a --lengths 20,40;
-    lengthwise probe attention-distance --study quickstart --against nope
+    lengthwise probe attention-distance --study quickstart --against nope; lengthwise probe recency --study icfl
 
     Parameters
     ----------
     what
-        attention-distance or attended-distance.
+        attention-distance, attended-distance, recency, duplicates, lost-in-the-middle or induction.
     run
         The run's key, or how it begins.
     against
@@ -215,13 +227,26 @@ def probe(
     study
         All finished runs of a study instead of one run.
     lengths
-        Lengths with commas: 20,40. Usually those of the run's evaluation; for attended-distance those never trained.
+        Lengths with commas: 20,40. Usually those of the run's evaluation; for attended-distance those never trained; in
+        context 4 (recency) or 8 times the trained one, and 80 (induction).
     examples
-        Test examples at each length; usually 10, for attended-distance 100.
+        Test examples at each length; usually 10, for attended-distance and in context 100, for recency 64.
     across_seeds
         Compare with the next seed of that encoding: runs of one seed begin with the same weights, which keeps them close.
     variant
         Of the distance: jensen-shannon, or published for what the NoPE study's code computes.
+    points
+        Examples that prompts are made of: usually the trained length, for induction 12.
+    repeats
+        How often a prompt repeats its points: usually 4.
+    noise
+        Counts of repeated examples before the target: 5-20 or 5,10,20.
+    positions
+        Of the answer in the prompt, evenly from the first to the last: usually 21.
+    neighbours
+        Nearest ones that induction looks for: usually 1.
+    resamples
+        Of the bootstrap: usually 100.
     seed
         Of the test examples.
     results
@@ -235,5 +260,7 @@ def probe(
     """
     from lengthwise.cli import probing
 
-    wanted = probing.Wanted(what, run, against, study, lengths, examples, seed, variant, across_seeds)
+    options = {"points": points, "repeats": repeats, "noise": noise, "positions": positions}
+    options |= {"neighbours": neighbours, "resamples": resamples}
+    wanted = probing.Wanted(what, run, against, study, lengths, examples, seed, variant, across_seeds, options)
     return probing.probe(wanted, results, device, threads, json)

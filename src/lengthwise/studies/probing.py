@@ -15,17 +15,21 @@ from lengthwise.config import ConfigError, Run, near_miss
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import check_lengths
 from lengthwise.probes import (
+    IN_CONTEXT,
     Asked,
     Subject,
     ask_attended,
     ask_distance,
+    ask_in_context,
     ask_lengths,
     attended_question,
     distance_question,
+    in_context_question,
     lengths_question,
     load_subject,
     require_alike,
     require_attention,
+    require_in_context,
 )
 from lengthwise.store import ProbeRow, RunRow, Store, StoreError
 from lengthwise.studies.provenance import facts
@@ -82,6 +86,28 @@ def lookings(runs: Iterable[RunRow], lengths: Sequence[int] | None, **settings: 
         longer = [length for length in usual if length > run.train_length]
         items += [Item(run, attended_question(length, **settings)) for length in lengths or longer or usual]
     return items
+
+
+def in_context(runs: Iterable[RunRow], probe: str, lengths: Sequence[int] | None, **settings: Any) -> list[Item]:
+    """What is asked of each run that learns functions in context: at `lengths`, or at the published multiple of the trained one.
+    Settings that are None are as published."""
+    wanted: Sequence[int | None] = lengths or [None]
+    return [
+        Item(run, in_context_question(probe, run.train_length, length, **settings)) for run in runs for length in wanted
+    ]
+
+
+def able(items: Iterable[Item]) -> tuple[list[Item], list[str]]:
+    """The questions that can be put to their runs, and why the others cannot: of a whole study, some encodings end before."""
+    kept, left_out = [], []
+    for item in items:
+        try:
+            require_in_context(_same(item.run), item.asked)
+        except ConfigError as error:
+            left_out.append(f"{_named(item.run)}: {error}")
+        else:
+            kept.append(item)
+    return kept, left_out
 
 
 def is_encoding(word: str) -> bool:
@@ -231,8 +257,13 @@ class Asker:
         for item in items:
             by_pair[item.run.key, item.against.key if item.against else None].append(item)
         for some in by_pair.values():
-            first, lengths = some[0], [item.asked["length"] for item in some]
+            first, lengths = some[0], [item.asked["length"] for item in some if item.asked["probe"] not in IN_CONTEXT]
             run = self._run(first.run)
+            for item in some:
+                if item.asked["probe"] in IN_CONTEXT:
+                    require_in_context(run, item.asked)
+            if not lengths:
+                continue
             if first.against is None:
                 require_attention(run)
                 check_lengths(run, lengths)
@@ -241,10 +272,12 @@ class Asker:
         if by_pair and self.store.readonly:
             raise StoreError(f"{self.store.name} is read-only, and answers are stored; change its permissions")
 
-    def answer(self, item: Item, on_portion: Callable[[int], None] | None = None) -> ProbeRow:
+    def answer(self, item: Item, on_portion: Callable[[float], None] | None = None) -> ProbeRow:
         """Ask, store, and give back what is stored."""
         run = self._subject(item.run, item.against)
-        if item.against is None:
+        if item.asked["probe"] in IN_CONTEXT:
+            result = ask_in_context(run, item.asked, on_portion)
+        elif item.against is None:
             result = ask_attended(run, item.asked, on_portion)
         else:
             result = ask_distance(run, self._subject(item.against, item.run), item.asked, on_portion)
@@ -277,7 +310,7 @@ class Asker:
 
 
 def ask_all(
-    asker: Asker, items: Sequence[Item], on_progress: Callable[[Item, int], None] | None = None
+    asker: Asker, items: Sequence[Item], on_progress: Callable[[Item, float], None] | None = None
 ) -> list[Answer]:
     """The answers, in the order of the items. `on_progress(item, examples)` after each portion of what is new."""
     known = asker.known(items)
@@ -288,7 +321,7 @@ def ask_all(
     for n in todo:
         item = items[n]
 
-        def tell(examples: int, item: Item = item) -> None:
+        def tell(examples: float, item: Item = item) -> None:
             if on_progress is not None:
                 on_progress(item, examples)
 

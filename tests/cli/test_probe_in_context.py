@@ -1,0 +1,120 @@
+"""`lengthwise probe` of runs that learn functions in context: what it asks, prints and refuses."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lengthwise.cli import probing
+from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig
+from lengthwise.probes import IN_CONTEXT, OPTIONS
+from lengthwise.store import open_store
+from lengthwise.studies import Study, grid
+from lengthwise.training import train
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """NoPE and Learned, which ends at 30 tokens, as if their study had run; and one run that has not."""
+    folder = tmp_path_factory.mktemp("in-context") / "results"
+    training = TrainingConfig(train_length=6, steps=2, batch_size=2)
+    model = ModelConfig.llama(d_model=16, num_layers=2, num_heads=2)
+    encodings = ["nope", "learned:max_length=30", "rope"]
+    runs = grid(encodings, ["linearregression:dims=2"], 1, training=training, model=model)
+    study = Study(name="icl", runs=runs, evaluation=EvaluationConfig(lengths=(6, 12), examples=4))
+    with open_store(folder) as store:
+        store.add_study(**study.about(), runs=study.rows())
+        for run in study.runs[:2]:
+            train(run, folder / "runs" / run.key)
+            row = store.claim("icl", "elsewhere:1:w")
+            assert row is not None
+            scores = [
+                {"asked": q, "length": q["length"], "metric": "squared error", "better": "lower", "n": 4, "mean": 1.0}
+                | {"standard_error": 0.1, "out_of_distribution": q["length"] > 6, "seconds": 0.1}
+                for q in row.asked
+            ]
+            store.add_scores(row.key, scores, worker="elsewhere:1:w")
+            store.finish(row.key, "elsewhere:1:w", {})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def key(results: Path) -> str:
+    with open_store(results, create=False) as store:
+        return next(run.key for run in store.runs("icl") if run.label == "NoPE")
+
+
+def test_names_and_options_are_those_of_the_probes() -> None:
+    assert probing.IN_CONTEXT == IN_CONTEXT
+    assert probing.OPTIONS == OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        (("recency",), {"length": 24, "points": 6, "repeats": 4, "examples": 64}),
+        (("recency", "--lengths", 9, "--points", 3, "--repeats", 2, "--examples", 5), {"length": 9, "points": 3, "repeats": 2}),
+        (("duplicates", "--examples", 5, "--noise", "1-2,4"), {"length": 48, "points": 6, "noise": [1, 2, 4], "resamples": 100}),
+        (("lost-in-the-middle", "--examples", 5, "--positions", 3, "--lengths", 14), {"length": 14, "positions": 3}),
+        (("induction", "--examples", 5, "--lengths", 8, "--neighbours", 2), {"length": 8, "points": 12, "neighbours": 2}),
+    ],
+)  # fmt: skip
+def test_what_is_asked(here: Call, results: Path, key: str, words: tuple[Any, ...], asked: dict[str, Any]) -> None:
+    ran = here("probe", words[0], key, *words[1:], "--results", results, "--json")
+    assert ran.code == 0, ran.err
+    (row,) = json.loads(ran.out)
+    assert row["asked"]["probe"] == words[0]
+    assert asked.items() <= row["asked"].items()
+    again = here("probe", words[0], key, *words[1:], "--results", results)
+    assert "1 of 1 answers were known already." in again.out
+    assert "NoPE, seed 0" in again.out
+    for head in probing.HEADS[words[0]]:
+        assert head.split()[0] in again.out
+
+
+def test_of_a_study_what_can_be_asked_is(here: Call, results: Path) -> None:
+    ran = here("probe", "recency", "--study", "icl", "--results", results, "--examples", 2, "--json")
+    assert [row["label"] for row in json.loads(ran.out)] == ["NoPE"]
+    assert "Learned(max_length=30), seed 0): length 24 examples needs 48 positions, and Learned has 30" in ran.err
+    assert "(RoPE, seed 0) is pending" in ran.err
+    short = ("--lengths", 9, "--points", 3, "--examples", 2)
+    both = here("probe", "recency", "--study", "icl", "--results", results, *short, "--json")
+    assert len(json.loads(both.out)) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("recncy", "KEY"), "did you mean 'recency'"),
+        (("recency", "KEY", "--positions", 3), "--positions is for lost-in-the-middle; recency has no such thing"),
+        (("recency", "KEY", "--against", "nope"), "--against is for attention-distance; recency looks at one model"),
+        (
+            ("attended-distance", "KEY", "--points", 3),
+            "--points is for recency, duplicates, lost-in-the-middle, induction",
+        ),
+        (("duplicates", "KEY", "--noise", "0-3"), "--noise is '0-3'; write counts"),
+        (("duplicates", "KEY", "--noise", "9"), "9 examples of noise cannot replace the last of 6"),
+        (("duplicates", "KEY", "--points", 3), "take at least 4 (--points)"),
+        (("lost-in-the-middle", "KEY", "--lengths", 6), "ask for a length of at least 7"),
+        (("lost-in-the-middle", "--study", "icl", "--lengths", 6), "no run of study 'icl' can be asked"),
+        (("induction", "KEY", "--repeats", 1), "repeats is 1"),
+    ],
+)
+def test_one_clear_line(here: Call, results: Path, key: str, words: tuple[Any, ...], said: str) -> None:
+    ran = here("probe", *(key if word == "KEY" else word for word in words), "--results", results)
+    assert ran.code == 2, ran.out
+    assert ran.err.startswith("lengthwise: ")
+    assert ran.err.count("\n") == 1
+    assert said.lower() in ran.err.lower()
+
+
+def test_a_run_of_another_kind(here: Call, finished: Path) -> None:
+    with open_store(finished, create=False) as store:
+        row = store.runs("tiny")[0]
+    ran = here("probe", "recency", row.key, "--results", finished)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "is for functions learned in context" in ran.err
