@@ -80,12 +80,12 @@ def paper_evaluation(*, shifts: bool) -> EvaluationConfig:
     return EvaluationConfig(lengths=LENGTHS, examples=1280, prompt=400, shifts=SHIFTS if shifts else ())
 
 
-def small_training(steps: int) -> TrainingConfig:
-    """The same schedule with fewer, larger steps on prompts of 16 examples, all of them from the first step."""
+def small_training(*, steps: int, batch_size: int) -> TrainingConfig:
+    """The same schedule with fewer, larger steps on prompts of 12 examples, all of them from the first step."""
     return TrainingConfig(
-        train_length=16,
+        train_length=12,
         steps=steps,
-        batch_size=64,
+        batch_size=batch_size,
         learning_rate=2e-3,
         schedule="linear",
         final_learning_rate=0.0,
