@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -422,3 +423,18 @@ def test_sizes_that_no_tensor_can_have_are_refused() -> None:
     for make, settings in ((T5, {"num_buckets": 2**40}), (FIRE, {"width": 2**31})):
         with pytest.raises(ConfigError, match=r"at most|cannot be made"):
             choose(make, **settings)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        (int | None, "it has to be int or None"),
+        (int | tuple[int, ...] | None, "it has to be int or tuple of int or None"),
+        (Literal["a", "b"] | None, "it has to be 'a' or 'b' or None"),
+        (tuple[int, str], r"it has to be tuple \(int, str\)"),
+        (dict[str, int], "it has to be dict of int"),
+    ],
+)
+def test_a_type_is_said_as_it_is_written(wanted, says):
+    with pytest.raises(ConfigError, match=rf"^X\.y is 1\.5, a float; {says}$"):
+        cast(1.5, wanted, "X.y")

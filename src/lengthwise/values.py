@@ -81,8 +81,22 @@ def cast(value: Any, wanted: Any, where: str) -> Any:
         return number
     elif isinstance(wanted, type) and isinstance(value, wanted) and not (wanted is int and isinstance(value, bool)):
         return value
-    wanted_name = getattr(wanted, "__name__", None) if origin is None else None
-    raise ConfigError(f"{where} is {value!r}, a {type(value).__name__}; it has to be {wanted_name or wanted}")
+    raise ConfigError(f"{where} is {value!r}, a {type(value).__name__}; it has to be {_spelled(wanted)}")
+
+
+def _spelled(wanted: Any) -> str:
+    """A type as its setting is written: `int or None`, `tuple of int`, `'a' or 'b'`."""
+    origin, args = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin is Literal:
+        return " or ".join(map(repr, args))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(map(_spelled, args))
+    if origin is tuple:
+        parts = [_spelled(arg) for arg in args if arg is not Ellipsis]
+        return f"tuple of {parts[0]}" if args[-1] is Ellipsis else f"tuple ({', '.join(parts)})"
+    if origin is dict:
+        return f"dict of {_spelled(args[1])}"
+    return "None" if wanted is type(None) else getattr(wanted, "__name__", str(wanted))
 
 
 def parse_value(text: str, wanted: Any, where: str) -> Any:

@@ -83,6 +83,16 @@ def test_one_seed_claims_nothing(make_study: Make) -> None:
     )
 
 
+def test_one_encoding_is_no_comparison(make_study: Make) -> None:
+    alone = make_study({"FIRE": STEADY[:1]}).tasks[0].reading
+    assert alone == (
+        "At 80 bytes, 8× the trained length, FIRE has a log perplexity of 2.000; what another seed would give is open."
+    )
+    several = make_study({"FIRE": STEADY}).tasks[0].reading
+    assert "Its mean log perplexity there is 2.0" in several
+    assert "lowest" not in several
+
+
 def test_a_seed_alone_among_others(make_study: Make) -> None:
     reading = make_study({"FIRE": STEADY, "RoPE": WORSE[:1]}).tasks[0].reading
     assert "FIRE keeps its score; RoPE has one seed only." in reading

@@ -35,13 +35,19 @@ def keys(results: Path) -> dict[str, str]:
         return {run.label: run.key for run in store.runs("tiny")}
 
 
-def test_distance_of_two_runs(here: Call, results: Path, keys: dict[str, str]) -> None:
-    command = ("probe", "attention-distance", keys["FIRE-S"][:8], "--against", keys["NoPE"][:8], "--results", results)
-    ran = here(*command)
+@pytest.fixture
+def distance(here: Call, results: Path) -> Call:
+    """Ask for the distance of a run (and more)."""
+    return lambda *words: here("probe", "attention-distance", *words, "--results", results)
+
+
+def test_distance_of_two_runs(distance: Call, keys: dict[str, str]) -> None:
+    command = (keys["FIRE-S"][:8], "--against", keys["NoPE"][:8])
+    ran = distance(*command)
     assert ran.code == 0, ran.err
     assert "FIRE-S, seed 0" in ran.out
     assert "known already" not in ran.out
-    rows = json.loads(here(*command, "--json").out)
+    rows = json.loads(distance(*command, "--json").out)
     assert [row["asked"]["length"] for row in rows] == [4, 8], "the lengths that the run was scored at"
     assert not any(row["new"] for row in rows)
     for row in rows:
@@ -56,44 +62,18 @@ def test_distance_of_two_runs(here: Call, results: Path, keys: dict[str, str]) -
         }
         assert len(row["result"]["layers"]) == 2
         assert all(0 <= layer <= math.log(2) for layer in row["result"]["layers"])
-    assert "2 of 2 answers were known already." in here(*command).out
-    more = here(*command, "--lengths", "8,6")
+    assert "2 of 2 answers were known already." in distance(*command).out
+    more = distance(*command, "--lengths", "8,6")
     assert "1 of 2 answers were known already." in more.out
 
 
-def test_an_encoding_s_name_finds_the_run(here: Call, results: Path, keys: dict[str, str]) -> None:
-    by_name = here(
-        "probe",
-        "attention-distance",
-        keys["FIRE-S"],
-        "--against",
-        "nope",
-        "--lengths",
-        5,
-        "--results",
-        results,
-        "--json",
-    )
-    (row,) = json.loads(by_name.out)
+def test_an_encoding_s_name_finds_the_run(distance: Call, keys: dict[str, str]) -> None:
+    (row,) = json.loads(distance(keys["FIRE-S"], "--against", "nope", "--lengths", 5, "--json").out)
     assert row["asked"]["against"] == keys["NoPE"]
 
 
-def test_a_whole_study(here: Call, results: Path, keys: dict[str, str]) -> None:
-    ran = here(
-        *(
-            "probe",
-            "attention-distance",
-            "--study",
-            "tiny",
-            "--against",
-            "nope",
-            "--results",
-            results,
-            "--lengths",
-            "4",
-            "--json",
-        )
-    )
+def test_a_whole_study(here: Call, distance: Call, results: Path, keys: dict[str, str]) -> None:
+    ran = distance("--study", "tiny", "--against", "nope", "--lengths", "4", "--json")
     assert ran.code == 0
     assert [row["label"] for row in json.loads(ran.out)] == ["FIRE-S"]
     assert "left out" in ran.err
@@ -124,22 +104,24 @@ def test_answers_about_several_tasks_say_which() -> None:
     assert [str(cell) for cell in two.columns[1].cells] == ["Copy", "Parity"]
 
 
-def test_the_published_variant(here: Call, results: Path, keys: dict[str, str]) -> None:
-    command = (
-        "probe",
-        "attention-distance",
-        keys["FIRE-S"],
-        "--against",
-        "nope",
-        "--lengths",
-        4,
-        "--results",
-        results,
-        "--json",
-    )
-    (true,), (published,) = (json.loads(here(*command, *more).out) for more in ((), ("--variant", "published")))
+def test_the_published_variant(distance: Call, keys: dict[str, str]) -> None:
+    command = (keys["FIRE-S"], "--against", "nope", "--lengths", 4, "--json")
+    (true,), (published,) = (json.loads(distance(*command, *more).out) for more in ((), ("--variant", "published")))
     assert published["asked"]["variant"] == "published"
     assert published["result"]["layers"] != true["result"]["layers"]
+
+
+def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    shutil.copytree(results, folder)
+    weights = folder / "runs" / keys["NoPE"] / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-9])
+    ran = here("probe", "attended-distance", keys["NoPE"], "--lengths", 7, "--results", folder)
+    assert ran.code == 2
+    assert "weights.safetensors is damaged" in ran.err
+    assert (
+        "bring it here again from where it was trained, or remove it and run its study with one more length" in ran.err
+    )
 
 
 @pytest.mark.parametrize(

@@ -199,3 +199,19 @@ def test_lengths_of_what_is_no_data_set(here: Call, tmp_path: Path) -> None:
         assert (ran.code, ran.out) == (2, "")
         assert ran.err.count("\n") == 1
         assert says in ran.err
+
+
+def test_what_nobody_could_read_is_not_printed(here: Call) -> None:
+    ran = here("sample", "copy", "--length", 99_999_999, "--count", 1)
+    assert ran.code == 2
+    assert ran.err == (
+        "lengthwise: 1 example of length 99999999 would be 200,000,000 tokens, and sample prints at most 1,000,000; "
+        "take a shorter length or fewer of them\n"
+    )
+    assert here("sample", "summation", "--length", 1000, "--count", 999).code == 2
+    assert here("sample", "summation", "--length", 1000, "--count", 900, "--json").code == 0
+    assert "LEGO has no chain of 99999999 variables" in here("sample", "lego", "--length", 99_999_999).err
+
+
+def test_one_is_singular(here: Call) -> None:
+    assert "Parity: length 1 bit, test, seed 0" in here("sample", "parity", "--length", 1).out

@@ -1,6 +1,7 @@
 """What each verb prints."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 
 import lengthwise
+from lengthwise.cli.showing import _ordered
 from lengthwise.layouts import LAYOUTS
+from lengthwise.store import open_store
 
 Call = Callable[..., Any]
-VERBS = ("run", "compare", "report", "list", "show", "sample", "check", "inspect", "lengths", "probe")
+VERBS = ("run", "compare", "report", "list", "show", "sample", "check", "inspect", "lengths", "probe", "drop")
 
 
 def test_run_shows_progress_then_the_table_then_the_page(finished: Path) -> None:
@@ -239,3 +242,61 @@ def test_what_only_reads_results_imports_no_torch(words: list[str], finished: Pa
     )
     ran = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
     assert ran.stderr.splitlines()[-1] == ("0 []" if "--help" in words else "0 ['sqlalchemy']")
+
+
+def test_a_run_is_dropped_with_what_lies_in_its_folder(here: Call, finished: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    shutil.copytree(finished, results)
+    rows = json.loads(here("list", "runs", "--results", results, "--json").out)
+    key = rows[0]["key"]
+    ran = here("drop", key[:8], "--results", results)
+    assert ran.code == 2
+    assert (
+        "is finished, and what it found would be lost; nothing was dropped; --finished drops it all the same" in ran.err
+    )
+    assert (
+        "every run of tiny is finished or being worked on" in here("drop", "--study", "tiny", "--results", results).out
+    )
+    assert (results / "runs" / key).is_dir()
+    ran = here("drop", key[:8], "--finished", "--results", results)
+    assert ran.code == 0
+    assert ran.out.startswith(f"dropped {key} (")
+    assert not (results / "runs" / key).exists()
+    left = json.loads(here("list", "runs", "--results", results, "--json").out)
+    assert [row["key"] for row in left] == [row["key"] for row in rows[1:]]
+    assert here("report", "--results", results).code == 0
+
+
+def test_the_unfinished_runs_of_a_study_are_dropped(here: Call, finished: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    shutil.copytree(finished, results)
+    with open_store(results) as store:
+        row = store.runs()[0]
+        names = ("label", "encoding", "task", "metric", "better", "unit", "train_length", "config", "asked")
+        pending = {name: getattr(row, name) for name in names} | {"key": "ffff000011112222", "seed": 5}
+        store.add_study("later", evaluation={}, runs=[pending, {**pending, "key": row.key, "seed": row.seed}])
+    ran = here("drop", "--study", "later", "--results", results)
+    assert (ran.code, ran.out.count("dropped"), ran.out.split()[1]) == (0, 1, "ffff000011112222")
+    left = json.loads(here("list", "runs", "--study", "later", "--results", results, "--json").out)
+    assert [run["key"] for run in left] == [row.key]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "name runs by their keys, or with --study"),
+        (["ab", "--study", "s"], "one of the two"),
+        (["--study", "s", "--finished"], "--finished is for runs that are named"),
+        (["zz"], "there is no run whose key begins with 'zz'"),
+    ],
+)
+def test_drops_that_cannot_be(here: Call, finished: Path, words: list[str], says: str) -> None:
+    ran = here("drop", *words, "--results", finished)
+    assert ran.code == 2
+    assert says in ran.err
+
+
+def test_means_stand_in_the_task_s_order() -> None:
+    kept = {"means": {"failed steps": 0, "input": 1, "output": 1}}
+    assert _ordered({**kept, "order": ["input", "output", "failed steps"]}) == ["input", "output", "failed steps"]
+    assert _ordered(kept) == ["failed steps", "input", "output"]

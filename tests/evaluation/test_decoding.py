@@ -145,7 +145,7 @@ def test_bad_answers_are_wrong_and_kept():
         assert [kept["said"] for kept in score.details["kept"]] == [said] * 3
         assert all(len(kept["question"].split()) == 3 for kept in score.details["kept"])
     (score,) = evaluate(Saying([0, 1, 2, task.eos], 7), task, config, train_length=3, decode=True)
-    assert score.details == {"means": {}, "unreadable": 0, "kept": []}
+    assert score.details == {"means": {}, "order": [], "unreadable": 0, "kept": []}
     assert evaluate(Saying([0] * 4, 7), task, config, train_length=3, decode=False)[0].details == {}
 
 

@@ -428,3 +428,8 @@ def test_what_nothing_can_be_made_of_is_said(function: Any, given: Any, named: A
 def test_what_they_have_no_counterpart_of_is_said(choice: Choice, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         rope_parameters_from_encoding(choice)
+
+
+def test_slopes_of_more_heads_than_any_model_has():
+    with pytest.raises(ConfigError, match="num_heads is 2147483648; it has to be at most 1,048,576"):
+        alibi_slopes(2**31)

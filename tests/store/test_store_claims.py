@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lengthwise.store import ClaimLost, Store, StoreError, open_store, worker_name
+from lengthwise.store import ClaimLost, Store, StoreError, open_store, reading, schema, worker_name
 from lengthwise.store.workers import is_dead
 
 FAR = "elsewhere:1:a"
@@ -231,3 +231,60 @@ def test_two_stores_see_each_other_s_claims(where: str, make: Any) -> None:
         assert claimed(two, FAR) == "a1"
         assert claimed(one, FAR_TOO) == "b1"
         assert claimed(two, FAR_TOO) is None
+
+
+# ---- runs that are dropped --------------------------------------------------------------------------------------
+
+
+def test_a_dropped_run_leaves_nothing(study: Store, make: Any) -> None:
+    row = study.claim("s", FAR)
+    assert row is not None
+    study.add_curve("a1", [make.point(5)], worker=FAR)
+    study.fail("a1", FAR, "out of memory")
+    study.add_probe("a1", {"probe": "p"}, {}, {})
+    (dropped,) = study.drop(["a1"])
+    assert (dropped.key, dropped.status, dropped.error) == ("a1", "failed", "out of memory")
+    assert [run.key for run in study.runs("s")] == ["b1"]
+    assert study.progress("s") == {"pending": 1, "running": 0, "done": 0, "failed": 0}
+    assert not study.curve("a1")
+    assert not study.probes(["a1"])
+    study.add_study("s", evaluation={}, runs=[make.run("a1"), make.run("b1")])
+    assert (study.run("a1").claims, study.run("a1").status) == (0, "pending"), "it begins anew"
+
+
+def test_all_are_dropped_or_none(study: Store, make: Any) -> None:
+    assert claimed(study, FAR) == "a1"
+    with pytest.raises(StoreError, match=r"run a1 .* is being worked on; .* nothing was dropped"):
+        study.drop(["b1", "a1"])
+    study.add_scores("a1", [make.score(8), make.score(16)], worker=FAR)
+    study.finish("a1", FAR, {})
+    with pytest.raises(StoreError, match="is finished, and what it found would be lost"):
+        study.drop(["b1", "a1"])
+    with pytest.raises(StoreError, match="there is no run 'zz'"):
+        study.drop(["b1", "zz"])
+    assert [run.key for run in study.runs("s")] == ["a1", "b1"]
+    assert [run.key for run in study.drop(["b1", "a1", "b1"], finished=True)] == ["b1", "a1"]
+    assert study.runs() == []
+    assert study.scores(["a1"]) == []
+
+
+def test_what_a_dead_worker_s_last_transaction_finishes_is_not_claimed(
+    study: Store, make: Any, silence: Callable[[str, float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server may still be at it while another worker looks for runs."""
+    claimed(study, FAR)
+    study.add_scores("a1", [make.score(8), make.score(16)], worker=FAR)
+    silence("a1", 61)
+    seen, in_need = [], reading.in_need
+
+    def late(connection: Any, name: str) -> Any:
+        found = in_need(connection, name)
+        if not seen:
+            seen.append(found)
+            values = {"worker": None, "heartbeat": None, "finished": 1.0}  # as `finish` leaves it, after the reading
+            connection.execute(schema.runs.update().where(schema.runs.c.key == "a1").values(values))
+        return found
+
+    monkeypatch.setattr(reading, "in_need", late)
+    assert claimed(study, FAR_TOO) == "b1"
+    assert study.run("a1").claims == 1

@@ -208,6 +208,22 @@ def test_locked_for_writing(results: Path, make: Any) -> None:
         assert store.claim("s", "w") is not None, "and afterwards it goes on"
 
 
+def test_waiting_for_a_lock_is_said(
+    results: Path, make: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("lengthwise.store.errors.PATIENCE", 0.1)
+    with open_store(results, timeout=0.6) as store:
+        store.studies()
+        assert not caplog.messages
+        other = sqlite3.connect(results / "results.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="is locked by another program"):
+            store.add_study("t", evaluation={}, runs=[])
+        other.close()
+    said = f"lengthwise: waiting for {results / 'results.db'}, which another program may have locked (for up to 0.6 s)"
+    assert caplog.messages == [said]
+
+
 def test_locked_altogether(results: Path, tmp_path: Path) -> None:
     other = sqlite3.connect(results / "results.db", isolation_level=None)
     other.execute("PRAGMA locking_mode=EXCLUSIVE")

@@ -118,6 +118,8 @@ def _best(task: TaskFindings, length: int) -> str:
     extreme = "lowest" if task.better == "lower" else "highest"
     width = spread(best.interval) if len(ties) == 1 else ""
     value = f"{figure(best.mean)}{' ' if width.startswith('±') else ', ' if width else ''}{width}"
+    if len(task.series) == 1:
+        return f"Its mean {task.metric} there is {value}."
     text = f"{listing(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric} ({value})"
     if near:
         return f"{text}; {listing(near)} cannot be told apart from {'it' if len(ties) == 1 else 'them'}."
@@ -143,6 +145,8 @@ def _one_seed(task: TaskFindings, length: int, where: str) -> str:
     if len(ties) == len(here) > 1:
         return f"{where}: {_all_alike(task, ties, best.mean)}"
     extreme = "lowest" if task.better == "lower" else "highest"
+    if len(task.series) == 1:
+        return f"{where}, {ties[0]} has a {task.metric} of {figure(best.mean)}; what another seed would give is open."
     return (
         f"{where}, {listing(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} {task.metric} "
         f"({figure(best.mean)}), but with one seed no difference can be told from chance."

@@ -6,7 +6,7 @@ from cyclopts import App
 
 import lengthwise
 from lengthwise.cli.verbs_of_parts import check, inspect_, lengths, sample
-from lengthwise.cli.verbs_of_studies import compare, list_, probe, report, run, show
+from lengthwise.cli.verbs_of_studies import compare, drop, list_, probe, report, run, show
 
 app = App(
     name="lengthwise",
@@ -20,6 +20,18 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` says how to go on
 )
 
-VERBS: tuple[Callable[..., int], ...] = (run, compare, report, list_, show, sample, check, inspect_, lengths, probe)
+VERBS: tuple[Callable[..., int], ...] = (
+    run,
+    compare,
+    report,
+    list_,
+    show,
+    sample,
+    check,
+    inspect_,
+    lengths,
+    probe,
+    drop,
+)
 for place, verb in enumerate(VERBS, 1):
     app.command(verb, name=verb.__name__.rstrip("_"), sort_key=place, help_epilogue="")

@@ -172,15 +172,8 @@ def _buckets(data: Data, key: str) -> list["RenderableType"]:
 def _coordinate(data: Data, key: str) -> list["RenderableType"]:
     """The coordinate of every pair as shades: a row a query, a column a key."""
     n = data["length"]
-    rows = [
-        "".join(_shade(data["coordinate"][i][j]) if j <= i else " " for j in _spread(n, 48)) for i in _spread(n, 12)
-    ]
-    table = _plain_table(header=False)
-    table.add_column(justify="right", style="dim")
-    table.add_column(no_wrap=True)
-    for i, row in zip(_spread(n, 12), rows, strict=True):
-        table.add_row(f"{i:,}", row)
-    return [_title(f"coordinate, 0 (blank) to 1 (█): queries down, keys across, 0 … {n - 1:,}"), table]
+    title = f"coordinate, 0 (blank) to 1 (█): queries down, keys across, 0 … {n - 1:,}"
+    return [_title(title), Shaded(data["coordinate"])]
 
 
 def _bias(data: Data, key: str) -> list["RenderableType"]:
@@ -337,6 +330,23 @@ class Fitted:
         for row in self.rows:
             table.add_row(*(row[k] for k in shown))
         return table
+
+
+class Shaded:
+    """A square of numbers from 0 to 1 as shades, its lower half: as many columns as there is room for, evenly picked."""
+
+    def __init__(self, values: Sequence[Sequence[float]]):
+        self.values = values
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> Iterator["RenderableType"]:
+        n = len(self.values)
+        table = _plain_table(header=False)
+        table.add_column(justify="right", style="dim", no_wrap=True)
+        table.add_column(no_wrap=True)
+        keys = _spread(n, max(2, min(48, options.max_width - len(f"{n - 1:,}") - 2)))
+        for i in _spread(n, 12):
+            table.add_row(f"{i:,}", "".join(_shade(self.values[i][j]) if j <= i else " " for j in keys))
+        yield table
 
 
 def _title(text: str) -> "RenderableType":

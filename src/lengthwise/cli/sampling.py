@@ -11,6 +11,7 @@ from lengthwise.config import ConfigError
 from lengthwise.tasks import TASKS, Batch, Task, generator
 from lengthwise.tasks.sequences import Pairs, SequenceTask
 
+PLACES = 1_000_000  # tokens of all examples together: some megabytes of text
 MOST = 100_000
 LENGTH, COUNT, SEED = 10, 3, 0  # where nothing is said
 AT_ONCE = 256  # rows that are made while others are printed
@@ -37,6 +38,12 @@ def show_examples(word: str, asked: Asked) -> int:
     choice = TASKS.parse(word)
     task: Task = choice.build()
     _require_text(task, asked)
+    task.check_length(length, split)
+    if (size := count * task.tokens(length)) > PLACES:
+        raise ConfigError(
+            f"{count} example{'s' if count > 1 else ''} of length {length} would be {size:,} tokens, and sample prints at most "
+            f"{PLACES:,}; take a shorter length or fewer of them"
+        )
     if split == "test":  # what an evaluation with that seed asks
         batch = task.examples(seed, count, length, split)
     else:
@@ -45,7 +52,7 @@ def show_examples(word: str, asked: Asked) -> int:
     for number, row in enumerate(_rows(task, batch, asked)):
         _print({**about, "number": number, **row}, asked)
     if not asked.json:
-        said = f"{choice.label}: length {length} {task.unit}, {split}, seed {seed}"
+        said = f"{choice.label}: length {length} {task.unit if length > 1 else task.unit.removesuffix('s')}, {split}, seed {seed}"
         notes = [note for note in (task.note(length),) if note]
         if len(batch) < count:
             notes.append(f"there are only {len(batch)} different ones")

@@ -72,7 +72,7 @@ def _scores(run: RunRow, scores: list[ScoreRow]) -> Any:
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     decoded = any(_details(score) for score in scores)
-    means = list(dict.fromkeys(name for score in scores for name in _details(score).get("means", {})))
+    means = list(dict.fromkeys(name for score in scores for name in _ordered(_details(score))))
     further = [*means, "unreadable"] if decoded else []
     for name in (f"length ({run.unit})", run.metric, "standard error", "examples", *further):
         table.add_column(name, justify="right")
@@ -91,6 +91,12 @@ def _details(score: ScoreRow) -> dict[str, Any]:
     """What is known of decoded answers, see `evaluation.Score.details`."""
     details = score.facts.get("details")
     return details if isinstance(details, dict) else {}
+
+
+def _ordered(details: dict[str, Any]) -> list[str]:
+    """The names of the means as the task has them; the store keeps none, and older rows say none."""
+    means, order = details.get("means", {}), details.get("order", [])
+    return [*(name for name in order if name in means), *(name for name in means if name not in order)]
 
 
 def _settings(value: Any) -> str:

@@ -178,6 +178,34 @@ def show(run: str, /, *, results: Results = RESULTS, json: bool = False) -> int:
     return show_run(run, results, json)
 
 
+def drop(
+    *runs: Annotated[str, Parameter(name="RUNS", show_default=False)],
+    study: str | None = None,
+    finished: Annotated[bool, Parameter(negative="")] = False,
+    results: Results = RESULTS,
+) -> int:
+    """Forget runs that nobody wants any more: their checkpoints, scores and places in studies. What is finished stays.
+
+    A study file that still lists such a run begins it anew.
+
+    Example: lengthwise drop 3f9a 77c0; lengthwise drop --study quickstart
+
+    Parameters
+    ----------
+    runs
+        The runs' keys, or how they begin.
+    study
+        All runs of a study that are neither finished nor being worked on.
+    finished
+        Drop runs that are finished too: their trained models and all that was found.
+    results
+        Folder of the results.
+    """
+    from lengthwise.cli.dropping import drop_runs
+
+    return drop_runs(runs, study, finished, results)
+
+
 def probe(
     what: str,
     run: Annotated[str | None, Parameter(show_default=False)] = None,

@@ -6,12 +6,16 @@ from torch import Tensor, nn
 
 from lengthwise.encodings.base import DistanceBias, at_least
 from lengthwise.forms import wide
-from lengthwise.values import require_bool
+from lengthwise.values import ConfigError, require_bool
+
+MOST_HEADS = 2**20  # more than any model has; much more of them do not fit into memory
 
 
 def slopes(num_heads: int) -> list[float]:
     """2^(-8h/H) for h = 1 ... H when H is a power of two; else those of the largest power of two P below H, then every
-    second slope (1st, 3rd, ...) of 2P heads."""
+    second slope (1st, 3rd, ...) of 2P heads. `ConfigError` for more than 2^20 heads."""
+    if num_heads > MOST_HEADS:
+        raise ConfigError(f"ALiBi: num_heads is {num_heads}; it has to be at most {MOST_HEADS:,}, one slope for each")
     power = 1 << (num_heads.bit_length() - 1)
     listed = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
     between = [2.0 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]

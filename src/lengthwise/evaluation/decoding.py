@@ -80,13 +80,14 @@ def left_padded(batch: Batch) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"] | 
 
 
 def detailed(task: Task, said: list[list[str]], examples: Batch, graded: Graded) -> dict[str, Any]:
-    """Means of the further numbers over all examples, how many answers were unreadable, and some of those for reading."""
+    """Means of the further numbers over all examples and their order (a store keeps none), how many answers were unreadable,
+    and some of those for reading."""
     means = {name: float(values.double().mean()) for name, values in graded.details.items()}
     kept = []
     for n in graded.unreadable[:KEPT]:
         (example,) = task.render(examples[n : n + 1])
         kept.append({"question": _short(example["input"]), "said": _short(" ".join(said[n]))})
-    return {"means": means, "unreadable": len(graded.unreadable), "kept": kept}
+    return {"means": means, "order": list(means), "unreadable": len(graded.unreadable), "kept": kept}
 
 
 def _short(text: str) -> str:

@@ -18,7 +18,9 @@ class Digits(Layout):
 
     In training k is uniform in {0, ..., max_offset}, one for the batch, so that the positions of longer numbers are trained
     too: up to max_offset + the longest number. Numbers have to be written with their lowest digit first for equal
-    positions to mean equal values; that is the task's business.
+    positions to mean equal values; that is the task's business. Addition, Polynomial and Sorting of numbers write the highest
+    digit first, as the NoPE study does: there first digits meet first digits, whatever they are worth. Counting from a
+    number's end is not possible: while an answer is said, nobody knows how long it gets.
 
     Digits are the ten token ids from `zero` on; None: what the task says (its `digit_tokens`), and otherwise the
     bytes 48 ... 57. Positions repeat and go back, so distances between them are not order; attention is causal by index all the

@@ -1,13 +1,19 @@
 """What can be wrong with a results database, in one plain line each."""
 
+import logging
 import os
 import shutil
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+PATIENCE = 3.0  # seconds in which nobody wonders what is going on
+_WAITING = "lengthwise: waiting for %s, which another program may have locked (for up to %g s)"
+_LOG = logging.getLogger(__name__)
 
 
 class StoreError(ValueError):
@@ -20,13 +26,22 @@ class ClaimLost(StoreError):
 
 @contextmanager
 def plain_words(name: str, path: Path | None, timeout: float) -> Iterator[None]:
-    """Turn what the database raises inside the block into a `StoreError`. `name` is the store as people know it."""
+    """Turn what the database raises inside the block into a `StoreError`. `name` is the store as people know it.
+
+    What takes long is logged, once: the database waits for others' locks without a word, for up to `timeout` seconds.
+    """
+    said = threading.Timer(PATIENCE, _LOG.warning, [_WAITING, name, timeout])
+    said.daemon = True
+    if timeout > PATIENCE:
+        said.start()
     try:
         yield
     except DBAPIError as error:
         raise StoreError(_explain(error, name, path, timeout)) from error
     except SQLAlchemyError as error:
         raise StoreError(f"{name}: {_first_line(error)}") from error
+    finally:
+        said.cancel()
 
 
 def _explain(error: DBAPIError, name: str, path: Path | None, timeout: float) -> str:

@@ -181,8 +181,10 @@ class Store:
                     continue
                 questions = reading.questions_of(connection, study, row.key)
                 # SQLite lets one writer in at a time. Elsewhere two may choose the same run: the count of its claims
-                # makes the second one's update match nothing, and it takes the next.
-                mine = update(runs_table).where(runs_table.c.key == row.key, runs_table.c.claims == row.claims)
+                # makes the second one's update match nothing, and it takes the next. A server may still be at the last
+                # transaction of a worker that is gone: then the run is its worker's no more, and may be finished.
+                seen = runs_table.c.claims == row.claims, runs_table.c.worker.is_not_distinct_from(row.worker)
+                mine = update(runs_table).where(runs_table.c.key == row.key, *seen)
                 mine = mine.values(
                     worker=worker,
                     heartbeat=now,
@@ -226,6 +228,29 @@ class Store:
             facts = reading.parse(row.facts) | facts
             values = {**_CLAIM_OVER, "error": None, "finished": _now(connection), "facts": canonical(facts, "facts")}
             connection.execute(_held(key, worker).values(values))
+
+    def drop(self, keys: Sequence[str], *, finished: bool = False) -> list[RunRow]:
+        """Forget runs and all that hangs on them: scores, curves, probes, and their places in studies. What they were.
+
+        All of them or none: `StoreError` for one that a living worker holds, and, without `finished`, for one that is trained.
+        """
+        with self._transaction(writes=True) as connection:
+            now, dropped = _now(connection), []
+            for key in dict.fromkeys(keys):
+                locked = select(runs_table.c.key).where(runs_table.c.key == key).with_for_update()
+                if connection.execute(locked).one_or_none() is None:
+                    raise StoreError(f"there is no run {key!r} in {self.name}; nothing was dropped")
+                run = reading.run(connection, key, None, now)
+                named = f"run {key[:8]} ({run.label}, {run.task}, seed {run.seed})"
+                if run.status == "running":
+                    raise StoreError(f"{named} is being worked on; stop the command that does, nothing was dropped")
+                if run.finished is not None and not finished:
+                    raise StoreError(f"{named} is finished, and what it found would be lost; nothing was dropped")
+                dropped.append(run)
+            for some in _portions([run.key for run in dropped]):
+                for table in (probes_table, curve_table, scores_table, asked_table, study_runs, runs_table):
+                    connection.execute(delete(table).where(table.c.key.in_(some)))
+        return dropped
 
     def _holding(self, connection: Connection, key: str, worker: str | None) -> Any:
         """The run's row, locked; `ClaimLost` unless `worker` holds it (None: unless nobody does)."""

@@ -34,6 +34,7 @@ from lengthwise.probes import (
 from lengthwise.store import ProbeRow, RunRow, Store, StoreError
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.study import encoding
+from lengthwise.training.tensorfile import CheckpointError, DamagedFile
 
 KEPT = 2  # trained models in memory: of a pair that is compared
 
@@ -305,7 +306,13 @@ class Asker:
                 other = next(key for key in self._subjects if beside is None or key != beside.key)
                 del self._subjects[other]
             folder = self.folder / "runs" / row.key
-            self._subjects[row.key] = load_subject(self._run(row), folder, device=torch.device(self.device))
+            try:
+                self._subjects[row.key] = load_subject(self._run(row), folder, device=torch.device(self.device))
+            except DamagedFile as error:
+                raise CheckpointError(
+                    f"{error}; bring it here again from where it was trained, or remove it and run its study with one more "
+                    "length, for which it is trained again"
+                ) from error
         return self._subjects[row.key]
 
 
