@@ -21,6 +21,7 @@ from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import Effect, KeyGlobal
 from lengthwise.layouts import consecutive
 from lengthwise.models.base import Model
+from lengthwise.models.linear import Linear, swiglu
 from lengthwise.span import Span, ends, own_lengths, whole_numbers
 
 Watch = Callable[[int, Effect, Span, Mask, Tensor, Tensor, float], None]
@@ -35,11 +36,11 @@ class Block(nn.Module):
         self.heads, self.kv_heads, self.head_dim = c.num_heads, c.kv_heads, c.width_of_head
         self.scale = 1.0 if c.t5_scaling else self.head_dim**-0.5
         self.attention_norm, self.mlp_norm = norm(c), norm(c)
-        self.qkv = nn.Linear(c.d_model, (self.heads + 2 * self.kv_heads) * self.head_dim, bias=c.bias)
-        self.out = nn.Linear(self.heads * self.head_dim, c.d_model, bias=c.bias)
+        self.qkv = Linear(c.d_model, (self.heads + 2 * self.kv_heads) * self.head_dim, bias=c.bias)
+        self.out = Linear(self.heads * self.head_dim, c.d_model, bias=c.bias)
         self.gated = c.mlp == "swiglu"
-        self.up = nn.Linear(c.d_model, c.hidden * (2 if self.gated else 1), bias=c.bias)
-        self.down = nn.Linear(c.hidden, c.d_model, bias=c.bias)
+        self.up = Linear(c.d_model, c.hidden * (2 if self.gated else 1), bias=c.bias)
+        self.down = Linear(c.hidden, c.d_model, bias=c.bias)
         activations: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu, "swiglu": F.silu}
         self.activation = activations[c.mlp]
         self.dropout = nn.Dropout(c.dropout)
@@ -54,8 +55,7 @@ class Block(nn.Module):
     def mlp(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t c"]:
         h = self.up(self.mlp_norm(x))
         if self.gated:
-            gate, h = h.chunk(2, -1)
-            h = self.activation(gate) * h
+            h = swiglu(h)
         else:
             h = self.activation(h)
         return self.down(h)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError, ModelConfig
 from lengthwise.models.base import Model
+from lengthwise.models.linear import Linear
 from lengthwise.models.scan import selective_scan
 from lengthwise.span import whole_numbers
 
@@ -62,13 +63,13 @@ class MambaBlock(nn.Module):
         d, e, n = config.d_model, EXPAND * config.d_model, config.state_size or 16
         self.sizes = [math.ceil(d / 16), n, n]
         self.norm = nn.RMSNorm(d, eps=EPS)
-        self.in_proj = nn.Linear(d, 2 * e, bias=False)
+        self.in_proj = Linear(d, 2 * e, bias=False)
         self.conv1d = nn.Conv1d(e, e, KERNEL, groups=e)
-        self.x_proj = nn.Linear(e, sum(self.sizes), bias=False)
-        self.dt_proj = nn.Linear(self.sizes[0], e)
+        self.x_proj = Linear(e, sum(self.sizes), bias=False)
+        self.dt_proj = Linear(self.sizes[0], e)
         self.A_log = nn.Parameter(torch.empty(e, n))
         self.D = nn.Parameter(torch.ones(e))
-        self.out_proj = nn.Linear(e, d, bias=False)
+        self.out_proj = Linear(e, d, bias=False)
         self._initialise(config.num_layers)
 
     @torch.no_grad()
