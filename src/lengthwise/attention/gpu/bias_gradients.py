@@ -11,6 +11,7 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
+from lengthwise.attention.gpu.biases import _look_up, _segment
 from lengthwise.attention.gpu.gradients import _change, _levels
 from lengthwise.attention.gpu.parts import (
     CLEAN,
@@ -18,14 +19,12 @@ from lengthwise.attention.gpu.parts import (
     KNOTS,
     _distances,
     _keys_of,
-    _look_up,
     _queries_of,
     _read,
-    _segment,
-    _tile,
     _whole,
     _within,
-)  # fmt: skip
+)
+from lengthwise.attention.gpu.visits import _tile
 
 
 @triton.jit

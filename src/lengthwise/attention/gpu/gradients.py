@@ -12,30 +12,25 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
+from lengthwise.attention.gpu.biases import _below, _biased, _look_up
 from lengthwise.attention.gpu.parts import (
     CLEAN,
     FAR,
     GENERAL,
     KNOTS,
     LOG2E,
-    _below,
-    _biased,
     _distances,
-    _ends,
     _keys_of,
-    _keys_seen,
-    _look_up,
     _product,
     _queries_of,
-    _queries_seeing,
     _read,
-    _tile,
     _times,
     _visible,
     _whole,
     _within,
     _write,
-)  # fmt: skip
+)
+from lengthwise.attention.gpu.visits import _ends, _keys_seen, _queries_seeing, _tile
 
 
 @triton.jit

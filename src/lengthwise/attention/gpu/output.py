@@ -5,27 +5,23 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
+from lengthwise.attention.gpu.biases import _below, _biased, _look_up
 from lengthwise.attention.gpu.parts import (
     CLEAN,
     FAR,
     GENERAL,
     KNOTS,
     LN2,
-    _below,
-    _biased,
     _distances,
-    _ends,
     _keys_of,
-    _keys_seen,
-    _look_up,
     _product,
     _queries_of,
     _read,
-    _tile,
     _times,
     _visible,
     _write,
-)  # fmt: skip
+)
+from lengthwise.attention.gpu.visits import _ends, _keys_seen, _tile
 
 
 @triton.jit

@@ -1,4 +1,5 @@
-"""What the Triton kernels of fused attention on a GPU share (output.py, gradients.py, bias_gradients.py).
+"""What the Triton kernels of fused attention on a GPU share (output.py, gradients.py, bias_gradients.py): what they are given,
+and blocks of queries and keys. biases.py has what is added to the logits, visits.py which tiles there are.
 
 A pair of blocks of queries and keys (a tile) is of one of four kinds, so that most of them do little:
 
@@ -13,7 +14,7 @@ kinds follow from indices alone, and there are no lists.
   * Logits are kept in units of `scale`: s = <q, k> + bias / scale, weight = 2^(factor s - factor peak), factor =
     scale log2(e), so that scaling costs nothing. What is the same for a whole tile (`shift`) goes to the peak.
   * The distances of a tile are a window of as many numbers as it has rows and columns, read once and spread over the pairs
-    through shared memory (`_slide`): reading them pair by pair took twice as many instructions and 33 barriers a tile.
+    through shared memory (`_slide` in biases.py): reading them pair by pair took twice as many instructions and 33 barriers a tile.
   * Every sum has one owner, which adds in a fixed order: no atomic addition of floating-point numbers.
   * A key that nobody sees is never multiplied by 0: NaN and infinity stay with the rows that see them (`_times`).
 """
@@ -100,9 +101,6 @@ class Tiles(NamedTuple):
     width: int
 
 
-# ---- parts ---------------------------------------------------------------------------------------------------------
-
-
 @triton.jit
 @no_type_check
 def _read(
@@ -159,40 +157,6 @@ def _times(total, weight, x, seen, KIND: tl.constexpr):
 
 @triton.jit
 @no_type_check
-def _segment(x, bias):
-    """How many knots are <= x, searched for: from the cell of x on."""
-    low = tl.load(bias.cell_place)
-    place = (x - low) * tl.load(bias.cell_place + 1)
-    place = tl.minimum(tl.maximum(place, 0.0), (bias.cells - 1) * 1.0)
-    s = tl.load(bias.cell + tl.minimum(tl.maximum(place.to(tl.int32), 0), bias.cells - 1))
-    for _ in range(tl.load(bias.cell_most)):
-        knot = tl.load(bias.knots + tl.minimum(s, bias.pieces - 2))
-        s += ((s < bias.pieces - 1) & (knot <= x)).to(tl.int32)
-    return s
-
-
-@triton.jit
-@no_type_check
-def _piece(x, head, k0, k1, bias):
-    """Slope and intercept at x, which has k0 to k1 knots below it."""
-    slope = bias.slope + head * bias.piece_step
-    intercept = bias.intercept + head * bias.piece_step
-    if bias.cell is None:
-        a = tl.zeros_like(x) + tl.load(slope + k0)
-        c = tl.zeros_like(x) + tl.load(intercept + k0)
-        for k in range(k0, k1):
-            on = x >= tl.load(bias.knots + k)
-            a = tl.where(on, tl.load(slope + k + 1), a)
-            c = tl.where(on, tl.load(intercept + k + 1), c)
-    else:
-        s = _segment(x, bias)
-        a = tl.load(slope + s)
-        c = tl.load(intercept + s)
-    return a, c
-
-
-@triton.jit
-@no_type_check
 def _within(x, size):
     return tl.minimum(tl.maximum(x, 0), size - 1)
 
@@ -203,37 +167,6 @@ def _whole(x, room):
     """x in units so small that nothing of it is lost, as a whole number."""
     y = x * tl.load(room)
     return (y + tl.where(y < 0.0, -0.5, 0.5)).to(tl.int64)
-
-
-@triton.jit
-@no_type_check
-def _slide(at, distance, nearest, size, SPAN: tl.constexpr):
-    """at[distance] for a tile whose distances are nearest ... nearest + SPAN - 1: they are read once."""
-    window = tl.load(at + _within(nearest + tl.arange(0, SPAN), size))
-    return tl.reshape(
-        tl.gather(window, tl.reshape(distance - nearest, [distance.shape[0] * distance.shape[1]]), 0), distance.shape
-    )
-
-
-@triton.jit
-@no_type_check
-def _look_up(distance, nearest, head, bias, KIND: tl.constexpr, SPAN: tl.constexpr):
-    """The table's entry and u of every pair, of a tile that is not FAR; 0 where there is none."""
-    entry = 0.0
-    u = 0.0
-    if bias.table is not None:
-        column = distance - bias.first
-        table = bias.table + head * bias.table_step
-        if KIND == GENERAL:
-            entry = tl.load(table + _within(column, bias.table_size))
-        else:
-            entry = _slide(table, column, nearest - bias.first, bias.table_size, SPAN)
-    if bias.slope is not None:
-        if KIND == GENERAL:
-            u = tl.load(bias.u + _within(distance, bias.u_size))
-        else:
-            u = _slide(bias.u, distance, nearest, bias.u_size, SPAN)
-    return entry, u
 
 
 @triton.jit
@@ -326,144 +259,3 @@ def _visible(queries, keys, sizes, sight, KIND: tl.constexpr, CAUSAL: tl.constex
         return seen
     else:
         return (i >= 0) & (j >= 0)
-
-
-@triton.jit
-@no_type_check
-def _biased(
-    s, distance, entry, u, queries, head, info, inverse, bias, sizes, KIND: tl.constexpr, ACROSS: tl.constexpr
-):  # fmt: skip
-    """s + bias / scale but for `shift`, which is the same for the whole tile; shift; slope · u of every pair, as a tile
-    and what to multiply it with.
-
-    entry, u: of `_look_up`; info: what the list of tiles says of this one."""
-    shift = 0.0
-    spread = 0.0
-    times = 1.0
-    row = _q(queries[6], ACROSS)
-    if KIND == FAR:
-        if bias.table is not None:
-            shift = tl.load(bias.table + head * bias.table_step + (info & 1) * (bias.table_size - 1)) * inverse
-        if bias.rows is not None:
-            far = ((info >> 1) & 1) * (bias.rows_size - 1)
-            s += tl.load(bias.rows + queries[7] + (row + far)) * inverse
-    else:
-        if bias.table is not None:
-            s += entry * inverse
-        if bias.rows is not None:
-            column = distance - bias.rows_first
-            if KIND == GENERAL:
-                there = _q(queries[1], ACROSS) < sizes.queries
-                at = row + _within(column, bias.rows_size)
-                s += tl.load(bias.rows + queries[7] + at, mask=there, other=0.0) * inverse
-            else:
-                s += tl.load(bias.rows + queries[7] + (row + column)) * inverse
-        if bias.slope is not None:
-            w = _q(queries[5], ACROSS)
-            if KIND == CLEAN:
-                at = head * bias.piece_step + (info & 0xFF)
-                a = tl.load(bias.slope + at)
-                shift = tl.load(bias.intercept + at) * inverse
-                s += u * (w * (a * inverse))
-                spread = u
-                times = a
-            else:
-                x = u * w
-                a, c = _piece(x, head, info & 0xFF, (info & 0xFF) + (info >> 8), bias)
-                s += (a * x + c) * inverse
-                spread = a * u
-    return s, shift, spread, times
-
-
-@triton.jit
-@no_type_check
-def _below(level, shift, factor, bias, KIND: tl.constexpr):
-    """level - shift · factor. Of tiles without a shift nothing is computed: even 0 · factor takes a register."""
-    if ((KIND == FAR) and (bias.table is not None)) or ((KIND == CLEAN) and (bias.slope is not None)):
-        return level - shift * factor
-    return level
-
-
-@triton.jit
-@no_type_check
-def _tile(tiles, line, n, past, skip):
-    """Of the n-th tile: its other block, and what there is to say. Without lists: n, from `past` on `skip` further."""
-    if tiles.order is None:
-        return n + tl.where(n >= past, skip, 0), 0
-    else:
-        entry = tl.load(tiles.order + line.to(tl.int64) * tiles.width + n)
-        return entry & 0xFFFF, entry >> 16
-
-
-@triton.jit
-@no_type_check
-def _ends(tiles, line, low, high, clean_low, clean_high):
-    """Where the loop of CLEAN begins, where each kind ends, and where GENERAL begins. Without lists: CLEAN from clean_low to
-    clean_high, GENERAL on either side of it."""
-    if tiles.order is None:
-        return clean_low, clean_high, clean_high, clean_high, low, high - (clean_high - clean_low)
-    else:
-        at = tiles.ends + line * 4
-        third = tl.load(at + 2)
-        return 0, tl.load(at), tl.load(at + 1), third, third, tl.load(at + 3)
-
-
-@triton.jit
-@no_type_check
-def _bare(bias, sight):
-    """Nothing but indices matters."""
-    return (bias.table is None) and (bias.slope is None) and (bias.rows is None) and (sight.documents is None)
-
-
-@triton.jit
-@no_type_check
-def _keys_seen(i0, sizes, sight, bias, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    """Blocks of keys that the queries at i0 ... i0 + BM see, and those among them that are CLEAN: by indices alone."""
-    low = 0
-    high = tl.cdiv(sizes.keys, BN)
-    clean_low = 0
-    clean_high = sizes.keys // BN
-    last = tl.minimum(i0 + BM, sizes.keys) - 1
-    if CAUSAL:
-        high = last // BN + 1
-        clean_high = tl.minimum(clean_high, (i0 + 1) // BN)
-    if sight.window is not None:
-        low = tl.maximum(i0 - sight.window + 1, 0) // BN
-        clean_low = tl.cdiv(tl.maximum(last - sight.window + 1, 0), BN)
-        if not CAUSAL:
-            high = tl.minimum(high, tl.cdiv(last + sight.window, BN))
-            clean_high = tl.minimum(clean_high, tl.maximum(i0 + sight.window, 0) // BN)
-    if i0 + BM > sizes.keys:
-        clean_high = 0
-    if not _bare(bias, sight):
-        clean_high = 0
-    clean_low = tl.minimum(tl.maximum(clean_low, low), high)
-    clean_high = tl.minimum(tl.maximum(clean_high, clean_low), high)
-    return low, high, clean_low, clean_high
-
-
-@triton.jit
-@no_type_check
-def _queries_seeing(j0, sizes, sight, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    """Blocks of queries that see the keys at j0 ... j0 + BN, and those among them that are CLEAN."""
-    offset = sizes.keys - sizes.queries
-    low = 0
-    high = tl.cdiv(sizes.queries, BM)
-    clean_low = 0
-    clean_high = sizes.queries // BM
-    last = tl.minimum(j0 + BN, sizes.keys) - 1
-    if CAUSAL:
-        low = tl.maximum(j0 - offset, 0) // BM
-        clean_low = tl.cdiv(tl.maximum(last - offset, 0), BM)
-    if sight.window is not None:
-        high = tl.minimum(high, tl.cdiv(tl.maximum(last + sight.window - offset, 0), BM))
-        clean_high = tl.minimum(clean_high, tl.maximum(j0 + sight.window - offset, 0) // BM)
-        if not CAUSAL:
-            low = tl.maximum(j0 - sight.window + 1 - offset, 0) // BM
-            clean_low = tl.cdiv(tl.maximum(last - sight.window + 1 - offset, 0), BM)
-    if j0 + BN > sizes.keys:
-        clean_high = 0
-    high = tl.maximum(high, low)
-    clean_low = tl.minimum(tl.maximum(clean_low, low), high)
-    clean_high = tl.minimum(tl.maximum(clean_high, clean_low), high)
-    return low, high, clean_low, clean_high

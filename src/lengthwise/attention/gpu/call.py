@@ -1,0 +1,98 @@
+"""One call of the operator as the Triton kernels take it."""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from lengthwise.attention.gpu import tiles
+from lengthwise.attention.gpu.tiles import Case
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+MOST_DIMS = 256
+
+
+class Blocks(NamedTuple):
+    """Queries and keys of a block, warps of a program, stages of its pipeline."""
+
+    queries: int
+    keys: int
+    warps: int
+    stages: int
+
+
+def power(n: int) -> int:
+    return max(16, 1 << (n - 1).bit_length())
+
+
+class Call:
+    """One call of the operator: the arguments that all kernels share."""
+
+    def __init__(
+        self, q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, first: int, slope: Tensor | None,
+        intercept: Tensor | None, knots: Tensor | None, u: Tensor | None, w: Tensor | None, rows: Tensor | None,
+        rows_first: int, position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool,
+        window: int, scale: float,
+    ):  # fmt: skip
+        from lengthwise.attention.gpu import parts
+
+        assert q.dtype in DTYPES and q.shape[-1] <= MOST_DIMS, f"{q.dtype}, {q.shape[-1]} dims"
+        self.parts = parts
+        # The kernels divide biases by the scale and take the largest logit before scaling.
+        self.own_scale = scale
+        if not 2.0**-60 <= scale <= 2.0**60:
+            q, k, v, self.own_scale = q.float() * scale, k.float(), v.float(), 1.0
+        self.scale = scale
+        self.q, self.k, self.v = (side_by_side(x) for x in (q, k, v))
+        self.causal, self.dim, self.wide = causal, q.shape[3], power(q.shape[3])
+        self.batch, self.heads, self.queries, self.keys = q.shape[0], q.shape[1], q.shape[2], k.shape[2]
+        if table is None and slope is None and rows is None:
+            position_q = position_k = None  # nobody asks for distances
+        self.case = Case(
+            table, first, slope, knots, u, w, rows, rows_first, position_q, position_k, documents, causal, window,
+            self.queries, self.keys, q.device,
+        )  # fmt: skip
+        cell = place = most = None
+        if self.case.many:
+            assert knots is not None and slope is not None
+            cell, place, most = tiles.cells(knots, slope.shape[1])
+        self.bias = parts.Bias(
+            table, *_of(table, 1), _step(table), first, slope, intercept, _step(slope), *_of(slope, 1), knots, u, *_of(u, 0),
+            w, _step(w), cell, 0 if cell is None else len(cell), place, most, rows, *_of(rows, 3),
+            rows.stride(0) if rows is not None else 0, _step(rows, 1), rows_first,
+        )  # fmt: skip
+        self.sight = parts.Sight(
+            position_q, _step(position_q), position_k, _step(position_k), documents, _step(documents), window or None
+        )
+        self.sizes = parts.Sizes(self.heads, self.heads // max(1, k.shape[1]), self.queries, self.keys)
+        self.numbers = {"factor": self.own_scale * math.log2(math.e), "inverse": 1 / self.own_scale}
+        self.shape = {"CAUSAL": causal, "DIM": self.dim, "WIDE": self.wide}
+
+    @property
+    def listed(self) -> bool:
+        return self.case.biased or self.case.documents is not None
+
+    def view(self, x: Tensor) -> Any:
+        return self.parts.View(x, x.stride(0), x.stride(1), x.stride(2))
+
+    def tiles(self, lists: tuple[Tensor, Tensor] | None) -> Any:
+        if lists is None:
+            return self.parts.Tiles(None, None, 0, 0)
+        order, ends = lists
+        return self.parts.Tiles(order, ends, order.shape[1] if len(order) > 1 else 0, order.shape[2])
+
+
+def _of(x: Tensor | None, axis: int) -> tuple[int]:
+    return (0 if x is None else x.shape[axis],)
+
+
+def _step(x: Tensor | None, axis: int = 0) -> int:
+    """How far apart the entries of an axis lie; 0 where one serves all."""
+    return 0 if x is None or x.shape[axis] == 1 else x.stride(axis)
+
+
+def side_by_side(x: Tensor) -> Tensor:
+    """The numbers of one token side by side, and a block of tokens within 32 bits."""
+    fits = (x.stride(-1) == 1 or x.shape[-1] == 1) and x.stride(2) < 2**23
+    return x if fits else x.contiguous()
