@@ -37,7 +37,14 @@ SHARED = (
     227 * 1024
 )  # bytes a block can have on sm_90: CUDA C++ Programming Guide, technical specifications by compute capability
 SPILLED = {(128, "of_keys"): 2}  # in half precision: reads of what stays the same, of some 500 instructions
-NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16", torch.int32: "i32", torch.int64: "i64"}
+NAMES = {
+    torch.float64: "fp64",
+    torch.float32: "fp32",
+    torch.bfloat16: "bf16",
+    torch.float16: "fp16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+}
 
 
 class Compiled:

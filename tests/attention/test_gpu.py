@@ -25,7 +25,9 @@ needs_triton = pytest.mark.skipif(gpu.missing() is not None, reason=str(gpu.miss
         "form",
         "documents",
         "pieces or window or both",
-        "not form and not pieces and not documents and not window and not both",
+        "errors and not hidden",
+        "errors and hidden",
+        "not form and not pieces and not documents and not window and not both and not errors",
     ],
 )
 def test_in_the_interpreter(part):

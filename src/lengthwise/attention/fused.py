@@ -141,8 +141,7 @@ def _static(effect: Effect, span: Span, mask: Mask, dtype: torch.dtype) -> tuple
     for term in effect.terms:
         if isinstance(term, ProgressiveBias):
             numbers = (term.slope, term.intercept, term.knots.detach(), term.u, term.w)
-            exact = torch.float64 if span.q.device.type == "cpu" else dtype
-            pieces = tuple(x.to(exact).contiguous() for x in numbers)
+            pieces = tuple(x.to(torch.float64).contiguous() for x in numbers)
     places = (None, None) if span.consecutive else (span.q.long().contiguous(), span.k.long().contiguous())
     documents = None if mask.documents is None else mask.documents.long().contiguous()
     return (table, first, *pieces, None, 0, *places, documents)

@@ -11,8 +11,8 @@ with x = u[distance] w[i] and s the number of knots <= x; a distance past either
 
 q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g, and queries the last i of the j; float32, bfloat16, float16
 (computed in float32), and on the CPU float64. table [h|1, n], rows [b, h|1, i, r]: of the dtype that is computed in;
-slope, intercept [h|1, s], knots [s-1], u [n], w [b|1, i]: the same, or on a CPU float64, in which it is told exactly on
-which side of a knot x is. All contiguous, None where there is none. position_q [b|1, i],
+slope, intercept [h|1, s], knots [s-1], u [n], w [b|1, i]: the same, or float64: so are their gradients
+then, and a CPU tells exactly on which side of a knot x is. All contiguous, None where there is none. position_q [b|1, i],
 position_k [b|1, j]: None where key j stands at j and each query at its own index. documents [b|1, j]; `causal` and
 `window` (0: none) as in `Mask`. lse [b, h, i] is the logarithm of each row's sum of exp(logit), for the backward pass.
 

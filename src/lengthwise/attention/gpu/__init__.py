@@ -165,6 +165,31 @@ def backward(
         call.view(out), call.view(grad), delta, call.sizes, count, by_queries.queries, call.dim, call.wide, num_warps=4
     )
 
+    size = by_queries
+    count = -(-call.queries // size.queries)
+    listed = tiles.by_queries(case, size.queries, size.keys) if call.listed else None
+    moved = case.position_q is not None
+    scattered = of_rows and moved
+    room = sound = None
+    if scattered or of_pieces or (of_table and moved):
+        room, sound = whole_numbers(call, grad, lse, delta)
+    wide = functools.partial(torch.empty_like, lse, dtype=torch.float64)
+    rests = wide() if of_table or of_pieces else None
+    each_w, means = (wide() if of_pieces else None for _ in range(2))
+    ends = lse.new_empty((4, *lse.shape)) if of_table or of_rows else None
+    each_row = None
+    if of_rows:
+        assert rows is not None
+        shape = (*lse.shape, rows.shape[3])
+        each_row = lse.new_zeros(shape, dtype=torch.long if scattered else lse.dtype)
+    of_queries[(pairs * count,)](
+        *rows_of, call.view(dq), lse, delta, rests, each_w, means, ends, each_row, room if scattered else None, call.bias,
+        call.sight, call.tiles(listed), call.sizes, **call.numbers, scale=call.scale, blocks=count, OF_TABLE=of_table,
+        OF_PIECES=of_pieces, **call.shape, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
+    )  # fmt: skip
+    if rests is not None:
+        delta += rests  # <dO, O> differs from what the changes are made of; with this they sum to 0, as a bias' gradient asks
+
     size = by_keys
     count = -(-call.keys // size.keys)
     listed = tiles.by_keys(case, size.queries, size.keys) if call.listed else None
@@ -174,37 +199,19 @@ def backward(
         num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
 
-    size = by_queries
-    count = -(-call.queries // size.queries)
-    listed = tiles.by_queries(case, size.queries, size.keys) if call.listed else None
-    moved = case.position_q is not None
-    scattered = of_rows and moved
-    room = sound = None
-    if scattered or of_pieces or (of_table and moved):
-        room, sound = whole_numbers(call, grad, lse, delta)
-    each_w = torch.empty_like(lse) if of_pieces else None
-    ends = lse.new_empty((4, *lse.shape)) if of_table or of_rows else None
-    each_row = None
-    if of_rows:
-        assert rows is not None
-        shape = (*lse.shape, rows.shape[3])
-        each_row = lse.new_zeros(shape, dtype=torch.long if scattered else lse.dtype)
-    of_queries[(pairs * count,)](
-        *rows_of, call.view(dq), lse, delta, each_w, ends, each_row, room if scattered else None, call.bias, call.sight,
-        call.tiles(listed), call.sizes, **call.numbers, scale=call.scale, blocks=count, OF_TABLE=of_table,
-        OF_PIECES=of_pieces, **call.shape, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
-    )  # fmt: skip
     if each_w is not None:
-        total = each_w.sum(1)
-        dw.copy_(total if len(dw) == len(total) else total.sum(0, keepdim=True))
+        assert means is not None and rests is not None
+        dw.copy_((each_w - means * rests).sum(1 if len(dw) == len(each_w) else (0, 1)).view_as(dw))
     if each_row is not None:
         assert ends is not None
-        total = of_whole(each_row, room[0], sound) if scattered else each_row  # type: ignore[index]
+        total = of_whole(each_row, room[0], sound).float() if scattered else each_row  # type: ignore[index]
         total[..., 0] += ends[2]
         total[..., -1] += ends[3]
         drows.copy_(total if drows.shape[1] == total.shape[1] else total.sum(1, keepdim=True))
     if of_table or of_pieces:
-        of_distance(call, rows_of, lse, delta, ends, room, sound, (size, by_distance), gradients, of_table, of_pieces)
+        of_distance(
+            call, rows_of, lse, delta, ends, room, sound, (by_queries, by_distance), gradients, of_table, of_pieces
+        )
     return gradients
 
 

@@ -30,13 +30,13 @@ from lengthwise.attention.gpu.visits import _tile
 @triton.jit
 @no_type_check
 def _diagonals(x, SIZE: tl.constexpr):
-    """x [SIZE, SIZE] -> [2 SIZE]: entry n is the sum over row - column = n - SIZE."""
+    """x [SIZE, SIZE] -> [2 SIZE]: entry n is the sum over row - column = n - SIZE, in float64: once for a program."""
     wide = tl.join(x, tl.zeros_like(x))  # [row, column, 2]
     wide = tl.reshape(tl.permute(wide, (0, 2, 1)), (SIZE, 2 * SIZE))  # zeros right of each row
     row = tl.arange(0, SIZE)[:, None]
     n = tl.arange(0, 2 * SIZE)[None, :]
     column = (row - (n - SIZE)) & (2 * SIZE - 1)  # past either end: zeros
-    return tl.sum(tl.gather(wide, column, 1), 0)
+    return tl.sum(tl.gather(wide, column, 1).to(tl.float64), 0)
 
 
 @triton.jit
@@ -62,7 +62,7 @@ def _again(
         entry, u = _look_up(distance, 0, head, bias, KIND, B)
     else:
         distance, entry, u = looked_up
-    ds, seen, _, _ = _change(q, grad, level, less, k, v, distance, entry, u, queries, keys, head, info, factor, inverse, bias,
+    ds, _, seen, _, _ = _change(q, grad, level, less, k, v, distance, entry, u, queries, keys, head, info, factor, inverse, bias,
                           sight, sizes, KIND, CAUSAL)  # fmt: skip
     return ds, seen, queries[5], distance
 

@@ -37,6 +37,7 @@ class Call:
     ):  # fmt: skip
         from lengthwise.attention.gpu import parts
 
+        slope, intercept, knots, u, w = (x if x is None else x.float() for x in (slope, intercept, knots, u, w))
         assert q.dtype in DTYPES and q.shape[-1] <= MOST_DIMS, f"{q.dtype}, {q.shape[-1]} dims"
         self.parts = parts
         # The kernels divide biases by the scale and take the largest logit before scaling.

@@ -11,6 +11,8 @@ from lengthwise.attention.gpu import tiles
 from lengthwise.attention.gpu.call import Blocks, Call, power
 from lengthwise.attention.gpu.tiles import Case
 
+_WIDE = torch.float64  # of sums over programs: they are few, and in a bias' gradient nearly everything cancels
+
 
 def of_distance(
     call: Call, rows_of: list[Any], lse: Tensor, delta: Tensor, ends: Tensor | None, room: Tensor | None,
@@ -34,8 +36,8 @@ def of_distance(
             B=block, num_warps=size.warps, num_stages=size.stages, **more,
         )  # fmt: skip
 
-    each_table = lse.new_zeros(b * h, lines, 2, block) if of_table else None
-    each_u = lse.new_zeros(b * h, lines, 2, block) if of_pieces else None
+    each_table = lse.new_zeros(b * h, lines, 2, block, dtype=_WIDE) if of_table else None
+    each_u = lse.new_zeros(b * h, lines, 2, block, dtype=_WIDE) if of_pieces else None
     sums = lse.new_zeros(b * h, lines, 2, slots) if of_pieces and not case.many else None
     whole = dict.fromkeys(("table", "u", "pieces"))
     if of_pieces and (case.many or regular is not None):
@@ -53,9 +55,11 @@ def of_distance(
     start = offset - (below + 1) * block  # the first entry's distance
     if each_table is not None:
         assert case.table is not None and ends is not None
-        total = _columns(_unfold(each_table.view(b, h, lines, 2, block).sum(0)), start - case.first, dtable.shape[1])
-        total[:, 0] += ends[0].sum((0, 2))
-        total[:, -1] += ends[1].sum((0, 2))
+        total = _columns(
+            _unfold(each_table.view(b, h, lines, 2, block).sum(0)), start - case.first, dtable.shape[1]
+        )
+        total[:, 0] += ends[0].sum((0, 2), dtype=_WIDE)
+        total[:, -1] += ends[1].sum((0, 2), dtype=_WIDE)
         dtable.copy_(total if len(dtable) == h else total.sum(0, keepdim=True))
         if whole["table"] is not None:
             dtable += of_whole(whole["table"], room[0], sound)  # type: ignore[index]
@@ -67,7 +71,7 @@ def of_distance(
         for n, to in enumerate((dintercept, dslope)):
             to.zero_()
             if sums is not None:
-                heads = sums.view(b, h, lines, 2, slots).sum((0, 2))[:, n, : to.shape[1]]
+                heads = sums.view(b, h, lines, 2, slots).sum((0, 2), dtype=_WIDE)[:, n, : to.shape[1]]
                 to += heads if len(to) == h else heads.sum(0, keepdim=True)
             if whole["pieces"] is not None:
                 to += of_whole(whole["pieces"][n], room[2 + n], sound)  # type: ignore[index]
@@ -123,4 +127,4 @@ def whole_numbers(call: Call, grad: Tensor, lse: Tensor, delta: Tensor) -> tuple
 
 def of_whole(x: Tensor, room: Tensor, sound: Tensor | None) -> Tensor:
     assert sound is not None
-    return torch.where(sound, (x.double() / room).float(), math.nan)
+    return torch.where(sound, x.double() / room, math.nan)

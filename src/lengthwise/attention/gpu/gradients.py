@@ -149,15 +149,17 @@ def _change(
     q, grad, level, less, k, v, distance, entry, u, queries, keys, head, info, factor, inverse, bias, sight, sizes,
     KIND: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of a tile's logits [queries, keys], 0 where hidden; which pairs are seen; slope · u, see `_biased`."""
+    """The gradient of a tile's logits [queries, keys], 0 where hidden; their weights; which pairs are seen; slope · u, see
+    `_biased`."""
     s = _product(q, tl.trans(k))
     s, shift, spread, times = _biased(s, distance, entry, u, queries, head, info, inverse, bias, sizes, KIND, False)
     p = tl.exp2(s * factor - _below(level, shift, factor, bias, KIND)[:, None])
     ds = p * (_product(grad, tl.trans(v)) - less[:, None])
     seen = _visible(queries, keys, sizes, sight, KIND, CAUSAL, False)
     if KIND == GENERAL:
+        p = tl.where(seen, p, 0.0)
         ds = tl.where(seen, ds, 0.0)
-    return ds, seen, spread, times
+    return ds, p, seen, spread, times
 
 
 @triton.jit
@@ -168,8 +170,8 @@ def _change_queries(
     BN: tl.constexpr, DIM: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """What one more block of keys adds to dq, dw, and the rows' sums past the first entry of the table, its last, and those
-    of `rows`."""
-    dq, dw, table_low, table_high, rows_low, rows_high = state
+    of `rows`; to the sum of its changes, and to the mean of slope · u."""
+    dq, dw, table_low, table_high, rows_low, rows_high, rest, mean = state
     whole: tl.constexpr = KIND != GENERAL
     keys = _keys_of(batch, block, sizes, sight, BN)
     k = _read(k_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, WIDE, whole)
@@ -180,11 +182,14 @@ def _change_queries(
         entry, u = _look_up(
             distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * (q.shape[0] if q.shape[0] > BN else BN)
         )
-    ds, seen, spread, times = _change(q, grad, level, less, k, v, distance, entry, u, queries, keys, head, info, factor, inverse,
+    ds, p, seen, spread, times = _change(q, grad, level, less, k, v, distance, entry, u, queries, keys, head, info, factor, inverse,
                                bias, sight, sizes, KIND, CAUSAL)  # fmt: skip
     dq = _times(dq, ds, k, seen, KIND)
+    if OF_TABLE or OF_PIECES:
+        rest += tl.sum(ds, 1)
     if OF_PIECES and KIND != FAR:
         dw += tl.sum(ds * spread, 1) * times
+        mean += tl.sum(p * spread, 1) * times
     if KIND == FAR:
         if OF_TABLE or drows is not None:
             side = tl.sum(ds, 1)
@@ -209,17 +214,18 @@ def _change_queries(
             tl.atomic_add(to, _whole(ds, room), mask=within, sem="relaxed")
         rows_low += tl.sum(tl.where(seen & (column == 0) & (last == 0), ds, 0.0), 1)
         rows_high += tl.sum(tl.where(seen & last, ds, 0.0), 1)
-    return dq, dw, table_low, table_high, rows_low, rows_high
+    return dq, dw, table_low, table_high, rows_low, rows_high, rest, mean
 
 
 @triton.jit
 @no_type_check
 def of_queries(
-    q_view, k_view, v_view, grad_view, dq_view, lse, delta, dw, ends, drows, room, bias, sight, tiles, sizes, factor,
+    q_view, k_view, v_view, grad_view, dq_view, lse, delta, rests, dw, means, ends, drows, room, bias, sight, tiles, sizes, factor,
     inverse, scale, blocks, OF_TABLE: tl.constexpr, OF_PIECES: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr,
     BN: tl.constexpr, DIM: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """dw [b, h, i]; ends [4, b, h, i]: sums past the table's first entry, its last, those of rows; drows [b, h, i, r], whole
+    """rests, dw, means [b, h, i]: the sum of a query's changes, which would be 0; w's gradient; the mean of slope · u by the
+    query's weights. ends [4, b, h, i]: sums past the table's first entry, its last, those of rows; drows [b, h, i, r], whole
     numbers where there is `room`."""
     program = tl.program_id(0)
     ib = blocks - 1 - program % blocks  # those with most to do first
@@ -235,7 +241,8 @@ def of_queries(
     start, first, second, third, rest, last = _ends(tiles, line, low, high, clean_low, clean_high)
 
     nothing = tl.zeros([BM], tl.float32)
-    state = (tl.zeros([BM, WIDE], tl.float32), nothing, nothing, nothing, nothing, nothing)
+    wide = tl.zeros([BM], tl.float64)  # an addition a row and tile
+    state = (tl.zeros([BM, WIDE], tl.float32), wide, nothing, nothing, nothing, nothing, wide, wide)
     for n in range(start, first):
         block, info = _tile(tiles, line, n, first, 0)
         state = _change_queries(state, q, grad, level, less, k_view, v_view, drows, room, batch, head, queries, block, info,
@@ -263,8 +270,11 @@ def of_queries(
     _write(dq_view, batch, head, ib * BM, sizes.queries, state[0] * scale, BM, DIM, WIDE)
     there = queries[1] < sizes.queries
     at = pair.to(tl.int64) * sizes.queries + queries[1]
+    if OF_TABLE or OF_PIECES:
+        tl.store(rests + at, state[6], mask=there)
     if OF_PIECES:
         tl.store(dw + at, state[1], mask=there)
+        tl.store(means + at, state[7], mask=there)
     if ends is not None:
         step = (tl.num_programs(0) // blocks).to(tl.int64) * sizes.queries
         tl.store(ends + at, state[2], mask=there)
