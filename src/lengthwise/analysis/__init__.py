@@ -16,6 +16,7 @@ from lengthwise.analysis.findings import (
     TaskFindings,
 )
 from lengthwise.analysis.gather import findings, from_rows
+from lengthwise.analysis.in_context import InContext, Induction, Panel, Places, Recency, Repeated
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
 from lengthwise.analysis.lengths import ExampleLengths, Histogram
 from lengthwise.analysis.ranks import Ranking, over_lengths, ranking, reciprocal_ranks
@@ -29,10 +30,16 @@ __all__ = [
     "ExampleLengths",
     "Findings",
     "Histogram",
+    "InContext",
+    "Induction",
     "Interval",
+    "Panel",
+    "Places",
     "Point",
     "Published",
     "Ranking",
+    "Recency",
+    "Repeated",
     "RunInfo",
     "SeedScore",
     "Series",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lengthwise.analysis.attention import AttendedDistances, Distances
+from lengthwise.analysis.in_context import InContext
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.lengths import ExampleLengths
 
@@ -81,7 +82,8 @@ class TaskFindings:
     share (model, training, task, question), flat: {"model.d_model": 128, ...}. `shortest` is the shortest length
     trained on: `train_length`, unless training drew lengths. `keys`: its runs. `reading`: a plain sentence. `notes`: what
     the task has to say beside its scores (train and test that share examples, say). `distances`, `attended`: what was found
-    inside the trained models, if anything was asked; `examples`: how long the examples are, if that was. `baselines`: of a task
+    inside the trained models, if anything was asked; `in_context`: the same of functions learned in context;
+    `examples`: how long the examples are, if that was. `baselines`: of a task
     that has some; they have no rank.
     """
 
@@ -101,6 +103,7 @@ class TaskFindings:
     distances: tuple[Distances, ...] = ()
     attended: tuple[AttendedDistances, ...] = ()
     examples: tuple[ExampleLengths, ...] = ()
+    in_context: InContext = field(default_factory=InContext)
     baselines: tuple[Baseline, ...] = ()
 
     @property

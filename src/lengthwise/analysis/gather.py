@@ -20,6 +20,7 @@ from lengthwise.analysis.findings import (
     TaskFindings,
     bounds_of,
 )
+from lengthwise.analysis.in_context import in_context
 from lengthwise.analysis.intervals import of_scores, with_wilson
 from lengthwise.analysis.reading import reading
 
@@ -142,6 +143,7 @@ class _Panel:
             notes=self.notes(),
             distances=attention.distances(of_run, probes, known),
             attended=attention.attended(of_run, probes),
+            in_context=in_context(of_run, probes, bounds),
             examples=lengths.of_runs(self.runs, probes),
             baselines=self.baselines(),
         )

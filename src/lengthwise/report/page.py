@@ -21,6 +21,7 @@ from lengthwise.report import bundle, palette, provenance
 from lengthwise.report.attention import attention
 from lengthwise.report.chart import first, ranges, spec
 from lengthwise.report.examples import examples
+from lengthwise.report.in_context import in_context
 from lengthwise.report.summary import summary
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
         "one_seed": any(p.n_seeds == 1 for s in task.series for p in s.points),
         "data": _data(task, looks) if drawn else None,
         "attention": attention(task, looks),
+        "in_context": in_context(task, looks),
         "examples": examples(task),
     }
 
