@@ -16,7 +16,20 @@ from lengthwise.layouts import LAYOUTS
 from lengthwise.store import open_store
 
 Call = Callable[..., Any]
-VERBS = ("run", "compare", "report", "list", "show", "sample", "check", "inspect", "lengths", "probe", "drop")
+VERBS = (
+    "run",
+    "compare",
+    "report",
+    "list",
+    "show",
+    "sample",
+    "check",
+    "inspect",
+    "lengths",
+    "probe",
+    "drop",
+    "pretrained",
+)
 
 
 def test_run_shows_progress_then_the_table_then_the_page(finished: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from cyclopts import App
 
 import lengthwise
-from lengthwise.cli.verbs_of_parts import check, inspect_, lengths, sample
+from lengthwise.cli.verbs_of_parts import check, inspect_, lengths, pretrained, sample
 from lengthwise.cli.verbs_of_studies import compare, drop, list_, probe, report, run, show
 
 app = App(
@@ -32,6 +32,7 @@ VERBS: tuple[Callable[..., int], ...] = (
     lengths,
     probe,
     drop,
+    pretrained,
 )
 for place, verb in enumerate(VERBS, 1):
     app.command(verb, name=verb.__name__.rstrip("_"), sort_key=place, help_epilogue="")

@@ -161,3 +161,80 @@ def lengths(
     from lengthwise.cli.counting import show_lengths
 
     return show_lengths(file, field, results, json)
+
+
+def pretrained(
+    folder: Annotated[str, Parameter(validator=no_option)],
+    /,
+    *,
+    tasks: Listed = None,
+    dims: Whole = 8,
+    examples: str = "0,5,10,20,40",
+    settings: str = "standard,duplicated",
+    form: Literal["auto", "plain", "llama-2"] = "auto",
+    prompts: Whole = 100,
+    seed: Whole = 0,
+    batch_size: Whole = 8,
+    device: str = "cpu",
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32",
+    threads: Annotated[Whole, Parameter(env_var="LENGTHWISE_THREADS")] = 1,
+    output: str | None = None,
+    json: bool = False,
+) -> int:
+    """Ask a pretrained language model for the labels of Boolean functions, after so many examples in its prompt.
+
+    A Hugging Face model on this machine, in safetensors; nothing is fetched, and none of its own code is run. Needs
+    transformers: pip install 'lengthwise[outside]'.
+
+    Example: lengthwise pretrained models/mpt-7b --tasks conjunction,parity-function --examples 0,10,40 --output mpt.json
+
+    Parameters
+    ----------
+    folder
+        The model's folder: config.json, tokenizer, *.safetensors.
+    tasks
+        Classes of Boolean functions with commas, with settings if wanted; usually all.
+    dims
+        Bits of an input.
+    examples
+        Numbers of examples before the question, with commas.
+    settings
+        standard: examples drawn one by one; duplicated: one example over and over, and asked again; noise: the second half of
+        the examples repeats one.
+    form
+        How it is put in words: plain, or llama-2 for a chat ([INST] <<SYS>>); auto takes llama-2 for Llama.
+    prompts
+        Functions, each with its prompt, for every task, setting and number of examples.
+    seed
+        Of functions and examples.
+    batch_size
+        Prompts in one forward.
+    device
+        cpu, cuda, cuda:1, ...
+    dtype
+        Of the weights.
+    threads
+        Threads of the computation.
+    output
+        A file for all questions and answers, as JSON; nothing is kept without.
+    json
+        Print that JSON.
+    """
+    from lengthwise.cli.pretrained import Wanted, check
+
+    wanted = Wanted(
+        folder=folder,
+        tasks=tuple(words(tasks)),
+        dims=dims,
+        examples=examples,
+        settings=settings,
+        form=form,
+        prompts=prompts,
+        seed=seed,
+        batch_size=batch_size,
+        device=device,
+        dtype=dtype,
+        threads=threads,
+        output=output,
+    )
+    return check(wanted, json)

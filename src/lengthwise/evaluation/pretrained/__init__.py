@@ -1,0 +1,23 @@
+"""Whether a pretrained language model learns Boolean functions from the examples of a prompt.
+
+Needs transformers (`pip install 'lengthwise[outside]'`). A model is a folder on this machine: nothing is fetched, no code of a
+folder is run, and weights are read from safetensors alone.
+"""
+
+from lengthwise.evaluation.pretrained.asking import Answers, Plan, answers, boolean_tasks
+from lengthwise.evaluation.pretrained.loading import Pretrained, load
+from lengthwise.evaluation.pretrained.wording import FORMS, INSTRUCTION, SETTINGS, form_for, prompt
+
+__all__ = [
+    "FORMS",
+    "INSTRUCTION",
+    "SETTINGS",
+    "Answers",
+    "Plan",
+    "Pretrained",
+    "answers",
+    "boolean_tasks",
+    "form_for",
+    "load",
+    "prompt",
+]

@@ -1,0 +1,188 @@
+"""A pretrained causal model from a folder, with what can be wrong about a folder said in one line."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lengthwise.config import ConfigError, near_miss
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+VOCABULARIES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
+LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
+MARGIN = 1000  # units of rounding: what two rows of a batch may differ by where a model sees the same
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A model and its tokenizer. `most`: the positions it has; None: without limit."""
+
+    folder: Path
+    model: Any
+    tokenizer: Any
+    architecture: str
+    most: int | None
+
+    @property
+    def model_type(self) -> str:
+        return self.model.config.model_type
+
+    def described(self) -> dict[str, Any]:
+        """What has to be known to load it again, and to see that it is the same."""
+        parameters = list(self.model.parameters())
+        return {
+            "folder": str(self.folder),
+            "architecture": self.architecture,
+            "parameters": sum(p.numel() for p in parameters),
+            "max_positions": self.most,
+            "dtype": str(parameters[0].dtype).removeprefix("torch."),
+            "device": str(parameters[0].device),
+            "sha256": {path.name: _digest(path) for path in _read(self.folder)},
+        }
+
+
+def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> Pretrained:
+    """The causal model in a folder, in evaluation mode.
+
+    `ConfigError`, in one line, for a folder that has no tokenizer, no safetensors, no causal model, or weights that do not fill it.
+    """
+    if dtype not in DTYPES:
+        raise ConfigError(f"there is no dtype {dtype!r}{near_miss(dtype, DTYPES)}; there are: {', '.join(DTYPES)}")
+    path = Path(folder)
+    settings = _settings(path)
+    _require_files(path)
+    transformers = _library()
+    architecture = _architecture(path, settings, transformers)
+    local = {"local_files_only": True, "trust_remote_code": False}
+    with _in_one_line(path, "tokenizer"):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, **local)
+    with _in_one_line(path, "weights"):
+        model, report = transformers.AutoModelForCausalLM.from_pretrained(
+            path, use_safetensors=True, dtype=DTYPES[dtype], output_loading_info=True, **local
+        )
+    for name in ("missing_keys", "mismatched_keys"):
+        if lost := sorted(map(str, report.get(name) or ())):
+            raise ConfigError(
+                f"{path}: {len(lost)} of the weights of {architecture} are not in its safetensors, such as {lost[0]}; they "
+                "would be random: get the whole model"
+            )
+    model = model.to(device).eval()
+    _require_causal(path, model)
+    return Pretrained(path, model, tokenizer, architecture, _most(model.config))
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    if not path.is_dir():
+        what = "a file" if path.exists() else "nothing"
+        raise ConfigError(
+            f"{path} is {what}; name a folder that holds config.json, a tokenizer and *.safetensors (nothing is fetched)"
+        )
+    try:
+        found = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path} has no config.json, so it is no model of transformers; name the folder that has it"
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"{path / 'config.json'} is no JSON ({error}); get it again") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path / 'config.json'} is no JSON object; get it again")
+    return found
+
+
+def _require_files(path: Path) -> None:
+    if not any(path.glob("*.safetensors")):
+        pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in path.glob(pattern))
+        has = f"; {pickled[0]} is pickled, which runs what is in it, and is not read" if pickled else ""
+        raise ConfigError(f"{path} has no *.safetensors{has}; get or convert the weights as safetensors")
+    if not any((path / name).exists() for name in VOCABULARIES):
+        raise ConfigError(
+            f"{path} has no tokenizer ({', '.join(VOCABULARIES[:2])}, ...); copy the one that the model was trained with into it"
+        )
+
+
+def _library() -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise ConfigError(
+            f"pretrained models need transformers, which cannot be imported ({error}); pip install 'lengthwise[outside]'"
+        ) from error
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return transformers
+
+
+def _architecture(path: Path, settings: dict[str, Any], transformers: Any) -> str:
+    """The class of the model; what a folder says must be what transformers makes of it as a causal model."""
+    kind = settings.get("model_type")
+    known = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    declared = settings.get("architectures") or []
+    if kind not in known:
+        own = "; code that comes with a folder (auto_map) is never run" if settings.get("auto_map") else ""
+        raise ConfigError(
+            f"{path}: transformers {transformers.__version__} has no causal language model of the type {kind!r}{own}; take a "
+            "model that says one token after the other, such as MPT or Llama"
+        )
+    name: str = known[kind]
+    if declared and name.lower() not in map(str.lower, declared):  # the first MPT wrote itself MPT
+        raise ConfigError(
+            f"{path} holds {', '.join(declared)}, which is no causal language model ({name} would be one of this type); take a "
+            "model that says one token after the other, such as MPT or Llama"
+        )
+    return name
+
+
+@contextmanager
+def _in_one_line(path: Path, part: str) -> Iterator[None]:
+    """What transformers raises about a folder, as a `ConfigError`."""
+    try:
+        yield
+    except Exception as error:
+        text = " ".join(str(error).split())
+        if isinstance(error, MemoryError) or "memory" in text:
+            raise
+        text = text if len(text) < 200 else f"{text[:200]}..."
+        raise ConfigError(
+            f"{path}: transformers cannot read its {part} ({type(error).__name__}: {text}); get the whole folder again"
+        ) from error
+
+
+def _require_causal(path: Path, model: Any) -> None:
+    """Another last token must change nothing before it: some models of a causal class look both ways, as they are set."""
+    vocab = model.get_input_embeddings().weight.shape[0]
+    tokens = (torch.arange(6) % vocab).repeat(2, 1).to(model.device)
+    tokens[1, -1] = (tokens[1, -1] + 1) % vocab
+    with torch.no_grad():
+        logits = model(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False).logits.float()
+    one, other = logits[:, :-1]
+    rounding = min(MARGIN * torch.finfo(model.dtype).eps, 0.05)
+    if vocab > 1 and not (one - other).abs().max() <= rounding * one.abs().max():
+        if not bool(logits.isfinite().all()):
+            raise ConfigError(f"{path}: its logits are no finite numbers in {model.dtype}; try --dtype float32")
+        raise ConfigError(f"{path}: the model sees tokens that come later, so it is not causal; take another one")
+
+
+def _most(config: Any) -> int | None:
+    """The positions that a model has. Dynamic NTK stretches them by its factor, without saying so in their number."""
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    for name in LIMITS:
+        if isinstance(found := getattr(config, name, None), int) and found > 0:
+            dynamic = isinstance(rope, dict) and rope.get("rope_type", rope.get("type")) == "dynamic"
+            return int(found * rope.get("factor", 1)) if dynamic else found
+    return None
+
+
+def _read(path: Path) -> Iterable[Path]:
+    """The files that say what a model computes."""
+    return sorted({path / "config.json", *path.glob("*.safetensors"), *path.glob("*token*"), *path.glob("vocab*")})
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,516 @@
+"""Pretrained language models asked for labels: prompts, folders that cannot be asked, and tiny models of both architectures.
+
+What needs transformers is skipped where it is not installed (`pip install 'lengthwise[outside]'`).
+"""
+
+import importlib.util
+import json
+import math
+import socket
+import sys
+
+import pytest
+import torch
+
+from lengthwise.cli import main
+from lengthwise.config import ConfigError
+from lengthwise.evaluation.pretrained import (
+    INSTRUCTION,
+    SETTINGS,
+    Answers,
+    Plan,
+    answers,
+    boolean_tasks,
+    form_for,
+    load,
+    prompt,
+)
+from lengthwise.evaluation.pretrained.asking import log_probabilities, question
+from lengthwise.evaluation.scores import EvaluationError
+from lengthwise.tasks import Conjunction
+
+THERE = all(importlib.util.find_spec(name) for name in ("transformers", "tokenizers"))
+needs_transformers = pytest.mark.skipif(
+    not THERE, reason="transformers is not installed: pip install 'lengthwise[outside]'"
+)
+KINDS = ("mpt", "llama")
+
+XS = [[-1, 1, 1], [1, 1, -1], [-1, -1, 1]]
+
+
+# ---- words ------------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_prompt():
+    assert prompt("plain", XS, [1, -1, 1]) == (
+        "You are given some examples of inputs and their corresponding labels. You need to learn the underlying boolean function "
+        "represented by these input-label examples. Predict the label (either 0 or 1) for the final input.\n\n"
+        "Input: 0 1 1\nLabel: 1\nInput: 1 1 0\nLabel: 0\nInput: 0 0 1\nLabel:"
+    )
+    assert prompt("plain", XS[:1], [1]) == f"{INSTRUCTION}\n\nInput: 0 1 1\nLabel:"
+
+
+def test_a_chat_s_prompt():
+    assert prompt("llama-2", XS[:2], [-1, 1]) == (
+        f"[INST] <<SYS>>\n{INSTRUCTION}\n<</SYS>>\n\nInput: 0 1 1\nLabel: 0\nInput: 1 1 0\nLabel: [/INST]"
+    )
+    assert (form_for("llama"), form_for("mpt"), form_for("gpt2")) == ("llama-2", "plain", "plain")
+
+
+def test_which_examples_stand_in_a_prompt():
+    assert {name: of(5, 9) for name, of in SETTINGS.items()} == {
+        "standard": [0, 1, 2, 3, 4, 9],
+        "duplicated": [0, 0, 0, 0, 0, 0],
+        "noise": [0, 1, 2, 2, 2, 9],
+    }
+    assert [of(0, 9) for of in SETTINGS.values()] == [[9], [0], [9]]
+    assert SETTINGS["noise"](1, 9) == [0, 9]
+
+
+def test_what_is_counted():
+    a, b = math.log(0.6), math.log(0.1)
+    said = Answers("Parity", "standard", 3, 40, [(a, b), (b, a), (a, a), (a, b)], [0, 0, 1, 0])
+    assert (said.n, said.right, said.accuracy, said.constant) == (4, 2, 0.5, 0.75)  # equally probable is no answer
+    assert said.mass == pytest.approx((0.7 * 3 + 1.2) / 4)
+
+
+def test_tasks_are_all_boolean_ones_where_none_is_named():
+    labels = [choice.label for choice in boolean_tasks()]
+    assert len(labels) == 10
+    assert all("dims=8" in label for label in labels)
+    assert [c.build().dims for c in boolean_tasks(["conjunction", "cnf:dims=5", "threshold:noise=0.1"], 6)] == [6, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            {"tasks": ["linear-regression"]},
+            "LinearRegression has no labels 0 and 1; the tasks that have are: .*Conjunction",
+        ),
+        ({"settings": ("standard", "duplicate")}, "no setting 'duplicate'; did you mean 'duplicated'"),
+        ({"form": "llama2"}, "no form 'llama2'; did you mean 'llama-2'"),
+        ({"examples": ()}, "at least one"),
+        ({"examples": (-1,)}, "none of them below 0"),
+        ({"prompts": 0}, "prompts is 0"),
+        ({"settings": ()}, "nothing to ask"),
+    ],
+)
+def test_plans_that_cannot_be(change, says):
+    asked = {"tasks": ["conjunction"], "settings": ("standard",), "examples": (1,), "form": "plain", **change}
+    with pytest.raises(ConfigError, match=says):
+        Plan(boolean_tasks(asked.pop("tasks")), **asked)
+
+
+# ---- folders ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Looks like a model from outside."""
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "architectures": ["LlamaForCausalLM"]}')
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    return tmp_path
+
+
+def refused(capfd, *words):
+    """What the command line says, which is one line."""
+    assert main(["pretrained", *map(str, words)]) == 2
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("lengthwise: ")
+    assert said.err.count("\n") == 1 and "Traceback" not in said.err
+    return said.err
+
+
+def test_a_folder_that_is_none(capfd, folder):
+    assert "nowhere is nothing; name a folder that holds config.json" in refused(capfd, folder / "nowhere")
+    assert "config.json is a file; name a folder" in refused(capfd, folder / "config.json")
+
+
+@pytest.mark.parametrize(
+    ("lost", "put", "says"),
+    [
+        ("config.json", {}, "has no config.json, so it is no model of transformers"),
+        ("config.json", {"config.json": "{"}, "config.json is no JSON ("),
+        ("config.json", {"config.json": "[]"}, "config.json is no JSON object"),
+        ("model.safetensors", {}, "has no *.safetensors; get or convert the weights"),
+        (
+            "model.safetensors",
+            {"pytorch_model.bin": ""},
+            "pytorch_model.bin is pickled, which runs what is in it, and is not read",
+        ),
+        ("tokenizer.json", {"tokenizer_config.json": "{}"}, "has no tokenizer (tokenizer.json, tokenizer.model, ...)"),
+    ],
+)
+def test_a_folder_that_lacks_something(capfd, folder, lost, put, says):
+    (folder / lost).unlink()
+    for name, text in put.items():
+        (folder / name).write_text(text)
+    assert says in refused(capfd, folder)
+
+
+def test_where_transformers_is_missing(capfd, folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert "pip install 'lengthwise[outside]'" in refused(capfd, folder)
+
+
+def test_options_that_cannot_be(capfd, folder):
+    assert "write whole numbers with commas" in refused(capfd, folder, "--examples", "5,x")
+    assert "--output" in refused(capfd, folder, "--output", folder / "no" / "such.json")
+    assert "is a folder; name a file in it" in refused(capfd, folder, "--output", folder)
+    assert "Conjunction" in refused(capfd, folder, "--tasks", "linear-regression")
+    assert "did you mean" in refused(capfd, folder, "--tasks", "conjuction")
+    assert "no setting 'duplicat'" in refused(capfd, folder, "--settings", "duplicat")
+    assert "prompts is 0" in refused(capfd, folder, "--prompts", 0)
+    assert "Did you mean --prompts?" in refused(capfd, "--prmpts", 3)
+
+
+@needs_transformers
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "holds BertForMaskedLM, which is no causal"),
+        (
+            {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]},
+            "no causal language model of the type 't5'",
+        ),
+        ({"model_type": "mine", "auto_map": {}}, "no causal language model of the type 'mine'"),
+        (
+            {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}},
+            "code that comes with a folder (auto_map) is never run",
+        ),
+        ({}, "no causal language model of the type None"),
+        ({"model_type": "llama"}, "transformers cannot read its tokenizer"),
+    ],
+)
+def test_a_folder_that_holds_another_thing(capfd, folder, config, says):
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "mine.py").write_text("raise SystemExit('this ran')")
+    assert says in refused(capfd, folder)
+
+
+# ---- tiny models ------------------------------------------------------------------------------------------------
+
+
+def characters(words=()):
+    """A tokenizer of single bytes: " 0" is two tokens, of which the labels share one."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(models.BPE(vocab={letter: n for n, letter in enumerate(["<s>", *letters])}, merges=[]))
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    return made
+
+
+def of_words():
+    """A tokenizer of words: labels are a token each."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    known = [
+        "<s>",
+        "?",
+        "Input:",
+        "Label:",
+        "0",
+        "1",
+        *sorted(set(INSTRUCTION.split())),
+        "[INST]",
+        "<<SYS>>",
+        "<</SYS>>",
+        "[/INST]",
+    ]
+    made = Tokenizer(models.WordLevel({word: n for n, word in enumerate(dict.fromkeys(known))}, unk_token="?"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return made
+
+
+def of_pieces():
+    """Labels of several tokens, of different numbers: 0 is `zxx`, 1 is `yx`."""
+    from tokenizers import normalizers
+
+    made = characters()
+    made.normalizer = normalizers.Sequence([normalizers.Replace("0", "zxx"), normalizers.Replace("1", "yx")])
+    return made
+
+
+def begun(tokenizer):
+    """With a first token and a last one, as some add them to every text."""
+    from tokenizers import processors
+
+    tokenizer.add_special_tokens(["<s>", "</s>"])
+    ids = [("<s>", tokenizer.token_to_id("<s>")), ("</s>", tokenizer.token_to_id("</s>"))]
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ids)
+    return tokenizer
+
+
+def make(folder, kind, tokenizer, *, positions=4096, seed=0, vocab=None, **more):
+    """A tiny random model of that architecture in a folder, with its tokenizer."""
+    from transformers import LlamaConfig, LlamaForCausalLM, MptConfig, MptForCausalLM, PreTrainedTokenizerFast
+
+    torch.manual_seed(seed)
+    vocab = vocab or tokenizer.get_vocab_size()
+    if kind == "mpt":
+        shape = {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": positions, "expansion_ratio": 2}
+        model = MptForCausalLM(MptConfig(vocab_size=vocab, initializer_range=0.2, **shape, **more))
+    else:
+        shape = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 64}
+        settings = {**shape, "max_position_embeddings": positions, "initializer_range": 0.2}
+        model = LlamaForCausalLM(LlamaConfig(vocab_size=vocab, **settings, **more))
+    model.save_pretrained(folder)
+    ends = {"eos_token": "</s>"} if tokenizer.token_to_id("</s>") is not None else {}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", **ends).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A folder for each architecture."""
+    return {kind: make(tmp_path_factory.mktemp(kind), kind, characters()) for kind in KINDS}
+
+
+def plan(**changes):
+    asked = {"tasks": boolean_tasks(["conjunction"], 3), "settings": ("standard",), "examples": (0, 2), "form": "plain"}
+    return Plan(**{**asked, "prompts": 4, **changes})
+
+
+@needs_transformers
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "tokenizer", [characters, of_words, of_pieces, lambda: begun(characters()), lambda: begun(of_pieces())]
+)
+def test_log_probabilities_are_those_of_the_whole_text(kind, tokenizer, tmp_path):
+    """The model reads the whole text with one label and with the other; no cuts, no batches, all logits."""
+    model = load(make(tmp_path, kind, tokenizer()))
+    texts = [prompt("plain", XS[:n], [1, -1, 1][:n]) for n in (1, 3, 2, 3)]
+    got = log_probabilities(model, [question(model, text) for text in texts], 3)
+    assert got.shape == (4, 2)
+    ends = {model.tokenizer.eos_token_id} - {None}
+    for text, (zero, one) in zip(texts, got.tolist(), strict=True):
+        whole = []
+        for label in (" 0", " 1"):
+            ids = [n for n in model.tokenizer(text + label)["input_ids"] if n not in ends]
+            with torch.no_grad():
+                said = model.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
+            whole.append(sum(float(said[n, token]) for n, token in enumerate(ids[1:])))
+        assert one - zero == pytest.approx(whole[1] - whole[0], abs=1e-4)
+        assert zero < 0 and one < 0
+
+
+@needs_transformers
+def test_labels_of_several_tokens_are_read_whole(tmp_path):
+    model = load(make(tmp_path, "llama", of_pieces()))
+    asked = question(model, prompt("plain", XS, [1, -1, 1]))
+    words = [model.tokenizer.convert_ids_to_tokens(list(label)) for label in asked.labels]
+    assert words == [["z", "x", "x"], ["y", "x"]]
+    assert model.tokenizer.convert_ids_to_tokens(list(asked.shared[-2:])) == [":", "Ġ"]
+    assert [len(row) - len(asked.shared) for row in asked.rows] == [2, 1]
+
+
+@needs_transformers
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_change_nothing_but_rounding(kind, tiny):
+    model, settings = load(tiny[kind]), tuple(SETTINGS)
+    one = answers(model, plan(settings=settings), batch_size=1)
+    many = answers(model, plan(settings=settings), batch_size=16)
+    assert [(a.task, a.setting, a.examples, a.labels) for a in one] == [
+        (a.task, a.setting, a.examples, a.labels) for a in many
+    ]
+    assert [(a.setting, a.examples) for a in one] == [(s, n) for s in settings for n in (0, 2)]
+    for a, b in zip(one, many, strict=True):
+        assert torch.tensor(a.log_probabilities) == pytest.approx(torch.tensor(b.log_probabilities), abs=1e-4)
+
+
+@needs_transformers
+def test_right_labels_are_the_task_s(tiny):
+    """Read again from the text: the function of a prompt says so for every example and for the question."""
+    seen = []
+    model = load(tiny["mpt"])
+    asked = plan(prompts=30, examples=(0, 4), tasks=boolean_tasks(["conjunction"], 3))
+    real = model.tokenizer
+
+    class Listening:
+        eos_token_id = real.eos_token_id
+
+        def __call__(self, text):
+            seen.append(text)
+            return real(text)
+
+    object.__setattr__(model, "tokenizer", Listening())
+    found = answers(model, asked)
+    task = Conjunction(dims=3)
+    xs, ys = task.examples_of(task.examples(0, 30, 5))
+    assert [a.labels for a in found] == [[int(y > 0) for y in ys[:, -1]]] * 2
+    want = [
+        f"{prompt('plain', x.tolist(), y.tolist())} {label}" for x, y in zip(xs, ys, strict=True) for label in (0, 1)
+    ]
+    assert seen[-60:] == want
+    alone = [
+        f"{prompt('plain', x[-1:].tolist(), y[-1:].tolist())} {label}"
+        for x, y in zip(xs, ys, strict=True)
+        for label in (0, 1)
+    ]
+    assert seen[:60] == alone
+
+
+@needs_transformers
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_command_keeps_everything_and_asks_no_network(kind, tiny, tmp_path, monkeypatch, capfd):
+    def refuse(*_):
+        raise AssertionError("something was fetched")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "said.json"
+    words = ["pretrained", str(tiny[kind]), "--tasks", "conjunction,sparse-parity", "--dims", "4", "--examples", "0,3"]
+    assert main([*words, "--prompts", "6", "--seed", "5", "--output", str(file)]) == 0
+    out = capfd.readouterr().out
+    assert "Conjunction(dims=4" in out and "Wilson" in out and "duplicated" in out
+    said = json.loads(file.read_text())
+    assert [p.name for p in tmp_path.iterdir()] == ["said.json"]
+    assert said["asked"]["form"] == {"mpt": "plain", "llama": "llama-2"}[kind]
+    assert ("[INST]" in said["asked"]["text"]) == (kind == "llama")
+    assert said["model"]["architecture"] == {"mpt": "MptForCausalLM", "llama": "LlamaForCausalLM"}[kind]
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(said["model"]["sha256"])
+    assert len(said["answers"]) == 8
+    for row in said["answers"]:
+        assert row["n"] == len(row["labels"]) == len(row["log_probabilities"]) == 6
+        assert row["right"] == sum(
+            p[y] > p[1 - y] for p, y in zip(row["log_probabilities"], row["labels"], strict=True)
+        )
+        assert 0 <= row["low"] <= row["accuracy"] == row["right"] / 6 <= row["high"] <= 1
+        assert row["high"] - row["low"] > 0.3  # six prompts say little
+    assert main([*words, "--prompts", "6", "--seed", "5", "--json"]) == 0
+    again = json.loads(capfd.readouterr().out)
+    assert again["answers"] == said["answers"]
+    assert main([*words, "--prompts", "6", "--seed", "6", "--form", "plain", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["answers"] != said["answers"]
+
+
+@needs_transformers
+@pytest.mark.parametrize("kind", KINDS)
+def test_prompts_past_the_positions(kind, tmp_path, capfd):
+    make(tmp_path, kind, characters(), positions=300)
+    said = refused(capfd, tmp_path, "--tasks", "conjunction", "--examples", "0,1,8", "--prompts", 2, "--form", "plain")
+    assert "8 examples make a prompt of " in said and "has 300 positions; ask for fewer examples" in said
+    assert (
+        main(
+            [
+                "pretrained",
+                str(tmp_path),
+                "--tasks",
+                "conjunction",
+                "--examples",
+                "1",
+                "--prompts",
+                "2",
+                "--form",
+                "plain",
+            ]
+        )
+        == 0
+    )
+
+
+@needs_transformers
+def test_dynamic_ntk_has_its_factor_more_positions(tmp_path):
+    rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10_000.0}
+    assert load(make(tmp_path, "llama", characters(), positions=300, rope_parameters=rope)).most == 1200
+
+
+@needs_transformers
+def test_weights_that_are_not_all_there(tmp_path, capfd):
+    from safetensors.torch import load_file, save_file
+
+    make(tmp_path, "llama", characters())
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    assert "1 of the weights of LlamaForCausalLM are not in its safetensors" in refused(capfd, tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"no tensors")
+    assert "transformers cannot read its weights" in refused(capfd, tmp_path)
+
+
+@needs_transformers
+def test_a_tokenizer_of_another_model(tmp_path, capfd):
+    make(tmp_path, "mpt", characters(), vocab=90)
+    assert "the model knows 90; copy the tokenizer that the model was trained with" in refused(
+        capfd, tmp_path, "--prompts", 2
+    )
+
+
+@needs_transformers
+def test_a_tokenizer_that_does_not_know_the_labels(tmp_path, capfd):
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    made = Tokenizer(models.WordLevel({"<s>": 0, "?": 1, "Label:": 2}, unk_token="?"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    make(tmp_path, "llama", made)
+    assert "makes nothing different of the labels 0 and 1" in refused(capfd, tmp_path, "--prompts", 2)
+
+
+@needs_transformers
+def test_a_model_that_sees_what_comes_later(tmp_path, capfd):
+    """BERT has a causal class, too; as it is set by itself it looks both ways."""
+    from transformers import BertConfig, BertLMHeadModel, PreTrainedTokenizerFast
+
+    shape = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 32}
+    tokenizer = characters()
+    BertLMHeadModel(BertConfig(vocab_size=tokenizer.get_vocab_size(), **shape)).save_pretrained(tmp_path)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path)
+    assert "sees tokens that come later, so it is not causal" in refused(capfd, tmp_path)
+
+
+@needs_transformers
+def test_numbers_that_are_none(tiny):
+    model = load(tiny["llama"])
+    with torch.no_grad():
+        model.model.get_output_embeddings().weight[5] = math.nan
+    with pytest.raises(EvaluationError, match="no finite numbers"):
+        answers(model, plan())
+
+
+@needs_transformers
+def test_progress_counts_every_prompt(tiny):
+    told = []
+    answers(load(tiny["mpt"]), plan(), batch_size=3, on_progress=lambda *now: told.append(now))
+    assert told == sorted(told)
+    assert told[-1] == (8, 8)
+    assert len(told) >= 3
+
+
+@needs_transformers
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_that_learned_to_copy_is_seen_to_copy(kind, tmp_path, capfd):
+    """Trained on prompts that repeat one example, for its last label: it says that of the examples, and nothing without them."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    make(tmp_path, kind, of_words(), seed=1)
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    (choice,) = boolean_tasks(["parity-function"], 3)
+    task, form = choice.build(), form_for(model.config.model_type)
+    for step in range(150):
+        draws = torch.Generator().manual_seed(step)
+        xs, ys = task.examples_of(task.sample(draws, 32, 1))
+        count = 1 + step % 3
+        texts = [
+            prompt(form, [x[0].tolist()] * (count + 1), [y[0].item()] * (count + 1))
+            for x, y in zip(xs, ys, strict=True)
+        ]
+        tokens = torch.tensor(tokenizer(texts)["input_ids"])
+        right = torch.tensor([tokenizer.convert_tokens_to_ids("1" if y > 0 else "0") for y in ys])
+        torch.nn.functional.cross_entropy(model(tokens).logits[:, -1], right).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    model.save_pretrained(tmp_path)
+    words = ["pretrained", tmp_path, "--tasks", "parity-function", "--dims", 3, "--examples", "0,1,3", "--json"]
+    assert main([*map(str, words)]) == 0
+    rows = json.loads(capfd.readouterr().out)["answers"]
+    found = {(row["setting"], row["examples"]): row for row in rows}
+    for count in (1, 3):
+        assert found["duplicated", count]["low"] > 0.9 > found["duplicated", count]["constant"]
+    assert found["duplicated", 0]["low"] < 0.6 and found["standard", 3]["low"] < 0.6
+    assert found["duplicated", 3]["mass"] > 0.9
