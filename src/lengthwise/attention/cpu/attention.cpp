@@ -996,6 +996,11 @@ struct Unit {
     *(anywhere*)at = add ? *(anywhere*)at + x : x;
   }
   static INLINE double sum_of(const W& x) {
+#if defined(__AVX512F__)
+    __m512d halves[2];
+    memcpy(halves, &x, sizeof x);
+    return _mm512_reduce_add_pd(halves[0] + halves[1]);
+#endif
     double some[N];
     add_to(some, x, false);
     for (i64 half = N / 2; half; half /= 2)
@@ -1436,9 +1441,7 @@ struct Unit {
       to[call.dim] = peak[r];
       to[call.dim + 1] = total[r];
     } else {
-      const V by = S::all(total[r]);
-      for (i64 d = 0; d < width; d += N) S::store(out + r * width + d, S::load(out + r * width + d) / by);
-      write_row(call.out, h, i, call.queries - 1, out + r * width, 1);
+      write_row(call.out, h, i, call.queries - 1, out + r * width, 1 / total[r]);
       const double lse = ((double)peak[r] + log2((double)total[r])) * 0.6931471805599453;
       ((T*)call.lse)[(b * call.heads + h) * call.queries + i] = (T)lse;
     }
@@ -1464,6 +1467,11 @@ struct Unit {
     const i64 columns = pair.k->size;
     return {within(pair.begin + r, 0, columns) / N * N, round_up(within(pair.edge + r, 0, columns), N)};
   }
+  static bool hides_only_what_follows(const Pair& pair) { return !pair.documents && pair.begin + pair.q->size <= 1; }
+  // Up to where any row sees that is multiplied together with row r, in rows or in columns.
+  i64 reached_by_group(const Pair& pair, i64 r) const {
+    return round_up(within(pair.edge + r + S::ROWS, 0, pair.k->size), N);
+  }
   const T* bias_of_seen(const Pair& pair, i64 r) {
     const i64 seen = seen_of(pair, r);
     return biased() && seen ? bias_of(*pair.q, *pair.k, r, seen) : nullptr;
@@ -1471,11 +1479,34 @@ struct Unit {
 
   // logits -> weights, and change = weights · (change - delta): the gradient of the logits (in nats).
   void weights_and_change(const Pair& pair) {
+    const bool plain = hides_only_what_follows(pair);
     for (i64 r = 0; r < pair.q->size; r++) {
       const Columns at = columns_of(pair, r);
       T *s = logits + N + r * ROW, *ds = change + N + r * ROW;
       const T* t = bias_of_seen(pair, r);
       const V by = S::all(peak[r]), less = S::all(delta[r]), times = S::all(total[r]);
+      if (plain) {
+        const i64 seen = within(pair.edge + r, 0, pair.k->size), whole = seen / N * N;
+        for (i64 x = 0; x < whole; x += N) {
+          const V logit = t ? S::load(s + x) + S::load(t + x) : S::load(s + x);
+          const V weight = S::power2(logit - by) * times;
+          S::store(s + x, weight);
+          S::store(ds + x, weight * (S::load(ds + x) - less));
+        }
+        // Of the rows that are multiplied at once none sees more than this. Stored in whole vectors where they are read.
+        const i64 stop = reached_by_group(pair, r);
+        if (whole < stop) {
+          const V logit = t && whole < seen ? S::load(s + whole) + S::load(t + whole) : S::load(s + whole);
+          const V weight = S::keep(S::power2(logit - by) * times, seen - whole, 0);
+          S::store(s + whole, weight);
+          S::store(ds + whole, S::keep(weight * (S::load(ds + whole) - less), seen - whole, 0));
+        }
+        for (i64 x = whole + N; x < stop; x += N) {
+          S::store(s + x, V{});
+          S::store(ds + x, V{});
+        }
+        continue;
+      }
       if (t) {
         for (i64 x = at.low; x < at.wide; x += N) {
           V weight = S::power2(S::load(s + x) + S::load(t + x) - by) * times;
@@ -1496,20 +1527,29 @@ struct Unit {
 
   // The same in two steps, in what is kept. The first: logits -> weights; they and the changes make delta.
   void keep_weights(const Pair& pair) {
-    const bool whole = !hides(pair) && pair.k->size % N == 0;
+    const bool plain = hides_only_what_follows(pair);
     for (i64 r = 0; r < pair.q->size; r++) {
       const Columns at = columns_of(pair, r);
       T *s = weights_kept() + r * KEPT, *ds = change_kept() + r * KEPT;
       const T* t = bias_of_seen(pair, r);
       const V by = S::all(peak[r]), times = S::all(total[r]);
       V weights = {}, changes = {};
-      if (t && whole) {
-        for (i64 x = at.low; x < at.wide; x += N) {
+      if (t && plain) {
+        const i64 seen = within(pair.edge + r, 0, pair.k->size), whole = seen / N * N;
+        for (i64 x = 0; x < whole; x += N) {
           const V weight = S::power2(S::load(s + x) + S::load(t + x) - by) * times;
           S::store(s + x, weight);
           weights += weight;
           changes += weight * S::load(ds + x);
         }
+        const i64 stop = reached_by_group(pair, r);
+        if (whole < seen) {
+          const V weight = S::keep(S::power2(S::load(s + whole) + S::load(t + whole) - by) * times, seen - whole, 0);
+          S::store(s + whole, weight);
+          weights += weight;
+          changes += S::keep(weight * S::load(ds + whole), seen - whole, 0);
+        }
+        for (i64 x = round_up(seen, N); x < stop; x += N) S::store(s + x, V{});
       } else {
         for (i64 x = at.low; x < at.wide; x += N) {
           const V logit = t ? S::load(s + x) + S::load(t + x) : S::load(s + x);
@@ -1542,11 +1582,24 @@ struct Unit {
   }
   // The second: change = weights · (change - delta).
   void change_of_kept(const Pair& pair) {
+    const bool plain = hides_only_what_follows(pair);
     for (i64 r = 0; r < pair.q->size; r++) {
       const Columns at = columns_of(pair, r);
       const T *s = weights_kept() + r * KEPT, *from = change_kept() + r * KEPT;
       T* ds = change + N + r * ROW;
       const V less = S::all(delta[r]), rest = S::all(delta_rest[r]);
+      if (plain) {  // zeros up to where sums along diagonals read
+        const i64 seen = within(pair.edge + r, 0, pair.k->size), whole = seen / N * N;
+        for (i64 x = 0; x < whole; x += N)
+          S::store(ds + x, S::load(s + x) * (S::load(from + x) - less - rest));
+        i64 x = whole;
+        if (whole < seen) {
+          S::store(ds + x, S::keep(S::load(s + x) * (S::load(from + x) - less - rest), seen - whole, 0));
+          x += N;
+        }
+        for (; x < pair.k->size + N; x += N) S::store(ds + x, V{});
+        continue;
+      }
       for (i64 x = at.low; x < at.wide; x += N)
         S::store(ds + x, S::load(s + x) * (S::load(from + x) - less - rest));
       hide(pair, r, ds, pair.k->size + N);
