@@ -123,34 +123,43 @@ class FIRE(PositionEncoding):
         else:
             slope, intercept, knots = grid_pieces(self.f, like=layers[0].weight)
         distance = distances(0, span.reach, span.q.device)
-        if self.c is None or self.L_multiplier is None or torch.compiler.is_compiling():
+        if self.c is None:
             u, w = self.psi(distance), 1 / self._denominator(span.q)
+        elif self.L_multiplier is None or torch.compiler.is_compiling():
+            unit = self.psi(torch.full((), self.L, device=distance.device))
+            unit = torch.where(unit > 0, unit, 1.0)
+            u, w = self.psi(distance) / unit, unit / self._denominator(span.q)
         else:
             u, w = _Tables.apply(self.c, self.L_multiplier, distance, span.q, self.L, self.eps)
         return Effect(terms=(ProgressiveBias(slope, intercept, knots, u, w),))
 
 
 class _Tables(torch.autograd.Function):
-    """ψ of every distance, and 1 over the denominator of every query. By hand, as in piecewise.py: for short sequences most of
-    the time was autograd's own. Functions of c and the multiplier, so that there are second derivatives too."""
+    """u and w of x = u w: ψ of every distance over ψ(`L`), and ψ(`L`) over the denominator of every query. Without ψ(`L`), c
+    would stretch all of u and shrink all of w, and errors of their gradients would remain where these changes cancel.
+
+    By hand, as in piecewise.py: for short sequences most of the time was autograd's own. Functions of c and the multiplier, so
+    that there are second derivatives too."""
 
     @staticmethod
     def forward(
         ctx: Any, c: Tensor, multiplier: Tensor, distance: Tensor, query: Tensor, L: float, eps: float
     ) -> tuple[Tensor, Tensor]:
-        size, reached = _Tables.of(c, multiplier, query, L)[:2]
+        size, reached, _, unit = _Tables.of(c, multiplier, query, L)
         value = torch.log1p(size * reached) + eps
         counts = value > 0  # where it is 0, so is every distance
-        w = torch.where(counts, value, 1.0).reciprocal()
+        w = unit / torch.where(counts, value, 1.0)
         ctx.save_for_backward(c, multiplier, distance, query, w, counts)
         ctx.L, ctx.eps = L, eps
-        return torch.log1p(size * distance), w
+        return torch.log1p(size * distance) / unit, w
 
     @staticmethod
-    def of(c: Tensor, multiplier: Tensor, query: Tensor, L: float) -> tuple[Tensor, Tensor, Tensor]:
-        """|c|, max(L, i), and L: |multiplier| · `L`."""
+    def of(c: Tensor, multiplier: Tensor, query: Tensor, L: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """|c|, max(threshold, i), the threshold |multiplier| · `L`, and ψ(`L`), or 1 where that is 0."""
         threshold = (multiplier.to(wide(query.device)) * L).abs()
-        return c.to(threshold.dtype).abs(), torch.maximum(threshold, query), threshold
+        size = c.to(threshold.dtype).abs()
+        unit = torch.log1p(size * L)
+        return size, torch.maximum(threshold, query), threshold, torch.where(unit > 0, unit, 1.0)
 
     @staticmethod
     def in_one_call(ctx: Any, made: ModuleType, of_u: Tensor, of_w: Tensor) -> tuple[Tensor | None, ...]:
@@ -158,19 +167,24 @@ class _Tables(torch.autograd.Function):
         c, multiplier, distance, query, _, _ = ctx.saved_tensors
         of_c, of_multiplier = c.new_empty(()), multiplier.new_empty(())
         signed, times = c.item(), multiplier.item() * ctx.L
-        found = made.tables_back(abs(signed), abs(times), ctx.eps, distance, query, of_u, of_w)
+        found = made.tables_back(abs(signed), abs(times), ctx.L, ctx.eps, distance, query, of_u, of_w)
         of_c.fill_(found[0] * _sign(signed))
         of_multiplier.fill_(found[1] * _sign(times) * ctx.L)
         return of_c, of_multiplier, *[None] * 4
 
     @staticmethod
     def backward(ctx: Any, of_u: Tensor, of_w: Tensor) -> tuple[Tensor | None, ...]:
-        c, multiplier, distance, query, w, counts = ctx.saved_tensors
         if not torch.is_grad_enabled() and (made := piecewise.library(*ctx.saved_tensors, of_u, of_w)):
             return _Tables.in_one_call(ctx, made, of_u, of_w)
-        size, reached, threshold = _Tables.of(c, multiplier, query, ctx.L)
-        of_inner = torch.where(counts, of_w * w * w, 0.0) / (-1 - size * reached)
-        of_size = (of_u * (distance / (1 + size * distance))).sum() + (of_inner * reached).sum()
+        c, multiplier, distance, query, w, counts = ctx.saved_tensors
+        size, reached, threshold, unit = _Tables.of(c, multiplier, query, ctx.L)
+        over = w / unit
+        psi = torch.log1p(size * distance)
+        of_unit = (of_w * over).sum() - (of_u * psi).sum() / unit**2
+        of_unit = torch.where(size * ctx.L > 0, of_unit, 0.0)
+        of_inner = torch.where(counts, of_w * over * over, 0.0) * unit / (-1 - size * reached)
+        of_size = (of_u * (distance / (1 + size * distance))).sum() / unit + (of_inner * reached).sum()
+        of_size = of_size + of_unit * (ctx.L / (1 + size * ctx.L))
         above = ((threshold.detach() - query).sign() + 1) / 2  # half of it where both are the maximum, as torch has it
         of_threshold = (of_inner * above).sum() * size
         return (

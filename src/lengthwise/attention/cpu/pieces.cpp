@@ -256,22 +256,29 @@ OFFERED i64 lengthwise_pieces_backward(i64 layers, const i64* widths, const void
   }
 }
 
-// FIRE: gradients of |c| (to[0]) and of the threshold |multiplier| L (to[1]) through u = log1p(|c| distance) and
-// w = 1 / (log1p(|c| max(threshold, query)) + eps), or w = 1 where that is not more than 0.
-OFFERED void lengthwise_fire_tables_backward(double size, double threshold, double eps, const i64* distance, i64 distances,
-                                             const i64* query, i64 queries, const double* of_u, const double* of_w,
-                                             double* to) {
-  double of_size = 0, of_threshold = 0;
-  for (i64 n = 0; n < distances; n++) of_size += of_u[n] * ((double)distance[n] / (1 + size * (double)distance[n]));
+// FIRE: gradients of |c| (to[0]) and of the threshold |multiplier| L (to[1]) through u = log1p(|c| distance) / unit and
+// w = unit / (log1p(|c| max(threshold, query)) + eps), with unit = log1p(|c| L); both 1 where they are not more than 0.
+OFFERED void lengthwise_fire_tables_backward(double size, double threshold, double L, double eps, const i64* distance,
+                                             i64 distances, const i64* query, i64 queries, const double* of_u,
+                                             const double* of_w, double* to) {
+  const double own_unit = log1p(size * L), unit = own_unit <= 0 ? 1 : own_unit;
+  const double of_own = own_unit <= 0 ? 0 : L / (1 + size * L);
+  double of_size = 0, of_unit = 0, of_threshold = 0;
+  for (i64 n = 0; n < distances; n++) {
+    const double far = (double)distance[n];
+    of_size += of_u[n] * (far / (1 + size * far)) / unit;
+    of_unit -= of_u[n] * log1p(size * far) / (unit * unit);
+  }
   for (i64 n = 0; n < queries; n++) {
     const double own = (double)query[n], reached = threshold > own || threshold != threshold ? threshold : own;
-    const double value = log1p(size * reached) + eps;
+    const double value = log1p(size * reached) + eps, over = value <= 0 ? 1 : 1 / value;
+    of_unit += of_w[n] * over;
     if (value <= 0) continue;
-    const double of_inner = -of_w[n] / (value * value) / (1 + size * reached);
+    const double of_inner = -of_w[n] * over * over * unit / (1 + size * reached);
     of_size += of_inner * reached;
     // half of it where both are the maximum, as torch has it
     of_threshold += of_inner * (threshold > own ? 1 : threshold == own ? 0.5 : 0) * size;
   }
-  to[0] = of_size;
+  to[0] = of_size + of_unit * of_own;
   to[1] = of_threshold;
 }

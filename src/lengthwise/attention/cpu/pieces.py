@@ -38,7 +38,7 @@ def _calls() -> tuple["ctypes._NamedFuncPointer", ...]:
     library.lengthwise_pieces.restype = whole
     library.lengthwise_pieces_backward.argtypes = [*network, *[pointer] * 4]
     library.lengthwise_pieces_backward.restype = whole
-    library.lengthwise_fire_tables_backward.argtypes = [number] * 3 + [pointer, whole] * 2 + [pointer] * 3
+    library.lengthwise_fire_tables_backward.argtypes = [number] * 4 + [pointer, whole] * 2 + [pointer] * 3
     library.lengthwise_fire_tables_backward.restype = None
     return library.lengthwise_pieces, library.lengthwise_pieces_backward, library.lengthwise_fire_tables_backward
 
@@ -89,13 +89,13 @@ def pass_back(
 
 
 def tables_back(
-    size: float, threshold: float, eps: float, distance: Tensor, query: Tensor, of_u: Tensor, of_w: Tensor
+    size: float, threshold: float, L: float, eps: float, distance: Tensor, query: Tensor, of_u: Tensor, of_w: Tensor
 ) -> tuple[float, float]:
     """The gradients of |c| and of the threshold."""
     of_u, of_w, query = of_u.contiguous(), of_w.contiguous(), query.contiguous()
     to = (ctypes.c_double * 2)()
     _calls()[2](
-        size, threshold, eps, distance.data_ptr(), distance.numel(), query.data_ptr(), query.numel(), of_u.data_ptr(),
+        size, threshold, L, eps, distance.data_ptr(), distance.numel(), query.data_ptr(), query.numel(), of_u.data_ptr(),
         of_w.data_ptr(), to,
     )  # fmt: skip
     return to[0], to[1]
