@@ -126,7 +126,7 @@ class FIRE(PositionEncoding):
         if self.c is None:
             u, w = self.psi(distance), 1 / self._denominator(span.q)
         elif self.L_multiplier is None or torch.compiler.is_compiling():
-            unit = self.psi(torch.full((), self.L, device=distance.device))
+            unit = self.psi(torch.full((), self.L, dtype=wide(distance.device), device=distance.device))
             unit = torch.where(unit > 0, unit, 1.0)
             u, w = self.psi(distance) / unit, unit / self._denominator(span.q)
         else:
