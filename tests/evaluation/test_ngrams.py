@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from lengthwise.evaluation.ngrams import ngram, uniform
+from lengthwise.evaluation.ngrams import NGRAMS, ngram
+from lengthwise.evaluation.untrained import ngram_scores
 from lengthwise.tasks import PFA
 
 
@@ -48,9 +49,8 @@ def test_counts_of_what_came_before_alone():
 def test_the_distances_that_the_task_s_docstring_promises():
     task = PFA()
     batch = task.examples(0, 1280, 400)
-    rows = {"every symbol alike": uniform(batch.inputs, 19), "counts of symbols": ngram(batch.inputs, 19, 1)}
-    rows |= {"counts of pairs": ngram(batch.inputs, 19, 2), "counts of triples": ngram(batch.inputs, 19, 3)}
-    for name, said in rows.items():
+    for name, say in NGRAMS.items():
+        said = say(batch.inputs, 19)
         means = task.distance(torch.from_numpy(said), batch).mean(0)
         figures = "  ".join(f"{means[n - 1]:.2f}" for n in (1, 10, 50, 100, 400))
         (line,) = [line for line in PFA.__doc__.splitlines() if name in line]
@@ -64,3 +64,29 @@ def test_sequences_that_are_none():
         ngram([[0, 4]], 4)
     with pytest.raises(ValueError, match="order is 0"):
         ngram([[0, 1]], 4, 0)
+
+
+def test_their_scores_beside_a_model_s():
+    task = PFA(symbols=6)
+    batch, asked = task.examples(1, 150, 30), []
+    found = ngram_scores(task, batch, [3, 30], lambda: asked.append(1))
+    assert list(found) == list(NGRAMS)
+    for name, say in NGRAMS.items():
+        means = task.distance(torch.from_numpy(say(batch.inputs, 7)), batch).mean(0)
+        assert found[name] == {n: pytest.approx(float(means[n - 1]), rel=1e-5) for n in (3, 30)}
+    assert len(asked) == 12  # three parts of each
+    assert (
+        ngram_scores(task, batch, [30, 7], lambda: asked.append(1))["counts of pairs"][30]
+        == found["counts of pairs"][30]
+    )
+    assert len(asked) == 12  # known
+
+
+def test_the_same_symbols_of_another_truth_are_scored_anew():
+    scores = []
+    for ends in (0.0, 0.001):
+        task = PFA(ends=ends)
+        batch = task.examples(2, 3, 4)
+        scores.append((batch.targets.tolist(), ngram_scores(task, batch, [4])["every symbol alike"][4]))
+    assert scores[0][0] == scores[1][0]
+    assert scores[0][1] != scores[1][1]

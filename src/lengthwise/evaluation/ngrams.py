@@ -3,6 +3,9 @@
 Source: Akyürek et al. 2024, "In-Context Language Learning", which compares models with n-grams of the prompt.
 """
 
+from collections.abc import Callable, Mapping
+from functools import partial
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -31,6 +34,14 @@ def ngram(inputs: ArrayLike, vocab: int, order: int = 2) -> Array:
         for start in range(0, len(tokens), step):
             _count(tokens[start : start + step], vocab, n, found[start : start + step])
     return found
+
+
+NGRAMS: Mapping[str, Callable[[ArrayLike, int], Array]] = {
+    "every symbol alike": uniform,
+    "counts of symbols": partial(ngram, order=1),
+    "counts of pairs": partial(ngram, order=2),
+    "counts of triples": partial(ngram, order=3),
+}
 
 
 def _count(tokens: NDArray[np.int64], vocab: int, context: int, found: Array) -> None:

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, Run, choose
 from lengthwise.evaluation import baselines
 from lengthwise.evaluation.decoding import decodable, detailed, said_by
-from lengthwise.evaluation.untrained import baseline_scores
+from lengthwise.evaluation.untrained import baseline_scores, ngram_scores
 from lengthwise.layouts import Layout, layout_for
+from lengthwise.tasks.automata import PFA, Sayings
 from lengthwise.tasks.base import AnsweringTask, Batch, Graded, PrefixTask, Task, generator
 from lengthwise.tasks.functions import FunctionTask
 from lengthwise.training.numerics import reproducible
@@ -230,7 +231,11 @@ def _read(
 
 def _beside(task: Task, examples: Batch, lengths: list[int], before: Callable[[], None]) -> dict[int, dict[str, Any]]:
     """By length, the scores of the task's baselines on the same examples, if it has any."""
-    curves = baseline_scores(task, examples, lengths, before) if isinstance(task, FunctionTask) else {}
+    curves = {}
+    if isinstance(task, FunctionTask):
+        curves = baseline_scores(task, examples, lengths, before)
+    elif isinstance(task, PFA) and isinstance(examples, Sayings):
+        curves = ngram_scores(task, examples, lengths, before)
     return {n: {"baselines": {name: curve[n] for name, curve in curves.items()}} if curves else {} for n in lengths}
 
 

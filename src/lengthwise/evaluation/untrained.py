@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from lengthwise.evaluation.baselines import predictions
+from lengthwise.evaluation.ngrams import NGRAMS
+from lengthwise.tasks.automata import PFA, Sayings
 from lengthwise.tasks.base import Batch
 from lengthwise.tasks.functions import FunctionTask
 
 KEPT = 256  # curves, the last used ones; a curve has one number for each length
-PROMPTS = 64  # fitted one by one (lasso) between two looks at whether to stop
+PROMPTS = 64  # fitted one by one (lasso), or counted, between two looks at whether to stop
 
 Curve = dict[int, float]  # the mean score by length
 _curves: OrderedDict[tuple[str, ...], Curve] = OrderedDict()
@@ -42,6 +44,27 @@ def baseline_scores(
     return found
 
 
+def ngram_scores(
+    task: PFA, examples: Sayings, lengths: Iterable[int], before: Callable[[], None] = lambda: None
+) -> dict[str, Curve]:
+    """The same for sequences of symbols: by name, the score of what `evaluation.ngrams` says of the next symbol."""
+    wanted, found = list(lengths), {}
+    sequences = _identity(examples.targets, examples.states, examples.says)  # the same symbols may have another truth
+    for name, say in NGRAMS.items():
+        curve = _kept(sequences, f"{type(task).__module__}.{type(task).__qualname__}", task.metric, name)
+        if not curve:
+            sums = torch.zeros(examples.targets.shape[1], dtype=torch.float64)
+            for start in range(0, len(examples), PROMPTS):
+                before()
+                part = examples[start : start + PROMPTS]
+                said = torch.from_numpy(say(part.inputs.numpy(), task.output_size))
+                sums += task.distance(said, part).sum(0)
+            means = (sums / len(examples)).tolist()
+            curve.update(enumerate((float(f"{value:.6g}") for value in means), 1))
+        found[name] = {n: curve[n] for n in wanted}
+    return found
+
+
 def _predicted(name: str, xs: Tensor, ys: Tensor, columns: list[int], before: Callable[[], None]) -> Tensor:
     size = PROMPTS if name == "lasso" else len(xs)
     parts = []
@@ -61,9 +84,9 @@ def _kept(*key: str) -> Curve:
     return curve
 
 
-def _identity(xs: Tensor, ys: Tensor) -> str:
+def _identity(*parts: Tensor) -> str:
     """Of the prompts themselves, whatever they were drawn by."""
-    digest = hashlib.blake2b(repr((xs.shape, ys.shape)).encode(), digest_size=16)
-    for part in (xs, ys):
+    digest = hashlib.blake2b(repr(tuple(part.shape for part in parts)).encode(), digest_size=16)
+    for part in parts:
         digest.update(part.contiguous().numpy().data)
     return digest.hexdigest()
