@@ -9,6 +9,8 @@ import torch
 from lengthwise.choices import choose
 from lengthwise.config import ConfigError, Curriculum, ModelConfig, Run, TrainingConfig
 from lengthwise.encodings import NoPE
+from lengthwise.evaluation import shifted
+from lengthwise.evaluation.untrained import baseline_scores
 from lengthwise.tasks import (
     CNF,
     DNF,
@@ -155,6 +157,9 @@ def test_weights_and_thresholds_are_as_published():
     counts = w.long().flatten().add(3).bincount()
     assert len(counts) == 7
     assert (counts / w.numel()).tolist() == pytest.approx([1 / 7] * 7, abs=0.006)
+    (w,) = SparseMajority(dims=5, resample_empty=False).functions(generator(0), 20_000, 5)
+    assert set(w.unique().tolist()) == {0, 1}
+    assert w.mean().item() == pytest.approx(0.3, abs=0.005)
     w, b = Threshold(dims=5).functions(generator(0), 20_000, 5)
     values, counts = b.unique(return_counts=True)
     assert values.tolist() == [-2.5, -1.5, -0.5, 0.5, 1.5, 2.5]
@@ -226,6 +231,8 @@ def test_balanced_inputs_satisfy_one_clause_of_the_prompt(make, share, label):
         assert got.mean().item() == pytest.approx(0.3 + 0.7 / 16, abs=0.005)
     else:
         most = got[small].amax(1)
+        which = got[small].argmax(1).bincount(minlength=task.clauses) / small.sum()
+        assert which.tolist() == pytest.approx([1 / task.clauses] * task.clauses, abs=0.09)
         assert most.mean().item() == pytest.approx(share, abs=0.01)
         assert (got[small].sum(1) - most).max() < 0.02 or task.clauses == 1
     assert (ys[hit.any(2)] == label).all()
@@ -243,6 +250,15 @@ def test_the_published_mistake_by_name():
         agree = (right.apply(functions, xs) == other_ys).double().mean()
         assert 0.2 < agree < 0.9
         assert (ys == other_ys).all(1).double().mean() < 0.2
+    shift = shifted(choose(Conjunction), {"mismatched_balance": True})
+    assert shift.label == "Conjunction(mismatched_balance=True)"
+    for task, constant in (
+        (Conjunction(), 0.650),
+        (shift.build(), 0.929),
+    ):  # the baseline beside a model's score says it
+        scores = baseline_scores(task, task.examples(0, 4000, 5), [5])
+        assert scores["always −1"][5] == pytest.approx(constant, abs=0.025)
+        assert scores["always −1"] == scores["best constant label"]
     always = (Conjunction(mismatched_balance=True).draw(generator(9), 20_000, 10, 16)[1] < 0).double().mean()
     assert always == pytest.approx(0.929, abs=0.003)  # "easy to memorise": who always says -1
     for make in (SparseMajority, Threshold, IntegerHalfspace, ParityFunction, SparseParity):
@@ -304,7 +320,7 @@ BAD = [
     (
         SparseLinearRegression,
         {"dims": 2},
-        "nonzero is 3, and an input has dims=2 coordinates; give more dims, or a smaller",
+        "nonzero is 3, and an input has dims=2 coordinates; give more dims, or make nonzero smaller",
     ),
     (SparseLinearRegression, {"nonzero": 0}, "nonzero is 0"),
     (SparseDisjunction, {"dims": 3}, "literals is 4, and an input has dims=3 coordinates"),

@@ -135,8 +135,8 @@ def require_room(what: str, settings: dict[str, Any], name: str) -> None:
     require_whole(what, 1, **{name: settings[name]})
     if settings[name] > settings["dims"]:
         raise ConfigError(
-            f"{what}: {name} is {settings[name]}, and an input has dims={settings['dims']} coordinates; give more dims, or a "
-            f"smaller {name}"
+            f"{what}: {name} is {settings[name]}, and an input has dims={settings['dims']} coordinates; give more dims, or "
+            f"make {name} smaller"
         )
 
 

@@ -101,6 +101,6 @@ class Regression(FunctionTask):
     def _require_room(self, length: int, dims: int) -> None:
         if self.inputs == "orthogonal" and length > dims:
             raise ConfigError(
-                f"{type(self).__name__} with inputs='orthogonal' asks at an input at right angles to all before it, and no more "
-                f"than {dims} of {dims} dims are; a length of {length} cannot be, ask at most {dims}"
+                f"{type(self).__name__} with inputs='orthogonal' asks at an input at right angles to all before it, and {dims} "
+                f"open dims have room for {dims} inputs; a length of {length} cannot be, ask at most {dims}"
             )
