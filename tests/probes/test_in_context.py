@@ -13,6 +13,7 @@ from lengthwise.probes.asking import Subject
 from lengthwise.probes.in_context import IN_CONTEXT, interval, made_of
 from lengthwise.probes.rows import calls_of
 from lengthwise.tasks import Copy, LinearRegression, generator
+from lengthwise.tasks.functions import CNF, Conjunction, ParityFunction, SparseMajority
 from lengthwise.training.loop import build
 
 MODEL = ModelConfig.llama(d_model=16, num_layers=2, num_heads=2)
@@ -160,6 +161,17 @@ def test_repeated_examples_keep_the_label_of_the_function():
     for made in made_of(in_context_question("duplicates", 7, 20), 2):
         places = torch.tensor(made.examples)
         assert (xs[:, places].double() @ w)[..., 0] == pytest.approx(ys[:, places].double(), abs=1e-4)
+
+
+@pytest.mark.parametrize("make", [Conjunction, CNF, ParityFunction, SparseMajority])
+def test_repeated_examples_keep_the_label_of_a_boolean_function(make):
+    """What the class itself says of the repeated inputs, by the functions that it drew."""
+    task = make(dims=4)
+    xs, ys = task.examples_of(task.examples(3, 20, 12))
+    functions = task.functions(generator(3, "test", 12), 20, 4)
+    for made in made_of(in_context_question("duplicates", 12, 30), 4):
+        places = torch.tensor(made.examples)
+        assert torch.equal(task.apply(functions, xs[:, places]), ys[:, places])
 
 
 def test_the_bootstrap_by_hand():

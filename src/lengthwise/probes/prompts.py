@@ -7,8 +7,8 @@ All are made of the first `points` examples of a test prompt, each an x with its
     answers A       the last d of the points
     target          the last ⌈d / 2⌉ of the points, so it is a part of A
 
-A repeated example is the same pair, so its label is the function's, and with d = 16 and 50 points the target begins at place 50,
-212 or 392 of 400 (counted from 0).
+A repeated example is the same pair, so its label is the function's (with the same noise, where a task has noisy labels). With 16
+dims and 50 points the target begins at place 50, 212 or 392 of 400, counted from 0.
 
 Source: the evaluation code of "How Do Position Encodings Affect Length Generalization?", which calls them duplicated examples.
 Differs: where noise is cut in two halves and its count is odd, the second half has one more, so that every prompt has its length.
