@@ -149,7 +149,7 @@ def test_it_fits_and_follows_the_legend(browser: Any, probed: Findings, tmp_path
     assert page.locator(".in-context .plane").count() == 5
     parts = page.locator('.in-context [data-series="ALiBi"]')
     assert parts.count() > 20
-    names = page.locator('.in-context .name[data-series="ALiBi"]')
+    names = page.locator('.in-context .ending[data-series="ALiBi"]')
     assert names.first.is_visible() == (width > 640)
     page.locator('.in-context .key[data-label="ALiBi"]').click()
     assert not any(parts.nth(n).is_visible() for n in range(parts.count()))
