@@ -24,15 +24,16 @@ ENCODINGS = (
 )
 
 REGRESSION = ("linearregression", "sparselinearregression")
+# Functions without any literal or weight, which are constant, are drawn as theirs are.
 BOOLEAN = (
-    "conjunction",
-    "disjunction",
+    "conjunction:resample_empty=false",
+    "disjunction:resample_empty=false",
     "sparsedisjunction",
-    "cnf",
-    "dnf",
-    "sparsemajority",
-    "threshold",
-    "integerhalfspace",
+    "cnf:resample_empty=false",
+    "dnf:resample_empty=false",
+    "sparsemajority:resample_empty=false",
+    "threshold:resample_empty=false",
+    "integerhalfspace:resample_empty=false",
     "parityfunction",
     "sparseparity",
 )
