@@ -464,6 +464,21 @@ def test_a_model_that_sees_what_comes_later(tmp_path, capfd):
 
 
 @needs_transformers
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_first_mpt_s_own_code_is_not_run(dtype, tmp_path):
+    """Its folder says that it brings code, and spells the class in its own way; transformers has that model by itself."""
+    make(tmp_path, "mpt", characters())
+    config = json.loads((tmp_path / "config.json").read_text())
+    own = {"AutoConfig": "own.MPTConfig", "AutoModelForCausalLM": "own.MPTForCausalLM"}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": ["MPTForCausalLM"], "auto_map": own}))
+    (tmp_path / "own.py").write_text("raise SystemExit('this ran')")
+    model = load(tmp_path, dtype=dtype)
+    assert model.architecture == "MptForCausalLM"
+    assert model.described()["dtype"] == dtype
+    assert answers(model, plan())[0].n == 4
+
+
+@needs_transformers
 def test_numbers_that_are_none(tiny):
     model = load(tiny["llama"])
     with torch.no_grad():
