@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -149,3 +150,18 @@ def test_nothing_to_rank() -> None:
     assert ranking([task("one", of_one_seed(FIRST))]) is None
     alone = of_one_seed({"A": 1.0})
     assert ranking([task("one", alone), task("two", alone)]) is None
+
+
+def test_a_test_that_differs_from_the_training_is_no_further_task() -> None:
+    one, other = task("one", of_one_seed(FIRST)), task("two", of_one_seed(SECOND))
+    shifted = task("three", of_one_seed(SECOND), settings={"question.shift.inputs": "skewed"})
+    assert ranking([one, shifted]) is None
+    assert repr(ranking([one, other, shifted])) == repr(ranking([one, other]))
+
+
+def test_no_squared_error_is_less_than_0() -> None:
+    errors = (0.1, 3.0, 0.2)
+    means = {"A": {seed: [(1.0, 9), (error, 9)] for seed, error in enumerate(errors)}}
+    found = over_lengths(made := task("one", means, metric="squared error", better="lower"), made.series[0], new=True)
+    assert found is not None
+    assert (found.low, found.high) == (0.0, pytest.approx(1.1 + 4.302653 * statistics.stdev(errors) / math.sqrt(3)))

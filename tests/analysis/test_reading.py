@@ -1,13 +1,14 @@
 """What the plain sentence says, and what it must not say."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from lengthwise.analysis import from_rows
-from lengthwise.analysis.reading import home_length, verdict
+from lengthwise.analysis import TaskFindings, from_rows
+from lengthwise.analysis.reading import home_length, margin, reading, verdict
 
 Make = Callable[..., Any]
 
@@ -146,3 +147,45 @@ def test_who_does_not_beat_a_constant_has_learned_nothing(
     ]
     task = from_rows([], runs, scores).tasks[0]
     assert verdict(task, task.series[0], 80) == said
+
+
+def regression(make_run: Make, make_score: Make, scale: float, shift: dict[str, Any] | None = None) -> TaskFindings:
+    """Three seeds that lose 0.2 of 5 · `scale`, and what saying 0 has: 5 · `scale`."""
+    asked = [{"length": n, "examples": 64, "seed": 0, **({"shift": shift} if shift else {})} for n in (10, 80)]
+    runs = [make_run(seed=n, metric="squared error", better="lower", asked=asked) for n in range(3)]
+    scores = [
+        make_score(run, mean * scale, asked=question, facts={"details": {"baselines": {"zero": 5 * scale}}})
+        for run, start in zip(runs, (1.0, 1.1, 1.2), strict=True)
+        for question, mean in zip(asked, (start, start + 0.2), strict=True)
+    ]
+    return from_rows([], runs, scores).tasks[0]
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+def test_what_a_squared_error_may_lose_has_the_units_of_the_labels(
+    scale: float, make_run: Make, make_score: Make
+) -> None:
+    task = regression(make_run, make_score, scale)
+    assert margin(task, 10) == pytest.approx(0.25 * scale)
+    assert verdict(task, task.series[0], 80) == "holds"
+    steeper = dataclasses.replace(task, baselines=(dataclasses.replace(task.baselines[0], scores={10: 3 * scale}),))
+    assert verdict(steeper, steeper.series[0], 80) == "loses"
+
+
+def test_who_fails_another_test_may_have_learned_the_task(make_run: Make, make_score: Make) -> None:
+    task = regression(make_run, make_score, 1.0, {"inputs": "skewed"})
+    worse = dataclasses.replace(task, baselines=(dataclasses.replace(task.baselines[0], scores={10: 1.0}),))
+    assert task.shifted
+    assert "FIRE fails this test at the trained length already" in reading(worse, 3)
+    assert "never learned the task" in reading(dataclasses.replace(worse, settings={}), 3)
+
+
+def test_no_interval_of_a_squared_error_goes_below_0(make_run: Make, make_score: Make) -> None:
+    runs = [make_run(seed=n, metric="squared error", better="lower") for n in range(3)]
+    scores = [make_score(run, mean) for run, mean in zip(runs, (0.1, 3.0, 0.2), strict=True)]
+    (point,) = from_rows([], runs, scores).tasks[0].series[0].points
+    assert (point.interval.low, point.interval.high > 5) == (0.0, True)
+    shares = [make_score(run, mean) for run, mean in zip(runs, (0.1, 1.0, 0.2), strict=True)]
+    spoken = [dataclasses.replace(run, metric="total variation") for run in runs]
+    (point,) = from_rows([], spoken, shares).tasks[0].series[0].points
+    assert (point.interval.low, point.interval.high) == (0.0, 1.0)

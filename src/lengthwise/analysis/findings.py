@@ -110,6 +110,11 @@ class TaskFindings:
     def bounds(self) -> tuple[float, float] | None:
         return bounds_of(self.metric)
 
+    @property
+    def shifted(self) -> bool:
+        """Whether the test differs from what was trained in more than its length (`EvaluationConfig.shifts`)."""
+        return any(name.startswith("question.shift.") for name in self.settings)
+
     def is_new(self, length: int) -> bool:
         """Whether the length is out of distribution: longer than anything trained on."""
         return length > self.train_length
@@ -132,8 +137,13 @@ class TaskFindings:
 
 
 def bounds_of(metric: str) -> tuple[float, float] | None:
-    """The values that a metric can have, where it has limits; intervals are cut there."""
+    """The values that a share of right answers can have; None for another metric."""
     return (0.0, 1.0) if metric in ("exact match", "accuracy") else None
+
+
+def limits_of(metric: str) -> tuple[float, float] | None:
+    """The values that a metric can have, where it has limits; intervals are cut there."""
+    return {"squared error": (0.0, math.inf), "total variation": (0.0, 1.0)}.get(metric, bounds_of(metric))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from lengthwise.analysis.findings import (
     StudyInfo,
     TaskFindings,
     bounds_of,
+    limits_of,
 )
 from lengthwise.analysis.in_context import in_context
 from lengthwise.analysis.intervals import of_scores, with_wilson
@@ -117,14 +118,14 @@ class _Panel:
     def findings(self, title: str, probes: Sequence["ProbeRow"], known: Mapping[str, "RunRow"]) -> TaskFindings:
         runs = list(self.encodings.values())
         labels = _titles([r.label for r in runs], [flat(_encoding(r)) for r in runs])
-        first, bounds = self.first, bounds_of(self.first.metric)
+        first = self.first
         label_of = dict(zip(self.encodings, labels, strict=True))
         of_run = {run.key: label_of[_series(run)] for run in self.runs.values()}
         series = tuple(
             Series(
                 label=label,
                 encoding=run.encoding,
-                points=tuple(_point(first, length, by_length[length], bounds) for length in sorted(by_length)),
+                points=tuple(_point(first, length, by_length[length]) for length in sorted(by_length)),
             )
             for label, run, by_length in zip(labels, runs, self.scores.values(), strict=True)
         )
@@ -143,7 +144,7 @@ class _Panel:
             notes=self.notes(),
             distances=attention.distances(of_run, probes, known),
             attended=attention.attended(of_run, probes),
-            in_context=in_context(of_run, probes, bounds),
+            in_context=in_context(of_run, probes, limits_of(first.metric)),
             examples=lengths.of_runs(self.runs, probes),
             baselines=self.baselines(),
         )
@@ -174,17 +175,16 @@ class _Panel:
         return tuple(dict.fromkeys(found + sizes))
 
 
-def _point(
-    first: "RunRow", length: int, rows: list[tuple["RunRow", "ScoreRow"]], bounds: tuple[float, float] | None
-) -> Point:
+def _point(first: "RunRow", length: int, rows: list[tuple["RunRow", "ScoreRow"]]) -> Point:
     seeds = tuple(
         SeedScore(
             key=run.key, seed=run.seed, mean=s.mean, standard_error=s.standard_error, n=s.n, groups=_groups(s.facts)
         )
         for run, s in rows
     )
-    interval = of_scores([s.mean for s in seeds], [s.groups for s in seeds], seeds[0].standard_error, bounds)
-    if bounds == (0.0, 1.0):
+    limits = limits_of(first.metric)
+    interval = of_scores([s.mean for s in seeds], [s.groups for s in seeds], seeds[0].standard_error, limits)
+    if bounds_of(first.metric):
         # Seeds that answered the same prompts are no more prompts than one of them.
         interval = with_wilson(interval, (max if all(s.groups for s in seeds) else sum)(s.n for s in seeds))
     return Point(length=length, out_of_distribution=length > first.train_length, interval=interval, seeds=seeds)

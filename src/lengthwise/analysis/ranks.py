@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lengthwise.analysis.findings import Point, Series, TaskFindings
+from lengthwise.analysis.findings import Point, Series, TaskFindings, limits_of
 from lengthwise.analysis.intervals import Interval, of_scores, over_examples, over_seeds, with_wilson
 
 Ties = Literal["average", "published"]
@@ -36,7 +36,8 @@ class Ranking:
 
 
 def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | None:
-    """Rank the encodings that every task has. None where fewer than two tasks or two encodings can be ranked.
+    """Rank the encodings that every task has. None where fewer than two tasks or two encodings can be ranked. Tests that differ
+    from the training (`shifts`) are no further tasks: they would count one training several times.
 
     A query is a task and a seed: its encodings are ranked by their score over all lengths beyond the trained one
     (`overall`), an encoding gets 1 / rank, and the mean over queries is its mean reciprocal rank. A query in which an encoding
@@ -46,6 +47,7 @@ def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | 
     in the order of the list (1, 2, 3), as the evaluation of Kazemnejad et al. 2023 does; many zeros then favour whoever
     comes first.
     """
+    tasks = [task for task in tasks if not task.shifted]
     labels = [s.label for s in tasks[0].series] if tasks else []
     labels = [label for label in labels if all(any(s.label == label for s in t.series) for t in tasks)]
     if len(tasks) < 2 or len(labels) < 2:
@@ -113,7 +115,7 @@ def over_lengths(task: TaskFindings, series: Series, *, new: bool) -> Interval |
     if not means:
         return None
     points = [point for point in series.points if task.is_new(point.length) == new]
-    interval = of_scores(list(means.values()), _groups(points, list(means)), math.nan, task.bounds)
+    interval = of_scores(list(means.values()), _groups(points, list(means)), math.nan, limits_of(task.metric))
     if task.bounds != (0.0, 1.0):
         return interval
     counts = [score.n for point in points for score in point.seeds if score.seed in means]

@@ -1,13 +1,15 @@
 """One plain reading of a task's numbers. It claims less than the numbers might allow, and nothing that they do not."""
 
 import math
+from collections.abc import Mapping
 from typing import Literal
 
 from lengthwise.analysis.findings import CONSTANTS, Point, SeedScore, Series, TaskFindings
 from lengthwise.analysis.intervals import of_scores
 from lengthwise.analysis.numbers import figure, listing, spread, times
 
-# What an encoding may lose on the way to a longer length and still hold: 5 points of exact match, or 5 % of perplexity.
+# What an encoding may lose on the way to a longer length and still hold: 5 points of exact match, or 5 % of perplexity, or of the
+# squared error that saying 0 has.
 MARGIN = 0.05
 # A model that is right in fewer than half of the cases at the trained length has nothing that it could hold.
 LEARNED = 0.5
@@ -24,7 +26,7 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
     """How the score at `length` stands to the score at the trained length, paired by seed, and by prompts where scores have
     groups of them.
 
-    holds: the 95 % interval of the loss lies below `MARGIN` · loses: it lies above 0 and reaches past the margin ·
+    holds: the 95 % interval of the loss lies below the `margin` · loses: it lies above 0 and reaches past the margin ·
     open: neither · unlearned: a share right under `LEARNED` at the trained length, or a score there that is no better
     than a constant's · one seed · unknown: a score is missing or not finite.
     """
@@ -46,9 +48,15 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
     if len(losses) < 2:
         return "one seed"
     loss = of_scores(losses, [_group_losses(sign, old, new) for old, new in pairs], math.nan)
-    if loss.high <= MARGIN:
+    if loss.high <= margin(task, before.length):
         return "holds"
     return "loses" if loss.low > 0 else "open"
+
+
+def margin(task: TaskFindings, length: int) -> float:
+    """`MARGIN`, in the units of the metric. A squared error has those of the labels, which saying 0 knows."""
+    zero = next((b.scores.get(length) for b in task.baselines if b.label == "zero"), None)
+    return MARGIN if zero is None or task.metric != "squared error" else MARGIN * zero
 
 
 def _group_losses(sign: int, old: SeedScore, new: SeedScore) -> list[float]:
@@ -81,7 +89,8 @@ def _reading(task: TaskFindings) -> str:
         groups.setdefault(verdict(task, series, longest), []).append(series.label)
     if all(p.n_seeds == 1 for series in task.series if (p := series.at(longest))):
         return _one_seed(task, longest, where)
-    return f"{_sentence(groups, where)} {_best(task, longest)}".strip()
+    words = WORDS | {"unlearned": UNSUITED} if task.shifted else WORDS
+    return f"{_sentence(groups, where, words)} {_best(task, longest)}".strip()
 
 
 WORDS: dict[Verdict, tuple[str, str]] = {
@@ -94,9 +103,13 @@ WORDS: dict[Verdict, tuple[str, str]] = {
 }
 
 
-def _sentence(groups: dict[Verdict, list[str]], where: str) -> str:
+# Of a test that differs from the training: whoever fails it may have learned what was trained.
+UNSUITED = ("fails this test at the trained length already", "fail this test at the trained length already")
+
+
+def _sentence(groups: dict[Verdict, list[str]], where: str, words: Mapping[Verdict, tuple[str, str]]) -> str:
     parts = []
-    for name, (one, many) in WORDS.items():
+    for name, (one, many) in words.items():
         labels = groups.get(name, [])
         if len(labels) > 2 and len(groups) == 1:
             parts.append(f"all {len(labels)} encodings {many}")
