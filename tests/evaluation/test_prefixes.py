@@ -145,6 +145,33 @@ def test_a_curriculum_needs_dims_to_open():
             Curriculum(**bad)
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"curriculum": Curriculum(length=2)}, "its length is 2 of 6, which is never trained"),
+        ({"curriculum": Curriculum(length=2, every=10, length_step=4), "steps": 10}, "its length is 2 of 6"),
+        ({"curriculum": Curriculum(dims=1, every=5), "steps": 10}, "its dims is 2 of 3"),
+        ({"curriculum": Curriculum(length=6)}, "begins where it ends"),
+        ({"curriculum": Curriculum(dims=3)}, "begins where it ends"),
+    ],
+)
+def test_curricula_that_lead_nowhere(settings, words):
+    made = run(**settings)
+    with pytest.raises(ConfigError, match=words):
+        check_training(made, made.task.build(), None)
+
+
+def test_every_step_of_a_curriculum_can_be_drawn():
+    across = choose(LinearRegression, dims=6, inputs="orthogonal")
+    made = dataclasses.replace(run(curriculum=Curriculum(dims=2, every=1)), task=across)
+    with pytest.raises(ConfigError, match="a length of 6 cannot be, ask at most 2"):
+        check_training(made, across.build(), None)
+    fine = dataclasses.replace(run(curriculum=Curriculum(length=2, length_step=1, dims=2, every=1)), task=across)
+    check_training(fine, across.build(), None)
+    made = run(curriculum=Curriculum(length=2, every=10, length_step=4), steps=11)
+    check_training(made, made.task.build(), None)
+
+
 def test_prompts_are_interleaved():
     task = LinearRegression(dims=3)
     batch = task.sample(generator(0), 2, 4)

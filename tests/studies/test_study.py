@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.config import ConfigError, Curriculum, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, Learned, NoPE
 from lengthwise.layouts import Randomized, Shift
 from lengthwise.studies import Study, encoding, grid
@@ -230,3 +230,11 @@ def test_a_task_of_ones_own_is_checked_by_its_class() -> None:
 def test_marks_of_sharing_are_for_single_encodings(word):
     with pytest.raises(ConfigError, match="is for a single encoding"):
         encoding(word)
+
+
+def test_runs_that_differ_in_their_curriculum_are_each_checked() -> None:
+    task = ["linearregression:dims=3"]
+    grown = TrainingConfig(train_length=4, steps=5, curriculum=Curriculum(dims=9))
+    runs = grid(["nope"], task, training=TRAINING) + grid(["nope"], task, training=grown)
+    with pytest.raises(ConfigError, match="begins with 9 dims, and LinearRegression has 3"):
+        a_study(runs=runs).check()

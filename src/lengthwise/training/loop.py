@@ -106,14 +106,9 @@ def check_training(run: Run, task: Task, limit: int | None) -> None:
     """Raise `ConfigError` for a trained length that the task, the layout or the encoding, which has `limit` positions (None:
     any), cannot do."""
     layout = layout_for(task, run.training.layout)
-    longest, curriculum = run.training.train_length, run.training.curriculum
-    first = longest
-    if curriculum is not None:
-        first = curriculum.length_at(0, longest)
-        if curriculum.dims is not None and curriculum.dims > (task.curriculum_dims or 0):
-            has = f"has {task.curriculum_dims}" if task.curriculum_dims else "has none that could be opened one by one"
-            raise ConfigError(f"the curriculum begins with {curriculum.dims} dims, and {type(task).__name__} {has}")
-    for length in sorted({run.training.min_length or 1, first, longest}):
+    longest = run.training.train_length
+    grown = _check_curriculum(run, task) if run.training.curriculum is not None else set()
+    for length in sorted({run.training.min_length or 1, longest, *grown}):
         task.check_length(length, "train")
         layout.require(task.tokens(length), training=True)
     places = layout.reach(task.tokens(longest), training=True)
@@ -128,6 +123,31 @@ def check_training(run: Run, task: Task, limit: int | None) -> None:
             f"train_length {longest} needs {places} positions{named}, and the encoding has {limit}; give it a larger "
             f"max_length, or {instead}"
         )
+
+
+def _check_curriculum(run: Run, task: Task) -> set[int]:
+    """The lengths that the curriculum has on its way. `ConfigError` where the task has not got its dims, or where it does not come
+    to the trained length and all dims: what is called trained would never have been seen."""
+    training, every = run.training, task.curriculum_dims
+    assert (curriculum := training.curriculum) is not None
+    if curriculum.dims is not None and curriculum.dims > (every or 0):
+        has = f"has {every}" if every else "has none that could be opened one by one"
+        raise ConfigError(f"the curriculum begins with {curriculum.dims} dims, and {type(task).__name__} {has}")
+    steps = [*range(0, training.steps, curriculum.every), training.steps - 1]
+    lengths = [curriculum.length_at(step, training.train_length) for step in steps]
+    dims = [curriculum.dims_at(step, every or 1) for step in steps]
+    for what, found, end in (("length", lengths, training.train_length), ("dims", dims, every or 1)):
+        if found[-1] < end:
+            raise ConfigError(
+                f"the curriculum grows every {curriculum.every:,} steps, and in the last of {training.steps:,} its {what} is "
+                f"{found[-1]} of {end}, which is never trained; let it grow sooner or faster, or train longer"
+            )
+    if len({*lengths}) == len({*dims}) == 1:
+        raise ConfigError("the curriculum begins where it ends, and nothing would grow; begin lower, or leave it out")
+    if every is not None:
+        for n, open_dims in dict.fromkeys(zip(lengths, dims, strict=True)):  # some inputs need as many dims as examples
+            task.training_batch(generator(0), 1, n, n, dims=open_dims)
+    return {*lengths}
 
 
 _KEPT = ("curve", "seconds", "parameters", "backend", "loop_overhead")  # of a `Trained`, in the file of the weights
