@@ -228,7 +228,8 @@ class Curriculum(Config):
 
     `length`: the first steps' length, up to `train_length`; None: `train_length` from the beginning. `dims`: how many coordinates
     of the inputs are open at first, up to the task's; the others are 0; None: all, from the beginning. At step s (from 0)
-    the length is min(length + length_step · ⌊s / every⌋, train_length), and likewise dims.
+    the length is min(length + length_step · ⌊s / every⌋, train_length), and likewise dims. Both have to come to their ends before
+    the last step.
 
     Source: Garg et al. 2022, appendix A.2.
     """

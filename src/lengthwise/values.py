@@ -36,6 +36,13 @@ def require_whole(what: str, low: int, **values: object) -> None:
             raise ConfigError(f"{what}: {name} is {value!r}; it has to be a whole number, at least {low}")
 
 
+def require_most(what: str, high: int, **values: int) -> None:
+    """Raise `ConfigError` unless each value is at most `high`."""
+    for name, value in values.items():
+        if value > high:
+            raise ConfigError(f"{what}: {name} is {value}; it has to be at most {high:,}")
+
+
 def require_bool(what: str, **values: object) -> None:
     """Raise `ConfigError` unless each value is True or False."""
     for name, value in values.items():

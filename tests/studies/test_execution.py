@@ -1,5 +1,6 @@
 """The executor in one process: what is trained, asked, repeated, given up."""
 
+import dataclasses
 import pickle
 import time
 from collections.abc import Callable
@@ -8,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lengthwise.config import ConfigError
+from lengthwise.cli.progress import Overview
+from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig
 from lengthwise.store import RunRow, open_store
-from lengthwise.studies import Event, Outcome, Study, StudyError, execute, load
+from lengthwise.studies import Event, Outcome, Study, StudyError, execute, grid, load
 from lengthwise.studies.events import Advanced, Begun, Counted, Done, Failed, Note, Started
 from lengthwise.studies.execution import WorkerError
 from lengthwise.studies.worker import Spec, main
@@ -200,3 +202,27 @@ def test_nothing_is_written_when_a_run_cannot_be(study_file: Callable[..., Path]
     with pytest.raises(ConfigError, match="has 12"):
         run(study, results)
     assert not results.exists()
+
+
+def test_prefixes_and_shifts(results: Path) -> None:
+    """One line about a run says its lengths once: what is asked of shifts is counted, and kept."""
+    asked = EvaluationConfig(lengths=(2, 4), examples=8, prompt=6, shifts=({"inputs": "skewed"}, {"noise": 1.0}))
+    model = ModelConfig.llama(d_model=8, num_layers=1, num_heads=2)
+    training = TrainingConfig(train_length=3, steps=2, batch_size=2)
+    runs = grid(["nope"], ["linearregression:dims=2"], model=model, training=training)
+    study = Study(name="tiny", runs=runs, evaluation=asked)
+    _, heard = run(study, results, workers=1)
+    (done,) = (event for event in heard if isinstance(event, Done))
+    assert [length for length, _ in done.scores] == [2, 4]
+    assert done.of_shifts == 4
+    assert Overview(study).scores(done).startswith("squared error ")
+    assert Overview(study).scores(done).endswith(" at 4; 4 scores of shifts")
+    more = dataclasses.replace(
+        study, evaluation=dataclasses.replace(asked, shifts=(*asked.shifts, {"label_scale": 2.0}))
+    )
+    _, heard = run(more, results, workers=1)
+    (done,) = (event for event in heard if isinstance(event, Done))
+    assert (done.scores, done.of_shifts) == ((), 2)
+    assert Overview(study).scores(done) == "2 scores of shifts"
+    with open_store(results) as store:
+        assert len(store.scores([runs[0].key])) == 8

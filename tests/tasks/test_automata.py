@@ -169,6 +169,8 @@ def test_the_smallest_automata_there_are():
         ({"states": 0}, "states"),
         ({"symbols": 3}, "PFA.edges is 4; of 3 symbols"),
         ({"edges": 0}, "edges"),
+        ({"states": 10**20}, "at most 10,000"),
+        ({"symbols": 10**20}, "at most 10,000"),
         ({"ends": 1.0}, "PFA.ends is 1.0"),
         ({"ends": -0.1}, "PFA.ends is -0.1"),
         ({"ends": math.nan}, "PFA.ends is nan"),

@@ -108,10 +108,12 @@ class Overview:
     def scores(self, event: Done) -> str:
         """The new scores in words; an empty string when there are none."""
         run = self.runs.get(event.key)
-        if run is None or not event.scores:
+        if run is None or not (event.scores or event.of_shifts):
             return ""
         scores = ", ".join(f"{figure(mean, 3)} at {length}" for length, mean in event.scores)
-        return f"{getattr(run.task.make, 'metric', 'score')} {scores}"
+        others = f"{event.of_shifts} scores of shifts" if event.of_shifts else ""
+        own = f"{getattr(run.task.make, 'metric', 'score')} {scores}" if scores else ""
+        return "; ".join(filter(None, [own, others]))
 
     def opening(self, event: Begun, results: Path) -> str:
         done = event.counts["done"]

@@ -47,10 +47,12 @@ class Advanced(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Done(Event):
-    """The run has all its scores: (length, mean) of those that are new, and the seconds that this sitting took."""
+    """The run has all its scores: (length, mean) of those that are new, how many are new of shifts, and the seconds that this
+    sitting took."""
 
     scores: tuple[tuple[int, float], ...]
     seconds: float
+    of_shifts: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

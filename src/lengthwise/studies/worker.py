@@ -156,7 +156,7 @@ class Worker:
         with Beat(self.store, row.key, self.name) as beat:
             try:
                 with self.warnings_as_notes(row.key):
-                    scores = self.run(row, folder, beat)
+                    scores, of_shifts = self.run(row, folder, beat)
             except Stopped:
                 self.give_back(row, "claim lost" if beat.lost else "stopped")
             except ClaimLost:
@@ -168,9 +168,10 @@ class Worker:
             except Exception as error:
                 self.give_up(row, folder, error)
             else:
-                self.link.send(Done(key=row.key, scores=scores, seconds=time.perf_counter() - begin))
+                seconds = time.perf_counter() - begin
+                self.link.send(Done(key=row.key, scores=scores, of_shifts=of_shifts, seconds=seconds))
 
-    def run(self, row: RunRow, folder: Path, beat: Beat) -> tuple[tuple[int, float], ...]:
+    def run(self, row: RunRow, folder: Path, beat: Beat) -> tuple[tuple[tuple[int, float], ...], int]:
         run = self.runs.get(row.key) or _from_store(row)
         missing = self.store.missing(row.key, row.asked)
         is_trained = row.finished is not None
@@ -205,12 +206,14 @@ class Worker:
 
     def ask(
         self, row: RunRow, run: Run, trained: Trained, missing: list[dict[str, Any]], should_stop: Callable[[], bool]
-    ) -> tuple[tuple[int, float], ...]:
-        """Score the trained model; each answer is stored as soon as it is there."""
+    ) -> tuple[tuple[tuple[int, float], ...], int]:
+        """Score the trained model; each answer is stored as soon as it is there. (length, mean) of the task as it was trained, and
+        how many answers there are of shifts."""
         found: list[tuple[int, float]] = []
+        asked = 0
         for config, shift in together(missing):
 
-            def on_progress(progress: Progress, nth: int = len(found) + 1) -> None:
+            def on_progress(progress: Progress, nth: int = asked + 1) -> None:
                 self.advance(row.key, progress, nth=nth, lengths=len(missing))
 
             task = shifted(run.task, shift).build() if shift else trained.task
@@ -229,8 +232,9 @@ class Worker:
                 facts = {**self.facts, **_said_of(score, task.note(score.length))}
                 answers.append({name: getattr(score, name) for name in _SCORE} | {"facts": facts})
             self.store.add_scores(row.key, answers, worker=self.name)
-            found += [(score.length, score.mean) for score in scores]
-        return tuple(found)
+            asked += len(scores)
+            found += [] if shift else [(score.length, score.mean) for score in scores]
+        return tuple(found), asked - len(found)
 
     def facts_of(self, key: str, trained: Trained) -> dict[str, Any]:
         return {

@@ -11,9 +11,10 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Batch, PrefixTask, require_length, require_split
 from lengthwise.tasks.sequences import symbol_names
-from lengthwise.values import require_whole
+from lengthwise.values import require_most, require_whole
 
 FEWEST = 4  # states and letters of an automaton, where the settings allow so many
+LARGEST = 10_000  # states, and letters: every sequence has tables of both
 SEPARATOR = "|"
 
 
@@ -123,6 +124,7 @@ class PFA(PrefixTask):
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         symbols, edges, ends = settings["symbols"], settings["edges"], settings["ends"]
         require_whole("PFA", 1, states=settings["states"], symbols=symbols, edges=edges)
+        require_most("PFA", LARGEST, states=settings["states"], symbols=symbols)
         if edges > symbols:
             raise ConfigError(
                 f"PFA.edges is {edges}; of {symbols} symbols each can leave a state once, so at most {symbols}"

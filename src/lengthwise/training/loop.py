@@ -128,8 +128,8 @@ def check_training(run: Run, task: Task, limit: int | None) -> None:
 def _check_curriculum(run: Run, task: Task) -> set[int]:
     """The lengths that the curriculum has on its way. `ConfigError` where the task has not got its dims, or where it does not come
     to the trained length and all dims: what is called trained would never have been seen."""
-    training, every = run.training, task.curriculum_dims
-    assert (curriculum := training.curriculum) is not None
+    training, curriculum, every = run.training, run.training.curriculum, task.curriculum_dims
+    assert curriculum is not None
     if curriculum.dims is not None and curriculum.dims > (every or 0):
         has = f"has {every}" if every else "has none that could be opened one by one"
         raise ConfigError(f"the curriculum begins with {curriculum.dims} dims, and {type(task).__name__} {has}")

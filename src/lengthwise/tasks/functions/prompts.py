@@ -10,8 +10,9 @@ from torch import Tensor
 from lengthwise.choices import settings_of
 from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Batch, PrefixTask, require_length, require_split
-from lengthwise.values import require_whole
+from lengthwise.values import require_most, require_whole
 
+WIDEST = 100_000  # of a prompt's vectors, or of a network: beyond, memory ends
 Functions = tuple[Tensor, ...]
 """One function for each prompt: the numbers that say which, the prompts first."""
 
@@ -51,6 +52,7 @@ class FunctionTask(PrefixTask):
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         require_whole(cls.__name__, 1, dims=settings["dims"])
+        require_most(cls.__name__, WIDEST, dims=settings["dims"])
         return settings
 
     @abstractmethod
@@ -144,10 +146,3 @@ def chosen(generator: torch.Generator, count: int, picked: int, among: int, widt
     """Rows of `width` zeros and `picked` ones at random places, these among the first `among`."""
     places = torch.rand(count, among, generator=generator).topk(picked, 1).indices
     return torch.zeros(count, width).scatter_(1, places, 1.0)
-
-
-def require_most(what: str, high: int, **values: int) -> None:
-    """Raise `ConfigError` unless each value is at most `high`."""
-    for name, value in values.items():
-        if value > high:
-            raise ConfigError(f"{what}: {name} is {value}; it has to be at most {high:,}")

@@ -1,6 +1,5 @@
 """What classes of real functions have in common: normal inputs, or others by name, and squared error."""
 
-import math
 from typing import Any, ClassVar
 
 import torch
@@ -11,6 +10,8 @@ from lengthwise.config import ConfigError, near_miss
 from lengthwise.tasks.base import Batch
 from lengthwise.tasks.functions.inputs import INPUTS, LAST, Inputs, changed_last, mixed
 from lengthwise.tasks.functions.prompts import FunctionTask
+
+LARGEST = 1e6  # and its inverse: of a scale
 
 
 class Regression(FunctionTask):
@@ -56,11 +57,16 @@ class Regression(FunctionTask):
             )
         if inputs == "half-subspace" and settings["dims"] < 2:
             raise ConfigError(f"{name}: inputs is 'half-subspace' with dims=1, which has no half; give dims at least 2")
-        if not 0 <= noise < math.inf:
-            raise ConfigError(f"{name}: noise is {noise}; it is a standard deviation, 0 or more")
+        if not 0 <= noise <= LARGEST:
+            raise ConfigError(
+                f"{name}: noise is {noise}; it is a standard deviation, 0 or more, at most {LARGEST:,.0f}"
+            )
         for scale in ("input_scale", "label_scale"):
-            if not 0 < settings[scale] < math.inf:
-                raise ConfigError(f"{name}: {scale} is {settings[scale]}; it has to be more than 0")
+            if not 1 / LARGEST <= settings[scale] <= LARGEST:
+                raise ConfigError(
+                    f"{name}: {scale} is {settings[scale]}; it has to be more than 0, and in {1 / LARGEST:g} ... {LARGEST:,.0f}: "
+                    "squares of more, or of less, are no float32"
+                )
         return settings
 
     def draw(

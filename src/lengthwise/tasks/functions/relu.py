@@ -8,11 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.tasks.functions.inputs import Inputs
-from lengthwise.tasks.functions.prompts import Functions, require_most
+from lengthwise.tasks.functions.prompts import WIDEST, Functions
 from lengthwise.tasks.functions.regression import Regression
-from lengthwise.values import require_whole
-
-WIDEST = 100_000
+from lengthwise.values import require_most, require_whole
 
 
 class ReLUNetwork(Regression):

@@ -7,9 +7,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.tasks.functions.inputs import Inputs
-from lengthwise.tasks.functions.prompts import Functions, require_most
+from lengthwise.tasks.functions.prompts import Functions
 from lengthwise.tasks.functions.regression import Regression
-from lengthwise.values import require_whole
+from lengthwise.values import require_most, require_whole
 
 DEEPEST = 16  # 65,536 leaves for every prompt
 
