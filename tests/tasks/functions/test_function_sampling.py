@@ -338,8 +338,8 @@ BAD = [
     (LinearRegression, {"input_scale": 0.0}, "input_scale is 0.0; it has to be more than 0"),
     (
         LinearRegression,
-        {"input_scale": 1e300},
-        "input_scale is 1e+300; it has to be more than 0, and in 1e-06 ... 1,000,000",
+        {"input_scale": 1e9},
+        "input_scale is 1000000000.0; it has to be more than 0, and in 1e-06 ... 1,000,000",
     ),
     (
         LinearRegression,
