@@ -55,9 +55,7 @@ def of_distance(
     start = offset - (below + 1) * block  # the first entry's distance
     if each_table is not None:
         assert case.table is not None and ends is not None
-        total = _columns(
-            _unfold(each_table.view(b, h, lines, 2, block).sum(0)), start - case.first, dtable.shape[1]
-        )
+        total = _columns(_unfold(each_table.view(b, h, lines, 2, block).sum(0)), start - case.first, dtable.shape[1])
         total[:, 0] += ends[0].sum((0, 2), dtype=_WIDE)
         total[:, -1] += ends[1].sum((0, 2), dtype=_WIDE)
         dtable.copy_(total if len(dtable) == h else total.sum(0, keepdim=True))
