@@ -176,7 +176,7 @@ def test_who_fails_another_test_may_have_learned_the_task(make_run: Make, make_s
     task = regression(make_run, make_score, 1.0, {"inputs": "skewed"})
     worse = dataclasses.replace(task, baselines=(dataclasses.replace(task.baselines[0], scores={10: 1.0}),))
     assert task.shifted
-    assert "FIRE fails this test at the trained length already" in reading(worse, 3)
+    assert "FIRE had failed this test at the trained length already" in reading(worse, 3)
     assert "never learned the task" in reading(dataclasses.replace(worse, settings={}), 3)
 
 

@@ -1,9 +1,12 @@
 """What a run costs, roughly: what is said token by token costs more than one forward."""
 
+import dataclasses
+
 import pytest
 
 from lengthwise.config import EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import NoPE
+from lengthwise.studies import grid
 from lengthwise.studies.cost import DECODING, cost
 from lengthwise.tasks import Summation
 
@@ -35,3 +38,13 @@ def test_decoding_costs_more_than_a_forward():
         found[scratchpad] = cost(run, asked, run.task.build())
     assert found["none"].ask[8] == pytest.approx(found["none"].train / 3)
     assert found["full"].ask[8] == pytest.approx(DECODING * found["full"].train / 3)
+
+
+def test_all_lengths_of_prefixes_are_one_forward() -> None:
+    (run,) = grid(["nope"], ["linearregression:dims=4"], training=TrainingConfig(train_length=4, steps=5))
+    one, many = (EvaluationConfig(lengths=lengths, prompt=32) for lengths in ((32,), (1, 2, 4, 8, 16, 32)))
+    costs = [cost(run, asked, run.task.build()) for asked in (one, many)]
+    assert costs[0] == costs[1]
+    assert list(costs[1].ask) == [32]
+    twice = cost(run, dataclasses.replace(many, shifts=({"noise": 1.0},)), run.task.build())
+    assert twice.ask[32] == 2 * costs[0].ask[32]

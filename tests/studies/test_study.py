@@ -238,3 +238,14 @@ def test_runs_that_differ_in_their_curriculum_are_each_checked() -> None:
     runs = grid(["nope"], task, training=TRAINING) + grid(["nope"], task, training=grown)
     with pytest.raises(ConfigError, match="begins with 9 dims, and LinearRegression has 3"):
         a_study(runs=runs).check()
+
+
+def test_a_prompt_is_as_long_as_it_is_read() -> None:
+    """Where the last input is another one, every length has prompts of its own, and none of the prompt's length is drawn."""
+    task = ["linearregression:dims=4"]
+    asked = EvaluationConfig(lengths=(2, 4), prompt=12, shifts=({"inputs": "orthogonal"},))
+    study = a_study(runs=grid(["nope"], task, training=TRAINING), evaluation=asked)
+    study.check()
+    short = a_study(runs=grid(["learned:max_length=20"], task, training=TRAINING), evaluation=asked)
+    with pytest.raises(ConfigError, match="length 12 examples needs 24 positions, and Learned has 20"):
+        short.check()

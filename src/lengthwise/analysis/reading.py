@@ -104,7 +104,7 @@ WORDS: dict[Verdict, tuple[str, str]] = {
 
 
 # Of a test that differs from the training: whoever fails it may have learned what was trained.
-UNSUITED = ("fails this test at the trained length already", "fail this test at the trained length already")
+UNSUITED = ("had failed this test at the trained length already",) * 2
 
 
 def _sentence(groups: dict[Verdict, list[str]], where: str, words: Mapping[Verdict, tuple[str, str]]) -> str:

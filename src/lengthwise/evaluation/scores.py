@@ -94,13 +94,15 @@ def shifted(task: Choice, shift: Shift) -> Choice:
     return changed
 
 
-def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = ()) -> None:
+def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = (), prompt: int | None = None) -> None:
     """Raise `ConfigError` for the first length that the run's task, layout or encoding cannot do, and for a shift that is none
-    of the task. Builds no model."""
+    of the task. `prompt`: the length of what is read where one forward answers all lengths. Builds no model."""
     task: Task = run.task.build()
     lengths = list(lengths)
     for changed in (task, *(shifted(run.task, shift).build() for shift in shifts)):
-        _check(changed, encodings_of(run, task), layout_for(task, run.training.layout), lengths, task.decodes)
+        read = [prompt] if prompt and isinstance(changed, PrefixTask) and changed.one_forward() else []
+        every = dict.fromkeys([*lengths, *read])
+        _check(changed, encodings_of(run, task), layout_for(task, run.training.layout), every, task.decodes)
         if changed.input_width != task.input_width:
             raise ConfigError(
                 f"a shift makes inputs {changed.input_width} wide, and the model reads {task.input_width}; leave the width as it is"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from lengthwise.config import EvaluationConfig, Run
 from lengthwise.tasks import Task
+from lengthwise.tasks.base import PrefixTask
 
 DECODING = 8  # what saying an answer costs, in forwards of all of it: 4 to 13 with small models on a CPU
 
@@ -41,6 +42,10 @@ def cost(run: Run, asked: EvaluationConfig, task: Task) -> Cost:
     middle = ((training.min_length or training.train_length) + training.train_length) // 2
     examples = training.steps * training.batch_size
     ask = {}
+    prompt = asked.prompt or max(asked.lengths)
+    if isinstance(task, PrefixTask) and task.one_forward():  # all lengths of a test are read at once
+        ask[prompt] = (1 + len(asked.shifts)) * asked.examples * _forward(run, task, prompt)
+        return Cost(3 * examples * _forward(run, task, middle), ask)
     for length in asked.lengths:
         count = -(-asked.tokens // task.tokens(length)) if task.per_token else asked.examples
         available = task.available(length, "test")

@@ -155,7 +155,7 @@ def _check(run: Run, config: EvaluationConfig) -> None:
     task = run.task.build()
     limits = [encoding.max_length for encoding in encodings_of(run, task) if encoding.max_length is not None]
     check_training(run, task, min(limits, default=None))
-    check_lengths(run, dict.fromkeys([*config.lengths, config.prompt or max(config.lengths)]), config.shifts)
+    check_lengths(run, config.lengths, config.shifts, config.prompt)
 
 
 # ---- making runs ------------------------------------------------------------------------------------------------
