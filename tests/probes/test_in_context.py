@@ -214,6 +214,7 @@ def test_published_defaults():
         ("recency", {"length": 1}, "length is 1; it has to be a whole number, at least 2"),
         ("induction", {"repeats": 1}, "repeats is 1"),
         ("duplicates", {"noise": [0]}, "noise is"),
+        ("induction", {"length": 20, "neighbours": 11}, "the first x that looks for its nearest has 10 before it"),
         (
             "duplicates",
             {"positions": 3},

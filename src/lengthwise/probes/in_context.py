@@ -75,6 +75,11 @@ def in_context_question(
         least = 2 if name in ("length", "repeats", "positions") else 1
         if name not in ("probe", "seed", "noise") and (type(value) is not int or value < least):
             raise ConfigError(f"{name} is {value!r}; it has to be a whole number, at least {least}")
+    if probe == INDUCTION and asked["neighbours"] > (most := asked["length"] // 2):
+        raise ConfigError(
+            f"neighbours is {asked['neighbours']}; in a prompt of {asked['length']} the first x that looks for its nearest has {most} "
+            f"before it; take at most {most}, or longer prompts"
+        )
     return asked
 
 
