@@ -77,8 +77,8 @@ def in_context_question(
             raise ConfigError(f"{name} is {value!r}; it has to be a whole number, at least {least}")
     if probe == INDUCTION and asked["neighbours"] > (most := asked["length"] // 2):
         raise ConfigError(
-            f"neighbours is {asked['neighbours']}; in a prompt of {asked['length']} the first x that looks for its nearest has {most} "
-            f"before it; take at most {most}, or longer prompts"
+            f"neighbours is {asked['neighbours']}; in a prompt of {asked['length']} the first x that looks for its nearest has "
+            f"{most} before it; take at most {most}, or longer prompts"
         )
     return asked
 
