@@ -8,7 +8,7 @@ import torch
 from lengthwise.choices import choose
 from lengthwise.config import ConfigError, Curriculum, EvaluationConfig, ModelConfig, Run, TrainingConfig
 from lengthwise.encodings import NoPE, RoPE
-from lengthwise.evaluation import asked, evaluate, questions, shifted, together
+from lengthwise.evaluation import asked, check_lengths, evaluate, questions, shifted, together
 from lengthwise.tasks import Copy, LinearRegression, generator
 from lengthwise.training.loop import build, check_training
 
@@ -183,3 +183,11 @@ def test_prompts_are_interleaved():
     logits = torch.zeros(2, 8, 1)
     assert task.loss(logits, batch) == pytest.approx(float(ys.square().mean()))
     assert torch.allclose(task.curve(logits, batch), ys.double().square())
+
+
+def test_a_prompt_is_for_tasks_of_prefixes():
+    copy = dataclasses.replace(run(), task=choose(Copy))
+    with pytest.raises(ConfigError, match="prompt is 9, and Copy has no prompts"):
+        check_lengths(copy, [4], prompt=9)
+    check_lengths(copy, [4])
+    check_lengths(run(), [4], prompt=9)

@@ -99,6 +99,10 @@ def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = ()
     of the task. `prompt`: the length of what is read where one forward answers all lengths. Builds no model."""
     task: Task = run.task.build()
     lengths = list(lengths)
+    if prompt is not None and not isinstance(task, PrefixTask):
+        raise ConfigError(
+            f"prompt is {prompt}, and {run.task.name} has no prompts whose prefixes are its lengths; leave prompt out"
+        )
     for changed in (task, *(shifted(run.task, shift).build() for shift in shifts)):
         read = [prompt] if prompt and isinstance(changed, PrefixTask) and changed.one_forward() else []
         every = dict.fromkeys([*lengths, *read])
