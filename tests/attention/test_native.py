@@ -1,4 +1,5 @@
-"""attention.cpp alone, without torch: native/driver.cpp compares it with plain loops, built and watched in several ways."""
+"""attention.cpp and pieces.cpp alone, without torch: native/driver.cpp compares them with plain loops, built and watched in
+several ways."""
 
 import subprocess
 import sys
@@ -29,6 +30,7 @@ def test_the_kernel_is_right_and_touches_nothing_else(way):
         pytest.skip(done.stdout.strip())
     assert done.returncode == 0, done.stdout[-4000:]
     assert f"{CASES[way]} cases" in done.stdout
+    assert f"{CASES[way]} networks" in done.stdout
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-// Calls the library of attention.cpp on random cases and compares every number with plain loops in double precision.
+// Calls the library of attention.cpp and pieces.cpp on random cases and compares every number with plain loops in double precision.
 //
 //     driver SEED CASES      runs the cases SEED, SEED + 1, ...; a case that failed runs alone as `driver ITS_SEED 1`
 //
@@ -16,7 +16,9 @@
 // output, a quotient), and half a unit in the last place of a half precision result. Backward has to agree for the output
 // and the logarithms that it was given.
 //
-// It includes the library's source: there is one `struct Call`, and a field that is new stops the build below.
+// Each case comes with a network for pieces.cpp, of which networks.h says what is asked.
+//
+// It includes the source of attention.cpp: there is one `struct Call`, and a field that is new stops the build below.
 
 #include "memory.h"
 
@@ -587,6 +589,10 @@ struct Worst {
 };
 std::unordered_map<std::string, Worst> worst;
 
+void report(const char* name) {
+  printf("  %-10s %12lld numbers, at worst %.2f of what is allowed\n", name, (long long)worst[name].numbers, worst[name].ratio);
+}
+
 void compare(const Tensor& t, const Sums& sums) {
   i64 n = 0;
   const double last = t.dtype == BFLOAT16 ? 0.00390625 : t.dtype == FLOAT16 ? 0.00048828125 : 0;
@@ -650,7 +656,7 @@ void check_numbers(const Case& c, Results& r) {
         const i64 own = J - I + i;
         const double w = c.w ? c.w((i64)0, 0, call.w_batch > 1 ? b : 0, i) : 0;
         bool bad = false, bad_grad = false;
-        double gout = 0;  // sum of |grad out|
+        double gout = 0;  // sum of the absolute values of what makes delta
         for (i64 d = 0; d < D; d++) {
           q[(size_t)d] = c.q(b, h, i, d);
           g[(size_t)d] = c.grad(b, h, i, d);
@@ -740,8 +746,13 @@ void check_numbers(const Case& c, Results& r) {
           for (i64 j = 0; j < J; j++)
             for (i64 d = 0; d < D && seen[(size_t)j]; d++)
               o[(size_t)d] += weight[(size_t)j] / total * v[(size_t)(j * D + d)];
+          // Its delta is then a sum over keys, whose terms may cancel where each number of the output is small.
+          for (i64 j = 0; j < J; j++)
+            for (i64 d = 0; d < D && seen[(size_t)j]; d++)
+              gout += fabs(weight[(size_t)j] / total * g[(size_t)d] * v[(size_t)(j * D + d)]);
+        } else {
+          for (i64 d = 0; d < D; d++) gout += fabs(g[(size_t)d] * o[(size_t)d]);
         }
-        for (i64 d = 0; d < D; d++) gout += fabs(g[(size_t)d] * o[(size_t)d]);
         const double given = r.lse.flat(line);
         const bool spoils = bad || bad_grad;
         double dw_i = 0, dw_off = 0;
@@ -808,6 +819,8 @@ void check_without_memory(const Case& c) {
 
 }  // namespace
 
+#include "networks.h"
+
 int main(int count, char** words) {
   if (count != 3) {
     printf("driver SEED CASES\n");
@@ -838,15 +851,19 @@ int main(int count, char** words) {
       require_the_same(*one, *again);
     }
     if (n % 50 == 0) check_without_memory(c);
+    current = nullptr;
+    check_network(seed + n);
+    check_tables(seed + n);
   }
-  current = nullptr;
   if (!pieces_guarded) fail("the kernel's memory has no guards: LENGTHWISE_PIECE is not used");
   printf("%llu cases (%lld with numbers that are not finite, %lld large), targets 0 to %lld: %lld calls, %lld of them pairs "
          "on several threads\n",
          (unsigned long long)cases, (long long)not_finite, (long long)large, (long long)best, (long long)calls,
          (long long)threaded);
   for (const char* name : {"out", "lse", "dq", "dk", "dv", "dtable", "dslope", "dintercept", "du", "dw", "drows", "statistics"})
-    printf("  %-10s %12lld numbers, at worst %.2f of what is allowed\n", name, (long long)worst[name].numbers,
-           worst[name].ratio);
+    report(name);
+  printf("%lld networks (%lld with numbers that are not finite) of %lld pieces, memory refused %lld times\n",
+         (long long)networks, (long long)networks_not_finite, (long long)straight_pieces, (long long)refusals);
+  for (const char* name : {"lines", "changes", "tables"}) report(name);
   return 0;
 }

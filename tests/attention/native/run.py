@@ -1,4 +1,4 @@
-"""Builds driver.cpp with attention.cpp in one of several ways, and runs it: the kernel alone, without torch.
+"""Builds driver.cpp with attention.cpp and pieces.cpp in one of several ways, and runs it: the kernel alone, without torch.
 
     python tests/attention/native/run.py                             # the ways that there are
     python tests/attention/native/run.py g++ --seed 1 --cases 10000  # one of them
@@ -27,7 +27,8 @@ building = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(building)
 
 SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
-ADDRESS = (*SANITIZED, "-fsanitize=address,undefined")
+# Asserted: that no vector is read past its end within what it has taken.
+ADDRESS = (*SANITIZED, "-fsanitize=address,undefined", "-D_GLIBCXX_ASSERTIONS")
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ def built(way: Way, folder: Path) -> Path:
             objects[-1],
         ]
         jobs.append(subprocess.Popen(command))
+    objects.append(str(folder / "pieces.o"))
+    jobs.append(subprocess.Popen([way.compiler, *flags, "-c", str(CPU / "pieces.cpp"), "-o", objects[-1]]))
     statuses = [job.wait() for job in jobs]
     if any(statuses):
         raise SystemExit(f"{way.compiler} does not build the driver")

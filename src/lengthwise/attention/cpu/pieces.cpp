@@ -59,10 +59,10 @@ void pass(const Layer& layer, const Lines& from, i64 pieces, Lines& to) {
   to.slope.assign((size_t)(pieces * layer.out), 0.0);
   to.intercept.resize((size_t)(pieces * layer.out));
   for (i64 p = 0; p < pieces; p++) {
-    double *slope = &to.slope[(size_t)(p * layer.out)], *intercept = &to.intercept[(size_t)(p * layer.out)];
+    double *slope = to.slope.data() + p * layer.out, *intercept = to.intercept.data() + p * layer.out;
     std::copy(layer.bias.begin(), layer.bias.end(), intercept);
     for (i64 i = 0; i < layer.in; i++) {  // gated off or not: infinity times 0 is no number here either
-      const double* column = &layer.turned[(size_t)(i * layer.out)];
+      const double* column = layer.turned.data() + i * layer.out;
       add(from.slope[(size_t)(p * layer.in + i)], column, slope, layer.out);
       add(from.intercept[(size_t)(p * layer.in + i)], column, intercept, layer.out);
     }
@@ -213,10 +213,10 @@ void pass_back(i64 layers, const i64* widths, const void* const* numbers, bool f
           continue;
         }
         const Lines& given = into[(size_t)n - 1];
-        const size_t at = (size_t)(p * layer.in), row = (size_t)(o * layer.in);
-        add_both(a, &given.slope[at], b, &given.intercept[at], &of_weight[row], layer.in);
-        add(a, &layer.weight[row], &before.slope[at], layer.in);
-        add(b, &layer.weight[row], &before.intercept[at], layer.in);
+        const i64 at = p * layer.in, row = o * layer.in;
+        add_both(a, given.slope.data() + at, b, given.intercept.data() + at, of_weight.data() + row, layer.in);
+        add(a, layer.weight.data() + row, before.slope.data() + at, layer.in);
+        add(b, layer.weight.data() + row, before.intercept.data() + at, layer.in);
       }
     write<T>(of_weight, gradients[2 * n]);
     write<T>(of_bias, gradients[2 * n + 1]);
