@@ -30,6 +30,15 @@ thread_local bool refused = false;
 
 }  // namespace
 
+// ThreadSanitizer has its own, which Clang does not let be replaced: there memory is never refused.
+#if defined(__SANITIZE_THREAD__)
+#define LENGTHWISE_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define LENGTHWISE_TSAN 1
+#endif
+#endif
+#if !defined(LENGTHWISE_TSAN)
 void* operator new(size_t size) {
   if (until_refused == 0) {
     refused = true;
@@ -41,15 +50,15 @@ void* operator new(size_t size) {
 }
 void operator delete(void* at) noexcept { free(at); }
 void operator delete(void* at, size_t) noexcept { free(at); }
+#endif
 
 namespace {
 
-typedef long double Long;
-const double ROUNDED = 1.2e-16;  // half a unit in the last place of 1
+const double ROUNDED = 2.3e-16;  // half a unit in the last place of 1, twice: pieces.cpp and the loops here are both in double
 
 // A value, and what a computation in double may be off by.
 struct Near {
-  Long value = 0, off = 0;
+  double value = 0, off = 0;
 };
 
 struct Network {
@@ -151,18 +160,18 @@ struct Found {
 i64 networks = 0, networks_not_finite = 0, straight_pieces = 0, refusals = 0;
 
 void compare_network(const Network& net, const char* name, double got, const Near& wanted, bool single) {
-  const Long expected = single ? (Long)(float)wanted.value : wanted.value;
+  const double expected = single ? (double)(float)wanted.value : wanted.value;
   if (expected != expected && got != got) return;
-  if (std::isinf(expected) && got == (double)expected) return;
-  const Long allowed = wanted.off + (single ? fabsl(expected) * 1.2e-7L + 1e-44L : 0) + 1e-290L, off = fabsl(got - expected);
+  if (std::isinf(expected) && got == expected) return;
+  const double allowed = wanted.off + (single ? fabs(expected) * 1.2e-7 + 1e-44 : 0) + 1e-290, off = fabs(got - expected);
   Worst& record = worst[name];
   record.numbers++;
   if (off <= allowed) {
-    if (!single) record.ratio = std::max(record.ratio, (double)(off / allowed));
+    if (!single) record.ratio = std::max(record.ratio, off / allowed);
     return;
   }
   char text[200];
-  snprintf(text, sizeof text, "%s is %.17g, and has to be %.17Lg to %.1Le", name, got, expected, allowed);
+  snprintf(text, sizeof text, "%s is %.17g, and has to be %.17g to %.1e", name, got, expected, allowed);
   fail_network(net, text);
 }
 
@@ -178,22 +187,22 @@ Lines lines_of(const Network& net, const Found& found, i64 p) {
     const i64 in = net.widths[(size_t)n];
     for (i64 o = 0; o < net.widths[(size_t)n + 1]; o++) {
       Near slope, intercept;
-      Long sizes[2] = {0, fabsl((Long)net.bias(n, o))};
+      double sizes[2] = {0, fabs(net.bias(n, o))};
       intercept.value = net.bias(n, o);
       if (n == 0) slope.value = net.weight(0, o, 0);
       for (i64 i = 0; n > 0 && i < in; i++) {
         const Near &a = lines.open_slope.back()[(size_t)i], &b = lines.open_intercept.back()[(size_t)i];
-        const Long weight = net.weight(n, o, i);
+        const double weight = net.weight(n, o, i);
         slope.value += weight * a.value;
-        slope.off += fabsl(weight) * a.off;
-        sizes[0] += fabsl(weight * a.value);
+        slope.off += fabs(weight) * a.off;
+        sizes[0] += fabs(weight * a.value);
         intercept.value += weight * b.value;
-        intercept.off += fabsl(weight) * b.off;
-        sizes[1] += fabsl(weight * b.value);
+        intercept.off += fabs(weight) * b.off;
+        sizes[1] += fabs(weight * b.value);
       }
       if (n > 0) {
-        slope.off += (Long)(in + 3) * ROUNDED * sizes[0];
-        intercept.off += (Long)(in + 3) * ROUNDED * sizes[1];
+        slope.off += (double)(in + 3) * ROUNDED * sizes[0];
+        intercept.off += (double)(in + 3) * ROUNDED * sizes[1];
       }
       slopes.push_back(slope);
       intercepts.push_back(intercept);
@@ -201,7 +210,7 @@ Lines lines_of(const Network& net, const Found& found, i64 p) {
     lines.slope.push_back(slopes);
     lines.intercept.push_back(intercepts);
     for (size_t o = 0; o < slopes.size() && n < net.hidden(); o++) {
-      const Long open = found.open(net, p, n, (i64)o);  // 0 times infinity is no number
+      const double open = found.open(net, p, n, (i64)o);  // 0 times infinity is no number
       slopes[o] = {slopes[o].value * open, slopes[o].off * open};
       intercepts[o] = {intercepts[o].value * open, intercepts[o].off * open};
     }
@@ -213,7 +222,7 @@ Lines lines_of(const Network& net, const Found& found, i64 p) {
 
 Near line_at(const Near& slope, const Near& intercept, double x) {
   return {intercept.value + slope.value * x,
-          intercept.off + slope.off * x + 4 * ROUNDED * (fabsl(intercept.value) + fabsl(slope.value * x)) + 1e-290L};
+          intercept.off + slope.off * x + 4 * ROUNDED * (fabs(intercept.value) + fabs(slope.value * x)) + 1e-290};
 }
 
 void check_piece(const Network& net, const Found& found, i64 p, const Lines& lines, std::vector<char>& explained) {
@@ -227,11 +236,11 @@ void check_piece(const Network& net, const Found& found, i64 p, const Lines& lin
         if (open != (there.value > 0)) fail_network(net, "a gate is wrong where a neuron is not finite");
         continue;
       }
-      if (fabsl(there.value) > there.off && open != (there.value > 0)) fail_network(net, "a gate is wrong");
+      if (fabs(there.value) > there.off && open != (there.value > 0)) fail_network(net, "a gate is wrong");
       for (double x : {from, to}) {
         const Near end = line_at(slope, intercept, x);
         if (open ? end.value < -end.off : end.value > end.off) fail_network(net, "a knot is missing");
-        if (fabsl(end.value) <= end.off) explained[(size_t)(x == from ? p : p + 1)] = 1;
+        if (fabs(end.value) <= end.off) explained[(size_t)(x == from ? p : p + 1)] = 1;
       }
     }
   for (i64 h = 0; h < net.heads(); h++) {
@@ -247,27 +256,27 @@ void check_piece(const Network& net, const Found& found, i64 p, const Lines& lin
 // Gradients of all numbers, as sums over pieces of what comes back to a neuron times what went into it.
 struct Back {
   std::vector<std::vector<Near>> of;  // as Network::numbers
-  std::vector<std::vector<Long>> size;
+  std::vector<std::vector<double>> size;
 };
 
-void add_change(Near& to, Long& size, const Near& back, const Near& into) {
+void add_change(Near& to, double& size, const Near& back, const Near& into) {
   to.value += back.value * into.value;
-  to.off += fabsl(back.value) * into.off + back.off * fabsl(into.value) + back.off * into.off;
-  size += fabsl(back.value * into.value);
+  to.off += fabs(back.value) * into.off + back.off * fabs(into.value) + back.off * into.off;
+  size += fabs(back.value * into.value);
 }
 
 void back_through(const Network& net, const Found& found, i64 p, const Lines& lines, const double* of_slope,
                   const double* of_intercept, Back& all) {
   std::vector<Near> a, b;
   for (i64 h = 0; h < net.heads(); h++) {
-    const Long open = net.final ? found.open(net, p, net.layers() - 1, h) : 1;
+    const double open = net.final ? found.open(net, p, net.layers() - 1, h) : 1;
     a.push_back({of_slope[h * found.count + p] * open, 0});
     b.push_back({of_intercept[h * found.count + p] * open, 0});
   }
   for (i64 n = net.layers() - 1; n >= 0; n--) {
     const i64 in = net.widths[(size_t)n], out = net.widths[(size_t)n + 1];
     std::vector<Near> before_a((size_t)in), before_b((size_t)in);
-    std::vector<Long> size_a((size_t)in), size_b((size_t)in);
+    std::vector<double> size_a((size_t)in), size_b((size_t)in);
     for (i64 o = 0; o < out; o++) {
       const size_t O = (size_t)o, weights = (size_t)(2 * n);
       add_change(all.of[weights + 1][O], all.size[weights + 1][O], b[O], {1, 0});
@@ -282,7 +291,7 @@ void back_through(const Network& net, const Found& found, i64 p, const Lines& li
       }
     }
     for (i64 i = 0; n > 0 && i < in; i++) {
-      const Long open = found.open(net, p, n - 1, i), terms = (Long)(out + 3) * ROUNDED;
+      const double open = found.open(net, p, n - 1, i), terms = (double)(out + 3) * ROUNDED;
       before_a[(size_t)i] = {before_a[(size_t)i].value * open, (before_a[(size_t)i].off + terms * size_a[(size_t)i]) * open};
       before_b[(size_t)i] = {before_b[(size_t)i].value * open, (before_b[(size_t)i].off + terms * size_b[(size_t)i]) * open};
     }
@@ -334,7 +343,7 @@ void check_gradients(Random& random, const Network& net, const Found& found, con
     if (memcmp(one.at, other.at, one.size)) fail_network(net, "a gradient is another in a second call");
     for (i64 x = 0; x < net.size(n); x++) {
       Near sum = wanted.of[(size_t)n][(size_t)x];
-      sum.off += (Long)(2 * found.count + 3) * ROUNDED * wanted.size[(size_t)n][(size_t)x];
+      sum.off += (double)(2 * found.count + 3) * ROUNDED * wanted.size[(size_t)n][(size_t)x];
       compare_network(net, "changes", get(one.at + x * net.bytes(), net.single ? FLOAT32 : FLOAT64), sum, net.single);
     }
   }
@@ -411,33 +420,33 @@ void check_tables(uint64_t seed) {
   for (i64 n = 0; n < queries; n++) of_w.numbers()[n] = random.normal();
   lengthwise_fire_tables_backward(size, threshold, L, eps, distance.data(), distances, query.data(), queries, of_u.numbers(),
                                   of_w.numbers(), to.numbers());
-  const Long c = size, whole = log1pl(c * L), unit = whole > 0 ? whole : 1, of_unit = whole > 0 ? L / (1 + c * L) : 0;
-  Long sum[2] = {0, 0}, sizes[2] = {0, 0};
-  auto add = [&](int which, Long x, Long y) { sum[which] += x - y, sizes[which] += fabsl(x) + fabsl(y); };
+  const double c = size, whole = log1p(c * L), unit = whole > 0 ? whole : 1, of_unit = whole > 0 ? L / (1 + c * L) : 0;
+  double sum[2] = {0, 0}, sizes[2] = {0, 0};
+  auto add = [&](int which, double x, double y) { sum[which] += x - y, sizes[which] += fabs(x) + fabs(y); };
   for (i64 n = 0; n < distances; n++) {
-    const Long d = (Long)distance[(size_t)n], psi = log1pl(c * d), by = of_u.numbers()[n];
+    const double d = (double)distance[(size_t)n], psi = log1p(c * d), by = of_u.numbers()[n];
     add(0, by * d / (1 + c * d) / unit, by * psi * of_unit / (unit * unit));
   }
   for (i64 n = 0; n < queries; n++) {
-    const Long own = (Long)query[(size_t)n], reached = std::max(own, (Long)threshold), psi = log1pl(c * reached);
-    const Long value = psi + eps, by = of_w.numbers()[n];
+    const double own = (double)query[(size_t)n], reached = std::max(own, (double)threshold), psi = log1p(c * reached);
+    const double value = psi + eps, by = of_w.numbers()[n];
     if (value <= 0) {
       add(0, by * of_unit, 0);
       continue;
     }
-    const Long slope = by * unit / (value * value * (1 + c * reached));
+    const double slope = by * unit / (value * value * (1 + c * reached));
     add(0, by * of_unit / value, slope * reached);
-    add(1, 0, slope * c * (threshold > own ? 1 : threshold == own ? 0.5L : 0));
+    add(1, 0, slope * c * (threshold > own ? 1 : threshold == own ? 0.5 : 0));
   }
   for (int which = 0; which < 2; which++) {
-    const Long allowed = (Long)(distances + queries + 20) * ROUNDED * sizes[which] + 1e-290L;
-    const Long off = fabsl(to.numbers()[which] - sum[which]);
+    const double allowed = (double)(distances + queries + 20) * ROUNDED * sizes[which] + 1e-290;
+    const double off = fabs(to.numbers()[which] - sum[which]);
     Worst& record = worst["tables"];
     record.numbers++;
-    record.ratio = std::max(record.ratio, (double)(off / allowed));
+    record.ratio = std::max(record.ratio, off / allowed);
     if (off <= allowed && to.buffer.guarded()) continue;
     char text[200];
-    snprintf(text, sizeof text, "FIRE's gradient %d is %.17g, and has to be %.17Lg to %.1Le (tables %llu)", which,
+    snprintf(text, sizeof text, "FIRE's gradient %d is %.17g, and has to be %.17g to %.1e (tables %llu)", which,
              to.numbers()[which], sum[which], allowed, (unsigned long long)seed);
     fail(text);
   }
