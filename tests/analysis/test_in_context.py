@@ -1,13 +1,17 @@
 """Probes of functions learned in context → means and intervals, counted by hand."""
 
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from lengthwise.analysis import from_rows
 from lengthwise.analysis.in_context import in_context, recent
 from lengthwise.analysis.intervals import over_seeds_and_groups, quantile_t
+
+Make = Callable[..., Any]
 
 
 def row(key: str, asked: dict[str, Any], result: dict[str, Any]) -> Any:
@@ -99,3 +103,10 @@ def test_only_what_was_asked_alike_is_put_together():
     found = in_context(LABELS, rows, None)
     assert [[s.label for s in group.series] for group in found.recency] == [["NoPE"], ["FIRE"]]
     assert not in_context(LABELS, [], None)
+
+
+def test_probes_stand_beside_the_task_as_it_was_trained(make_run: Make) -> None:
+    asked = [{"length": 10, "examples": 64, "seed": 0, **shift} for shift in ({}, {"shift": {"inputs": "skewed"}})]
+    run = make_run("NoPE", metric="squared error", better="lower", asked=asked)
+    tasks = from_rows([], [run], [], [row(run.key, RECENCY, recency([0.1], [0.1]))]).tasks
+    assert [(task.shifted, bool(task.in_context)) for task in tasks] == [(False, True), (True, False)]

@@ -10,6 +10,8 @@ from lengthwise.analysis.in_context import InContext
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.lengths import ExampleLengths
 
+SHIFTED = "question.shift."  # how the settings of a test begin in which it differs from the training
+
 
 @dataclass(frozen=True, kw_only=True)
 class SeedScore:
@@ -113,7 +115,7 @@ class TaskFindings:
     @property
     def shifted(self) -> bool:
         """Whether the test differs from what was trained in more than its length (`EvaluationConfig.shifts`)."""
-        return any(name.startswith("question.shift.") for name in self.settings)
+        return any(name.startswith(SHIFTED) for name in self.settings)
 
     def is_new(self, length: int) -> bool:
         """Whether the length is out of distribution: longer than anything trained on."""

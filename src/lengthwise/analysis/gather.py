@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lengthwise.analysis import attention, lengths
 from lengthwise.analysis.findings import (
     BASELINES,
+    SHIFTED,
     Baseline,
     Findings,
     Point,
@@ -119,6 +120,8 @@ class _Panel:
         runs = list(self.encodings.values())
         labels = _titles([r.label for r in runs], [flat(_encoding(r)) for r in runs])
         first = self.first
+        if any(name.startswith(SHIFTED) for name in self.settings):
+            probes = ()  # they are asked of the task as it was trained, and stand there
         label_of = dict(zip(self.encodings, labels, strict=True))
         of_run = {run.key: label_of[_series(run)] for run in self.runs.values()}
         series = tuple(
