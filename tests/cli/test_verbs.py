@@ -65,6 +65,8 @@ def test_list_tasks(here: Call) -> None:
     ran = here("list", "tasks")
     assert "log perplexity, lower is better" in ran.out
     assert "symbols=26" in ran.out
+    assert rows["LinearRegression"]["summary"] == "y = w·x, w ~ N(0, I). `length` counts the examples."
+    assert not [name for name, row in rows.items() if row["summary"].endswith(":")]
 
 
 def test_list_layouts(here: Call) -> None:

@@ -62,13 +62,19 @@ def _method(make: Any) -> dict[str, Any]:
     documentation = described(make)
     row: dict[str, Any] = {
         "name": make.__name__,
-        "summary": documentation.partition("\n\n")[0].replace("\n", " "),
+        "summary": _summary(documentation),
         "settings": {name: parameter.default for name, parameter in settings_of(make).items()},
     }
     for name in ("metric", "better", "unit", "shared_across_layers", "shift_invariant"):
         if hasattr(make, name):
             row[name] = getattr(make, name)
     return row | {"documentation": documentation}
+
+
+def _summary(documentation: str) -> str:
+    """The first paragraph, without a last sentence that only leads to an example below it."""
+    text = documentation.partition("\n\n")[0].replace("\n", " ")
+    return text[: text.rfind(". ") + 1] if text.endswith(":") and ". " in text else text
 
 
 def _method_table(kind: str, rows: list[dict[str, Any]]) -> None:
