@@ -1,6 +1,7 @@
 """What every model has: tokens or vectors in, logits out, the next tokens one by one."""
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from lengthwise.config import ConfigError, ModelConfig
 
 
-class Model(nn.Module):
+class Model(nn.Module, ABC):
     """Tokens [b, t] or vectors [b, t, input_width] in, logits [b, t, output_size] out; every token sees those before it.
 
     A subclass has `forward(inputs, *, positions, documents, cache)`, as `Decoder` describes it.
@@ -25,13 +26,13 @@ class Model(nn.Module):
         return None
 
     @property
+    @abstractmethod
     def backends_used(self) -> set[str]:
         """What computed the mixing of tokens so far."""
-        raise NotImplementedError
 
+    @abstractmethod
     def new_cache(self) -> Any:
         """An empty cache for `forward(cache=)`: for one text, or one batch of texts."""
-        raise NotImplementedError
 
     def _require_inputs(self, inputs: Tensor) -> None:
         reads = self.read
