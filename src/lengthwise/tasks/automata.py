@@ -107,6 +107,7 @@ class PFA(PrefixTask):
     Source: Akyürek et al. 2024, "In-Context Language Learning: Architectures and Algorithms"; its code, berlino/seq_icl.
     Differs: a string ends with the same probability after each symbol; the published lengths are uniform up to 50, so that what
     comes next depends on what no automaton knows. Training and test automata are all drawn anew, the published ones are 5,000.
+    The ranges of states and letters are our choice; that code draws 2 ... 9 states, and as many letters as states.
     """
 
     metric = "total variation"
