@@ -20,6 +20,7 @@ import torch._dynamo as dynamo
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
+import lengthwise
 from lengthwise.config import ModelConfig
 from lengthwise.encodings import ENCODINGS
 from lengthwise.models import Decoder
@@ -27,7 +28,7 @@ from lengthwise.models import Decoder
 LENGTHS = (17, 33, 50, 64, 100)
 SETTINGS: dict[str, Any] = {
     "names": [], "given": "tokens", "backend": "eager", "attention": "auto", "lengths": LENGTHS, "dynamic": None,
-    "fullgraph": False, "layers": 1, "training": True,
+    "fullgraph": False, "layers": 1, "training": True, "whose": "ours",
 }  # fmt: skip
 
 
@@ -58,14 +59,35 @@ def apart(got: list[Tensor], wanted: list[Tensor]) -> float:
     return max(off[0] / most[0], *(x / most[1] for x in off[1:]), 0.0)
 
 
+class Another(torch.nn.Module):
+    """One layer of somebody else's: no blocks of ours, but `attend`; grouped queries."""
+
+    def __init__(self, name: str):
+        super().__init__()
+        self.embedding, self.maps = torch.nn.Embedding(11, 32), torch.nn.Linear(32, 64)
+        self.encoding = ENCODINGS.parse(name).build(num_heads=2, head_dim=16, d_model=32, train_length=40)
+        self.backends_used: set[str] = set()
+
+    def forward(self, tokens: Tensor, **given: Any) -> Tensor:
+        x = self.embedding(tokens)
+        q, k, v = (y.unflatten(-1, (-1, 16)).transpose(1, 2) for y in self.maps(x).split([32, 16, 16], -1))
+        return lengthwise.attend(q, k, v, self.encoding, x=x, **given)
+
+
+def made(name: str, s: dict[str, Any]) -> Any:
+    if s["whose"] == "another":
+        return Another(name)
+    config = ModelConfig(d_model=32, num_layers=s["layers"], num_heads=2)
+    return Decoder(
+        config, ENCODINGS.parse(name), vocab_size=11, output_size=11, train_length=40, backend=s["attention"]
+    )
+
+
 def row(name: str, s: dict[str, Any]) -> dict[str, Any]:
     dynamo.reset()
     dynamo.utils.counters.clear()
     torch.manual_seed(0)
-    config = ModelConfig(d_model=32, num_layers=s["layers"], num_heads=2)
-    model = Decoder(
-        config, ENCODINGS.parse(name), vocab_size=11, output_size=11, train_length=40, backend=s["attention"]
-    )
+    model = made(name, s)
     parameters = [p for p in model.parameters() if p.requires_grad]
     counter = CompileCounterWithBackend(s["backend"])
     compiled = torch.compile(model, backend=counter, fullgraph=s["fullgraph"], dynamic=s["dynamic"])

@@ -53,6 +53,17 @@ def test_places_that_are_given():
     require([1, 1], "FIRE", "ALiBi", given="positions and documents", dynamic=True, fullgraph=True, lengths=[17, 50])
 
 
+def test_a_model_of_ones_own_that_calls_attend():
+    require([1, 2, 2], "FIRE", "ALiBi", "RoPE", whose="another", fullgraph=True, lengths=[17, 50, 33])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", ["tokens", "positions and documents"])
+def test_attend_with_every_encoding(given):
+    names = [name for name in ENCODINGS.names() if name not in ("Sinusoidal", "Learned")]  # they act on embeddings
+    require([1, 2, 2], *names, whose="another", fullgraph=True, given=given, lengths=[17, 33, 39])
+
+
 @pytest.mark.slow
 def test_without_gradients():
     require([1, 1, 1], "FIRE", "RoPE", dynamic=True, lengths=[17, 100, 33], training=False)

@@ -244,11 +244,10 @@ def _check_kinds(scale: object, **given: object) -> None:
 
 
 def _check_shapes(q: Tensor, k: Tensor, v: Tensor | None) -> None:
-    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}"
     if v is None:
-        v = k
+        shapes, v = f"q {tuple(q.shape)}, k {tuple(k.shape)}", k
     else:
-        shapes += f", v {tuple(v.shape)}"
+        shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
     if q.ndim != 4 or k.ndim != 4 or k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
         raise ConfigError(f"{shapes}: q has to be [b, h, i, d], and k and v alike [b, g, j, d]")
     if not k.shape[1] or not q.shape[1] or q.shape[1] % k.shape[1]:
@@ -285,7 +284,7 @@ def _check_fit(effect: Effect, q: Tensor, encoding: PositionEncoding) -> None:
     name = type(encoding).__name__
     # What is made for one head would serve any number of them, in silence; a table may be shared by all heads beside one
     # that is not.
-    heads = max((_heads(term) for term in effect.terms), default=q.shape[1])
+    heads = max([_heads(term) for term in effect.terms]) if effect.terms else q.shape[1]
     if heads != q.shape[1] and (heads > 1 or "num_heads" in _told(type(encoding))):
         raise ConfigError(
             f"{name} was made for {heads} heads, and q has {q.shape[1]}; make {name}(num_heads={q.shape[1]})"
