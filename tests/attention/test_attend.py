@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import lengthwise
 from lengthwise import encodings
@@ -187,3 +188,23 @@ def test_the_dtypes_that_attention_computes_with():
         ConfigError, match=r"float8_e4m3fn; attention computes with float32, bfloat16, float16, float64"
     ):
         lengthwise.attend(q, k, v)
+
+
+ON_LOGITS = [name for name in encodings.ENCODINGS.names() if name not in ("Sinusoidal", "Learned")]
+
+
+@pytest.mark.parametrize("backend", ["auto", "blocked"])
+@pytest.mark.parametrize("name", ON_LOGITS)
+def test_what_is_made_again_in_the_backward_pass_is_the_same(name, backend):
+    """Activation checkpointing keeps nothing of attention but its input."""
+    q, k, v = (x.requires_grad_() for x in qkv())
+    x = torch.randn(2, 9, 32)
+    encoding = encodings.ENCODINGS.parse(name).build(num_heads=4, head_dim=8, d_model=32, train_length=9)
+    learned = [q, k, v, *encoding.parameters()]
+
+    def attend():
+        return lengthwise.attend(q, k, v, encoding, x=x, backend=backend)
+
+    plain, again = attend(), checkpoint(attend, use_reentrant=False)
+    for a, b in zip(*(torch.autograd.grad(out.sum(), learned) for out in (plain, again)), strict=True):
+        torch.testing.assert_close(a, b)

@@ -9,7 +9,7 @@ import torch
 
 import lengthwise
 from lengthwise import encodings
-from lengthwise.attention import BACKENDS, Mask, no_gradients, plan
+from lengthwise.attention import BACKENDS, Mask, check_backend, no_gradients, plan
 from lengthwise.config import ConfigError
 from lengthwise.forms import DenseBias, Effect, ToeplitzBias
 from lengthwise.span import Span
@@ -153,10 +153,12 @@ FLOAT8 = torch.float8_e4m3fn
         ({}, {"window": 2.0}, "window is 2.0; it has to be a whole number"),
         ({}, {"window": True}, "window is True; it has to be a whole number"),
         ({}, {"window": "4"}, "window is '4'; it has to be a whole number"),
+        ({}, {"window": 2**62}, "window is 4611686018427387904; it has to be a whole number.*or None for all"),
         ({}, {"causal": None}, "causal is None; it has to be True or False"),
         ({}, {"causal": "yes"}, "causal is 'yes'; it has to be True or False"),
         ({}, {"scale": math.nan}, "scale is nan; it has to be a finite number"),
         ({}, {"scale": math.inf}, "scale is inf; it has to be a finite number"),
+        ({}, {"scale": 10**400}, "scale is 10+; it has to be a finite number"),
         ({}, {"scale": "0.5"}, "scale is '0.5'; it has to be a finite number"),
         ({}, {"scale": torch.tensor(0.5)}, r"scale is tensor\(0.5000\); it has to be a finite number.*multiply q by it"),
     ],
@@ -174,6 +176,24 @@ def test_what_is_no_tensor(name):
     given[name] = given[name].tolist()
     with pytest.raises(ConfigError, match=f"{name} is a list; it has to be a tensor"):
         attend(**given)
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+def test_what_is_no_dense_tensor(name):
+    given = dict(zip(("q", "k", "v"), qkv(), strict=True))
+    given[name] = given[name].to_sparse()
+    with pytest.raises(ConfigError, match=f"{name} is sparse_coo; attention takes dense tensors"):
+        attend(**given)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("window", [9, 2**62 - 1])
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_window_wider_than_the_text_hides_nothing(causal, window, backend):
+    q, k, v = qkv(dtype=WIDE)
+    require_backend(backend, Effect(), Span.of(9, 7), Mask(7, 9, causal, None, window), q)
+    wide, none = (attend(q, k, v, causal=causal, window=w, backend=backend) for w in (window, None))
+    torch.testing.assert_close(wide, none, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -208,6 +228,12 @@ def test_a_named_backend_that_cannot_serve_says_why_and_what_to_do(backend):
             assert plan(effect, span, mask, q, backend=backend).backend == backend
             assert lengthwise.attend(q, k, v, encoding, backend=backend, x=x).isfinite().all()
     assert not refused or backend != "reference"
+
+
+@pytest.mark.parametrize("backend", [None, 3, ["fused"]])
+def test_a_backend_that_is_no_name(backend):
+    with pytest.raises(ConfigError, match=r"there is no backend .*; there are: auto, fused, "):
+        inspect.unwrap(check_backend)(backend)
 
 
 def test_a_backend_that_does_not_exist():

@@ -5,7 +5,7 @@ everything that the layers share.
 """
 
 import functools
-import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -104,9 +104,10 @@ def with_content(
 
 def check_backend(backend: str) -> str:
     """`backend` itself, or a `ConfigError` that names what there is."""
-    if backend not in ("auto", *BACKENDS):
-        names = ["auto", *BACKENDS]
-        raise ConfigError(f"there is no backend {backend!r}{near_miss(backend, names)}; there are: {', '.join(names)}")
+    names = ["auto", *BACKENDS]
+    if not isinstance(backend, str) or backend not in names:
+        meant = near_miss(backend, names) if isinstance(backend, str) else ""
+        raise ConfigError(f"there is no backend {backend!r}{meant}; there are: {', '.join(names)}")
     return backend
 
 
@@ -236,7 +237,12 @@ def _check_kinds(scale: object, **given: object) -> None:
             raise ConfigError(
                 f"{name} is a {type(one).__name__}; it has to be a tensor [batch, heads, tokens, head dim]"
             )
-    if scale is None or (isinstance(scale, (int, float)) and type(scale) is not bool and math.isfinite(scale)):
+        if one.layout is not torch.strided:
+            kind = str(one.layout).removeprefix("torch.")
+            raise ConfigError(f"{name} is {kind}; attention takes dense tensors: convert it with to_dense(), or pad it")
+    if scale is None or (
+        type(scale) is not bool and isinstance(scale, (int, float)) and abs(scale) <= sys.float_info.max
+    ):
         return
     # A backend that takes it as a number would drop its gradient in silence.
     instead = "; one that learns is no number: multiply q by it" if isinstance(scale, Tensor) else ""

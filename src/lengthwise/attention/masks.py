@@ -29,9 +29,9 @@ class Mask:
     def __post_init__(self) -> None:
         if type(self.causal) is not bool:
             raise ConfigError(f"causal is {self.causal!r}; it has to be True or False")
-        if self.window is not None and (type(self.window) is not int or self.window < 1):
+        if self.window is not None and (type(self.window) is not int or not 1 <= self.window < 1 << 62):
             raise ConfigError(
-                f"window is {self.window!r}; it has to be a whole number of keys, at least 1 (the query's own)"
+                f"window is {self.window!r}; it has to be a whole number of keys, at least 1 (the query's own), or None for all"
             )
 
     @property

@@ -162,9 +162,11 @@ class _Tables(torch.autograd.Function):
         return size, torch.maximum(threshold, query), threshold, torch.where(unit > 0, unit, 1.0)
 
     @staticmethod
-    def in_one_call(ctx: Any, made: ModuleType, of_u: Tensor, of_w: Tensor) -> tuple[Tensor | None, ...]:
+    def in_one_call(
+        ctx: Any, made: ModuleType, kept: tuple[Tensor, ...], of_u: Tensor, of_w: Tensor
+    ) -> tuple[Tensor | None, ...]:
         """`backward` in one call."""
-        c, multiplier, distance, query, _, _ = ctx.saved_tensors
+        c, multiplier, distance, query, _, _ = kept
         of_c, of_multiplier = c.new_empty(()), multiplier.new_empty(())
         signed, times = c.item(), multiplier.item() * ctx.L
         found = made.tables_back(abs(signed), abs(times), ctx.L, ctx.eps, distance, query, of_u, of_w)
@@ -174,9 +176,10 @@ class _Tables(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, of_u: Tensor, of_w: Tensor) -> tuple[Tensor | None, ...]:
-        if not torch.is_grad_enabled() and (made := piecewise.library(*ctx.saved_tensors, of_u, of_w)):
-            return _Tables.in_one_call(ctx, made, of_u, of_w)
-        c, multiplier, distance, query, w, counts = ctx.saved_tensors
+        kept = ctx.saved_tensors  # once: under checkpointing a second look is an error
+        if not torch.is_grad_enabled() and (made := piecewise.library(*kept, of_u, of_w)):
+            return _Tables.in_one_call(ctx, made, kept, of_u, of_w)
+        c, multiplier, distance, query, w, counts = kept
         size, reached, threshold, unit = _Tables.of(c, multiplier, query, ctx.L)
         over = w / unit
         psi = torch.log1p(size * distance)
