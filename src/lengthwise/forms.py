@@ -13,7 +13,7 @@ A table over distances begins at the distance `first`. Below 0 it has something 
 serves both directions; `first = 0` serves causal masks alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -118,6 +118,8 @@ class ToeplitzBias:
 
     table: Float[Tensor, "h n"]
     first: int = 0
+    # What a backend made of the table, once for all calls that this form is kept for.
+    made: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,8 @@ class QueryRelative:
     table: Float[Tensor, "#h n d"]
     first: int = 0
     vector: Float[Tensor, "h d"] | None = None
+    # What a backend made of the table, once for all calls that this form is kept for.
+    made: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from lengthwise.attention import blocked, flex, fused, reference, sdpa
 from lengthwise.attention.cache import KVCache
+from lengthwise.attention.kept import Kept
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.statistics import Statistics, measure
 from lengthwise.config import ConfigError, context_of, near_miss
@@ -124,6 +125,7 @@ def attend(
     window: int | None = None,
     scale: float | None = None,
     backend: str = "auto",
+    kept: Kept | None = None,
 ) -> Float[Tensor, "b h i d"]:
     """Attention with a position encoding, for a model of your own.
 
@@ -133,13 +135,16 @@ def attend(
     `positions` [b|1, j]: what the tokens claim; 0, 1, 2, ... in each document when not given. `documents` [b|1, j]:
     tokens see their own document alone (padding: a document of its own). `window`: a query sees the `window` last keys
     alone (see `Mask`). `x` [b, j, c]: the attention layer's input, for
-    encodings that depend on content. `scale`: 1/sqrt(d) when not given.
+    encodings that depend on content. `scale`: 1/sqrt(d) when not given. `kept`: a `Kept()` of the text, for the steps of a
+    decoding loop; without it each makes the encoding's tables anew.
 
     >>> fire = encodings.FIRE(num_heads=8)
     >>> out = attend(q, k, v, fire)
     """
     _check_kinds(scale, q=q, k=k, v=v)
-    effect, span, mask = _call(q, k, v, encoding, positions, documents, x, causal, window)
+    if kept is not None and not isinstance(kept, Kept):
+        raise ConfigError(f"kept is a {type(kept).__name__}; it has to be a lengthwise.attention.Kept(), or None")
+    effect, span, mask = _call(q, k, v, encoding, positions, documents, x, causal, window, kept)
     return plan(effect, span, mask, q, backend=backend)(q, k, v, scale=scale)
 
 
@@ -190,6 +195,7 @@ def _call(
     x: Any,
     causal: Any,
     window: Any,
+    kept: Kept | None = None,
 ) -> tuple[Effect, Span, Mask]:
     """What `attend` is told, checked and as backends take it."""
     _check_shapes(q, k, v)
@@ -217,7 +223,10 @@ def _call(
         first, last = (0, keys - 1) if known else ends(p)
         span = Span(p[:, keys - queries :], p, last + 1, length_q=own_q, length_k=own, first=first)
     mask = Mask(queries, keys, causal, documents, window)
-    effect = Effect() if encoding is None else encoding.effect(span)
+    if encoding is None:
+        effect = Effect()
+    else:
+        effect = encoding.effect(span) if kept is None else kept.effect(encoding, span)
     if encoding is not None and encoding.reads_content():
         if x is None or x.ndim != 3 or x.shape[:2] != (q.shape[0], keys):
             given = "is missing" if x is None else f"has shape {tuple(x.shape)}"
@@ -326,6 +335,7 @@ def _told(make: type[PositionEncoding]) -> list[str]:
 __all__ = [
     "BACKENDS",
     "KVCache",
+    "Kept",
     "Mask",
     "Plan",
     "Statistics",

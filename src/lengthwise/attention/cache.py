@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lengthwise.attention.kept import Kept
 from lengthwise.config import ConfigError
 
 
@@ -16,10 +17,13 @@ class KVCache:
     under an older scale, those of the upper layers from inputs that were computed under it, and only a new pass over all
     tokens equals one forward. So the cache of such a model also keeps what was read (`inputs`), and the model starts
     it afresh when the scale changes (`restarts` counts that).
+
+    `kept`: what encodings said, so that a step need not ask them again.
     """
 
     def __init__(self, num_layers: int):
         self.restarts = 0
+        self.kept = Kept()
         self._clear(num_layers)
 
     def _clear(self, num_layers: int) -> None:

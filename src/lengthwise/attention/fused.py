@@ -7,7 +7,7 @@ on a CPU float64 too. Rotations and query gains are applied before.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -147,6 +147,14 @@ def _static(effect: Effect, span: Span, mask: Mask, dtype: torch.dtype) -> tuple
     return (table, first, *pieces, None, 0, *places, documents)
 
 
+def _once(term: ToeplitzBias | QueryRelative, what: Hashable, make: Callable[[], Tensor]) -> Tensor:
+    """What `make` makes of the term's table, which may be kept for many calls: the steps of a decoding loop."""
+    key = what, torch.is_grad_enabled()  # what was made without gradients would not pass them on
+    if key not in term.made:
+        term.made[key] = make()
+    return term.made[key]
+
+
 def _met(effect: Effect) -> list[QueryRelative | ContentRelative]:
     """The terms that are vectors of distances, which meet one of each query."""
     return [term for term in effect.terms if isinstance(term, (QueryRelative, ContentRelative))]
@@ -165,6 +173,9 @@ def _one_relative(
     """The vectors of several terms side by side, over the distances of all of them, with the scale of those that have one."""
     if not terms:
         return None, 0
+    one = terms[0]
+    if len(terms) == 1 and isinstance(one, QueryRelative):
+        return _once(one, (dtype, scale), lambda: (one.table * scale).to(dtype).contiguous()), one.first
     heads = max(len(term.table) for term in terms)
     scaled = [(term.table * scale if isinstance(term, QueryRelative) else term.table, term.first) for term in terms]
     tables, first = _same_reach(scaled, dtype)
@@ -193,6 +204,9 @@ def _one_table(terms: list[ToeplitzBias], dtype: torch.dtype) -> tuple[Tensor | 
     """The sum of several tables as one that reaches as far as any of them."""
     if not terms:
         return None, 0
+    one = terms[0]
+    if len(terms) == 1:
+        return _once(one, dtype, lambda: one.table.to(dtype).contiguous()), one.first
     tables, first = _same_reach([(term.table, term.first) for term in terms], dtype)
     heads = max(len(table) for table in tables)
     return sum((table.expand(heads, -1) for table in tables[1:]), tables[0].expand(heads, -1)).contiguous(), first
