@@ -9,8 +9,8 @@ Outcome: at 12 examples the mean of every encoding is better than averaging, on 
 and better than at 12 (squared error 0.02 from 0.05; accuracy 0.91 to 0.96 from 0.81 to 0.85). So is dynamic YaRN, within its
 intervals. ALiBi keeps or raises its accuracy and, against the expectation, not its squared error (0.43 from 0.28), and NoPE too
 (0.76 from 0.34). On regression PI, YaRN and RoPE go to 2.9, 2.4 and 1.5, dynamic NTK to 0.32 from 0.07; on Boolean classes
-the seeds tell a loss of PI's alone, on disjunctions. That NoPE is above RoPE shows on regression only, where the seeds leave it open.
-No encoding reaches the nearest neighbours on thresholds. All numbers: docs/log.md.
+the seeds tell a loss of PI's alone, on disjunctions. That NoPE is above RoPE shows on regression only, where the seeds leave it
+open. No encoding reaches the nearest neighbours on thresholds. All numbers: docs/log.md.
 Cost: 25 minutes on two CPU cores.
 Command: lengthwise run studies/icfl/small.py
 

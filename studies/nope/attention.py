@@ -3,12 +3,13 @@
 Question: which encoding's attention patterns are most like NoPE's?
 Expectation (theirs): T5's, then ALiBi's; Rotary's and sinusoidal's are furthest. Another seed of NoPE is the baseline, so the
 others are compared with another seed of it, too: runs of one seed begin with the same weights, which keeps them close.
+Outcome: none yet; these runs have not been trained.
 Cost: 15 trainings of a model of 85 million parameters (those of classic.py on SCAN: nothing is trained twice in one store).
 Command: lengthwise run studies/nope/attention.py --device cuda
          lengthwise probe attention-distance --study "nope: attention" --against nope --across-seeds
 """
 
-from kazemnejad import ENCODINGS, PAPER, SEEDS, paper_training
+from kazemnejad import ENCODINGS, PAPER, SEEDS, paper_training, published
 
 from lengthwise.config import EvaluationConfig
 from lengthwise.studies import Study, grid
@@ -21,4 +22,5 @@ study = Study(
     command="lengthwise run studies/nope/attention.py --device cuda",
     runs=grid(ENCODINGS, ["scan:split=tr25"], SEEDS, model=PAPER, training=paper_training(1, 25)),
     evaluation=EvaluationConfig(lengths=(10, 20, 25, 26, 27, 28, 30, 32, 33, 36, 40, 48), examples=600),
+    published=published({"SCAN(split=tr25)": "SCAN"}, "of the distances only plots are published"),
 )

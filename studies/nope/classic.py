@@ -2,6 +2,7 @@
 
 Question: which position encodings carry out commands and nested functions that are longer than any in training?
 Expectation (theirs): on SCAN NoPE and T5 lead far before ALiBi, Rotary and sinusoidal; on PCFG all but sinusoidal are alike.
+Outcome: none yet; these runs have not been trained.
 Cost: 30 trainings of a model of 85 million parameters, 40,000 steps (PCFG 60,000): some hours each on one GPU.
 Command: lengthwise run studies/nope/classic.py --device cuda
 """

@@ -2,6 +2,7 @@
 
 Question: which position encodings calculate and reason on inputs up to twice as long as any in training?
 Expectation (theirs): NoPE and T5 lead, all fall fast; parity and summation stay near chance beyond training.
+Outcome: none yet; these runs have not been trained.
 Cost: 105 trainings of a model of 85 million parameters, 40,000 steps each: some hours each on one GPU.
 Command: lengthwise run studies/nope/mathematical.py --device cuda
 

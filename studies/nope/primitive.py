@@ -2,6 +2,7 @@
 
 Question: which position encodings copy and reverse sequences up to twice as long as any in training?
 Expectation (theirs): NoPE and T5 go furthest, ALiBi less far, Rotary and sinusoidal fail at the first longer length.
+Outcome: none yet; these runs have not been trained. At a size that a laptop trains: small.py.
 Cost: 120 trainings of a model of 85 million parameters, 40,000 steps each: some hours each on one GPU.
 Command: lengthwise run studies/nope/primitive.py --device cuda
 

@@ -9,7 +9,8 @@ Outcome: mean reciprocal ranks in the published order, 0.74, 0.54, 0.49, 0.31 an
 0.22). NoPE is at 0.85 and 0.97 on repeated and replaced symbols (published 0.99 and 0.97), but T5 at 0.05 and 0.32 (published
 0.77 and 0.94), which was not expected; one seed of Rotary still reverses at twice the length. All numbers: docs/log.md.
 Size and number of steps were chosen with seed 0, which is not among the seeds here.
-Cost: at most 30 minutes on two CPU cores.
+Cost: 37 minutes were measured on two CPU cores that others used too. A run takes about 27 seconds of CPU time (five were measured,
+copying random symbols, one process beside others), so that 60 of them are about 14 minutes of two idle cores.
 Command: lengthwise run studies/nope/small.py
 """
 
@@ -33,7 +34,7 @@ study = Study(
         "ALiBi are at NoPE's height or above it, and all fall to nothing by twice the length. Rotary and sinusoidal fail at "
         "the first longer length everywhere."
     ),
-    cost="at most 30 minutes on 2 CPU cores",
+    cost="about 15 minutes on 2 idle CPU cores, 37 on 2 that others use too",
     command="lengthwise run studies/nope/small.py",
     runs=grid(ENCODINGS, TASKS, seeds=[1, 2, 3], model=SMALL, training=small_training(2, 10, steps=1500)),
     evaluation=EvaluationConfig(lengths=(6, 10, *range(11, 21)), examples=200),

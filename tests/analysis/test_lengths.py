@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lengthwise.analysis.lengths import Histogram, lengths, of_runs
+from lengthwise.analysis.lengths import ExampleLengths, Histogram, lengths, of_runs
 from lengthwise.store.rows import ProbeRow
 from lengthwise.values import ConfigError
 
@@ -103,3 +103,17 @@ def test_what_is_stored_of_runs_is_shown_once_for_each_field() -> None:
     assert (other.field, other.drawn) == ("target", None)
     assert one.bins(5) == [(3, 3, 6, 0), (9, 9, 2, 4), (30, 30, 0, 4)]
     assert one.bins(2) == [(0, 9, 8, 4), (30, 39, 0, 4)]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "tests", "says"),
+    [
+        (None, 7, "all that there are"),
+        (1000, 1000, "1,000 drawn of each"),
+        (1000, 1001, "1,000 drawn of each"),
+        (1000, 116, "1,000 drawn of each (there are fewer for tests)"),
+    ],
+)
+def test_where_examples_come_from(drawn: int | None, tests: int, says: str) -> None:
+    found = ExampleLengths(field="input", drawn=drawn, train=Histogram({3: 1000}), test=Histogram({4: tests}))
+    assert found.origin == says

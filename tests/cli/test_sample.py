@@ -88,6 +88,10 @@ def test_published_text(here: Call) -> None:
         ),
         (["scan", "--all", "--length", "23"], "SCAN has no example of 23 actions"),
         (["scan", "--length", "24", "--split", "train"], "trains on up to 22 actions, and 24 are for tests"),
+        (
+            ["scan", "--all", "--length", "24", "--split", "train"],
+            "trains on up to 22 actions, and 24 are for tests; give at most 22",
+        ),
         (["pcfg", "--length", "36"], "the nearest length with examples is 35"),
         (["pcfg:longest=1", "--length", "3"], "PCFG.longest is 1"),
         (["scan:split=tr24"], "did you mean 'tr25'?"),

@@ -1,5 +1,6 @@
 """What each verb prints."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -11,9 +12,9 @@ from typing import Any
 import pytest
 
 import lengthwise
-from lengthwise.cli.showing import _ordered
+from lengthwise.cli.showing import _ordered, _overall, _scores
 from lengthwise.layouts import LAYOUTS
-from lengthwise.store import open_store
+from lengthwise.store import RunRow, ScoreRow, open_store
 
 Call = Callable[..., Any]
 VERBS = (
@@ -103,6 +104,40 @@ def test_show_a_run_by_the_beginning_of_its_key(here: Call, finished: Path) -> N
     assert [score["length"] for score in row["scores"]] == [4, 8]
     assert row["scores"][0]["out_of_distribution"] is False
     assert row["curve"][-1]["step"] == 10
+
+
+def score(length: int, mean: float, n: int, metric: str = "exact match") -> ScoreRow:
+    return ScoreRow(
+        key="k",
+        asked={},
+        length=length,
+        metric=metric,
+        better="higher",
+        n=n,
+        mean=mean,
+        standard_error=0.1,
+        out_of_distribution=length > 4,
+        seconds=0.0,
+        facts={},
+        created=0.0,
+    )
+
+
+def test_overall_scores_count_examples_and_keep_distributions_apart() -> None:
+    run = RunRow(**{f.name: None for f in dataclasses.fields(RunRow)} | {"unit": "bits", "metric": "exact match"})
+    scores = [score(3, 1.0, 30), score(4, 0.5, 10), score(5, 0.5, 10), score(6, 0.0, 40)]
+    table = _scores(run, scores)
+    cells = list(zip(*(column.cells for column in table.columns), strict=True))
+    assert cells[4:] == [
+        ("all", "0.8750", "", "40", "trained, all lengths"),
+        ("all", "0.1000", "", "50", "new, all lengths"),
+    ]
+
+
+def test_overall_scores_that_there_are_not() -> None:
+    assert _overall([score(5, 2.0, 10, "log perplexity"), score(6, 4.0, 30, "log perplexity")]) == (3.0, 40)
+    assert _overall([score(5, 0.5, 10)]) is None
+    assert _overall([score(5, 0.5, 10), score(5, 0.7, 20), score(6, 0.1, 20)]) is None, "one length, asked in two ways"
 
 
 def test_report(here: Call, finished: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_a_study_can_be_run(path: Path) -> None:
     study = load(path)
     study.check()
     text = path.read_text()
-    for words in ("Question:", "Expectation", "Cost:", f"Command: lengthwise run studies/nope/{path.name}"):
+    for words in ("Question:", "Expectation", "Outcome:", "Cost:", f"Command: lengthwise run studies/nope/{path.name}"):
         assert words in text
     assert study.expectation
     assert study.cost
@@ -34,11 +34,39 @@ def test_a_study_can_be_run(path: Path) -> None:
     labels = {run.label for run in study.runs}
     assert labels == {"NoPE", "T5", "ALiBi", "RoPE(rotary_fraction=0.25)", "Sinusoidal"}
     assert len({run.seed for run in study.runs}) == 3
+    assert study.published is not None
+    assert list(study.published["ranks"]) == ["NoPE", "T5", "ALiBi", "RoPE(rotary_fraction=0.25)", "Sinusoidal"]
 
 
-def test_the_published_scale_is_the_published_one() -> None:
-    for run in load(FOLDER / "primitive.py").runs:
+def test_ranks_with_scratchpads_are_the_published_ones() -> None:
+    for name, ranks in (
+        ("scratchpads", [0.630, 0.604, 0.551, 0.270, 0.228]),
+        ("primitive", [0.687, 0.549, 0.502, 0.330, 0.215]),
+    ):
+        published = load(FOLDER / f"{name}.py").published
+        assert published is not None
+        assert list(published["ranks"].values()) == ranks
+
+
+def test_every_figure_has_its_study() -> None:
+    figures = {
+        "primitive": "E.2",
+        "mathematical": "E.3",
+        "classic": "E.4",
+        "attention": "E.5",
+        "scratchpads": "E.6 to E.13",
+    }
+    for name, figure in figures.items():
+        assert f"{figure} at the published scale" in (FOLDER / f"{name}.py").read_text()
+
+
+@pytest.mark.parametrize("name", ["primitive", "mathematical", "classic", "attention", "scratchpads"])
+def test_the_published_scale_is_the_published_one(name: str) -> None:
+    longest = {"Copy": 20, "Reverse": 20, "SCAN": 25}  # the others: 8
+    for run in load(FOLDER / f"{name}.py").runs:
         model, training = run.model, run.training
         assert (model.d_model, model.num_layers, model.num_heads, model.d_ff, model.dropout) == (768, 12, 12, 3072, 0.1)
-        assert (training.steps, training.batch_size, training.learning_rate) == (40_000, 64, 3e-5)
-        assert (training.warmup, training.weight_decay, training.train_length) == (0.06, 0.05, 20)
+        assert training.steps == (60_000 if run.task.name == "PCFG" else 40_000)
+        assert (training.batch_size, training.learning_rate) == (64, 3e-5)
+        assert (training.warmup, training.weight_decay) == (0.06, 0.05)
+        assert training.train_length == longest.get(run.task.name, 8)

@@ -82,6 +82,14 @@ class ExampleLengths:
     train: Histogram
     test: Histogram
 
+    @property
+    def origin(self) -> str:
+        """Where the examples come from: "1,000 drawn of each"; of a short task's test there may be fewer."""
+        if self.drawn is None:
+            return "all that there are"
+        fewer = " (there are fewer for tests)" if self.test.total < self.drawn else ""
+        return f"{self.drawn:,} drawn of each{fewer}"
+
     def bins(self, most: int) -> list[tuple[int, int, int, int]]:
         """First length, last length, and counts of training and test examples, of at most `most` bins that both share."""
         together = Histogram(dict(sorted((Counter(self.train.counts) + Counter(self.test.counts)).items())))

@@ -95,9 +95,8 @@ def _two(found: ExampleLengths, name: str) -> None:
             cells += [f"{count:,}" if count else "", Text(bar)]
         table.add_row(_between(first, last), *cells)
     stdout().print(table)
-    every = "all that there are" if found.drawn is None else f"{found.drawn:,} drawn of each"
     print(
-        f"\n{shown(name)}: {every}\n{_sentence(found.train, 'training examples')}\n{_sentence(found.test, 'test examples')}"
+        f"\n{shown(name)}: {found.origin}\n{_sentence(found.train, 'training examples')}\n{_sentence(found.test, 'test examples')}"
     )
 
 

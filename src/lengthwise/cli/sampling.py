@@ -73,6 +73,8 @@ def show_all(word: str, asked: Asked) -> int:
         raise ConfigError(f"{choice.name} cannot list all of its examples; leave --all out, --count prints some")
     _require_text(task, asked)
     lengths = task.lengths() if asked.length is None else [asked.length]
+    if asked.length is not None and asked.split is not None:
+        task.check_length(asked.length, asked.split)  # a given set may have the length in its other split alone
     counts: Counter[str] = Counter()
     for split, pairs in _listed(task, [LENGTH] if lengths is None else lengths):
         if asked.split is None or asked.split in split.split(" and "):

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from typing import Any
 
+from lengthwise.analysis.findings import bounds_of
 from lengthwise.cli.printing import figure, print_json, stdout
 from lengthwise.store import CurveRow, RunRow, ScoreRow, open_store
 
@@ -84,7 +85,22 @@ def _scores(run: RunRow, scores: list[ScoreRow]) -> Any:
         seen = "new" if score.out_of_distribution else "trained"
         row = [f"{score.length}", f"{score.mean:.4f}", figure(score.standard_error, 2), f"{score.n}"]
         table.add_row(*row, *numbers, *unreadable, seen)
+    for new, name in ((False, "trained"), (True, "new")):
+        if over := _overall([score for score in scores if score.out_of_distribution == new]):
+            mean, examples = over
+            table.add_row("all", f"{mean:.4f}", "", f"{examples}", *("" for _ in further), f"{name}, all lengths")
     return table
+
+
+def _overall(scores: list[ScoreRow]) -> tuple[float, int] | None:
+    """The mean over several lengths, and of how many examples: of shares every example counts alike, else every length, as on
+    the page. None where there are fewer than two lengths, or one was asked in two ways: such scores are no one's mean."""
+    lengths = {score.length for score in scores}
+    if len(lengths) < 2 or len(lengths) < len(scores):
+        return None
+    weights = [score.n if bounds_of(score.metric) else 1 for score in scores]
+    mean = math.fsum(score.mean * weight for score, weight in zip(scores, weights, strict=True)) / sum(weights)
+    return mean, sum(score.n for score in scores)
 
 
 def _details(score: ScoreRow) -> dict[str, Any]:

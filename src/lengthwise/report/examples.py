@@ -22,7 +22,7 @@ def _picture(found: ExampleLengths, task: TaskFindings) -> dict[str, Any]:
     highest = max(max(pair) for pair in shares)
     return {
         "what": WHAT.get(found.field, task.unit),
-        "drawn": found.drawn,
+        "origin": "" if found.drawn is None else found.origin,
         "top": f"{highest:.0%}" if highest >= 0.1 else f"{highest:.1%}",
         "bars": [
             {
