@@ -2,6 +2,7 @@
 
     python benchmarks/attention.py [--parts ratios,threads,memory,eager,decode,shapes,growth,errors]
                                    [--lengths 256,1024,2048,4096] [--rounds 10]
+                                   [--draws 60] [--dtypes float32,bfloat16,float16] [--forms FIRE,T5]
 
 Batch 4, 8 heads of 64 dims, causal, float32, forward and backward unless a part says otherwise; all parameters of the
 encoding learn, and what the encoding itself computes is counted in. Each part is kept as results/attention-<part>.json.
@@ -15,7 +16,8 @@ encoding learn, and what the encoding itself computes is counted in. Each part i
              depend on q and k, over the same denominator
     shapes   time of an element (pair of tokens, dim) at other dims and lengths over that of D 64, T 1024
     growth   time and memory of batch 1 up to T 16384, and by how much they grow where T doubles
-    errors   distance from the reference in float64, of our kernel and of torch's with the bias as a mask
+    errors   distance from the reference in float64 of the output and of every gradient, of our kernel over that of torch's
+             with the bias as a mask, up to T 1024; --draws, --dtypes and --forms are of this part alone
 
 Times are of A, X, A in turn, CPU time of one thread, which others on the machine disturb little; ratios are the median over
 the rounds (10th to 90th percentile).
@@ -35,7 +37,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from record import save
+from record import RESULTS, processor, save
 from torch import Tensor
 
 from lengthwise.attention import Mask, cpu, fused, reference
@@ -44,6 +46,7 @@ from lengthwise.encodings.fire import FIRE
 from lengthwise.span import Span
 
 NAMES = ("ALiBi", "Sandwich", "T5", "KerpleLog", "FIRE:hidden_layers=1", "FIRE", "FIRE:activation=gelu")
+ERROR_FORMS = ("NoPE", *NAMES, "RoPE", "Shaw:values=false", "TransformerXL")
 FEW = ("ALiBi", "T5", "FIRE")
 TORCH, OURS = "torch", "NoPE"  # the two denominators
 HEADS, DIM = 8, 64
@@ -319,30 +322,61 @@ def growth(args: argparse.Namespace) -> Figures:
 
 
 def errors(args: argparse.Namespace) -> Figures:
-    """Root of the mean square of the difference from the reference, ours over torch's, over three draws.
+    """Root of the mean square of the difference from the reference over the draws, ours over torch's, with its 95 %
+    interval (draws chosen anew, 2,000 times).
 
-    A gradient that is one number, as that of FIRE's c, may be close or far off by chance in so few draws.
+    Half precision is stored after every step of torch's, and computed in float32 here. A gradient that is one number, as
+    that of FIRE's c, is by chance close or far off in single draws, for torch as for us: a few of them say nothing.
+
+    What earlier runs found with the same versions is kept, so that forms, dtypes and lengths can be run one by one.
     """
-    found = {}
-    for dtype in (torch.float32, torch.bfloat16, torch.float16):
-        for length in (128, 1024):
-            rows: Figures = {}
-            for name in (OURS, "ALiBi", "Sandwich", "T5", "KerpleLog", "FIRE:hidden_layers=1", "FIRE"):
-                sums: dict[str, list[float]] = {}
-                for seed in range(3):
-                    for answer, (own, its) in distances(name, length, dtype, seed).items():
-                        pair = sums.setdefault(answer, [0.0, 0.0])
-                        pair[0] += own
-                        pair[1] += its
-                rows[name] = {answer: math.sqrt(own / its) for answer, (own, its) in sums.items() if its}
-            title = f"{str(dtype).removeprefix('torch.')}, T {length}"
-            shown = {name: {a: r for a, r in row.items() if a in ("out", "q", "k", "v")} for name, row in rows.items()}
-            for name, row in rows.items():
-                if others := [r for answer, r in row.items() if answer not in shown[name]]:
-                    shown[name]["worst parameter"] = max(others)
-            table(f"{title}: error against float64, ours over torch's (root mean square)", shown, 16)
-            found[title] = rows
+    found = kept_errors()
+    for dtype in args.dtypes:
+        for length in args.lengths:
+            if length > 1024:  # the reference has several matrices in float64
+                continue
+            title = f"{dtype}, T {length}"
+            rows: Figures = found.setdefault(title, {})
+            shown: Figures = {}
+            for name in args.forms or ERROR_FORMS:
+                squares: dict[str, list[tuple[float, float]]] = {}
+                for seed in range(args.draws):
+                    for answer, pair in distances(name, length, getattr(torch, dtype), seed).items():
+                        squares.setdefault(answer, []).append(pair)
+                of = {answer: off(torch.tensor(pairs)) for answer, pairs in squares.items()}
+                rows[name] = {"draws": args.draws, "of torch": of}
+                shown[name] = {a: as_spread(of[a]) for a in ("out", "q", "k", "v")}
+                if others := [a for a in of if a not in shown[name]]:
+                    worst = max(others, key=lambda a: of[a]["ratio"])
+                    shown[name]["worst parameter"] = as_spread(of[worst])
+            table(f"{title}: error against float64, ours over torch's, {args.draws} draws", shown)
     return found
+
+
+def kept_errors() -> Figures:
+    path = RESULTS / "attention-errors.json"
+    if not path.exists():
+        return {}
+    kept = json.loads(path.read_text())
+    if any(kept["made"][fact] != now for fact, now in (("torch", torch.__version__), ("processor", processor()))):
+        return {}
+    figures: Figures = kept["figures"]
+    return figures
+
+
+def off(squares: Tensor) -> dict[str, float]:
+    """Of squared distances [draws, 2]: the ratio of the roots of their means, and its 95 % interval."""
+    if not squares[:, 1].sum():
+        return {"ratio": 1.0 if not squares.any() else math.inf}
+    generator = torch.Generator().manual_seed(0)
+    again = squares[torch.randint(len(squares), (2000, len(squares)), generator=generator)].sum(1)
+    ratios = (again[:, 0] / again[:, 1]).sqrt().nan_to_num(1.0, posinf=math.inf).sort().values
+    own, its = squares.sum(0).tolist()
+    return {"ratio": math.sqrt(own / its), "low": ratios[50].item(), "high": ratios[-51].item()}
+
+
+def as_spread(of: dict[str, float]) -> dict[str, float]:
+    return {"median": of["ratio"], "p10": of.get("low", of["ratio"]), "p90": of.get("high", of["ratio"])}
 
 
 def distances(name: str, length: int, dtype: torch.dtype, seed: int) -> dict[str, tuple[float, float]]:
@@ -364,11 +398,13 @@ def distances(name: str, length: int, dtype: torch.dtype, seed: int) -> dict[str
             for term in effect.terms:
                 bias = bias + reference.dense(term, q, k, span, scale)
             bias = bias.expand(1, 4, length, length).masked_fill(~mask.visible(q.device)[:, None], -math.inf).to(dtype)
-            out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
+            turn = effect.rotation
+            turned = (turn.query(q), turn.key(k)) if turn else (q, k)
+            out = F.scaled_dot_product_attention(*turned, v, attn_mask=bias, scale=scale)
         else:
             backend = reference if who == "reference" else fused
             out = backend.prepare(effect, span, mask)(q, k, v, scale=scale)
-        parameters = dict(encoding.named_parameters())
+        parameters = {f"encoding.{n}": x for n, x in encoding.named_parameters()}
         leaves = {"q": q, "k": k, "v": v, **parameters}
         gradients = torch.autograd.grad(out, list(leaves.values()), weight)
         answers[who] = {"out": out.detach(), **dict(zip(leaves, gradients, strict=True))}
@@ -389,11 +425,18 @@ def whole_numbers(text: str) -> list[int]:
     return [int(x) for x in text.split(",")]
 
 
+def names(text: str) -> list[str]:
+    return text.split(",")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--lengths", type=whole_numbers, default=[256, 1024, 2048, 4096])
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--draws", type=int, default=60)
+    parser.add_argument("--dtypes", type=names, default=["float32", "bfloat16", "float16"])
+    parser.add_argument("--forms", type=names)
     parser.add_argument("--peak-of", help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(1)
