@@ -101,46 +101,58 @@ def require_equal(kind, shape, span, mask, *, dtype=torch.float32, target=-1):
         assert (a.to(WIDE) - b).abs().max().item() <= tolerance, f"answer {n} of {kind}, {shape}"
 
 
-def off_by(make, length, seed):
-    """Of the gradient of every parameter: squared distance from that of the reference in float64, ours and torch's, which has
-    the bias as a mask."""
+def off_by(make, length, seed, dtype=torch.float32):
+    """Of the output and the gradient of q, k, v and every parameter: squared distance from that of the reference in float64,
+    ours and torch's, which has the bias as a mask."""
     span, mask = Span.of(length), Mask(length, length)
     torch.manual_seed(seed)
-    given = [torch.randn(1, 4, length, 64) for _ in range(4)]
+    given = [torch.randn(1, 4, length, 64).to(dtype) for _ in range(4)]
     torch.manual_seed(100 + seed)
     encoding = make()
+    parameters = {f"encoding.{name}": x for name, x in encoding.named_parameters()}
     found = []
     for who in ("reference", "ours", "torch"):
-        q, k, v, weight = (x.to(WIDE if who == "reference" else torch.float32) for x in given)
+        q, k, v, weight = (x.to(WIDE if who == "reference" else dtype) for x in given)
+        leaves = [x.requires_grad_() for x in (q, k, v)]
         effect = encoding.effect(span)
         if who == "torch":
             bias = reference.dense(effect.terms[0], q, k, span, 1.0).masked_fill(
                 ~mask.visible(q.device)[:, None], -math.inf
             )
-            out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.expand(1, 4, -1, -1).float(), scale=0.125)
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.expand(1, 4, -1, -1).to(dtype), scale=0.125)
         else:
             backend = reference if who == "reference" else fused
             out = backend.prepare(effect, span, mask)(q, k, v, scale=0.125)
-        found.append(torch.autograd.grad(out, list(encoding.parameters()), weight))
-    names = [name for name, _ in encoding.named_parameters()]
+        found.append([out.detach(), *torch.autograd.grad(out, [*leaves, *parameters.values()], weight)])
     return {
         n: [(x - exact).square().sum().item() for x in (own, its)]
-        for n, exact, own, its in zip(names, *found, strict=True)
+        for n, exact, own, its in zip(["out", "q", "k", "v", *parameters], *found, strict=True)
     }
 
 
-@pytest.mark.parametrize(("length", "seed"), [(128, 0), (256, 30)])
-@pytest.mark.parametrize(
-    "make", [lambda: T5(num_heads=4), lambda: FIRE(num_heads=4), lambda: FIRE(num_heads=4, hidden_layers=1)]
-)
-def test_parameters_are_as_exact_as_with_torch(make, length, seed):
-    """Root of the mean square over 24 draws: one number, as FIRE's c, is by chance close in a few of them."""
+def require_as_exact_as_torch(make, length, seed, draws, dtype=torch.float32):
     sums = {}
-    for n in range(24):
-        for name, both in off_by(make, length, seed + n).items():
+    for n in range(draws):
+        for name, both in off_by(make, length, seed + n, dtype).items():
             sums[name] = [a + b for a, b in zip(sums.get(name, (0, 0)), both, strict=True)]
     for name, (own, its) in sums.items():
         assert math.sqrt(own / its) <= 2, f"{name}: {math.sqrt(own / its):.2f}"
+
+
+LEARNED = [lambda: T5(num_heads=4), lambda: FIRE(num_heads=4), lambda: FIRE(num_heads=4, hidden_layers=1)]
+
+
+@pytest.mark.parametrize(("length", "seed"), [(128, 0), (256, 30)])
+@pytest.mark.parametrize("make", LEARNED)
+def test_as_exact_as_torch(make, length, seed):
+    """Root of the mean square over 24 draws: one number, as the gradient of FIRE's c, is by chance close in a few of them."""
+    require_as_exact_as_torch(make, length, seed, 24)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("make", LEARNED)
+def test_half_precision_is_as_exact_as_torch(make, dtype):
+    require_as_exact_as_torch(make, 128, 0, 4, dtype)
 
 
 def test_a_knot_is_where_it_is_exactly():
