@@ -9,6 +9,7 @@ from lengthwise.analysis.attention import AttendedDistances, Distances
 from lengthwise.analysis.in_context import InContext
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.lengths import ExampleLengths
+from lengthwise.analysis.said import Said
 
 SHIFTED = "question.shift."  # how the settings of a test begin in which it differs from the training
 
@@ -86,7 +87,7 @@ class TaskFindings:
     the task has to say beside its scores (train and test that share examples, say). `distances`, `attended`: what was found
     inside the trained models, if anything was asked; `in_context`: the same of functions learned in context;
     `examples`: how long the examples are, if that was. `baselines`: of a task
-    that has some; they have no rank.
+    that has some; they have no rank. `said`: what decoded answers say beyond right and wrong, if they were decoded.
     """
 
     title: str
@@ -107,6 +108,7 @@ class TaskFindings:
     examples: tuple[ExampleLengths, ...] = ()
     in_context: InContext = field(default_factory=InContext)
     baselines: tuple[Baseline, ...] = ()
+    said: Said | None = None
 
     @property
     def bounds(self) -> tuple[float, float] | None:

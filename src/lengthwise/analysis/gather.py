@@ -25,6 +25,7 @@ from lengthwise.analysis.findings import (
 from lengthwise.analysis.in_context import in_context
 from lengthwise.analysis.intervals import of_scores, with_wilson
 from lengthwise.analysis.reading import reading
+from lengthwise.analysis.said import said
 
 if TYPE_CHECKING:
     from lengthwise.store import ProbeRow, RunRow, ScoreRow, Store, StudyRow
@@ -150,6 +151,12 @@ class _Panel:
             in_context=in_context(of_run, probes, limits_of(first.metric)),
             examples=lengths.of_runs(self.runs, probes),
             baselines=self.baselines(),
+            said=said(
+                {
+                    label: [row for length in sorted(by_length) for row in by_length[length]]
+                    for label, by_length in zip(labels, self.scores.values(), strict=True)
+                }
+            ),
         )
         done = sum(r.status == "done" for r in self.runs.values())
         return dataclasses.replace(task, reading=reading(task, done))

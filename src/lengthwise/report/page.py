@@ -22,6 +22,7 @@ from lengthwise.report.attention import attention
 from lengthwise.report.chart import first, ranges, spec
 from lengthwise.report.examples import examples
 from lengthwise.report.in_context import in_context
+from lengthwise.report.said import said
 from lengthwise.report.summary import summary
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
         "data": _data(task, looks) if drawn else None,
         "attention": attention(task, looks),
         "in_context": in_context(task, looks),
+        "said": said(task, looks),
         "examples": examples(task),
     }
 

@@ -1,0 +1,93 @@
+"""What decoded answers say beyond right and wrong: the shares of right steps, and answers that nobody can read."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lengthwise.store import RunRow, ScoreRow
+
+UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unread:
+    """An answer that could not be read, and its question."""
+
+    length: int
+    question: str
+    said: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaidSeries:
+    """An encoding's numbers by name, over its `seeds`: at trained lengths (`within`) and at longer ones (`longer`); empty where
+    nothing was asked. `unread`: some answers that could not be read, the shortest lengths first."""
+
+    label: str
+    within: Mapping[str, float]
+    longer: Mapping[str, float]
+    seeds: int
+    unread: tuple[Unread, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """Of the encodings that were decoded: `names` are those of the numbers in the task's order, and last the share of answers
+    that are unreadable."""
+
+    names: tuple[str, ...]
+    series: tuple[SaidSeries, ...]
+
+
+def said(rows: Mapping[str, Iterable[tuple["RunRow", "ScoreRow"]]]) -> Said | None:
+    """What is stored by encoding. None where no answer was decoded."""
+    decoded = {
+        label: [(run, row) for run, row in some if "unreadable" in _details(row)] for label, some in rows.items()
+    }
+    found = [row for some in decoded.values() for _, row in some]
+    if not found:
+        return None
+    names = dict.fromkeys(name for row in found for name in [*_details(row).get("order", []), *_details(row)["means"]])
+    series = tuple(_series(label, some) for label, some in decoded.items() if some)
+    return Said(names=(*names, UNREADABLE), series=series)
+
+
+def _series(label: str, rows: Sequence[tuple["RunRow", "ScoreRow"]]) -> SaidSeries:
+    by_run: dict[str, list[ScoreRow]] = {}
+    for run, row in rows:
+        by_run.setdefault(run.key, []).append(row)
+    unread = [
+        Unread(length=row.length, **answer)
+        for _, row in sorted(rows, key=lambda found: found[1].length)
+        for answer in _details(row).get("kept", [])
+    ]
+    return SaidSeries(
+        label=label,
+        within=_means([[row for row in some if not row.out_of_distribution] for some in by_run.values()]),
+        longer=_means([[row for row in some if row.out_of_distribution] for some in by_run.values()]),
+        seeds=len(by_run),
+        unread=tuple(unread),
+    )
+
+
+def _means(runs: Iterable[Sequence["ScoreRow"]]) -> dict[str, float]:
+    """The mean over runs; of each the mean over its examples, whatever their lengths."""
+    of_runs: dict[str, list[float]] = {}
+    for rows in runs:
+        whole = sum(row.n for row in rows)
+        sums: dict[str, list[float]] = {}
+        for row in rows:
+            details = _details(row)
+            sums.setdefault(UNREADABLE, []).append(float(details[UNREADABLE]))
+            for name, mean in details["means"].items():
+                sums.setdefault(name, []).append(mean * row.n)
+        for name, values in sums.items():
+            of_runs.setdefault(name, []).append(math.fsum(values) / whole)
+    return {name: math.fsum(values) / len(values) for name, values in of_runs.items()}
+
+
+def _details(row: "ScoreRow") -> dict[str, Any]:
+    details = (row.facts or {}).get("details")
+    return details if isinstance(details, dict) else {}

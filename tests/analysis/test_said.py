@@ -1,0 +1,45 @@
+"""What decoded answers say beyond right and wrong, from the store's rows."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lengthwise.analysis.said import Unread, said
+
+
+def row(key: str, length: int, n: int, output: float, failed: float, unreadable: int, kept: int = 0) -> Any:
+    details = {
+        "means": {"failed steps": failed, "output": output},
+        "order": ["output", "failed steps"],
+        "unreadable": unreadable,
+        "kept": [{"question": f"{key} {length}", "said": f"nonsense {m}"} for m in range(kept)],
+    }
+    score = SimpleNamespace(length=length, n=n, out_of_distribution=length > 4, facts={"details": details})
+    return SimpleNamespace(key=key), score
+
+
+def test_examples_count_alike_within_a_run_and_runs_alike() -> None:
+    rows = [
+        row("a", 3, 10, 1.0, 0.0, 0),
+        row("a", 4, 30, 0.6, 1.0, 2),
+        row("b", 3, 10, 0.5, 2.0, 5),
+        row("b", 6, 20, 0.1, 4.0, 20, kept=1),
+        row("b", 5, 20, 0.3, 2.0, 10, kept=2),
+    ]
+    found = said({"NoPE": rows, "RoPE": []})
+    assert found is not None
+    assert found.names == ("output", "failed steps", "unreadable")
+    (one,) = found.series
+    assert (one.label, one.seeds) == ("NoPE", 2)
+    assert one.within == pytest.approx({"output": (0.7 + 0.5) / 2, "failed steps": (0.75 + 2) / 2, "unreadable": 0.275})
+    assert one.longer == pytest.approx({"output": 0.2, "failed steps": 3.0, "unreadable": 0.75})
+    assert [answer.length for answer in one.unread] == [5, 5, 6]
+    assert one.unread[0] == Unread(length=5, question="b 5", said="nonsense 0")
+
+
+@pytest.mark.parametrize("facts", [None, {}, {"details": {}}, {"details": {"groups": [0.5]}}])
+def test_scores_that_were_not_decoded_have_none(facts: Any) -> None:
+    score = SimpleNamespace(length=3, n=10, out_of_distribution=False, facts=facts)
+    assert said({"NoPE": [(SimpleNamespace(key="a"), score)]}) is None
+    assert said({}) is None
