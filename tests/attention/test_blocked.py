@@ -369,6 +369,17 @@ def test_memory_grows_as_the_length_does(name):
         p.grad = None
 
 
+@pytest.mark.parametrize("encoding", [None, encodings.RoPE(head_dim=4)], ids=["none", "RoPE"])
+@pytest.mark.parametrize("given", ["documents", "fewer queries"])
+def test_without_a_compiler_no_mask_is_as_large_as_queries_times_keys(given, encoding, monkeypatch):
+    monkeypatch.setattr(fused, "refuses", lambda *asked: "there is no compiler")
+    q, k, v = (torch.randn(1, 2, LENGTH + 64, 4, requires_grad=True) for _ in range(3))
+    documents = (torch.arange(LENGTH + 64) // 600)[None] if given == "documents" else None
+    with Largest() as made:
+        attend(q if documents is not None else q[:, :, 64:], k, v, encoding, documents=documents).sum().backward()
+    assert made.largest <= 2.2 * 2 * (LENGTH + 64) * 64 < LENGTH**2
+
+
 def test_the_count_of_numbers_sees_the_reference():
     q, k, v = (torch.randn(1, 2, LENGTH, 4) for _ in range(3))
     with Largest() as made:
@@ -452,6 +463,12 @@ def test_auto_leaves_what_adds_nothing_to_torch(monkeypatch):
     assert plan(Effect(), span, mask, q).backend == "sdpa"
     assert plan(Effect(), span, mask, q, backend="blocked").backend == "blocked"
     assert plan(Effect(), span, Mask(3, 3, window=2), q).backend == "blocked"
+    documents = torch.zeros(1, LENGTH, dtype=torch.long)
+    assert plan(Effect(), span, Mask(3, 3, documents=documents[:, :3]), q).backend == "sdpa"
+    assert plan(Effect(), span, Mask(LENGTH, LENGTH, documents=documents), q).backend == "blocked"
+    assert plan(Effect(), span, Mask(1, LENGTH, documents=documents), q).backend == "sdpa"
+    assert plan(Effect(), span, Mask(LENGTH, 2 * LENGTH), q).backend == "blocked"
+    assert plan(Effect(), span, Mask(LENGTH, LENGTH), q).backend == "sdpa"
     assert plan(rewrite, span, mask, q).backend == "blocked"
     assert plan(Effect(values=(ValueRelative(torch.zeros(1, 2, 4)),)), span, mask, q).backend == "blocked"
     assert plan(Effect(terms=(ToeplitzBias(torch.zeros(1, 3)),)), span, mask, q).backend == "blocked"

@@ -33,6 +33,7 @@ Attend = Callable[..., Tensor]
 # Queries of a block, and how many logits are worked on at a time: few enough for a core's cache, or enough for a GPU.
 _ROWS = {"cpu": 64, "other": 256}
 _LOGITS = {"cpu": 1 << 19, "other": 1 << 25}
+_MASK = 1 << 20  # pairs from which on a mask that is written out costs as much time as blocks do, and more memory
 
 
 def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
@@ -41,9 +42,12 @@ def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
 
 
 def pays(effect: Effect, mask: Mask) -> bool:
-    """Something is added to the logits, or a window leaves most of them out; else torch's own attention is faster. Not while
-    a graph is made, which it would break."""
-    return not torch.compiler.is_compiling() and bool(effect.terms or effect.values or effect.rewrite or mask.narrow)
+    """Something is added to the logits, or a window leaves most of them out, or torch's own attention, which is faster else,
+    would take a large mask. Not while a graph is made, which it would break."""
+    if torch.compiler.is_compiling():
+        return False
+    written_out = not (mask.causal_only or mask.hides_nothing) and mask.queries * mask.keys >= _MASK
+    return bool(effect.terms or effect.values or effect.rewrite or mask.narrow or written_out)
 
 
 def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:

@@ -162,7 +162,7 @@ def _run(commands: list[list[str]]) -> None:
     for job, words in zip(jobs, said, strict=True):
         if job.returncode:
             first = next((line for line in words.splitlines() if "error" in line), words.strip()[:200])
-            raise CannotBuild(f"{commands[0][0]} failed: {first}")
+            raise CannotBuild(f"{commands[0][0]} failed: {first or f'exit status {job.returncode}, without a word'}")
 
 
 def _wait_for(lock: TextIO) -> None:
