@@ -12,8 +12,10 @@ encoding learn, and what the encoding itself computes is counted in. Each part i
     threads  the same with two threads, wall time
     memory   highest resident memory of a fresh process over that before its first forward and backward pass
     eager    FIRE against the same network over all pairs with attention written out, from T 1024 on: time and memory
-    decode   one query and a cache of 4,096 keys, without gradients; "effect": what the encoding computes, which does not
-             depend on q and k, over the same denominator
+    decode   one query and a cache of 4,096 keys, without gradients: the kernel alone ("kernel"), and a decoder's whole step
+             with what the encoding computes ("step"), where that is kept from step to step, as in a KV cache; "made anew": the
+             step where it is not; "table": what it takes to make once for 8,192 keys, when a text grows past 4,096. All over
+             torch's step without encoding
     shapes   time of an element (pair of tokens, dim) at other dims and lengths over that of D 64, T 1024
     growth   time and memory of batch 1 up to T 16384, and by how much they grow where T doubles
     errors   distance from the reference in float64 of the output and of every gradient, of our kernel over that of torch's
@@ -40,9 +42,10 @@ import torch.nn.functional as F
 from record import RESULTS, processor, save
 from torch import Tensor
 
-from lengthwise.attention import Mask, cpu, fused, reference
+from lengthwise.attention import Kept, Mask, cpu, fused, reference
 from lengthwise.encodings import ENCODINGS
 from lengthwise.encodings.fire import FIRE
+from lengthwise.forms import Effect
 from lengthwise.span import Span
 
 NAMES = ("ALiBi", "Sandwich", "T5", "KerpleLog", "FIRE:hidden_layers=1", "FIRE", "FIRE:activation=gelu")
@@ -264,16 +267,27 @@ def decode(args: argparse.Namespace) -> Figures:
     }.items():  # fmt: skip
         torchs = Attention(TORCH, keys, queries=1, **settings)
         rows: Figures = {}
-        for name in (OURS, *NAMES):
+        for name in (OURS, *NAMES, "TransformerXL"):
             one = Attention(name, keys, queries=1, **settings)
             assert one.encoding is not None
+            kept, longer = Kept(), Span.of(2 * keys)
+
+            def step(one: Attention, effect: Callable[[Span], Effect]) -> None:
+                fused.prepare(effect(one.span), one.span, one.mask)(one.q, one.k, one.v, scale=one.scale)
+
             with torch.no_grad():
-                effect = one.encoding.effect(one.span)
-                attend = fused.prepare(effect, one.span, one.mask)
-                step = functools.partial(attend, one.q, one.k, one.v, scale=one.scale)
-                ratio, plain = paired(torchs.forward, step, rounds, 4)
-                building, _ = paired(torchs.forward, functools.partial(one.encoding.effect, one.span), rounds, 4)
-            rows[name] = {"of torch": ratio, "effect of torch": building, "torch ms": plain * 1e3}
+                attend = fused.prepare(one.encoding.effect(one.span), one.span, one.mask)
+                actions = {
+                    "kernel": functools.partial(attend, one.q, one.k, one.v, scale=one.scale),
+                    "step": functools.partial(step, one, functools.partial(kept.effect, one.encoding)),
+                    "made anew": functools.partial(step, one, one.encoding.effect),
+                    "table": functools.partial(one.encoding.effect, longer),
+                }
+                for _ in range(2):  # what is kept is there from the second step on
+                    actions["step"]()
+                timed = {what: paired(torchs.forward, action, rounds, 4) for what, action in actions.items()}
+            rows[name] = {f"{what} of torch": ratio for what, (ratio, _) in timed.items()}
+            rows[name]["torch ms"] = statistics.median(plain for _, plain in timed.values()) * 1e3
         table(f"one step with {keys:,} keys, {title}", rows)
         found[title] = rows
     return found

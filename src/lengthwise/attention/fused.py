@@ -149,10 +149,11 @@ def _static(effect: Effect, span: Span, mask: Mask, dtype: torch.dtype) -> tuple
 
 def _once(term: ToeplitzBias | QueryRelative, what: Hashable, make: Callable[[], Tensor]) -> Tensor:
     """What `make` makes of the term's table, which may be kept for many calls: the steps of a decoding loop."""
-    key = what, torch.is_grad_enabled()  # what was made without gradients would not pass them on
-    if key not in term.made:
-        term.made[key] = make()
-    return term.made[key]
+    if torch.is_grad_enabled():  # a gradient is that of one call (and checkpoints make the same calls again)
+        return make()
+    if what not in term.made:
+        term.made[what] = make()
+    return term.made[what]
 
 
 def _met(effect: Effect) -> list[QueryRelative | ContentRelative]:
