@@ -26,6 +26,7 @@ the rounds (10th to 90th percentile).
 """
 
 import argparse
+import dataclasses
 import functools
 import json
 import math
@@ -43,7 +44,7 @@ from record import RESULTS, processor, save
 from torch import Tensor
 
 from lengthwise.attention import Kept, Mask, cpu, fused, reference
-from lengthwise.encodings import ENCODINGS
+from lengthwise.encodings import ENCODINGS, PositionEncoding
 from lengthwise.encodings.fire import FIRE
 from lengthwise.forms import Effect
 from lengthwise.span import Span
@@ -393,32 +394,57 @@ def as_spread(of: dict[str, float]) -> dict[str, float]:
     return {"median": of["ratio"], "p10": of.get("low", of["ratio"]), "p90": of.get("high", of["ratio"])}
 
 
-def distances(name: str, length: int, dtype: torch.dtype, seed: int) -> dict[str, tuple[float, float]]:
-    """Of the output and every gradient: squared distance from the reference, ours and torch's."""
-    span, mask, scale = Span.of(length), Mask(length, length), DIM**-0.5
+class Sum(torch.nn.Module):
+    """Encodings side by side in one attention: the first, with the terms of the others added."""
+
+    def __init__(self, each: Sequence[torch.nn.Module]):
+        super().__init__()
+        self.each = torch.nn.ModuleList(each)
+
+    def effect(self, x: Tensor, span: Span) -> Effect:
+        """What they do to attention of tokens x [1, t, heads dim]."""
+        effects, terms = [one.effect(span) for one in self.each], []
+        for one, effect in zip(self.each, effects, strict=True):
+            terms += effect.terms
+            if type(one).features is not PositionEncoding.features:
+                terms += one.content(one.features(x), span, None)
+        return dataclasses.replace(effects[0], terms=tuple(terms))
+
+
+def distances(
+    name: str, length: int, dtype: torch.dtype, seed: int, heads: int = 4, dim: int = DIM
+) -> dict[str, tuple[float, float]]:
+    """Of the output and every gradient: squared distance from the reference, ours and torch's. name: encodings' names with
+    " + " between them."""
+    span, mask, scale = Span.of(length), Mask(length, length), dim**-0.5
     torch.manual_seed(seed)
-    given = [torch.randn(1, 4, length, DIM).to(dtype) for _ in range(4)]
+    given = [torch.randn(1, heads, length, dim).to(dtype) for _ in range(4)]
+    tokens = torch.randn(1, length, heads * dim).to(dtype)  # what a bias that reads content is made of
+    made_for = {"num_heads": heads, "head_dim": dim, "d_model": heads * dim, "train_length": length}
     answers = {}
     for who in ("reference", "ours", "torch"):
         torch.manual_seed(100 + seed)
-        encoding = ENCODINGS.parse(name).build(num_heads=4, head_dim=DIM, d_model=4 * DIM, train_length=length)
+        encoding = Sum([ENCODINGS.parse(one).build(**made_for) for one in name.split(" + ")])
         in_use = torch.float64 if who == "reference" else dtype
+        if who == "reference":
+            encoding = encoding.double()  # or what gradients of its parameters are sums of would be rounded
         q, k, v, weight = (x.to(in_use) for x in given)
         for x in (q, k, v):
             x.requires_grad_()
-        effect = encoding.effect(span)
+        effect = encoding.effect(tokens.to(in_use), span)
         if who == "torch":
             bias = torch.zeros(1, 1, 1, 1)
             for term in effect.terms:
                 bias = bias + reference.dense(term, q, k, span, scale)
-            bias = bias.expand(1, 4, length, length).masked_fill(~mask.visible(q.device)[:, None], -math.inf).to(dtype)
+            hidden = ~mask.visible(q.device)[:, None]
+            bias = bias.expand(1, heads, length, length).masked_fill(hidden, -math.inf).to(dtype)
             turn = effect.rotation
             turned = (turn.query(q), turn.key(k)) if turn else (q, k)
             out = F.scaled_dot_product_attention(*turned, v, attn_mask=bias, scale=scale)
         else:
             backend = reference if who == "reference" else fused
             out = backend.prepare(effect, span, mask)(q, k, v, scale=scale)
-        parameters = {f"encoding.{n}": x for n, x in encoding.named_parameters()}
+        parameters = {f"encoding.{n.removeprefix('each.0.')}": x for n, x in encoding.named_parameters()}
         leaves = {"q": q, "k": k, "v": v, **parameters}
         gradients = torch.autograd.grad(out, list(leaves.values()), weight)
         answers[who] = {"out": out.detach(), **dict(zip(leaves, gradients, strict=True))}

@@ -4,11 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from lengthwise.attention import Mask, fused, gpu, reference
-from lengthwise.encodings import PositionEncoding
+from lengthwise.attention import Mask, gpu, reference
 from lengthwise.forms import DenseBias, Effect, ProgressiveBias, ToeplitzBias
 from lengthwise.span import Span
 
@@ -158,43 +156,3 @@ def on_a_gpu(dtype: torch.dtype) -> list[Case]:
         found.append(Case(kind, batch=2, queries=515, keys=515, dim=64, documents=ids, positions=restart, **device))
         found.append(Case(kind, batch=2, queries=300, keys=515, dim=64, positions=gaps, **device))
     return found
-
-
-def squared(
-    encoding: PositionEncoding, length: int, seed: int, heads: int = 4, dim: int = 64
-) -> dict[str, list[float]]:
-    """Of the output, the gradients of q, k, v, and those of every parameter: the squared distance from the reference in
-    float64, of the kernels and of torch's attention with the bias as a mask."""
-    span, mask, scale = Span.of(length), Mask(length, length), dim**-0.5
-    torch.manual_seed(seed)
-    *given, weight = (torch.randn(1, heads, length, dim) for _ in range(4))
-    found = []
-    for who in (reference, gpu, torch):
-        effect, parameters = encoding.effect(span), dict(encoding.named_parameters())
-        qkv = [x.to(WIDE if who is reference else torch.float32).requires_grad_() for x in given]
-        if who is gpu:
-            static = fused._static(effect, span, mask, torch.float32)
-            rest = (*static, True, 0, scale)
-            numbers = [x.detach() if isinstance(x, Tensor) else x for x in rest]
-            with torch.no_grad():
-                out, lse = gpu.forward(*qkv, *numbers)
-                asked = [static[n] is not None and static[n].requires_grad for n in (0, 2)]
-                dq, dk, dv, *of_bias = gpu.backward(weight, *qkv, out, lse, *numbers, *asked, False)
-            pairs = zip((static[n] for n in (0, 2, 3, 5, 6)), of_bias, strict=False)
-            learned = [(x, g) for x, g in pairs if x is not None and x.requires_grad]
-            gradients = torch.autograd.grad([x for x, _ in learned], list(parameters.values()), [g for _, g in learned])
-            gradients = (dq, dk, dv, *gradients)
-        else:
-            if who is reference:
-                out = reference.prepare(effect, span, mask)(*qkv, scale=scale)
-            else:
-                bias = reference.dense(effect.terms[0], *qkv[:2], span, scale).float().expand(1, heads, -1, -1)
-                bias = bias.masked_fill(~mask.visible(span.q.device)[:, None], -torch.inf)
-                out = F.scaled_dot_product_attention(*qkv, attn_mask=bias, scale=scale)
-            gradients = torch.autograd.grad(out, [*qkv, *parameters.values()], weight.to(out.dtype))
-        found.append([out.detach(), *gradients])
-    names = ["out", "dq", "dk", "dv", *parameters]
-    return {
-        name: [float((x.to(WIDE) - exact).square().sum()) for x in (ours, its)]
-        for name, exact, ours, its in zip(names, *found, strict=True)
-    }

@@ -22,6 +22,9 @@ from lengthwise.span import Span
 
 Attend = Callable[..., Tensor]
 
+# Where halves become float32 before they are rotated and the like: rounded again after it, they would lose for nothing.
+WIDENED = ("cpu",)
+
 
 def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
     """Why this backend cannot serve an effect, or None."""
@@ -79,8 +82,8 @@ def _attend(
         kept[key] = _static(effect, span, mask, compute), *_one_relative(met, compute, scale)
     static, vectors, vectors_first = kept[key]
     given = q.dtype
-    if q.device.type == "cpu" and (moved or met):
-        q, k, v = q.to(compute), k.to(compute), v.to(compute)  # rounded again after it, it would lose for nothing
+    if q.device.type in WIDENED and (moved or met):
+        q, k, v = q.to(compute), k.to(compute), v.to(compute)
     content = [_content(term, q.to(compute)) for term in met]
     q, k = _moved(effect, q, k)
     how = mask.causal, mask.window or 0, scale

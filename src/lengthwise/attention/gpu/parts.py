@@ -130,10 +130,11 @@ def _write(view, batch, head, start, limit, x, BLOCK: tl.constexpr, DIM: tl.cons
 
 @triton.jit
 @no_type_check
-def _product(a, b):
+def _product(a, b, total=None):
+    """a @ b, added to `total`: what a compiler makes of a product and a sum after it, so said here, and so interpreted."""
     if a.dtype == tl.float32:
-        return tl.dot(a, b, input_precision="ieee")
-    return tl.dot(a, b)
+        return tl.dot(a, b, total, input_precision="ieee")
+    return tl.dot(a, b, total)
 
 
 @triton.jit
@@ -145,14 +146,14 @@ def _times(total, weight, x, seen, KIND: tl.constexpr):
         if tl.max(tl.max(tl.where(off - off == 0.0, 0, 1), 1), 0) > 0:
             again = x.to(tl.float32)
             fine = again - again == 0.0
-            total += _product(weight.to(x.dtype), tl.where(fine, x, 0.0).to(x.dtype))
+            total = _product(weight.to(x.dtype), tl.where(fine, x, 0.0).to(x.dtype), total)
             hits = _product(tl.where(seen, 1.0, 0.0).to(x.dtype), tl.where(fine, 0.0, 1.0).to(x.dtype))
             total = tl.where(hits > 0.0, float("nan"), total)
         else:
-            total += _product(weight.to(x.dtype), x)
+            total = _product(weight.to(x.dtype), x, total)
         return total
     else:
-        return total + _product(weight.to(x.dtype), x)
+        return _product(weight.to(x.dtype), x, total)
 
 
 @triton.jit
