@@ -72,8 +72,8 @@ def main() -> None:
                 found["above 2"] += [f"{dtype} {name} {a}: {x:.2f}" for a, x in rows[name].items() if not x <= MOST]
             table(f"{dtype}, T {length}, D {args.dims}: error against float64, ours over torch's", shown, 16)
             found[dtype] = rows
+            save(f"gpu_errors-{length}", found)  # so that one that is cut off loses little
         print("above 2:", *(found["above 2"] or ["none"]), sep="\n  ")
-        save(f"gpu_errors-{length}", found)
 
 
 if __name__ == "__main__":
