@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import re
 from collections import Counter
 
 import pytest
@@ -31,8 +32,21 @@ TRAIN |= {14: 848, 15: 688, 16: 304, 17: 512, 18: 784, 19: 448, 20: 464, 21: 64,
 TEST = {24: 336, 25: 448, 26: 512, 27: 448, 28: 448, 30: 576, 32: 448, 33: 256, 36: 64, 40: 256, 48: 128}
 
 # SHA-256 of all lines "IN: ... OUT: ...", sorted by code point, each with a line feed. Two programs that were written
-# apart give it: the task, and `second` below. It was not taken from the published file, whose counts are above.
+# apart give it: the task, and `second` below. It was not taken from the published file, whose counts are above and whose
+# sizes are below; that file is in random order, and its own checksum says nothing of sorted lines.
 CHECKSUM = "6be4b39bc8bf3a20be810b6991250d0493e608560609db6765dd679e1ed1c98e"
+
+# Rows and bytes of the published files that a rule makes of the whole set: of the splits, training and test. From
+# datasets/scan/dataset_infos.json of huggingface/datasets, commit 040102f1 (rows, and bytes of each file downloaded).
+FILES = {
+    "length": ((16_990, 2_723_418), (3920, 1_356_970)),
+    "addprim_jump": ((14_670, 2_579_619), (7706, 1_531_555)),
+    "addprim_turn_left": ((21_890, 3_974_537), (1208, 173_679)),
+    "template_right": ((15_225, 3_173_282), (4476, 729_823)),
+    "template_opposite_right": ((15_225, 2_990_057), (4476, 871_363)),
+    "template_around_right": ((15_225, 2_558_693), (4476, 1_243_177)),
+    "template_jump_around_right": ((18_528, 3_468_272), (1173, 333_598)),
+}
 
 
 def whole(task):
@@ -98,6 +112,32 @@ def test_the_whole_set_is_that_of_a_second_program_with_the_published_counts(spl
     assert sum(TEST.values()) == 3920
     words = Counter(len(question) for _, question, _ in found)
     assert (min(words), max(words)) == (1, 9)
+
+
+@pytest.mark.parametrize(("name", "files"), FILES.items())
+def test_the_published_files_have_as_many_rows_and_bytes(name, files):
+    lines = {" ".join(question): f"{line(question, answer)}\n" for _, question, answer in whole(SCAN())}
+    assert sum(len(text) for text in lines.values()) == 4_080_388  # tasks.txt, and the two files of the simple split
+    train, test = published_split(name, lines)
+    if name.startswith("addprim"):  # training repeats the one primitive until it has so many rows
+        primitive = name.removeprefix("addprim_").replace("_", " ")
+        train += [lines[primitive]] * (files[0][0] - len(train))
+    assert tuple((len(part), sum(map(len, part))) for part in (train, test)) == files
+
+
+def published_split(name, lines):
+    """Lines of the training and of the test file, by the rules of the SCAN papers."""
+    if name == "length":
+        later = {command for command, text in lines.items() if text.count("I_") > 22}
+        return [t for c, t in lines.items() if c not in later], [lines[c] for c in later]
+    kind, _, words = name.replace("_", " ").partition(" ")
+    if kind == "addprim":  # no command but the primitive alone has it in training
+        held = {command for command in lines if words in command and command != words}
+        return [t for c, t in lines.items() if c not in held], [lines[c] for c in held]
+    # Templates: turn has no part in them, so that commands with `turn right` and so on are in neither file.
+    held = {c for c in lines if re.search(words if "jump" in words else rf"(walk|look|run|jump) {words}", c)}
+    neither = {c for c in lines if f"turn {words.removeprefix('jump ')}" in c}
+    return [t for c, t in lines.items() if c not in held | neither], [lines[c] for c in held - neither]
 
 
 @pytest.mark.parametrize(
