@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from lengthwise.analysis import Point, SeedScore, Series, TaskFindings, over_examples, ranking, reciprocal_ranks
 from lengthwise.analysis.ranks import over_lengths, overall
+from lengthwise.config import ConfigError
 
 Scores = Mapping[str, Mapping[int, Sequence[tuple[float, int]]]]  # by label and seed: (mean, n) at each length
 
@@ -57,6 +59,14 @@ def test_the_published_example() -> None:
     assert published is not None
     means = {r.label: r.longer.mean for r in published.ranks if r.longer}
     assert means == pytest.approx({"A": (1 + 1 / 3) / 2, "B": (1 / 2 + 1 / 2) / 2, "C": (1 / 3 + 1) / 2})
+
+
+@pytest.mark.parametrize(("name", "near"), [("publishd", "; did you mean 'published'?"), ("min", ""), ("", "")])
+def test_a_rule_for_ties_that_there_is_not(name: str, near: str) -> None:
+    words = re.escape(f"there is no rule for ties {name!r}{near}; there are: average, published")
+    for ranked in (lambda: reciprocal_ranks(FIRST, better="higher", ties=name), lambda: ranking([], ties=name)):  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match=f"^{words}$"):
+            ranked()
 
 
 def test_the_same_number_of_right_answers_at_other_lengths_is_a_tie() -> None:

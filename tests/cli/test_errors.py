@@ -86,6 +86,7 @@ USAGE = [
     (["sample", "copy", "--count", "0"], "--count is 0"),
     (["sample", "copy", "--split", "tset"], 'Did you mean "test"?'),
     (["sample", "copy:symbols=x"], "Copy.symbols is 'x'"),
+    (["report", "--ties", "publishd"], "no rule for ties 'publishd'; did you mean 'published'?"),
 ]
 
 INPUT = [

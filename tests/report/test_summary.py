@@ -45,6 +45,27 @@ def test_published_numbers_stand_beside(make_study: Make, make_rows: Make) -> No
     assert "A. Nobody 2023, table 7; models 100 times as large" in text
 
 
+def test_the_published_rule_for_ties_by_name(make_study: Make, make_rows: Make) -> None:
+    """All have the same scores: by the mean of their ranks all have 1/4, in the order of the list 1, 1/2, ..., 1/7."""
+    runs, scores = make_rows()
+    found = from_rows([make_study()], runs, [dataclasses.replace(score, mean=0.5) for score in scores])
+    wanted = {"average": ["0.250"] * 7, "published": ["1.000", "0.500", "0.333", "0.250", "0.200", "0.167", "0.143"]}
+    said = {"average": "share the mean of their ranks", "published": "have ranks in the order of the study’s list"}
+    for ties, ranks in wanted.items():
+        text = section(render(found, ties=ties))  # type: ignore[arg-type]
+        first = re.findall(r'<tr data-label="(\w+)".*?<span class="mean">([^<]*)<', text, flags=re.S)
+        assert first == list(
+            zip(["NoPE", "Sinusoidal", "RoPE", "ALiBi", "T5", "KerpleLog", "FIRE"], ranks, strict=True)
+        )
+        assert [words in text for words in said.values()] == [name == ties for name in said]
+        console = Console(file=io.StringIO(), width=80, color_system=None)
+        console.print(table(found, ties=ties))  # type: ignore[arg-type]
+        printed = console.file.getvalue()  # type: ignore[attr-defined]
+        assert ("in the order of the list, as published." in printed) == (ties == "published")
+        after = printed[printed.index("Mean reciprocal rank") :]
+        assert [re.search(rf"{label} +([\d.]+)", after)[1] for label, _ in first] == ranks  # type: ignore[index]
+
+
 def test_one_task_has_no_summary(make_study: Make, make_rows: Make) -> None:
     runs, scores = make_rows()
     runs = [run for run in runs if run.task == "Copy"]

@@ -19,7 +19,7 @@ from lengthwise.analysis.gather import findings, from_rows
 from lengthwise.analysis.in_context import InContext, Induction, Panel, Places, Recency, Repeated
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
 from lengthwise.analysis.lengths import ExampleLengths, Histogram
-from lengthwise.analysis.ranks import Ranking, over_lengths, ranking, reciprocal_ranks
+from lengthwise.analysis.ranks import Ranking, Ties, over_lengths, ranking, reciprocal_ranks, ties_of
 
 __all__ = [
     "AttendedDistances",
@@ -45,6 +45,7 @@ __all__ = [
     "Series",
     "StudyInfo",
     "TaskFindings",
+    "Ties",
     "findings",
     "from_rows",
     "over_examples",
@@ -52,4 +53,5 @@ __all__ = [
     "over_seeds",
     "ranking",
     "reciprocal_ranks",
+    "ties_of",
 ]

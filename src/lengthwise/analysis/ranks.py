@@ -3,10 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast, get_args
 
 from lengthwise.analysis.findings import Point, Series, TaskFindings, limits_of
 from lengthwise.analysis.intervals import Interval, of_scores, over_examples, over_seeds, with_wilson
+from lengthwise.values import ConfigError, near_miss
 
 Ties = Literal["average", "published"]
 Key = tuple[str, int]  # of a query: the task's title and the seed
@@ -26,13 +27,22 @@ class Rank:
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
     """Encodings by their mean reciprocal rank, best first. `queries`: how many rankings the means are over, each of one task
-    and one seed; `tasks` their titles; `dropped`: queries left out since an encoding has no score in them."""
+    and one seed; `tasks` their titles; `dropped`: queries left out since an encoding has no score in them. `ties`: what became
+    of equal scores, see `ranking`."""
 
     ranks: tuple[Rank, ...]
     tasks: tuple[str, ...]
     seeds: tuple[int, ...]
     queries: int
     dropped: int
+    ties: Ties = "average"
+
+
+def ties_of(name: str) -> Ties:
+    """The rule of that name; `ConfigError` for one that there is not."""
+    if name not in (known := get_args(Ties)):
+        raise ConfigError(f"there is no rule for ties {name!r}{near_miss(name, known)}; there are: {', '.join(known)}")
+    return cast(Ties, name)
 
 
 def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | None:
@@ -47,6 +57,7 @@ def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | 
     in the order of the list (1, 2, 3), as the evaluation of Kazemnejad et al. 2023 does; many zeros then favour whoever
     comes first.
     """
+    ties = ties_of(ties)
     tasks = [task for task in tasks if not task.shifted]
     labels = [s.label for s in tasks[0].series] if tasks else []
     labels = [label for label in labels if all(any(s.label == label for s in t.series) for t in tasks)]
@@ -70,11 +81,14 @@ def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | 
         seeds=tuple(sorted({seed for _, seed in longer})),
         queries=len(longer),
         dropped=dropped,
+        ties=ties,
     )
 
 
 def reciprocal_ranks(scores: Mapping[str, float], *, better: str, ties: Ties = "average") -> dict[str, float]:
-    """1 / rank of each label, the best score first. Scores that differ by rounding alone (beyond 12 digits) are the same."""
+    """1 / rank of each label, the best score first. Scores that differ by rounding alone (beyond 12 digits) are the same.
+    `ties`: see `ranking`; `ConfigError` for a rule that there is not."""
+    ties = ties_of(ties)
     scores = {label: float(f"{score:.{DIGITS}g}") for label, score in scores.items()}
     sign = 1 if better == "lower" else -1
     order = sorted(scores, key=lambda label: sign * scores[label])  # a stable sort: ties stay in the order given

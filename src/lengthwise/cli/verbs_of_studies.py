@@ -114,7 +114,12 @@ def compare(
 
 
 def report(
-    *, study: str | None = None, results: Results = RESULTS, output: str | None = None, json: bool = False
+    *,
+    study: str | None = None,
+    ties: str = "average",
+    results: Results = RESULTS,
+    output: str | None = None,
+    json: bool = False,
 ) -> int:
     """Make the report of what has been found so far: a table here, and a page to look at and to send to others.
 
@@ -124,6 +129,9 @@ def report(
     ----------
     study
         One study; usually all in the folder.
+    ties
+        Of the mean reciprocal rank, where encodings have equal scores: average (they share the mean of their ranks) or published
+        (ranks in the order of the list, as the NoPE study's evaluation gives them).
     results
         Folder of the results.
     output
@@ -133,7 +141,7 @@ def report(
     """
     from lengthwise.cli.reporting import make_report
 
-    return make_report(results, study, output, json)
+    return make_report(results, study, output, json, ties)
 
 
 def list_(what: str, /, *names: str, study: str | None = None, results: Results = RESULTS, json: bool = False) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lengthwise
-from lengthwise.analysis import Baseline, Findings, Point, SeedScore, TaskFindings
+from lengthwise.analysis import Baseline, Findings, Point, SeedScore, TaskFindings, Ties
 from lengthwise.analysis.numbers import figure, listing, spread, times
 from lengthwise.analysis.reading import LEARNED, MARGIN
 from lengthwise.report import bundle, palette, provenance
@@ -35,8 +35,8 @@ class ReportError(ValueError):
     """A page that cannot be written. One line: where, why, and what to do."""
 
 
-def render(findings: Findings) -> str:
-    """The page. The same findings give the same text, byte for byte."""
+def render(findings: Findings, ties: Ties = "average") -> str:
+    """The page. The same findings give the same text, byte for byte. `ties`: of equal scores, see `ranking`."""
     looks = palette.looks(findings.labels)
     tasks = [_task(task, number, looks) for number, task in enumerate(findings.tasks)]
     has_chart = any(t["chart"] for t in tasks)
@@ -52,7 +52,7 @@ def render(findings: Findings) -> str:
         policy=_policy(scripts),
         scripts=scripts,
         data=_json(data),
-        summary=summary(findings, looks),
+        summary=summary(findings, looks, ties),
         provenance=provenance.provenance(findings.runs),
         seconds=provenance.seconds,
         written=provenance.written,
@@ -65,10 +65,10 @@ def render(findings: Findings) -> str:
     )
 
 
-def write(findings: Findings, path: str | os.PathLike[str]) -> Path:
+def write(findings: Findings, path: str | os.PathLike[str], ties: Ties = "average") -> Path:
     """Render to `path`, all or nothing: who has the old page open never sees half a one. `ReportError` where it cannot."""
     target = Path(path)
-    text = render(findings)
+    text = render(findings, ties)
     draft = target.parent / f".report-{secrets.token_hex(8)}.draft"  # a long name of the page leaves no room for more
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

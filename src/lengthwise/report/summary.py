@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lengthwise.analysis import Findings, Interval, over_lengths, ranking
+from lengthwise.analysis import Findings, Interval, Ties, over_lengths, ranking
 from lengthwise.analysis.numbers import figure, spread
 from lengthwise.report.palette import Look
 
@@ -20,9 +20,9 @@ class Cell:
     published: str
 
 
-def summary(findings: Findings, looks: Mapping[str, Look]) -> dict[str, Any] | None:
+def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average") -> dict[str, Any] | None:
     """What the page's section needs; None where there is nothing to sum up (one task, and nothing published)."""
-    order = ranking(findings.tasks)
+    order = ranking(findings.tasks, ties)
     published = findings.published
     if order is None and published is None:
         return None

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from lengthwise.analysis import Distances, Findings, Ranking, TaskFindings, ranking
+from lengthwise.analysis import Distances, Findings, Ranking, TaskFindings, Ties, ranking
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.report.attention import nats
 
@@ -17,8 +17,9 @@ MOST = 12  # lengths of a task that are shown; of more, so many, spread evenly
 NOTES = 2  # of a task
 
 
-def table(findings: Findings) -> "Group":
-    """What rich prints: per task a table (mean, and ± half of the 95 % interval below it) and its plain reading."""
+def table(findings: Findings, ties: Ties = "average") -> "Group":
+    """What rich prints: per task a table (mean, and ± half of the 95 % interval below it) and its plain reading, and the
+    encodings' ranks (`ties`: of equal scores, see `ranking`)."""
     from rich.console import Group
     from rich.text import Text
 
@@ -36,8 +37,11 @@ def table(findings: Findings) -> "Group":
         parts += [Text(task.reading), *_notes(task), Text("")]
         for group in task.distances:
             parts += [_attention(group, task), Text("")]
-    if (order := ranking(findings.tasks)) is not None:
-        parts += [_ranks(order, findings), Text("")]
+    if (order := ranking(findings.tasks, ties)) is not None:
+        parts.append(_ranks(order, findings))
+        if order.ties == "published":
+            parts.append(Text("Equal scores are ranked in the order of the list, as published."))
+        parts.append(Text(""))
     parts += _missing(findings)
     return Group(*parts)
 
