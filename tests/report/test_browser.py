@@ -170,10 +170,10 @@ def test_what_is_missing_sorts_below(browser: Any, tmp_path: Path, make_row: Mak
     scores = [make_score(r, n, m) for r, m in zip(runs, (3.0, 1.0, 2.0), strict=True) for n in (128, 1024)]
     path = write(from_rows([], runs, [s for s in scores if (s.key, s.length) != ("B", 128)]), tmp_path / "r.html")
     with opened(browser, path) as page:
-        head = page.locator(".scores thead button").nth(1)
+        head = page.locator(".task .scores thead button").nth(1)
         for expected in (["C", "A", "B"], ["A", "C", "B"]):
             head.click()
-            assert page.locator(".scores tbody th").all_inner_texts() == expected
+            assert page.locator(".task .scores tbody th").all_inner_texts() == expected
 
 
 def test_names_from_users_run_nothing(

@@ -25,11 +25,29 @@ def test_the_page_has_the_numbers(counted: Findings) -> None:
     assert page.count('<section class="examples"') == 1
     assert "training: 465,000 of 1 to 30, mean 20.3" in page
     assert "test: 405 of 20 to 100, mean 60.0" in page
-    assert '<th scope="row">25–29</th><td>135,000</td><td>25</td>' in page
+    row = '<th scope="row" data-sort="25">25–29</th><td data-sort="135000">135,000</td><td data-sort="25">25</td>'
+    assert row in page
 
 
 def test_nothing_where_nothing_was_asked(quickstart: Findings) -> None:
     assert "Lengths of examples" not in render(quickstart)
+
+
+def test_the_table_looks_and_sorts_as_the_others(browser: Any, counted: Findings, tmp_path: Path) -> None:
+    page = browser.new_page()
+    page.goto(write(counted, tmp_path / "page.html").resolve().as_uri())
+    page.wait_for_selector("html[data-ready=yes]", state="attached")
+    page.evaluate("document.querySelectorAll('section.examples details').forEach((d) => { d.open = true; })")
+    table = page.locator("section.examples table")
+    counts = [int(text.replace(",", "")) for text in table.locator("td:nth-child(2)").all_text_contents()]
+    assert counts != sorted(counts)
+    table.locator("button", has_text="training").click()
+    found = [int(text.replace(",", "")) for text in table.locator("td:nth-child(2)").all_text_contents()]
+    assert found == sorted(counts)
+    other = page.locator("section.task table.scores").first.locator("tbody td").first
+    looks = "e => (({borderBottomWidth, padding, textAlign}) => [borderBottomWidth, padding, textAlign])(getComputedStyle(e))"
+    assert table.locator("tbody td").first.evaluate(looks) == other.evaluate(looks)
+    page.close()
 
 
 @pytest.mark.parametrize("width", [390, 1100])

@@ -66,12 +66,61 @@ def test_the_published_rule_for_ties_by_name(make_study: Make, make_rows: Make) 
         assert [re.search(rf"{label} +([\d.]+)", after)[1] for label, _ in first] == ranks  # type: ignore[index]
 
 
-def test_one_task_has_no_summary(make_study: Make, make_rows: Make) -> None:
+def only(task: str, make_study: Make, make_rows: Make, lengths: tuple[int, ...], published: Any = None) -> Findings:
+    """The made-up study, with one task and these lengths alone."""
+    runs, scores = make_rows()
+    runs = [run for run in runs if run.task == task]
+    keys = {run.key for run in runs}
+    runs = [dataclasses.replace(run, asked=[a for a in run.asked if a["length"] in lengths]) for run in runs]
+    some = [score for score in scores if score.key in keys and score.length in lengths]
+    return from_rows([make_study(published=published)], runs, some)
+
+
+def test_one_task_has_scores_over_trained_and_longer_lengths_apart(make_study: Make, make_rows: Make) -> None:
+    found = only("Copy", make_study, make_rows, (20, 40, 80, 160))
+    text = section(render(found))
+    assert "All lengths" in text
+    assert "reciprocal" not in text
+    assert re.findall(r"<th scope=.col.[^>]*><button[^>]*>([^<]*)<", text) == ["20 symbols", "40 to 160 symbols"]
+    assert "in distribution, all lengths" in text
+    assert "never trained, all lengths" in text
+    assert "each example counts alike" in text
+    rows = re.findall(r'<tr data-label="(\w+)".*?"mean">([^<]*)<.*?"mean">([^<]*)<', text, flags=re.S)
+    series = {s.label: s for s in found.tasks[0].series}
+    for label, *shown in rows:
+        means = [[s.mean for n in lengths for s in series[label].at(n).seeds] for lengths in ((20,), (40, 80, 160))]
+        assert [float(x) for x in shown] == pytest.approx([sum(some) / len(some) for some in means], abs=5e-4)
+    longer = [float(row[2]) for row in rows]
+    assert len(rows) == 7
+    assert longer == sorted(longer, reverse=True)
+    other = section(render(only("Text", make_study, make_rows, (128, 256, 512))))
+    assert "each length counts alike" in other
+    lower = [float(row) for row in re.findall(r'<td class="[^"]*new[^"]*".*?"mean">([^<]*)<', other)]
+    assert len(lower) == 7
+    assert lower == sorted(lower)
+
+
+@pytest.mark.parametrize("lengths", [(20,), (20, 40), (40,)])
+def test_one_task_with_a_length_of_each_kind_has_no_summary(
+    make_study: Make, make_rows: Make, lengths: tuple[int, ...]
+) -> None:
+    assert 'id="summary"' not in render(only("Copy", make_study, make_rows, lengths))
+
+
+def test_one_task_of_which_no_encoding_has_all_lengths_yet(make_study: Make, make_rows: Make) -> None:
     runs, scores = make_rows()
     runs = [run for run in runs if run.task == "Copy"]
-    keys = {run.key for run in runs}
-    text = render(from_rows([make_study()], runs, [s for s in scores if s.key in keys]))
-    assert 'id="summary"' not in text
+    place = {run.key: n for n, run in enumerate(runs)}
+    some = [s for s in scores if s.key in place and (s.length == 20 or s.length == (40, 80, 160)[place[s.key] % 3])]
+    assert 'id="summary"' not in render(from_rows([make_study()], runs, some))
+
+
+@pytest.mark.parametrize("lengths", [(20,), (20, 40), (40, 80)])
+def test_one_task_with_published_numbers(make_study: Make, make_rows: Make, lengths: tuple[int, ...]) -> None:
+    text = render(only("Copy", make_study, make_rows, lengths, CITED))
+    kinds = sum(any((n > 20) == new for n in lengths) for new in (True, False))
+    assert section(text).count('<span class="mean">') == 7 * kinds
+    assert section(text).count('class="cited">published ') == (2 if max(lengths) > 20 else 0)
 
 
 def study(published: Any) -> Study:

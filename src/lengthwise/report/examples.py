@@ -26,10 +26,11 @@ def _picture(found: ExampleLengths, task: TaskFindings) -> dict[str, Any]:
         "top": f"{highest:.0%}" if highest >= 0.1 else f"{highest:.1%}",
         "bars": [
             {
+                "first": first,
                 "from": f"{first:,}",
                 "range": f"{first:,}" if first == last else f"{first:,}–{last:,}",
                 "heights": [round(100 * share / highest, 2) for share in pair],
-                "counts": [f"{count:,}" for count in counts],
+                "counts": counts,
             }
             for (first, last, *counts), pair in zip(bins, shares, strict=True)
         ],

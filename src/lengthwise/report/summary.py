@@ -1,10 +1,12 @@
-"""All tasks at a glance: mean reciprocal ranks, scores over all longer lengths, and published numbers beside them."""
+"""All tasks at a glance: mean reciprocal ranks, scores over all longer lengths, and published numbers beside them. Of one task
+the scores over all trained and over all longer lengths."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lengthwise.analysis import Findings, Interval, Ties, over_lengths, ranking
+from lengthwise.analysis import Findings, Interval, TaskFindings, Ties, over_lengths, ranking
 from lengthwise.analysis.numbers import figure, spread
 from lengthwise.report.palette import Look
 
@@ -21,10 +23,12 @@ class Cell:
 
 
 def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average") -> dict[str, Any] | None:
-    """What the page's section needs; None where there is nothing to sum up (one task, and nothing published)."""
+    """What the page's section needs; None where there is nothing to sum up (one task with a length of each kind, and nothing
+    published)."""
     order = ranking(findings.tasks, ties)
     published = findings.published
-    if order is None and published is None:
+    alone = findings.tasks[0] if len(findings.tasks) == 1 and not findings.tasks[0].shifted else None
+    if order is None and published is None and (alone is None or not _many(alone)):
         return None
     columns: list[tuple[str, dict[str, Interval | None], Mapping[str, float], str]] = []
     if order is not None:
@@ -32,16 +36,22 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
         columns.append(("longer", {r.label: r.longer for r in order.ranks}, ranks, "higher"))
         if any(r.within for r in order.ranks):
             columns.append(("in distribution", {r.label: r.within for r in order.ranks}, {}, "higher"))
-    ranked = len(columns)
+    elif alone is not None:
+        within = {s.label: over_lengths(alone, s, new=False) for s in alone.series}
+        if any(within.values()):
+            columns.append((_lengths(alone, new=False), within, {}, alone.better))
+    known = len(columns)
     for task in findings.tasks:
         scores = {s.label: over_lengths(task, s, new=True) for s in task.series}
         cited = published.scores.get(task.name, {}) if published else {}
         if any(scores.values()):
-            columns.append((task.title, scores, cited, task.better))
+            columns.append((task.title if alone is None else _lengths(task, new=True), scores, cited, task.better))
     if not columns:
         return None
     labels = [r.label for r in order.ranks] if order else []
     labels += [label for label in findings.labels if label not in labels]
+    if alone is not None:
+        labels = _best_first(columns[-1][1], alone.better, labels)
     made = [_column(values, cited, better, labels) for _, values, cited, better in columns]
     lines = [
         {"label": label, "look": looks[label], "cells": [column[n] for column in made]}
@@ -50,10 +60,37 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
     return {
         "ranking": order,
         "heads": [name for name, *_ in columns],
-        "ranked": ranked,
+        "known": known,
+        "alone": alone,
         "lines": lines,
         "published": published,
     }
+
+
+def _many(task: TaskFindings) -> bool:
+    """Whether there is a score over several lengths of one kind."""
+    return any(
+        sum(task.is_new(n) == new for n in task.lengths) > 1
+        and any(over_lengths(task, series, new=new) for series in task.series)
+        for new in (True, False)
+    )
+
+
+def _lengths(task: TaskFindings, *, new: bool) -> str:
+    """The lengths of one kind, in words."""
+    lengths = [n for n in task.lengths if task.is_new(n) == new]
+    first, last = min(lengths), max(lengths)
+    return f"{first:,} {task.unit}" if first == last else f"{first:,} to {last:,} {task.unit}"
+
+
+def _best_first(values: Mapping[str, Interval | None], better: str, labels: list[str]) -> list[str]:
+    """Those without a score stay below, in order."""
+
+    def place(label: str) -> float:
+        interval = values.get(label)
+        return math.inf if interval is None else interval.mean if better == "lower" else -interval.mean
+
+    return sorted(labels, key=place)
 
 
 def _column(
