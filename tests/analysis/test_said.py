@@ -9,12 +9,14 @@ from lengthwise.analysis.said import Unread, said
 
 
 def row(key: str, length: int, n: int, output: float, failed: float, unreadable: int, kept: int = 0) -> Any:
-    details = {
+    details: dict[str, Any] = {
         "means": {"failed steps": failed, "output": output},
         "order": ["output", "failed steps"],
         "unreadable": unreadable,
         "kept": [{"question": f"{key} {length}", "said": f"nonsense {m}"} for m in range(kept)],
     }
+    if kept > 1:  # a row without such answers has no such word
+        details["broken"] = [{"question": f"{key} {length}", "said": "a mess"}]
     score = SimpleNamespace(length=length, n=n, out_of_distribution=length > 4, facts={"details": details})
     return SimpleNamespace(key=key), score
 
@@ -36,6 +38,7 @@ def test_examples_count_alike_within_a_run_and_runs_alike() -> None:
     assert one.longer == pytest.approx({"output": 0.2, "failed steps": 3.0, "unreadable": 0.75})
     assert [answer.length for answer in one.unread] == [5, 5, 6]
     assert one.unread[0] == Unread(length=5, question="b 5", said="nonsense 0")
+    assert one.broken == (Unread(length=5, question="b 5", said="a mess"),)
 
 
 @pytest.mark.parametrize("facts", [None, {}, {"details": {}}, {"details": {"groups": [0.5]}}])

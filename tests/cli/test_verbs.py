@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import lengthwise
-from lengthwise.cli.showing import _ordered, _overall, _scores
+from lengthwise.cli.showing import _ordered, _overall, _print, _scores
 from lengthwise.layouts import LAYOUTS
 from lengthwise.store import RunRow, ScoreRow, open_store
 
@@ -132,6 +132,22 @@ def score(length: int, mean: float, n: int, metric: str = "exact match") -> Scor
         facts={},
         created=0.0,
     )
+
+
+def test_answers_with_steps_that_could_not_be_read_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = {f.name: None for f in dataclasses.fields(RunRow)}
+    run = RunRow(
+        **plain | {"unit": "bits", "metric": "exact match", "config": {}, "facts": {}, "key": "k", "status": "done"}
+    )
+    details = {"means": {}, "order": [], "unreadable": 1}
+    details |= {kind: [{"question": f"q {kind}", "said": f"said {kind}"}] for kind in ("kept", "broken")}
+    _print(run, [dataclasses.replace(score(5, 0.5, 10), facts={"details": details})], [])
+    lines = capsys.readouterr().out.splitlines()
+    for line, said in (
+        ("could not be read, length 5: q kept", "said kept"),
+        ("has steps that could not be read, length 5: q broken", "said broken"),
+    ):
+        assert lines[lines.index(line) + 1] == said
 
 
 def test_overall_scores_count_examples_and_keep_distributions_apart() -> None:

@@ -149,6 +149,18 @@ def test_bad_answers_are_wrong_and_kept():
     assert evaluate(Saying([0] * 4, 7), task, config, train_length=3, decode=False)[0].details == {}
 
 
+def test_answers_with_steps_that_cannot_be_read_are_kept_apart():
+    """`out out thus 3`: a step that is none, and an answer. With an answer alone, right or wrong, nothing is kept."""
+    task = Summation(scratchpad="i0c0o1v0r0")
+    config = EvaluationConfig(lengths=(3,), examples=10)
+    for words, broken in (("out out thus 3", 3), ("out 3 thus 3", 0)):
+        tokens = [*task.ids(words.split()), task.eos]
+        (score,) = evaluate(Saying(tokens, task.vocab_size), task, config, train_length=3)
+        assert score.details["kept"] == []
+        assert [one["said"] for one in score.details.get("broken", [])] == [words] * broken
+        assert ("broken" in score.details) == bool(broken)
+
+
 def test_logits_that_are_no_numbers_are_no_score():
     task = Copy(symbols=4)
     model = Saying([0, 1, 2, task.eos], 7, value=math.nan)

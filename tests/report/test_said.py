@@ -26,6 +26,7 @@ def decoded(make_rows: Callable[..., Any], make_study: Callable[..., Any]) -> Fi
                 "order": ["output", "failed steps"],
                 "unreadable": score.n if bad else 0,
                 "kept": kept,
+                **({"broken": [{"question": "d e", "said": "<i>out"}]} if bad else {}),
             }
             score = dataclasses.replace(score, facts={**score.facts, "details": details})
         told.append(score)
@@ -43,7 +44,9 @@ def test_the_page_has_the_numbers(decoded: Findings) -> None:
     assert ">0.250</td>" in line[: line.index("</tr>")]
     assert ">3.500</td>" in line[: line.index("</tr>")]
     assert ">1.000</td>" in line[: line.index("</tr>")]
-    assert section.count("<code>") == 3, "of each encoding some"
+    assert [section.count(f"<summary>Some answers {words}") for words in ("that could not", "with steps")] == [1, 1]
+    assert section.count("<code>") == 3 + 3, "of each encoding and kind some"
+    assert section.count("<code>&lt;i&gt;out</code>") == 3
     assert "a &lt;b&gt; c" in section
     assert "a <b> c" not in page
 

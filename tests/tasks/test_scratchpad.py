@@ -246,6 +246,7 @@ def test_no_words_at_all_are_an_error(data):
             assert [float(graded.details[name][n]) for name in (*task.on, FAILED)] == [1.0] * len(task.on) + [0.0]
         if at is None or any(word not in task.plain_words for word in words[at + 1 :]):
             assert n in graded.unreadable
+        assert (n in graded.broken) == (n not in graded.unreadable and bool(graded.details[FAILED][n]))
 
 
 def grade(said, question="5 7 + 6 8", answer="1 2 5", scratchpad="full"):

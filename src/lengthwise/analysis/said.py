@@ -13,7 +13,7 @@ UNREADABLE = "unreadable"
 
 @dataclass(frozen=True, kw_only=True)
 class Unread:
-    """An answer that could not be read, and its question."""
+    """An answer that could not be read, or not all of its steps, and its question."""
 
     length: int
     question: str
@@ -23,13 +23,15 @@ class Unread:
 @dataclass(frozen=True, kw_only=True)
 class SaidSeries:
     """An encoding's numbers by name, over its `seeds`: at trained lengths (`within`) and at longer ones (`longer`); empty where
-    nothing was asked. `unread`: some answers that could not be read, the shortest lengths first."""
+    nothing was asked. `unread`: some answers that could not be read, the shortest lengths first; `broken`: some that could, but
+    not all of their steps."""
 
     label: str
     within: Mapping[str, float]
     longer: Mapping[str, float]
     seeds: int
     unread: tuple[Unread, ...]
+    broken: tuple[Unread, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,17 +60,21 @@ def _series(label: str, rows: Sequence[tuple["RunRow", "ScoreRow"]]) -> SaidSeri
     by_run: dict[str, list[ScoreRow]] = {}
     for run, row in rows:
         by_run.setdefault(run.key, []).append(row)
-    unread = [
-        Unread(length=row.length, **answer)
-        for _, row in sorted(rows, key=lambda found: found[1].length)
-        for answer in _details(row).get("kept", [])
-    ]
+    unread, broken = (
+        tuple(
+            Unread(length=row.length, **answer)
+            for _, row in sorted(rows, key=lambda found: found[1].length)
+            for answer in _details(row).get(kind, [])
+        )
+        for kind in ("kept", "broken")
+    )
     return SaidSeries(
         label=label,
         within=_means([[row for row in some if not row.out_of_distribution] for some in by_run.values()]),
         longer=_means([[row for row in some if row.out_of_distribution] for some in by_run.values()]),
         seeds=len(by_run),
-        unread=tuple(unread),
+        unread=unread,
+        broken=broken,
     )
 
 

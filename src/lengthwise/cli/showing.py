@@ -1,6 +1,7 @@
 """`lengthwise show`: one run. Imports no torch."""
 
 import dataclasses
+import itertools
 import json
 import math
 from collections import Counter
@@ -12,6 +13,7 @@ from lengthwise.store import CurveRow, RunRow, ScoreRow, open_store
 
 BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 60
+KEPT = {"kept": "could not be read", "broken": "has steps that could not be read"}  # of decoded answers
 
 
 def show_run(prefix: str, results: str, as_json: bool) -> int:
@@ -60,10 +62,10 @@ def _print(run: RunRow, scores: list[ScoreRow], curve: list[CurveRow]) -> None:
     if scores:
         print()
         console.print(_scores(run, scores))
-        for score in scores:
-            for said in _details(score).get("kept", []):
+        for score, (kind, words) in itertools.product(scores, KEPT.items()):
+            for said in _details(score).get(kind, []):
                 console.print()
-                console.print(Text(f"could not be read, length {score.length}: {said['question']}", style="bold"))
+                console.print(Text(f"{words}, length {score.length}: {said['question']}", style="bold"))
                 console.print(Text(said["said"] or "(nothing was said)"))
 
 

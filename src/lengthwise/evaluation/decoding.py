@@ -11,7 +11,7 @@ from lengthwise.config import ConfigError
 from lengthwise.layouts import Consecutive, Drawn, Layout
 from lengthwise.tasks.base import AnsweringTask, Batch, Graded, Task
 
-KEPT = 3  # unreadable answers that are kept for reading, per length
+KEPT = 3  # answers of a kind that are kept for reading, per length: unreadable ones, and others with such steps
 LONGEST = 2000  # characters of a kept answer
 
 PADDING, OWN = -1, 0  # documents of left padding, and of what is read
@@ -81,13 +81,17 @@ def left_padded(batch: Batch) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"] | 
 
 def detailed(task: Task, said: list[list[str]], examples: Batch, graded: Graded) -> dict[str, Any]:
     """Means of the further numbers over all examples and their order (a store keeps none), how many answers were unreadable,
-    and some of those for reading."""
+    and for reading some of those, and of others some whose steps are ("broken", where there are any)."""
     means = {name: float(values.double().mean()) for name, values in graded.details.items()}
-    kept = []
-    for n in graded.unreadable[:KEPT]:
-        (example,) = task.render(examples[n : n + 1])
-        kept.append({"question": _short(example["input"]), "said": _short(" ".join(said[n]))})
-    return {"means": means, "order": list(means), "unreadable": len(graded.unreadable), "kept": kept}
+    kept, broken = (
+        [
+            {"question": _short(task.render(examples[n : n + 1])[0]["input"]), "said": _short(" ".join(said[n]))}
+            for n in some[:KEPT]
+        ]
+        for some in (graded.unreadable, graded.broken)
+    )
+    found = {"means": means, "order": list(means), "unreadable": len(graded.unreadable), "kept": kept}
+    return found | ({"broken": broken} if broken else {})
 
 
 def _short(text: str) -> str:

@@ -46,8 +46,9 @@ class Score:
     out_of_distribution: bool  # longer than anything in training
     seconds: float
     asked: dict[str, Any]  # the question, see `asked`
-    # Of decoded answers: "means" of further numbers by name, how many were "unreadable", and some of those "kept". Of prefixes:
-    # the means of "groups" of examples, and the scores of the task's "baselines" by name.
+    # Of decoded answers: "means" of further numbers by name, how many were "unreadable", some of those "kept", and of others
+    # some with steps that cannot be read ("broken"). Of prefixes: the means of "groups" of examples, and the scores of the
+    # task's "baselines" by name.
     details: dict[str, Any] = field(default_factory=dict)
 
 

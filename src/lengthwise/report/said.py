@@ -7,7 +7,7 @@ from lengthwise.analysis import TaskFindings
 from lengthwise.analysis.numbers import figure
 from lengthwise.report.palette import Look
 
-SHOWN = 3  # unreadable answers of an encoding
+SHOWN = 3  # answers of a kind and an encoding
 
 
 def said(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any] | None:
@@ -39,7 +39,18 @@ def said(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any] | None
             }
             for n, series in enumerate(task.said.series)
         ],
-        "unread": [
-            {"label": series.label, "answers": series.unread[:SHOWN]} for series in task.said.series if series.unread
+        "kept": [
+            (words, some)
+            for words, kind in (
+                ("Some answers that could not be read", "unread"),
+                ("Some answers with steps that could not be read", "broken"),
+            )
+            if (
+                some := [
+                    (series.label, getattr(series, kind)[:SHOWN])
+                    for series in task.said.series
+                    if getattr(series, kind)
+                ]
+            )
         ],
     }

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -44,12 +44,13 @@ class Graded:
     """What answers that a model said are worth.
 
     `scores`: 1 right, 0 wrong. `details`: further numbers of each example, by name. `unreadable`: which answers are none at
-    all (they are wrong).
+    all (they are wrong). `broken`: which can be read, but not all of the steps before them.
     """
 
     scores: Float[Tensor, " b"]
     details: dict[str, Tensor]
     unreadable: list[int]
+    broken: list[int] = field(default_factory=list)
 
 
 class Task(ABC):

@@ -171,7 +171,8 @@ class ScratchpadTask(SequenceTask):
     remaining input (re). `full` has all, `minimal` computation and output, `no-input` and so on all but one, and bits any
     (`i1c0o1v0r1`). A model is scored by what it says (`decodes`): 1 where the answer after `thus` is right, whatever the
     steps before it. Further numbers are the share of steps that are right in each component (all 0 where their number
-    differs, or one cannot be read) and how many cannot be read. An answer that cannot be read is wrong, and kept for reading.
+    differs, or one cannot be read) and how many cannot be read. An answer that cannot be read is wrong; some of these, and some
+    whose steps cannot be read, are kept for reading.
 
     Source: Kazemnejad et al. 2023, section 6 and their code. Differs: there the marks are those of a text, see `texts`, and
     answers are read as numbers; here they have to be right word for word (`0 1 2 5` is wrong for 125).
@@ -234,15 +235,17 @@ class ScratchpadTask(SequenceTask):
     def grade(self, said: list[list[str]], batch: Batch) -> Graded:
         if self.on is None:
             return super().grade(said, batch)
-        right, unreadable, details = [], [], []
+        right, unreadable, broken, details = [], [], [], []
         for n, (words, (_, whole)) in enumerate(zip(said, self.pairs(batch), strict=True)):
             found, expected = parse(words, self.on), parse(whole, self.on)
             right.append(float(found.answer == expected.answer))
             if found.answer is None or not self.plain_words >= set(found.answer):
                 unreadable.append(n)
+            elif None in found.steps:
+                broken.append(n)
             details.append(correctness(found.steps, [step for step in expected.steps if step], self.on))
         numbers = {k: torch.tensor([row[k] for row in details], dtype=torch.float64) for k in (*self.on, FAILED)}
-        return Graded(torch.tensor(right, dtype=torch.float64), numbers, unreadable)
+        return Graded(torch.tensor(right, dtype=torch.float64), numbers, unreadable, broken)
 
     def answer_places(self, batch: Batch) -> Bool[Tensor, "b t"]:
         """The places that say what comes after `thus`."""
