@@ -145,12 +145,14 @@ class _Tables(torch.autograd.Function):
     def forward(
         ctx: Any, c: Tensor, multiplier: Tensor, distance: Tensor, query: Tensor, L: float, eps: float
     ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(c, multiplier, distance, query)
+        ctx.L, ctx.eps = L, eps
+        if made := piecewise.library(c, multiplier, distance, query):
+            u, w = made.tables(abs(c.item()), abs(multiplier.item() * L), L, eps, distance, query)
+            return u, w
         size, reached, _, unit = _Tables.of(c, multiplier, query, L)
         value = torch.log1p(size * reached) + eps
-        counts = value > 0  # where it is 0, so is every distance
-        w = unit / torch.where(counts, value, 1.0)
-        ctx.save_for_backward(c, multiplier, distance, query, w, counts)
-        ctx.L, ctx.eps = L, eps
+        w = unit / torch.where(value > 0, value, 1.0)  # where it is 0, so is every distance
         return torch.log1p(size * distance) / unit, w
 
     @staticmethod
@@ -166,7 +168,7 @@ class _Tables(torch.autograd.Function):
         ctx: Any, made: ModuleType, kept: tuple[Tensor, ...], of_u: Tensor, of_w: Tensor
     ) -> tuple[Tensor | None, ...]:
         """`backward` in one call."""
-        c, multiplier, distance, query, _, _ = kept
+        c, multiplier, distance, query = kept
         of_c, of_multiplier = c.new_empty(()), multiplier.new_empty(())
         signed, times = c.item(), multiplier.item() * ctx.L
         found = made.tables_back(abs(signed), abs(times), ctx.L, ctx.eps, distance, query, of_u, of_w)
@@ -179,9 +181,11 @@ class _Tables(torch.autograd.Function):
         kept = ctx.saved_tensors  # once: under checkpointing a second look is an error
         if not torch.is_grad_enabled() and (made := piecewise.library(*kept, of_u, of_w)):
             return _Tables.in_one_call(ctx, made, kept, of_u, of_w)
-        c, multiplier, distance, query, w, counts = kept
+        c, multiplier, distance, query = kept
         size, reached, threshold, unit = _Tables.of(c, multiplier, query, ctx.L)
-        over = w / unit
+        value = torch.log1p(size * reached) + ctx.eps
+        counts = value > 0
+        over = 1 / torch.where(counts, value, 1.0)
         psi = torch.log1p(size * distance)
         of_unit = (of_w * over).sum() - (of_u * psi).sum() / unit**2
         of_unit = torch.where(size * ctx.L > 0, of_unit, 0.0)

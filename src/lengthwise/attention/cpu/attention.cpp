@@ -127,6 +127,11 @@ struct Job {
   const int32_t* cell;
   i64 cells, most_in_cell;
   double cell_low, cell_scale;
+  // Pieces where a query's w is `level_w`: one more table, of each head over the distances of u, in units of log 2; slope
+  // times u, which is what a row's changes say to w; and the sums of changes at each distance. Null where there is none.
+  const void *level, *tilt;
+  double* level_sums;
+  double level_w;
   // Each (batch, key head) is `parts` units, shared out by heads (backward), keys (`chunked`) or blocks of queries.
   i64 parts, chunked;
   // Of each unit, when chunked: [group, queries, dim + 2], the outputs before division, the peaks and the totals; when
@@ -464,12 +469,12 @@ struct Unit {
   T *panels_k, *panels_v, *rows_k, *rows_v, *sum_k, *sum_v;                 // of all keys
   T *q, *grad, *out, *dq, *logits, *change, *spread, *row_bias, *own_bias, *gathered;  // of a block
   T *window, *window_u, *pieces_a, *pieces_b, *peak, *total, *delta, *delta_rest;
-  T* window_slope;
+  T* window_tilt;
   T *kept_weights, *kept_change;      // of a block of queries and every block of keys that it meets, where `kept`
   double *diagonal, *sum_a, *sum_b;   // sums over many rows, in which much cancels
   double *row_weights, *row_changes;  // of each row the sum of its weights, and of its weights times change
   T* knots;  // and one more, which no number reaches
-  int32_t *cursor, *window_segment, *segments;
+  int32_t *cursor, *segments;
   signed char* finite_keys;  // -1: nobody has looked
   void* memory = nullptr;
 
@@ -477,10 +482,10 @@ struct Unit {
   const Layout* layout;
   i64 unit, b, head_k, offset;
   i64 head_from, head_to, q_from, q_to, k_from, k_to;  // its part: heads, blocks of queries and of keys
-  const T *slope, *intercept, *table, *rows;
+  const T *slope, *intercept, *table, *level_table, *tilt, *rows;
   const T *k_rows, *v_rows;
   i64 k_step, v_step;
-  bool level_rows;             // w is the same for all queries of the block
+  bool level_rows;             // all queries of the block have the w that there is a table for
   bool row_run, lookup, level, sloped, searched;  // how this pair of blocks gets its bias: see choose_bias
   i64 met = 0;  // which of the blocks of keys that the block of queries meets this is
   i64 most_met = 0;
@@ -539,8 +544,7 @@ struct Unit {
     take(at, sum_a, back && job.bounds ? call.pieces * N : 0);
     take(at, sum_b, back && job.bounds ? call.pieces * N : 0);
     take(at, cursor, BLOCK_Q);
-    take(at, window_slope, WINDOW);
-    take(at, window_segment, WINDOW);
+    take(at, window_tilt, back && job.level ? (i64)WINDOW : 0);
     const bool search = call.slope && !job.bounds;
     take(at, knots, search ? call.pieces : 0);
     take(at, segments, search ? most(most_met, 1) * BLOCK_Q * BLOCK_K : 0);
@@ -549,7 +553,7 @@ struct Unit {
   }
 
   // Whether weights and changes of all keys are kept: see the top of the file.
-  bool kept() const { return call.backward && (job.table || job.slope || call.drows); }
+  bool kept() const { return call.backward && (job.table || call.dslope || call.drows); }
 
   // The most blocks of keys that any block of queries meets.
   i64 count_met() {
@@ -795,6 +799,11 @@ struct Unit {
       i64 at = (call.piece_heads > 1 ? h : 0) * call.pieces;
       slope = (const T*)call.slope + at;
       intercept = (const T*)call.intercept + at;
+      const i64 row = call.piece_heads > 1 ? h * call.u_size : 0;
+      if (job.level) {
+        level_table = (const T*)job.level + row;
+        if (job.tilt) tilt = (const T*)job.tilt + row;
+      }
       for (i64 s = 0; s < call.pieces; s++) {
         pieces_a[s] = slope[s] * log2e;
         pieces_b[s] = intercept[s] * log2e;
@@ -814,17 +823,17 @@ struct Unit {
   }
 
   void choose_rows(const Block& q) {
-    level_rows = call.slope;
-    for (i64 r = 1; r < q.size && level_rows; r++) level_rows = w_of(q.start + r) == w_of(q.start);
+    level_rows = job.level;
+    for (i64 r = 0; r < q.size && level_rows; r++) level_rows = w_of(q.start + r) == (T)job.level_w;
   }
 
-  // Four ways to a bias. By pair (lookup). A function of distance alone, which one window has for all rows: a table, or
+  // Four ways to a bias. By pair (lookup). A function of distance alone, which one window has for all rows: tables, or
   // pieces under one w (level). Pieces under a w that changes from query to query: in rows of segments (sloped), or,
   // where there are many, each pair's segment is searched for, many pairs at once (searched).
   void choose_bias(const Block& q, const Block& k) {
     const bool run = row_run = q.run && k.run;
     if (!of_distance()) return;
-    level = run && call.slope && level_rows && !(job.bounds && q.size < 8);
+    level = run && level_rows;
     const i64 furthest = q.position + q.size - 1 - k.position, nearest = q.position - (k.position + k.size - 1);
     sloped = run && call.slope && !level && job.bounds && furthest < NEVER && nearest > -NEVER;
     searched = run && call.slope && !level && !job.bounds && job.most_in_cell <= 4;
@@ -832,18 +841,12 @@ struct Unit {
     if (lookup) return;
     const i64 count = q.size + k.size - 1 + N;
     if (call.table) slide(table, call.table_size, furthest - call.first, count, log2e, window);
-    if (call.slope) slide((const T*)call.u, call.u_size, furthest, count, 1, window_u);
-    if (!level) return;
-    const T w = w_of(q.start);
-    i64 s = 0;
-    for (i64 n = 0; n < count; n++) {
-      const T x = window_u[n] * w;
-      s = job.bounds ? segment_near(within(furthest - n, 0, call.u_size - 1), s, bounds_of(q.start)) : segment_of(x);
-      const T value = pieces_a[s] * x + pieces_b[s];
-      window[n] = call.table ? window[n] + value : value;
-      window_segment[n] = (int32_t)s;
-      window_slope[n] = slope[s] * window_u[n];
-    }
+    if (!call.slope) return;
+    if (!level) return slide((const T*)call.u, call.u_size, furthest, count, 1, window_u);
+    slide(level_table, call.u_size, furthest, count, 1, call.table ? window_u : window);
+    if (call.table)
+      for (i64 n = 0; n < count; n++) window[n] += window_u[n];
+    if (job.tilt) slide(tilt, call.u_size, furthest, count, 1, window_tilt);
   }
 
   const i64* positions_q() const { return call.position_q + b * call.position_q_batch; }
@@ -1032,7 +1035,11 @@ struct Unit {
     }
   }
   void add_diagonals(double* to, i64 size, i64 furthest, i64 count) const {
-    for (i64 x = 0; x < count; x++) to[within(furthest - x, 0, size - 1)] += diagonal[x];
+    i64 x = 0, stop = within(furthest - (size - 1), 0, count);
+    for (; x < stop; x++) to[size - 1] += diagonal[x];
+    stop = within(furthest + 1, 0, count);
+    for (double* at = to + furthest; x < stop; x++) at[-x] += diagonal[x];
+    for (; x < count; x++) to[0] += diagonal[x];
   }
 
   // Row r's part in the gradients of the pieces; spread = what goes to u.
@@ -1088,8 +1095,8 @@ struct Unit {
       const T one = ds[c];
       if (one == 0) continue;
       i64 d = distance(i, k.start + c);
-      if (call.table) dtable[within(d - call.first, 0, call.table_size - 1)] += (double)one;
-      if (call.slope) {
+      if (dtable) dtable[within(d - call.first, 0, call.table_size - 1)] += (double)one;
+      if (dslope) {
         i64 at = within(d, 0, call.u_size - 1);
         const T x = u[at] * w;
         s = segment_looked_up(i, at, x, s);
@@ -1099,7 +1106,7 @@ struct Unit {
         sum_w += (double)one * (double)slope[s] * (double)u[at];
       }
     }
-    if (call.slope) dw[i] += sum_w;
+    if (dslope) dw[i] += sum_w;
   }
 
   // The sum of some of a row's changes; past the columns that it sees they are 0.
@@ -1141,13 +1148,13 @@ struct Unit {
   void change_bias(const Block& q, const Block& k, const Pair& pair, i64 h) {
     double *dtable = nullptr, *dslope = nullptr, *dintercept = nullptr, *du = nullptr, *dw = nullptr;
     const i64 of_head = b * call.heads + h;
-    if (call.table) dtable = job.table + (call.table_heads > 1 ? of_head : unit) * call.table_size;
-    if (call.slope) {
-      i64 at = (call.piece_heads > 1 ? of_head : unit) * call.pieces;
-      dslope = job.slope + at;
-      dintercept = job.intercept + at;
+    const i64 of_pieces = call.piece_heads > 1 ? of_head : unit;
+    if (job.table) dtable = job.table + (call.table_heads > 1 ? of_head : unit) * call.table_size;
+    if (job.w) dw = job.w + unit * call.queries;
+    if (job.slope) {
+      dslope = job.slope + of_pieces * call.pieces;
+      dintercept = job.intercept + of_pieces * call.pieces;
       du = job.u + unit * call.u_size;
-      dw = job.w + unit * call.queries;
     }
     if (lookup) {
       for (i64 r = 0; r < q.size; r++)
@@ -1155,23 +1162,17 @@ struct Unit {
       return;
     }
     const i64 furthest = q.position + q.size - 1 - k.position, count = q.size + k.size - 1;
-    if (call.table || level) sum_diagonals(change + N, q.size, k.size);
-    if (call.table) add_diagonals(dtable, call.table_size, furthest - call.first, count);
+    if (dtable || (level && dw)) sum_diagonals(change + N, q.size, k.size);
+    if (dtable) add_diagonals(dtable, call.table_size, furthest - call.first, count);
+    if (!dw) return;
     if (level) {
-      const double w = (double)w_of(q.start);
-      for (i64 x = 0; x < count; x++) {
-        const i64 s = window_segment[x];
-        const double one = diagonal[x] * w;
-        dintercept[s] += diagonal[x];
-        dslope[s] += one * (double)window_u[x];
-        du[within(furthest - x, 0, call.u_size - 1)] += one * (double)slope[s];
-      }
+      add_diagonals(job.level_sums + of_pieces * call.u_size, call.u_size, furthest, count);
       for (i64 r = 0; r < q.size; r++) {
-        const T *ds = change + N + r * ROW, *by = window_slope + (q.size - 1 - r);
+        const T *ds = change + N + r * ROW, *by = window_tilt + (q.size - 1 - r);
         const i64 seen = seen_of(pair, r);
-        W sum = {};
-        for (i64 c = 0; c < seen; c += N) sum += WIDER(S::load(ds + c)) * WIDER(S::load(by + c));
-        if (seen > 0) dw[q.start + r] += sum_of(sum);
+        V sum = {};
+        for (i64 c = 0; c < seen; c += N) sum += S::load(ds + c) * S::load(by + c);
+        if (seen > 0) dw[q.start + r] += sum_of(WIDER(sum));
       }
     }
     if (searched) {
@@ -1631,7 +1632,7 @@ struct Unit {
       gather_rows(change + N, rows, k_step, dq, block.size, keys.size, pair.begin, pair.edge);
       gather_columns(change + N, ROW, q, to, block.size, keys.size, pair.begin, pair.edge);
     }
-    if (job.table || job.slope) change_bias(block, keys, pair, h);
+    if (job.table || call.dslope) change_bias(block, keys, pair, h);
     if (call.drows) change_rows(block, keys, pair, h);
   }
 
@@ -1902,6 +1903,53 @@ void find_cells(const Call& call, std::vector<int32_t>& cell, Job& job) {
   for (i64 n = 1; n < job.cells; n++) cell[(size_t)n] += cell[(size_t)n - 1];
 }
 
+// The pieces under one w as a table of each head, and what else Job has of them. Segments are exact, as find_bounds has them.
+// Whether no pair needs anything else.
+template <class T>
+bool find_level(const Call& given, Job& job, std::vector<int32_t>& segment, std::vector<T>& level, std::vector<T>& tilt) {
+  const double *slope = (const double*)given.slope, *intercept = (const double*)given.intercept;
+  const double *knots = (const double*)given.knots, *u = (const double*)given.u;
+  const i64 size = given.u_size, last = given.pieces - 1;
+  job.level_w = *(const double*)given.w;
+  segment.resize((size_t)size);
+  level.resize((size_t)(given.piece_heads * size));
+  if (given.dslope) tilt.resize(level.size());
+  for (i64 d = 0; d < size; d++) {
+    const double x = u[d] * job.level_w, place = (x - job.cell_low) * job.cell_scale;
+    i64 s = job.cell[place > 0 ? place < (double)(job.cells - 1) ? (i64)place : job.cells - 1 : 0];  // near it
+    while (s > 0 && !(knots[s - 1] <= x)) s--;
+    while (s < last && knots[s] <= x) s++;
+    segment[(size_t)d] = (int32_t)s;
+  }
+  for (i64 h = 0; h < given.piece_heads; h++, slope += given.pieces, intercept += given.pieces)
+    for (i64 d = 0; d < size; d++) {
+      const i64 s = segment[(size_t)d];
+      level[(size_t)(h * size + d)] = (T)((slope[s] * (u[d] * job.level_w) + intercept[s]) * 1.4426950408889634);
+      if (given.dslope) tilt[(size_t)(h * size + d)] = (T)(slope[s] * u[d]);
+    }
+  job.level = level.data();
+  if (given.dslope) job.tilt = tilt.data();
+  const double* w = (const double*)given.w;
+  bool all = !given.position_q && !given.position_k;
+  for (i64 r = 0; r < given.w_batch * given.queries && all; r++) all = w[r] == job.level_w;
+  return all;
+}
+
+// What the sums of changes at each distance give to the gradients of the pieces; dw is there already.
+void join_level(const Call& given, const Job& job, const int32_t* segment, i64 rows, i64 per_sum) {
+  const double *u = (const double*)given.u, *slope = (const double*)given.slope;
+  double *dslope = (double*)given.dslope, *dintercept = (double*)given.dintercept, *du = (double*)given.du;
+  for (i64 h = 0; h < per_sum; h++, slope += given.pieces, dslope += given.pieces, dintercept += given.pieces)
+    for (i64 d = 0; d < given.u_size; d++) {
+      const i64 s = segment[d];
+      double sum = 0;
+      for (i64 row = h; row < rows; row += per_sum) sum += job.level_sums[row * given.u_size + d];
+      dintercept[s] += sum;
+      dslope[s] += sum * (u[d] * job.level_w);
+      du[d] += sum * slope[s] * job.level_w;
+    }
+}
+
 template <class T>
 void add_up(const double* parts, i64 units, i64 size, i64 per_sum, void* to) {
   // `units` rows of `size`; every per_sum-th belongs to the same row of the result.
@@ -2048,14 +2096,25 @@ int attend(const Call& given) {
     job.table = table.data();
   }
   if (call.dslope) {
+    w.assign((size_t)(units * call.queries), 0.0);
+    job.w = w.data();
+  }
+  std::vector<double> level_sums;
+  std::vector<int32_t> segment;
+  std::vector<T> level, tilt;
+  bool all_level = false;
+  if (call.slope && call.queries && !(job.bounds && call.queries < 8)) {
+    all_level = find_level(given, job, segment, level, tilt);
+    if (call.dslope) level_sums.assign((size_t)(piece_rows * call.u_size), 0.0);
+    job.level_sums = level_sums.data();
+  }
+  if (call.dslope && !all_level) {
     slope.assign((size_t)(piece_rows * call.pieces), 0.0);
     intercept.assign((size_t)(piece_rows * call.pieces), 0.0);
     u.assign((size_t)(units * call.u_size), 0.0);
-    w.assign((size_t)(units * call.queries), 0.0);
     job.slope = slope.data();
     job.intercept = intercept.data();
     job.u = u.data();
-    job.w = w.data();
   }
   Queue queue;
   queue.taken = 0;
@@ -2093,9 +2152,11 @@ int attend(const Call& given) {
     add_up<T>(job.table, table_rows, call.table_size, call.table_heads > 1 ? call.heads : 1, call.dtable);
   if (call.dslope) {
     const i64 rows = call.piece_heads > 1 ? call.heads : 1;
-    add_up<double>(job.slope, piece_rows, call.pieces, rows, call.dslope);
-    add_up<double>(job.intercept, piece_rows, call.pieces, rows, call.dintercept);
-    add_up<double>(job.u, units, call.u_size, 1, call.du);
+    // Where every pair is level, of nothing: zeros.
+    add_up<double>(job.slope, job.slope ? piece_rows : 0, call.pieces, rows, call.dslope);
+    add_up<double>(job.intercept, job.slope ? piece_rows : 0, call.pieces, rows, call.dintercept);
+    add_up<double>(job.u, job.slope ? units : 0, call.u_size, 1, call.du);
+    if (job.level) join_level(given, job, segment.data(), piece_rows, rows);
     if (call.w_batch > 1) {  // the units of one row of the batch lie side by side
       for (i64 b = 0; b < call.batch; b++)
         add_up<double>(job.w + b * units / call.batch * call.queries, units / call.batch, call.queries, 1,
