@@ -24,4 +24,5 @@ extern "C" size_t guarded_piece(uintptr_t at, size_t size);
 
 #define posix_memalign guarded_memalign
 #define free guarded_free
+#define LENGTHWISE_KEEP 0
 #define LENGTHWISE_PIECE(at, size) guarded_piece(at, size)

@@ -53,6 +53,11 @@
 #define LENGTHWISE_PIECE(at, size) (((size) + 63) / 64 * 64)
 #endif
 
+// As many bytes a thread keeps from one call to the next: given back to the system, they would be fetched again page by page.
+#if !defined(LENGTHWISE_KEEP)
+#define LENGTHWISE_KEEP (8 << 20)
+#endif
+
 typedef int64_t i64;
 
 // Blocks of queries and keys. 96 is a multiple of every target's rows of a tile.
@@ -445,6 +450,31 @@ INLINE void multiply(i64 rows, i64 columns, const typename S::T* a, i64 a_row, i
 // As a macro, because a function that gives so wide a vector would have another ABI on another target.
 #define WIDER(x) __builtin_convertvector(x, W)
 
+// A thread's memory.
+struct Memory {
+  void* at = nullptr;
+  i64 size = 0;
+
+  ~Memory() { give_back(); }
+  void give_back() {
+    free(at);
+    at = nullptr;
+    size = 0;
+  }
+  // At least as much, holding anything; false where there is not so much.
+  bool take(i64 wanted) {
+    if (wanted <= size) return true;
+    give_back();
+    if (posix_memalign(&at, 64, (size_t)wanted)) {
+      at = nullptr;
+      return false;
+    }
+    size = wanted;
+    return true;
+  }
+};
+thread_local Memory memory;
+
 // ---- one unit of work ------------------------------------------------------------------------------------------
 
 template <class S>
@@ -476,7 +506,6 @@ struct Unit {
   T* knots;  // and one more, which no number reaches
   int32_t *cursor, *segments;
   signed char* finite_keys;  // -1: nobody has looked
-  void* memory = nullptr;
 
   // Of the unit and block at hand.
   const Layout* layout;
@@ -495,7 +524,9 @@ struct Unit {
       : job(job), call(*job.call), width(round_up(job.call->dim, N)), vectors(width / N),
         group(job.call->heads / job.call->kv_heads) {}
 
-  ~Unit() { free(memory); }
+  ~Unit() {
+    if (memory.size > LENGTHWISE_KEEP) memory.give_back();
+  }
 
   template <class X>
   static void take(uintptr_t& at, X*& what, i64 numbers) {
@@ -573,9 +604,8 @@ struct Unit {
 
   bool prepare() {
     if (kept()) most_met = count_met();
-    i64 size = arrange(nullptr);
-    if (posix_memalign(&memory, 64, (size_t)size)) return false;
-    arrange(memory);
+    if (!memory.take(arrange(nullptr))) return false;
+    arrange(memory.at);
     // Left and right of a row's keys are zeros, which sums along diagonals read.
     if (call.backward) memset(change, 0, sizeof(T) * BLOCK_Q * ROW);
     if (call.backward && call.slope) memset(spread, 0, sizeof(T) * BLOCK_Q * ROW);
@@ -2084,37 +2114,37 @@ int attend(const Call& given) {
     find_cells<T>(call, cell, job);
     job.cell = cell.data();
   }
-  std::vector<double> table, slope, intercept, u, w;
   const i64 table_rows = call.table_heads > 1 ? whole * group : units;
   const i64 piece_rows = call.piece_heads > 1 ? whole * group : units;
   std::vector<T> partial;
   if (job.chunked) partial.resize((size_t)(units * group * call.queries * (call.dim + 2)));
   if (call.backward && job.parts > 1) partial.resize((size_t)(units * 2 * call.keys * call.dim));
   job.partial = partial.data();
-  if (call.dtable) {
-    table.assign((size_t)(table_rows * call.table_size), 0.0);
-    job.table = table.data();
-  }
-  if (call.dslope) {
-    w.assign((size_t)(units * call.queries), 0.0);
-    job.w = w.data();
-  }
-  std::vector<double> level_sums;
   std::vector<int32_t> segment;
   std::vector<T> level, tilt;
   bool all_level = false;
-  if (call.slope && call.queries && !(job.bounds && call.queries < 8)) {
+  if (call.slope && call.queries && !(job.bounds && call.queries < 8))
     all_level = find_level(given, job, segment, level, tilt);
-    if (call.dslope) level_sums.assign((size_t)(piece_rows * call.u_size), 0.0);
-    job.level_sums = level_sums.data();
-  }
-  if (call.dslope && !all_level) {
-    slope.assign((size_t)(piece_rows * call.pieces), 0.0);
-    intercept.assign((size_t)(piece_rows * call.pieces), 0.0);
-    u.assign((size_t)(units * call.u_size), 0.0);
-    job.slope = slope.data();
-    job.intercept = intercept.data();
-    job.u = u.data();
+  // The sums of all units, zeros at first; those that nobody asks for have no place.
+  const struct {
+    double** at;
+    i64 size;
+  } wanted[] = {
+      {&job.table, call.dtable ? table_rows * call.table_size : 0},
+      {&job.w, call.dslope ? units * call.queries : 0},
+      {&job.level_sums, call.dslope && job.level ? piece_rows * call.u_size : 0},
+      {&job.slope, call.dslope && !all_level ? piece_rows * call.pieces : 0},
+      {&job.intercept, call.dslope && !all_level ? piece_rows * call.pieces : 0},
+      {&job.u, call.dslope && !all_level ? units * call.u_size : 0},
+  };
+  thread_local std::vector<double> sums;
+  i64 in_all = 0;
+  for (const auto& one : wanted) in_all += one.size;
+  sums.assign((size_t)in_all, 0.0);
+  in_all = 0;
+  for (const auto& one : wanted) {
+    if (one.size) *one.at = sums.data() + in_all;
+    in_all += one.size;
   }
   Queue queue;
   queue.taken = 0;
@@ -2165,6 +2195,7 @@ int attend(const Call& given) {
       add_up<double>(job.w, units, call.queries, 1, call.dw);
     }
   }
+  if (sums.capacity() > LENGTHWISE_KEEP / sizeof(double)) std::vector<double>().swap(sums);
   return 0;
 }
 
