@@ -22,6 +22,7 @@ from record import save
 from lengthwise.config import ModelConfig
 from lengthwise.encodings import ENCODINGS
 from lengthwise.models import Decoder
+from lengthwise.training.numerics import use_process
 
 NAMES = ("FIRE", "FIRE:hidden_layers=1", "FIRE:activation=gelu", "KerpleLog", "T5", "ALiBi", "RoPE", "Sinusoidal")
 BATCH, VOCABULARY = 32, 257
@@ -68,7 +69,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    torch.set_num_threads(1)
+    use_process(1)  # as a worker trains
     torch.set_flush_denormal(True)
     if args.memory_of:
         print(json.dumps(memory(args.memory_of, int(args.lengths))))

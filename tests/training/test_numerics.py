@@ -1,4 +1,7 @@
 import contextlib
+import ctypes
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -49,3 +52,22 @@ def test_a_step_draws_the_same_whatever_came_before():
         assert torch.equal(torch.rand(4), first)
         seed_step(6, CPU)
         assert not torch.equal(torch.rand(4), first)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="a C library without mallopt")
+def test_freed_memory_is_kept_for_what_is_asked_for_next():
+    program = """
+import resource, torch
+from lengthwise.training.numerics import keep_freed_memory
+assert keep_freed_memory()
+def step():
+    small, large = torch.ones(1_000_000), torch.ones(20_000_000)  # 4 and 80 MB
+    del small, large
+step()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(3):
+    step()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert int(said) < 1000  # 84 MB are 20,000 pages of 4 KiB, each time

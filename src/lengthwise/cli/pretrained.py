@@ -62,10 +62,9 @@ class Wanted:
 
 def check(wanted: Wanted, json: bool) -> int:
     os.environ["HF_HUB_OFFLINE"] = "1"  # before anything of Hugging Face is imported: nothing is ever fetched
-    import torch
-
     from lengthwise.evaluation import pretrained
     from lengthwise.studies import execution
+    from lengthwise.training.numerics import use_process
 
     file, counts = wanted.file(), wanted.counts()
     tasks = pretrained.boolean_tasks(wanted.tasks, wanted.dims)
@@ -76,7 +75,7 @@ def check(wanted: Wanted, json: bool) -> int:
 
     plan = plan_with("plain" if wanted.form == "auto" else wanted.form)  # what cannot be is said before a model is read
     execution._check(None, wanted.device, "auto", wanted.threads)
-    torch.set_num_threads(wanted.threads)
+    use_process(wanted.threads)
     model = pretrained.load(wanted.folder, device=wanted.device, dtype=wanted.dtype)
     if wanted.form == "auto":
         plan = plan_with(pretrained.form_for(model.model_type))

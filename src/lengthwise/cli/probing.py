@@ -189,12 +189,11 @@ def _some(found: list[Any], study: str) -> list[Any]:
 
 
 def _ask(store: "Store", folder: Path, items: "Sequence[Item]", device: str, threads: int) -> "list[Answer]":
-    import torch
-
     from lengthwise.studies import execution, probing
+    from lengthwise.training.numerics import use_process
 
     execution._check(None, device, "auto", threads)
-    torch.set_num_threads(threads)
+    use_process(threads)
     asker = probing.Asker(store, folder, device=device, threads=threads)
     known = asker.known(items)
     with _showing([item for n, item in enumerate(items) if n not in known]) as show:

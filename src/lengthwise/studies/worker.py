@@ -14,8 +14,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import Score, evaluate, shifted, together
 from lengthwise.store import ClaimLost, RunRow, Store, StoreError, open_store, worker_name
@@ -23,6 +21,7 @@ from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Relea
 from lengthwise.studies.loading import load
 from lengthwise.studies.provenance import facts
 from lengthwise.training import Progress, Stopped, Trained, train
+from lengthwise.training.numerics import use_process
 
 BEAT_SECONDS = 5.0  # the store takes a worker for dead after 60 s of silence
 IDLE_SECONDS = 1.0  # between two looks for work, while others hold all runs that are left
@@ -114,7 +113,7 @@ def main(pipe: Connection, spec: Spec) -> None:
     link = Link(pipe)
     signal.signal(signal.SIGTERM, lambda *_: link.stop.set())
     try:
-        torch.set_num_threads(spec.threads)
+        use_process(spec.threads)
         if spec.source is not None:
             load(spec.source)
         runs: dict[str, Run] = pickle.loads(spec.runs)

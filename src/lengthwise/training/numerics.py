@@ -1,5 +1,6 @@
 """What has to hold around training and evaluation so that the same run gives the same bits, at full speed."""
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -32,6 +33,28 @@ def reproducible(device: torch.device) -> Iterator[None]:
 def _flushes() -> bool:
     """Whether this thread flushes denormals now: torch can set it, and has no way to ask."""
     return bool((torch.full((1,), 1e-39) * 1.0 == 0).item())
+
+
+def use_process(threads: int) -> None:
+    """Threads and memory of a process that is ours alone, as a worker's is: a library leaves its caller's as they are."""
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+
+
+def keep_freed_memory() -> bool:
+    """Tell the C library to keep what is freed for what is asked for next; whether it could be told.
+
+    A training step frees and asks for the same large tensors each time. glibc gives them back to the system and fetches them
+    again, page by page, depending on what was allocated before: up to a sixth of the time of a step of a small model.
+    """
+    try:
+        set_option = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library
+        return False
+    trim_threshold, mmap_threshold = -1, -3
+    done = bool(set_option(trim_threshold, 2**31 - 1))
+    # What is larger comes from the system each time, and does not split what is kept.
+    return bool(set_option(mmap_threshold, 2**30) or set_option(mmap_threshold, 2**25)) and done
 
 
 def seed_step(seed: int, device: torch.device) -> None:
