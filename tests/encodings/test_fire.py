@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lengthwise.encodings.fire import FIRE, _Tables
-from lengthwise.forms import ProgressiveBias
+from lengthwise.forms import ProgressiveBias, ToeplitzBias
 from lengthwise.span import Span
 
 
@@ -35,3 +35,29 @@ def test_tables_have_second_derivatives() -> None:
     numbers = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in (0.3, -0.7))
     given = torch.arange(6), torch.arange(3, 9)[None]
     assert torch.autograd.gradgradcheck(lambda c, m: _Tables.apply(c, m, *given, 8.0, 1e-6), tuple(numbers))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"final_activation": True}, {"transform": "identity"}, {"hidden_layers": 0, "final_activation": True}],
+)
+@pytest.mark.parametrize("multiplier", [1.0, -1.0])
+def test_smooth_activations_have_an_exact_table_below_the_threshold(
+    settings: dict[str, object], multiplier: float
+) -> None:
+    torch.manual_seed(0)
+    encoding = FIRE(num_heads=2, L=12.0, activation="gelu", **settings).double()
+    assert encoding.L_multiplier is not None
+    with torch.no_grad():
+        encoding.L_multiplier.fill_(multiplier)
+    (term,) = encoding.effect(Span.of(12)).terms
+    assert isinstance(term, ToeplitzBias)
+    d = torch.arange(12)
+    plain = encoding.f(encoding.coordinate(torch.tensor(11), 11 - d)[:, None]).T
+    torch.testing.assert_close(term.table, plain, rtol=0, atol=1e-15)
+    weight = torch.randn(plain.shape, dtype=plain.dtype)
+    leaves = list(encoding.parameters())
+    ours, theirs = (torch.autograd.grad(made, leaves, weight) for made in (term.table, plain))
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
+    # A query at the threshold or past it is divided by something of its own.
+    assert isinstance(encoding.effect(Span.of(13)).terms[0], ProgressiveBias)

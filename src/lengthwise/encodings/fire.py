@@ -14,7 +14,7 @@ from lengthwise.config import ConfigError
 from lengthwise.encodings import piecewise
 from lengthwise.encodings.base import PositionEncoding, at_least, distances, positive
 from lengthwise.encodings.piecewise import grid_pieces, relu_pieces
-from lengthwise.forms import Effect, ProgressiveBias, wide
+from lengthwise.forms import Effect, ProgressiveBias, ToeplitzBias, wide
 from lengthwise.span import Span
 from lengthwise.values import require_bool
 
@@ -37,8 +37,9 @@ class FIRE(PositionEncoding):
     `transform="identity"` has ψ(d) = d, without c (both: eq. 21), `final_activation` puts one after the last layer too.
 
     The MLP is never evaluated on pairs: attention gets its straight pieces (`piecewise.py`), exact for relu. For smooth
-    activations b is off by at most 7.5e-9 max|f''|, and f', which is in the gradients of c and the multiplier, by at most
-    1.23e-4 max|f''|: it is the slope of a chord. With one module for all layers (`share_encoding`) this is FIRE-S.
+    activations it gets a table over distances, exact too, while all positions are below |multiplier| · `L`; past it, and in
+    graphs of `torch.compile`, b is off by at most 7.5e-9 max|f''|, and f', which is in the gradients of c and the multiplier,
+    by at most 1.23e-4 max|f''|: it is the slope of a chord. With one module for all layers (`share_encoding`) this is FIRE-S.
 
     Past the trained length: distances are squeezed into the interval that was trained, for x lies in [0, 1] for every causal
     pair, whatever the length.
@@ -118,11 +119,15 @@ class FIRE(PositionEncoding):
 
     def effect(self, span: Span) -> Effect:
         layers = self._linears()
+        distance = distances(0, span.reach, span.q.device)
         if self.activation == "relu" or (len(layers) == 1 and not self.final_activation):
             slope, intercept, knots = relu_pieces(layers, final=self.final_activation)
+        elif self._below_threshold(span):
+            start = torch.zeros((), dtype=torch.long, device=distance.device)
+            x = self.psi(distance) / self._denominator(start)
+            return Effect(terms=(ToeplitzBias(self.f(x[:, None]).T.contiguous()),))
         else:
             slope, intercept, knots = grid_pieces(self.f, like=layers[0].weight)
-        distance = distances(0, span.reach, span.q.device)
         if self.c is None:
             u, w = self.psi(distance), 1 / self._denominator(span.q)
         elif self.L_multiplier is None or torch.compiler.is_compiling():
@@ -132,6 +137,13 @@ class FIRE(PositionEncoding):
         else:
             u, w = _Tables.apply(self.c, self.L_multiplier, distance, span.q, self.L, self.eps)
         return Effect(terms=(ProgressiveBias(slope, intercept, knots, u, w),))
+
+    def _below_threshold(self, span: Span) -> bool:
+        """Whether every query is divided by ψ(|multiplier| · `L`), so that the bias is a function of the distance alone. Never
+        in a graph of `torch.compile`, which cannot ask."""
+        if self.L_multiplier is None or torch.compiler.is_compiling():
+            return False
+        return span.length - 1 < abs(self.L_multiplier.item() * self.L)
 
 
 class _Tables(torch.autograd.Function):
