@@ -18,8 +18,7 @@
 //     all heads. So a pair costs one multiplication and addition, and the gradients are exact. Where w is the same for
 //     all queries of a block, the bias is one of distance alone. Where there are thousands of pieces (a smooth
 //     activation), each pair's segment is searched for, from a table that says roughly where it is.
-//     Those first distances are found in float64, and so they are the exact ones; segments that are searched for are those
-//     of x as rounded to the type that is computed in.
+//     Which piece a pair is in is decided in float64, as knots, u and w are given.
 //   * Rows: a query's own numbers, one for each distance; within two blocks of consecutive positions they lie side by
 //     side, in the reverse order of the keys.
 //   * The unit of work is one (batch, key head) with all queries' heads on it, or a part of it where there are few of
@@ -132,6 +131,7 @@ struct Job {
   const int32_t* cell;
   i64 cells, most_in_cell;
   double cell_low, cell_scale;
+  const double *exact_u, *exact_w;  // where those of the call are narrowed: for segments
   // Pieces where a query's w is `level_w`: one more table, of each head over the distances of u, in units of log 2; slope
   // times u, which is what a row's changes say to w; and the sums of changes at each distance. Null where there is none.
   const void *level, *tilt;
@@ -503,7 +503,7 @@ struct Unit {
   T *kept_weights, *kept_change;      // of a block of queries and every block of keys that it meets, where `kept`
   double *diagonal, *sum_a, *sum_b;   // sums over many rows, in which much cancels
   double *row_weights, *row_changes;  // of each row the sum of its weights, and of its weights times change
-  T* knots;  // and one more, which no number reaches
+  double *knots, *exact_window;  // and one more, which no number reaches; u of the window
   int32_t *cursor, *segments;
   signed char* finite_keys;  // -1: nobody has looked
 
@@ -578,6 +578,7 @@ struct Unit {
     take(at, window_tilt, back && job.level ? (i64)WINDOW : 0);
     const bool search = call.slope && !job.bounds;
     take(at, knots, search ? call.pieces : 0);
+    take(at, exact_window, search ? (i64)WINDOW : 0);
     take(at, segments, search ? most(most_met, 1) * BLOCK_Q * BLOCK_K : 0);
     take(at, finite_keys, blocks);
     return (i64)(at - (uintptr_t)base);
@@ -615,8 +616,8 @@ struct Unit {
     }
     memset(cursor, 0, sizeof(int32_t) * BLOCK_Q);
     if (call.slope && !job.bounds) {
-      memcpy(knots, call.knots, sizeof(T) * (size_t)(call.pieces - 1));
-      knots[call.pieces - 1] = (T)NAN;
+      memcpy(knots, call.knots, sizeof(double) * (size_t)(call.pieces - 1));
+      knots[call.pieces - 1] = (double)NAN;
     }
     return true;
   }
@@ -844,11 +845,12 @@ struct Unit {
   bool biased() const { return of_distance() || call.rows; }
 
   // to[x] = by · from[furthest - x], the nearest entry past either end
-  static void slide(const T* from, i64 size, i64 furthest, i64 count, T by, T* to) {
+  template <class X>
+  static void slide(const X* from, i64 size, i64 furthest, i64 count, X by, X* to) {
     i64 x = 0, stop = within(furthest - (size - 1), 0, count);
     for (; x < stop; x++) to[x] = from[size - 1] * by;
     stop = within(furthest + 1, 0, count);
-    for (const T* at = from + furthest; x < stop; x++) to[x] = at[-x] * by;
+    for (const X* at = from + furthest; x < stop; x++) to[x] = at[-x] * by;
     for (; x < count; x++) to[x] = from[0] * by;
   }
 
@@ -872,11 +874,15 @@ struct Unit {
     const i64 count = q.size + k.size - 1 + N;
     if (call.table) slide(table, call.table_size, furthest - call.first, count, log2e, window);
     if (!call.slope) return;
-    if (!level) return slide((const T*)call.u, call.u_size, furthest, count, 1, window_u);
-    slide(level_table, call.u_size, furthest, count, 1, call.table ? window_u : window);
+    if (!level) {
+      slide((const T*)call.u, call.u_size, furthest, count, (T)1, window_u);
+      if (searched) slide(job.exact_u, call.u_size, furthest, count, 1.0, exact_window);
+      return;
+    }
+    slide(level_table, call.u_size, furthest, count, (T)1, call.table ? window_u : window);
     if (call.table)
       for (i64 n = 0; n < count; n++) window[n] += window_u[n];
-    if (job.tilt) slide(tilt, call.u_size, furthest, count, 1, window_tilt);
+    if (job.tilt) slide(tilt, call.u_size, furthest, count, (T)1, window_tilt);
   }
 
   const i64* positions_q() const { return call.position_q + b * call.position_q_batch; }
@@ -885,14 +891,15 @@ struct Unit {
     return (call.position_q ? positions_q()[i] : offset + i) - (call.position_k ? positions_k()[j] : j);
   }
   T w_of(i64 i) const { return ((const T*)call.w)[(call.w_batch > 1 ? b : 0) * call.queries + i]; }
+  double exact_w_of(i64 i) const { return job.exact_w[(call.w_batch > 1 ? b : 0) * call.queries + i]; }
   const int32_t* bounds_of(i64 i) const {
     return job.bounds + ((call.w_batch > 1 ? b : 0) * call.queries + i) * (call.pieces - 1);
   }
-  INLINE i64 segment_of(T x) const {
-    const T* knots = (const T*)call.knots;
+  INLINE i64 segment_of(double x) const {
+    const double* knots = (const double*)call.knots;
     const i64 last = call.pieces - 1;
-    T place = (x - (T)job.cell_low) * (T)job.cell_scale;
-    i64 s = job.cell[place > 0 ? place < (T)(job.cells - 1) ? (i64)place : job.cells - 1 : 0];
+    const double place = (x - job.cell_low) * job.cell_scale;
+    i64 s = job.cell[place > 0 ? place < (double)(job.cells - 1) ? (i64)place : job.cells - 1 : 0];
     while (s < last && knots[s] <= x) s++;
     return s;
   }
@@ -908,31 +915,34 @@ struct Unit {
     return cursor[r] = (int32_t)segment_near(distance, cursor[r], bound);
   }
   // That of u[at] w, pair by pair, after one in segment s.
-  INLINE i64 segment_looked_up(i64 i, i64 at, T x, i64 s) const {
-    return job.bounds ? segment_near(at, s, bounds_of(i)) : segment_of(x);
+  INLINE i64 segment_looked_up(i64 i, i64 at, i64 s) const {
+    return job.bounds ? segment_near(at, s, bounds_of(i)) : segment_of(job.exact_u[at] * exact_w_of(i));
   }
 
   // Row r's segments, and what they add to its logits. Loops that a compiler turns into vectors.
   const T* search(const Block& q, i64 r, i64 seen) {
-    const T w = w_of(q.start + r), low = (T)job.cell_low, scale = (T)job.cell_scale, most = (T)(job.cells - 1);
+    const double exact_w = exact_w_of(q.start + r), low = job.cell_low, scale = job.cell_scale;
+    const double most = (double)(job.cells - 1);
+    const T w = w_of(q.start + r);
     const T* __restrict u = window_u + (q.size - 1 - r);
+    const double* __restrict exact_u = exact_window + (q.size - 1 - r);
     int32_t* __restrict s = segments + (met * BLOCK_Q + r) * BLOCK_K;
     T* __restrict to = row_bias;
     const int32_t* __restrict cell = job.cell;
-    const T *__restrict knot = knots, *a = pieces_a, *b = pieces_b;
-    for (i64 c = 0; c < seen; c++) to[c] = u[c] * w;
+    const double* __restrict knot = knots;
+    const T *a = pieces_a, *b = pieces_b;
     for (i64 c = 0; c < seen; c++) {
-      T place = (to[c] - low) * scale;
+      double place = (exact_u[c] * exact_w - low) * scale;
       place = place > 0 ? place : 0;
       s[c] = (int32_t)(place < most ? place : most);
     }
     for (i64 c = 0; c < seen; c++) s[c] = cell[s[c]];
     for (i64 n = 0; n < job.most_in_cell; n++)
       for (i64 c = 0; c < seen; c++) {
-        const T reached = knot[s[c]];
-        s[c] += reached <= to[c];
+        const double reached = knot[s[c]];
+        s[c] += reached <= exact_u[c] * exact_w;
       }
-    for (i64 c = 0; c < seen; c++) to[c] = a[s[c]] * to[c] + b[s[c]];
+    for (i64 c = 0; c < seen; c++) to[c] = a[s[c]] * (u[c] * w) + b[s[c]];
     if (call.table) {
       const T* t = window + (q.size - 1 - r);
       for (i64 c = 0; c < seen; c++) to[c] += t[c];
@@ -996,7 +1006,7 @@ struct Unit {
         if (call.slope) {
           const i64 at = within(d, 0, call.u_size - 1);
           const T x = u[at] * w;
-          s = segment_looked_up(i, at, x, s);
+          s = segment_looked_up(i, at, s);
           value += pieces_a[s] * x + pieces_b[s];
         }
         row_bias[c] = value;
@@ -1129,7 +1139,7 @@ struct Unit {
       if (dslope) {
         i64 at = within(d, 0, call.u_size - 1);
         const T x = u[at] * w;
-        s = segment_looked_up(i, at, x, s);
+        s = segment_looked_up(i, at, s);
         dslope[s] += (double)one * (double)x;
         dintercept[s] += (double)one;
         du[at] += (double)one * (double)slope[s] * (double)w;
@@ -1908,21 +1918,20 @@ bool find_bounds(const Call& call, std::vector<int32_t>& bounds) {
   return true;
 }
 
-template <class T>
 void find_cells(const Call& call, std::vector<int32_t>& cell, Job& job) {
-  const T* knots = (const T*)call.knots;
+  const double* knots = (const double*)call.knots;
   const i64 many = call.pieces - 1;
   job.cells = 4 * call.pieces + 1;
   cell.assign((size_t)job.cells, 0);
-  const T low = many ? knots[0] : 0, high = many ? knots[many - 1] : 0;
-  T scale = high > low ? (T)(job.cells - 1) / (high - low) : 0;
-  if (!(scale < (T)1e30)) scale = 0;
+  const double low = many ? knots[0] : 0, high = many ? knots[many - 1] : 0;
+  double scale = high > low ? (double)(job.cells - 1) / (high - low) : 0;
+  if (!(scale < 1e30)) scale = 0;
   job.cell_low = low;
   job.cell_scale = scale;
   i64 in_last = 0;
   for (i64 s = 0; s < many; s++) {  // a knot counts for the cells after its own
-    T place = (knots[s] - low) * scale;
-    i64 at = place > 0 ? place < (T)(job.cells - 1) ? (i64)place : job.cells - 1 : 0;
+    const double place = (knots[s] - low) * scale;
+    i64 at = place > 0 ? place < (double)(job.cells - 1) ? (i64)place : job.cells - 1 : 0;
     if (at + 1 < job.cells)
       cell[(size_t)at + 1]++;
     else
@@ -2071,17 +2080,18 @@ void narrow(const void*& numbers, i64 count, std::vector<T>& to) {
 template <class T>
 int attend(const Call& given) {
   Call call = given;
-  std::vector<T> narrowed[5];
+  std::vector<T> narrowed[4];
   if (call.slope) {
     narrow(call.slope, call.piece_heads * call.pieces, narrowed[0]);
     narrow(call.intercept, call.piece_heads * call.pieces, narrowed[1]);
-    narrow(call.knots, call.pieces - 1, narrowed[2]);
-    narrow(call.u, call.u_size, narrowed[3]);
-    narrow(call.w, call.w_batch * call.queries, narrowed[4]);
+    narrow(call.u, call.u_size, narrowed[2]);
+    narrow(call.w, call.w_batch * call.queries, narrowed[3]);
   }
   const i64 group = call.heads / call.kv_heads, whole = call.batch * call.kv_heads;
   Job job = {};
   job.call = &call;
+  job.exact_u = (const double*)given.u;
+  job.exact_w = (const double*)given.w;
   // What is cut here for more than speed must not depend on the number of threads.
   job.parts = 1;
   const bool split = whole < ENOUGH;
@@ -2111,7 +2121,7 @@ int attend(const Call& given) {
   std::vector<int32_t> bounds, cell;
   if (call.slope) {
     if (find_bounds(given, bounds)) job.bounds = bounds.data();
-    find_cells<T>(call, cell, job);
+    find_cells(given, cell, job);
     job.cell = cell.data();
   }
   const i64 table_rows = call.table_heads > 1 ? whole * group : units;
