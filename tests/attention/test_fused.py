@@ -155,7 +155,9 @@ def test_half_precision_is_as_exact_as_torch(make, dtype):
     require_as_exact_as_torch(make, 128, 0, 4, dtype)
 
 
-def test_a_knot_is_where_it_is_exactly():
+@pytest.mark.parametrize("more", [0, 100])  # so many that they are searched for
+@pytest.mark.parametrize("first", [1.0, 0.8])  # the w that a table is made for: that of most queries, or of one
+def test_a_knot_is_where_it_is_exactly(first, more):
     """A coordinate that is right of a knot by less than float32 can tell: the other piece would have another gradient."""
     span, mask, knot = Span.of(140), Mask(140, 140), math.log1p(0.3 * 20)
     torch.manual_seed(0)
@@ -164,16 +166,43 @@ def test_a_knot_is_where_it_is_exactly():
         gradients = []
         for backend, dtype in ((fused, torch.float32), (reference, WIDE)):
             (q, k, v), weight = inputs(1, 2, 2, 140, 140, 16, dtype)
-            slope = torch.tensor([[1.0, -2.0]], dtype=WIDE).repeat(2, 1).requires_grad_()
-            intercept = torch.tensor([[0.0, 3 * knot]], dtype=WIDE).repeat(2, 1).requires_grad_()
+            slope = torch.tensor([[1.0, -2.0] + [0.0] * more], dtype=WIDE).repeat(2, 1).requires_grad_()
+            intercept = torch.tensor([[0.0, 3 * knot] + [0.0] * more], dtype=WIDE).repeat(2, 1).requires_grad_()
             u, w = torch.log1p(0.3 * torch.arange(140, dtype=WIDE)), torch.ones(1, 140, dtype=WIDE)
-            w[0, 100:] *= 0.9
-            term = ProgressiveBias(slope, intercept, torch.tensor([u[20].item() + off], dtype=WIDE), u, w)
+            w[0, 0], w[0, 100:] = first, 0.9
+            knots = torch.cat([u[20:21] + off, 9 + torch.arange(more, dtype=WIDE)])
+            term = ProgressiveBias(slope, intercept, knots, u, w)
             out = backend.prepare(Effect(terms=(term,)), span, mask)(q, k, v, scale=0.25)
             gradients.append(torch.cat(torch.autograd.grad(out, [slope, intercept], weight.to(dtype)), 1))
         assert (gradients[0] - gradients[1]).abs().max() <= 1e-5 * gradients[1].abs().max()
         results.append(gradients[1])
     assert (results[0] - results[1]).abs().max() > 1e-3 * results[0].abs().max()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("frozen", ["table", "pieces"])
+@pytest.mark.parametrize("kind", ["pieces table", "many table", "crooked short"])
+@pytest.mark.parametrize("places", ["consecutive", "documents"])
+def test_one_term_learns_and_the_other_does_not(kind, frozen, places, target):
+    cpu._wanted_target = target
+    length = 131
+    positions = torch.arange(length)[None] if places == "consecutive" else (torch.arange(length) % 50)[None]
+    span = Span.of(length) if places == "consecutive" else Span(positions, positions, length)
+    found = []
+    for backend, dtype in ((fused, torch.float32), (reference, WIDE)):
+        (q, k, v), weight = inputs(1, 2, 2, length, length, 16, dtype)
+        bias = Bias(kind, 2, span)
+        of_table = 1  # the first leaf; all others are those of the pieces
+        still, learned = bias.leaves[:of_table], bias.leaves[of_table:]
+        if frozen == "pieces":
+            still, learned = learned, still
+        for leaf in still:
+            leaf.requires_grad_(False)
+        out = backend.prepare(bias.effect, span, Mask(length, length))(q, k, v, scale=0.25)
+        found.append([out, *torch.autograd.grad(out, [q, k, v, *learned], weight.to(dtype))])
+    largest = max(x.abs().max().item() for x in found[1])
+    for got, wanted in zip(*found, strict=True):
+        assert (got.to(WIDE) - wanted).abs().max().item() <= 1e-5 * largest
 
 
 KINDS = ["none", "table", "short", "table short", "pieces", "pieces table", "many", "crooked short"]
