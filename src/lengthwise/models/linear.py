@@ -29,6 +29,11 @@ def _product() -> Callable[[Tensor, Tensor, Tensor | None], Tensor] | None:
 _PRODUCT = _product()
 
 
+def multiplied_by() -> str:
+    """Which library large linear maps are multiplied by on a CPU here: "oneDNN", or "torch" for what torch takes itself."""
+    return "oneDNN" if _PRODUCT is not None and torch.backends.mkldnn.enabled else "torch"
+
+
 class Linear(nn.Linear):
     """`nn.Linear`, by oneDNN where that is faster: large products of float32 on a CPU, not in a compiled graph."""
 
@@ -41,8 +46,7 @@ class Linear(nn.Linear):
 
 def _served(x: Tensor, weight: Tensor) -> bool:
     plain = x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32
-    there = _PRODUCT is not None and bool(torch.backends.mkldnn.enabled)
-    return plain and there and not torch.is_autocast_enabled("cpu")
+    return plain and multiplied_by() == "oneDNN" and not torch.is_autocast_enabled("cpu")
 
 
 class _Linear(torch.autograd.Function):

@@ -9,6 +9,7 @@ import numpy
 import torch
 
 import lengthwise
+from lengthwise.models.linear import multiplied_by
 
 
 def facts(device: str, threads: int) -> dict[str, Any]:
@@ -19,6 +20,7 @@ def facts(device: str, threads: int) -> dict[str, Any]:
         "platform": f"{platform.system()} {platform.machine()}",
         "device": device_name(device),
         "threads": threads,
+        "linear_maps": multiplied_by() if torch.device(device).type == "cpu" else "torch",
         **commit(Path(lengthwise.__file__)),
     }
 
