@@ -50,7 +50,7 @@ from lengthwise.forms import Effect
 from lengthwise.span import Span
 
 NAMES = ("ALiBi", "Sandwich", "T5", "KerpleLog", "FIRE:hidden_layers=1", "FIRE", "FIRE:activation=gelu")
-ERROR_FORMS = ("NoPE", *NAMES, "RoPE", "Shaw:values=false", "TransformerXL")
+ERROR_FORMS = ("NoPE", *NAMES, "RoPE", "Shaw:values=false", "TransformerXL", "BandedBias")
 FEW = ("ALiBi", "T5", "FIRE")
 TORCH, OURS = "torch", "NoPE"  # the two denominators
 HEADS, DIM = 8, 64
