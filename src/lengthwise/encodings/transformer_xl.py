@@ -25,7 +25,7 @@ class TransformerXL(PositionEncoding):
 
     Past the trained length: slow sines reach angles never seen; a `max_distance` keeps to those that were.
 
-    The table W_R R has num_heads · head_dim numbers for each distance and takes d_model products for each of them, and the
+    The table W_R R has num_heads · head_dim numbers for each distance and takes d_model / 2 products for each of them, and the
     products of all queries with it cost as much as those with all keys: 1 GB in float64 for 2^18 distances and 512 dims.
 
     Source: Dai et al. 2019, "Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context", section 3.3.
@@ -35,7 +35,7 @@ class TransformerXL(PositionEncoding):
     with std 0.2 and has scale 1; the paper does none of these.
 
     >>> xl = TransformerXL(num_heads=1, head_dim=4, d_model=4); _ = nn.init.eye_(xl.W_R.data[0])
-    >>> xl.vectors(torch.tensor([1])).detach()     # sin 1, sin 0.01, cos 1, cos 0.01
+    >>> xl.vectors(1, 2).detach()     # sin 1, sin 0.01, cos 1, cos 0.01
     tensor([[[0.8415, 0.0100, 0.5403, 1.0000]]], dtype=torch.float64)
     """
 
@@ -70,15 +70,27 @@ class TransformerXL(PositionEncoding):
         pair = torch.arange(0, width, 2, dtype=wide(distance.device), device=distance.device)
         return distance[..., None] * self.base ** -(pair / width)
 
-    def vectors(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n d"]:
-        """W_R R of each distance."""
-        of_sin, of_cos = self.W_R.to(wide(distance.device)).flatten(0, 1).T.chunk(2)
-        parts = map(self.angles, some_at_a_time(distance, _AT_ONCE))
-        rows = torch.cat([angle.sin() @ of_sin + angle.cos() @ of_cos for angle in parts])
+    def vectors(self, first: int, end: int, device: torch.device | str = "cpu") -> Float[Tensor, "h n d"]:
+        """W_R R of the distances first, first + 1, ..., end - 1.
+
+        With c in their middle, W_R R of c + r is even + odd and that of c - r even - odd, even = Σ_p cos(r ω_p) a_p and
+        odd = Σ_p sin(r ω_p) b_p, a and b being W_R turned by c: half the products.
+        """
+        distance = distances(first, end, torch.device(device))
+        of_sin, of_cos = self.W_R.to(wide(distance.device)).flatten(0, 1).chunk(2, 1)
+        found = []
+        for part in some_at_a_time(distance, _AT_ONCE):
+            half = part.shape[0] // 2
+            turn = self.angles(part[half])
+            angle = self.angles(part[half] - part[: half + 1].flip(0))
+            even = angle.cos() @ (turn.sin() * of_sin + turn.cos() * of_cos).T
+            odd = angle.sin() @ (turn.cos() * of_sin - turn.sin() * of_cos).T
+            found += [(even - odd)[1:].flip(0), (even + odd)[: part.shape[0] - half]]
+        rows = torch.cat(found)
         return rows.unflatten(1, self.W_R.shape[:2]).transpose(0, 1)
 
     def effect(self, span: Span) -> Effect:
         last = span.reach - 1 if self.max_distance is None else torch.sym_min(span.reach - 1, self.max_distance)
         first = -torch.sym_max(1, last) if self.bidirectional else 0
-        table = self.vectors(distances(first, last + 1, span.q.device))
+        table = self.vectors(first, last + 1, span.q.device)
         return Effect(terms=(QueryRelative(table, first, self.v), KeyGlobal(self.u)))
