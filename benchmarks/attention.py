@@ -1,6 +1,6 @@
 """The fused CPU attention with each form of bias: time, memory and error, against itself without and against torch's own.
 
-    python benchmarks/attention.py [--parts ratios,threads,memory,eager,decode,shapes,growth,errors]
+    python benchmarks/attention.py [--parts ratios,threads,memory,eager,decode,shapes,growth,errors,rows]
                                    [--lengths 256,1024,2048,4096] [--rounds 10]
                                    [--draws 60] [--dtypes float32,bfloat16,float16] [--forms FIRE,T5]
 
@@ -19,7 +19,11 @@ encoding learn, and what the encoding itself computes is counted in. Each part i
     shapes   time of an element (pair of tokens, dim) at other dims and lengths over that of D 64, T 1024
     growth   time and memory of batch 1 up to T 16384, and by how much they grow where T doubles
     errors   distance from the reference in float64 of the output and of every gradient, of our kernel over that of torch's
-             with the bias as a mask, up to T 1024; --draws, --dtypes and --forms are of this part alone
+             with the bias as a mask, up to T 1024; --draws and --dtypes are of this part alone
+    rows     encodings with a vector for each distance that meets one of each query, so that each query has a row of logits of
+             all distances: time over that of our kernel without encoding, and of the same by `blocked`; of our kernel without
+             encoding's, what the encoding computes itself ("table"), and the rows with their gradients ("products", four products
+             of matrices); peak memory over that without encoding. --forms as in errors
 
 Times are of A, X, A in turn, CPU time of one thread, which others on the machine disturb little; ratios are the median over
 the rounds (10th to 90th percentile).
@@ -43,14 +47,17 @@ import torch.nn.functional as F
 from record import RESULTS, processor, save
 from torch import Tensor
 
-from lengthwise.attention import Kept, Mask, cpu, fused, reference
+from lengthwise.attention import BACKENDS, Kept, Mask, cpu, fused, reference, relative
 from lengthwise.encodings import ENCODINGS, PositionEncoding
 from lengthwise.encodings.fire import FIRE
-from lengthwise.forms import Effect
+from lengthwise.forms import ContentRelative, Effect, QueryRelative
 from lengthwise.span import Span
 
 NAMES = ("ALiBi", "Sandwich", "T5", "KerpleLog", "FIRE:hidden_layers=1", "FIRE", "FIRE:activation=gelu")
 ERROR_FORMS = ("NoPE", *NAMES, "RoPE", "Shaw:values=false", "TransformerXL", "BandedBias")
+ROWS = (
+    "Shaw:values=false", "Shaw:values=false,clip=128", "BandedBias:band=256", "BandedBias", "TransformerXL", "Shaw",
+)  # fmt: skip
 FEW = ("ALiBi", "T5", "FIRE")
 TORCH, OURS = "torch", "NoPE"  # the two denominators
 HEADS, DIM = 8, 64
@@ -63,11 +70,11 @@ class Attention:
 
     def __init__(
         self, name: str, length: int, *, batch: int = 4, dim: int = DIM, queries: int | None = None, groups: int = HEADS,
-        window: int | None = None,
+        window: int | None = None, backend: str = "fused",
     ):  # fmt: skip
         torch.manual_seed(0)
         queries = queries or length
-        self.name, self.scale = name, dim**-0.5
+        self.name, self.scale, self.backend = name, dim**-0.5, BACKENDS[backend]
         self.q, self.weight = (torch.randn(batch, HEADS, queries, dim) for _ in range(2))
         self.k, self.v = (torch.randn(batch, groups, length, dim) for _ in range(2))
         for x in (self.q, self.k, self.v):
@@ -78,6 +85,11 @@ class Attention:
         if name != TORCH:
             made_for = {"num_heads": HEADS, "head_dim": dim, "d_model": HEADS * dim, "train_length": length}
             self.encoding = ENCODINGS.parse(name.removeprefix("eager ")).build(**made_for)
+            self.tokens = torch.randn(batch, length, HEADS * dim) if reads(self.encoding) else None
+
+    def effect(self) -> Effect:
+        assert self.encoding is not None
+        return effect_of(self.encoding, self.tokens, self.span)
 
     def out(self) -> Tensor:
         if self.encoding is None:
@@ -85,7 +97,7 @@ class Attention:
             return F.scaled_dot_product_attention(self.q, self.k, self.v, is_causal=causal, enable_gqa=grouped)
         if self.name.startswith("eager "):
             return self._eager()
-        attend = fused.prepare(self.encoding.effect(self.span), self.span, self.mask)
+        attend = self.backend.prepare(self.effect(), self.span, self.mask)
         return attend(self.q, self.k, self.v, scale=self.scale)
 
     def _eager(self) -> Tensor:
@@ -103,6 +115,19 @@ class Attention:
     def both(self) -> None:
         parameters = list(self.encoding.parameters()) if self.encoding is not None else []
         torch.autograd.grad(self.out(), [self.q, self.k, self.v, *parameters], self.weight)
+
+
+def reads(encoding: Any) -> bool:
+    """Whether its bias is made of the layer's input."""
+    return type(encoding).features is not PositionEncoding.features
+
+
+def effect_of(encoding: Any, x: Tensor | None, span: Span) -> Effect:
+    """What an encoding does to attention of tokens x [b, t, heads dim]."""
+    effect: Effect = encoding.effect(span)
+    if not reads(encoding):
+        return effect
+    return dataclasses.replace(effect, terms=(*effect.terms, *encoding.content(encoding.features(x), span, None)))
 
 
 # ---- measuring
@@ -263,9 +288,10 @@ def eager(args: argparse.Namespace) -> Figures:
 def decode(args: argparse.Namespace) -> Figures:
     found = {}
     keys, rounds = 4096, 5 * args.rounds
-    for title, settings in {
+    cases: dict[str, dict[str, Any]] = {
         "batch 4": {"batch": 4}, "batch 1": {"batch": 1}, "batch 1, one key head": {"batch": 1, "groups": 1},
-    }.items():  # fmt: skip
+    }  # fmt: skip
+    for title, settings in cases.items():
         torchs = Attention(TORCH, keys, queries=1, **settings)
         rows: Figures = {}
         for name in (OURS, *NAMES, "TransformerXL"):
@@ -278,7 +304,7 @@ def decode(args: argparse.Namespace) -> Figures:
 
             with torch.no_grad():
                 attend = fused.prepare(one.encoding.effect(one.span), one.span, one.mask)
-                actions = {
+                actions: dict[str, Callable[[], object]] = {
                     "kernel": functools.partial(attend, one.q, one.k, one.v, scale=one.scale),
                     "step": functools.partial(step, one, functools.partial(kept.effect, one.encoding)),
                     "made anew": functools.partial(step, one, one.encoding.effect),
@@ -334,6 +360,65 @@ def growth(args: argparse.Namespace) -> Figures:
         table(f"{title}: growth with T, batch 1, forward and backward", rows, 14)
         found[title] = rows
     return found
+
+
+def rows(args: argparse.Namespace) -> Figures:
+    found = {}
+    for length in args.lengths:
+        plain, plain_mib, rows = Attention(OURS, length), peak(OURS, length), {}
+        for name in args.forms or ROWS:
+            served = "fused" if "ValueRelative" not in forms_of(name) else "blocked"
+            one = Attention(name, length, backend=served)
+            ratio, own = paired(plain.both, one.both, args.rounds)
+            row: Figures = {"of NoPE": ratio, "NoPE ms": own * 1e3}
+            if served == "fused":
+                row["of blocked"] = paired(Attention(name, length, backend="blocked").both, one.both, args.rounds)[0]
+                row["products"] = paired(plain.both, products(one), args.rounds)[0]
+                row["table"] = paired(plain.both, functools.partial(table_alone, one), args.rounds)[0]
+            row["memory of NoPE"] = peak(name, length, backend=served) / plain_mib
+            rows[name if served == "fused" else f"{name}, by {served}"] = row
+        table(f"T {length}, a vector for each distance; forward and backward", rows)
+        found[f"T {length}"] = rows
+    return found
+
+
+def forms_of(name: str) -> set[str]:
+    effect = Attention(name, 2).effect()
+    return {type(form).__name__ for form in (*effect.terms, *effect.values)}
+
+
+def met(one: Attention) -> QueryRelative | ContentRelative:
+    return next(term for term in one.effect().terms if isinstance(term, (QueryRelative, ContentRelative)))
+
+
+def products(one: Attention) -> Callable[[], None]:
+    """The rows of some queries at a time, once for the output and once more for the gradients, and their own gradients."""
+    with torch.no_grad():
+        term = met(one)
+        vectors = term.table.float().expand(HEADS, -1, -1).contiguous()
+        queries = one.q.detach() if isinstance(term, QueryRelative) else term.content
+    length, total = queries.shape[2], torch.zeros_like(vectors)
+    most, low = relative.at_once(length, DIM, vectors.shape[1]), max(0, -term.first)
+
+    def run() -> None:
+        for start in range(0, length, most):
+            end = min(length, start + most)
+            seen = slice(low, max(low, min(end - 1 - term.first, vectors.shape[1] - 1)) + 1)
+            for row in queries[:, :, start:end]:
+                torch.bmm(row, vectors[:, seen].mT)
+                logits = torch.bmm(row, vectors[:, seen].mT)
+                torch.bmm(logits, vectors[:, seen])
+                total[:, seen].baddbmm_(logits.mT, row)
+
+    return run
+
+
+def table_alone(one: Attention) -> None:
+    """The vectors of all distances, and what queries have to meet them with; and back to the parameters."""
+    assert one.encoding is not None
+    term, parameters = met(one), list(one.encoding.parameters())
+    made = [term.table, term.content] if isinstance(term, ContentRelative) else [term.table]
+    torch.autograd.grad(made, parameters, [torch.ones_like(x) for x in made], allow_unused=True)
 
 
 def errors(args: argparse.Namespace) -> Figures:
@@ -403,12 +488,8 @@ class Sum(torch.nn.Module):
 
     def effect(self, x: Tensor, span: Span) -> Effect:
         """What they do to attention of tokens x [1, t, heads dim]."""
-        effects, terms = [one.effect(span) for one in self.each], []
-        for one, effect in zip(self.each, effects, strict=True):
-            terms += effect.terms
-            if type(one).features is not PositionEncoding.features:
-                terms += one.content(one.features(x), span, None)
-        return dataclasses.replace(effects[0], terms=tuple(terms))
+        effects = [effect_of(one, x, span) for one in self.each]
+        return dataclasses.replace(effects[0], terms=tuple(term for effect in effects for term in effect.terms))
 
 
 def distances(
@@ -457,7 +538,7 @@ def distances(
 
 PARTS: dict[str, Callable[[argparse.Namespace], Figures]] = {
     "ratios": ratios, "threads": threads, "memory": memory, "eager": eager, "decode": decode, "shapes": shapes,
-    "growth": growth, "errors": errors,
+    "growth": growth, "errors": errors, "rows": rows,
 }  # fmt: skip
 
 
