@@ -379,6 +379,7 @@ def rows(args: argparse.Namespace) -> Figures:
             rows[name if served == "fused" else f"{name}, by {served}"] = row
         table(f"T {length}, a vector for each distance; forward and backward", rows)
         found[f"T {length}"] = rows
+        keep("rows", found)  # so that one that is cut off loses nothing
     return found
 
 

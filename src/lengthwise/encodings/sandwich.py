@@ -8,7 +8,9 @@ from lengthwise.config import ConfigError
 from lengthwise.encodings.base import DistanceBias, at_least, positive, some_at_a_time
 from lengthwise.forms import wide
 
-_AT_ONCE = 32_768  # distances whose cosines are in memory together
+_AT_ONCE = (
+    512  # distances whose sines are in memory together: a tensor that the C library does not give back to the system
+)
 
 
 class Sandwich(DistanceBias):
