@@ -8,9 +8,7 @@ from lengthwise.config import ConfigError
 from lengthwise.encodings.base import DistanceBias, at_least, positive, some_at_a_time
 from lengthwise.forms import wide
 
-_AT_ONCE = (
-    512  # distances whose sines are in memory together: a tensor that the C library does not give back to the system
-)
+_AT_ONCE = 512  # distances whose sines are in memory together: few, so that the C library keeps that memory
 
 
 class Sandwich(DistanceBias):
