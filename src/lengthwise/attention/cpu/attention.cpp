@@ -856,7 +856,7 @@ struct Unit {
 
   void choose_rows(const Block& q) {
     level_rows = job.level;
-    for (i64 r = 0; r < q.size && level_rows; r++) level_rows = w_of(q.start + r) == (T)job.level_w;
+    for (i64 r = 0; r < q.size && level_rows; r++) level_rows = exact_w_of(q.start + r) == job.level_w;
   }
 
   // Four ways to a bias. By pair (lookup). A function of distance alone, which one window has for all rows: tables, or
