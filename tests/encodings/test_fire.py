@@ -31,6 +31,17 @@ def test_tables_are_those_of_the_formula(c: float, multiplier: float, eps: float
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
+def test_positions_are_whole_numbers_of_any_size() -> None:
+    encoding = FIRE(num_heads=2, L=4.0)
+    wide, short = Span.of(9), Span(*(torch.arange(9, dtype=torch.int32)[None] for _ in range(2)), 9)
+    found = []
+    for span in (wide, short):
+        (term,) = encoding.effect(span).terms
+        assert isinstance(term, ProgressiveBias)
+        found.append((term.w, *torch.autograd.grad(term.w.sum(), [encoding.c, encoding.L_multiplier])))
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
 def test_tables_have_second_derivatives() -> None:
     numbers = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in (0.3, -0.7))
     given = torch.arange(6), torch.arange(3, 9)[None]

@@ -135,7 +135,7 @@ class FIRE(PositionEncoding):
             unit = torch.where(unit > 0, unit, 1.0)
             u, w = self.psi(distance) / unit, unit / self._denominator(span.q)
         else:
-            u, w = _Tables.apply(self.c, self.L_multiplier, distance, span.q, self.L, self.eps)
+            u, w = _Tables.apply(self.c, self.L_multiplier, distance, span.q.long(), self.L, self.eps)
         return Effect(terms=(ProgressiveBias(slope, intercept, knots, u, w),))
 
     def _below_threshold(self, span: Span) -> bool:
