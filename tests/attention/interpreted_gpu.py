@@ -4,6 +4,7 @@ decides when it is imported whether it compiles or interprets; by hand:
     TRITON_INTERPRET=1 python -m pytest tests/attention/interpreted_gpu.py
 """
 
+import functools
 import importlib.util
 import math
 import os
@@ -239,6 +240,48 @@ def test_logits_far_from_zero():
         bias = case.bias()
         case.bias = lambda bias=bias, shift=shift: {**bias, "table": bias["table"] + shift}
         require_equal(case, close=3e-3)  # float32 has 1e-3 there
+
+
+@pytest.mark.parametrize("kind", ["table", "pieces", "pieces table"])
+def test_changes_of_a_row_sum_to_0_though_the_output_is_off(kind, monkeypatch):
+    """<dO, O> makes delta; the rows' sums mend what is wrong in it for all that comes after. (Not for what a FAR tile
+    gives a table's first and last entry, which is summed with dq.)"""
+    right = Case(kind).ours()
+    original = gpu.forward
+
+    def off(*given):
+        out, lse = original(*given)
+        return out + 0.01, lse
+
+    monkeypatch.setattr(gpu, "forward", off)
+    case = Case(kind)
+    found = case.ours()
+    for name, x, y in zip(case.names, found, right, strict=True):
+        if name not in ("out", "lse", "dq", "dv"):  # dq is made before; dv has no delta
+            torch.testing.assert_close(x, y, atol=1e-5, rtol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("kind", ["table", "pieces", "pieces table", "crooked pieces"])
+def test_small_changes_remain_between_large_ones_that_cancel(kind):
+    """Of three equal documents the last takes back what the first adds, which is a million times what the second does."""
+
+    def edit(large, q, k, v, grad):
+        for x in (q, k, v, grad):
+            x[...] = x[:, :, :16].repeat(1, 1, 3, 1)
+        grad[:, :, :16] *= large
+        grad[:, :, 32:] *= -large
+
+    documents = [[n // 16 for n in range(48)]]
+    found, right = (
+        Case(
+            kind, queries=48, keys=48, documents=documents, positions=_restarting(documents), level=5.0,
+            edit=functools.partial(edit, large),
+        ).ours()
+        for large in (2.0**20, 0.0)
+    )  # fmt: skip
+    for n, (x, y) in enumerate(zip(found[5:], right[5:], strict=True)):
+        if x.shape != (1, 48):  # w, a number for each query, has nothing to cancel
+            assert (x - y).abs().max() <= 1e-5 * y.abs().max(), f"gradient {n} of the bias: {x - y}"
 
 
 def test_nothing_at_all():

@@ -20,7 +20,7 @@ from torch import Tensor
 from lengthwise.attention.buffers import Gradients, computed_in, empty_gradients, like_heads
 from lengthwise.attention.gpu import tiles
 from lengthwise.attention.gpu.call import DTYPES, MOST_DIMS, Blocks, Call, side_by_side
-from lengthwise.attention.gpu.distances import of_distance, of_whole, whole_numbers
+from lengthwise.attention.gpu.distances import of_distance, of_whole, summed_in, whole_numbers
 
 
 def missing() -> str | None:
@@ -176,7 +176,7 @@ def backward(
     wide = functools.partial(torch.empty_like, lse, dtype=torch.float64)
     rests = wide() if of_table or of_pieces else None
     each_w, means = (wide() if of_pieces else None for _ in range(2))
-    ends = lse.new_empty((4, *lse.shape)) if of_table or of_rows else None
+    ends = lse.new_empty((4, *lse.shape), dtype=summed_in(call.q)) if of_table or of_rows else None
     each_row = None
     if of_rows:
         assert rows is not None

@@ -22,6 +22,7 @@ from lengthwise.attention.gpu.parts import (
     _queries_of,
     _read,
     _whole,
+    _wide,
     _within,
 )
 from lengthwise.attention.gpu.visits import _tile
@@ -137,31 +138,32 @@ def of_distances(
         distance = sizes.keys - sizes.queries + diagonal * B + row[:, None] - row[None, :]
         entry, u = _look_up(distance, 0, head, bias, GENERAL, B)
         looked_up = (distance, entry, u)
-        all_t = tl.zeros([B, B], tl.float32)
-        all_u = tl.zeros([B, B], tl.float32)
+        dtype: tl.constexpr = q_view.at.dtype.element_ty
+        all_t = _wide(tl.zeros([B, B], tl.float32), dtype)
+        all_u = _wide(tl.zeros([B, B], tl.float32), dtype)
         slot = tl.arange(0, SLOTS)
-        zeroth = tl.zeros([SLOTS], tl.float32)
-        slopes = tl.zeros([SLOTS], tl.float32)
+        zeroth = _wide(tl.zeros([SLOTS], tl.float32), dtype)
+        slopes = _wide(tl.zeros([SLOTS], tl.float32), dtype)
         # Of the CLEAN tiles since the segment changed: sums of ds and ds x by row.
         segment = -1
-        run_0 = tl.zeros([B], tl.float32)
-        run_1 = tl.zeros([B], tl.float32)
+        run_0 = _wide(tl.zeros([B], tl.float32), dtype)
+        run_1 = _wide(tl.zeros([B], tl.float32), dtype)
         for n in range(tl.load(at)):
             ib, info = _tile(tiles, line, n, 0, 0)
             ds, _, w, _ = _again(ib, info, diagonal, batch, head, q_view, k_view, v_view, grad_view, lse, delta, looked_up,
                                  factor, inverse, bias, sight, sizes, CLEAN, CAUSAL, B, DIM, WIDE)  # fmt: skip
             if OF_TABLE:
-                all_t += ds
+                all_t += _wide(ds, dtype)
             if OF_PIECES:
                 if (info & 0xFF) != segment:
                     zeroth, slopes = _flush(zeroth, slopes, slot, segment, run_0, run_1)
-                    run_0 = tl.zeros([B], tl.float32)
-                    run_1 = tl.zeros([B], tl.float32)
+                    run_0 = _wide(tl.zeros([B], tl.float32), dtype)
+                    run_1 = _wide(tl.zeros([B], tl.float32), dtype)
                     segment = info & 0xFF
-                run_0 += tl.sum(ds, 1)
-                run_1 += w * tl.sum(ds * u, 1)
+                run_0 += tl.sum(_wide(ds, dtype), 1)
+                run_1 += w * tl.sum(_wide(ds, dtype) * u, 1)
                 a = tl.load(bias.slope + head * bias.piece_step + segment)
-                all_u += ds * (a * w)[:, None]
+                all_u += _wide(ds, dtype) * (a * w)[:, None]
         if OF_PIECES:
             zeroth, slopes = _flush(zeroth, slopes, slot, segment, run_0, run_1)
             for n in range(tl.load(at), tl.load(at + 1)):
@@ -170,18 +172,18 @@ def of_distances(
                                         looked_up, factor, inverse, bias, sight, sizes, KNOTS, CAUSAL, B, DIM,
                                         WIDE)  # fmt: skip
                 if OF_TABLE:
-                    all_t += ds
-                all_u, zeroth, slopes = _sum_pieces(all_u, zeroth, slopes, slot, ds, seen, u, w, info, head, of_pieces, room,
-                                                    bias, sizes)  # fmt: skip
+                    all_t += _wide(ds, dtype)
+                all_u, zeroth, slopes = _sum_pieces(all_u, zeroth, slopes, slot, _wide(ds, dtype), seen, u, w, info, head,
+                                                    of_pieces, room, bias, sizes)  # fmt: skip
         for n in range(tl.load(at + 2), tl.load(at + 3)):
             ib, info = _tile(tiles, line, n, 0, 0)
             ds, seen, w, _ = _again(ib, info, diagonal, batch, head, q_view, k_view, v_view, grad_view, lse, delta, looked_up,
                                     factor, inverse, bias, sight, sizes, GENERAL, CAUSAL, B, DIM, WIDE)  # fmt: skip
             if OF_TABLE:
-                all_t += ds
+                all_t += _wide(ds, dtype)
             if OF_PIECES:
-                all_u, zeroth, slopes = _sum_pieces(all_u, zeroth, slopes, slot, ds, seen, u, w, info, head, of_pieces, room,
-                                                    bias, sizes)  # fmt: skip
+                all_u, zeroth, slopes = _sum_pieces(all_u, zeroth, slopes, slot, _wide(ds, dtype), seen, u, w, info, head,
+                                                    of_pieces, room, bias, sizes)  # fmt: skip
         to = program.to(tl.int64) * (2 * B) + tl.arange(0, 2 * B)
         if OF_TABLE:
             tl.store(of_table + to, _diagonals(all_t, B))

@@ -14,6 +14,11 @@ from lengthwise.attention.gpu.tiles import Case
 _WIDE = torch.float64  # of sums over programs: they are few, and in a bias' gradient nearly everything cancels
 
 
+def summed_in(q: Tensor) -> torch.dtype:
+    """What kernels sum the changes of logits in: `_wide` of parts.py."""
+    return _WIDE if q.dtype == torch.float32 else torch.float32
+
+
 def of_distance(
     call: Call, rows_of: list[Any], lse: Tensor, delta: Tensor, ends: Tensor | None, room: Tensor | None,
     sound: Tensor | None, sizes: tuple[Blocks, Blocks], gradients: Gradients, of_table: bool, of_pieces: bool,
@@ -38,7 +43,7 @@ def of_distance(
 
     each_table = lse.new_zeros(b * h, lines, 2, block, dtype=_WIDE) if of_table else None
     each_u = lse.new_zeros(b * h, lines, 2, block, dtype=_WIDE) if of_pieces else None
-    sums = lse.new_zeros(b * h, lines, 2, slots) if of_pieces and not case.many else None
+    sums = lse.new_zeros(b * h, lines, 2, slots, dtype=summed_in(call.q)) if of_pieces and not case.many else None
     whole = dict.fromkeys(("table", "u", "pieces"))
     if of_pieces and (case.many or regular is not None):
         assert case.slope is not None and case.u is not None

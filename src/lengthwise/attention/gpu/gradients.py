@@ -27,6 +27,7 @@ from lengthwise.attention.gpu.parts import (
     _times,
     _visible,
     _whole,
+    _wide,
     _within,
     _write,
 )
@@ -186,19 +187,19 @@ def _change_queries(
                                bias, sight, sizes, KIND, CAUSAL)  # fmt: skip
     dq = _times(dq, ds, k, seen, KIND)
     if OF_TABLE or OF_PIECES:
-        rest += tl.sum(ds, 1)
+        rest += tl.sum(_wide(ds, q.dtype), 1)
     if OF_PIECES and KIND != FAR:
-        dw += tl.sum(ds * spread, 1) * times
+        dw += tl.sum(_wide(ds, q.dtype) * spread, 1) * times
         mean += tl.sum(p * spread, 1) * times
     if KIND == FAR:
-        if OF_TABLE or drows is not None:
+        if OF_TABLE:
+            side = tl.sum(_wide(ds, q.dtype), 1)
+            table_low += tl.where((info & 1) == 0, side, 0.0)
+            table_high += tl.where((info & 1) == 1, side, 0.0)
+        if drows is not None:
             side = tl.sum(ds, 1)
-            if OF_TABLE:
-                table_low += tl.where((info & 1) == 0, side, 0.0)
-                table_high += tl.where((info & 1) == 1, side, 0.0)
-            if drows is not None:
-                rows_low += tl.where((info & 2) == 0, side, 0.0)
-                rows_high += tl.where((info & 2) == 2, side, 0.0)
+            rows_low += tl.where((info & 2) == 0, side, 0.0)
+            rows_high += tl.where((info & 2) == 2, side, 0.0)
     elif drows is not None:
         column = distance - bias.rows_first
         if KIND == GENERAL:
@@ -241,8 +242,9 @@ def of_queries(
     start, first, second, third, rest, last = _ends(tiles, line, low, high, clean_low, clean_high)
 
     nothing = tl.zeros([BM], tl.float32)
+    far = _wide(nothing, q.dtype)
     wide = tl.zeros([BM], tl.float64)  # an addition a row and tile
-    state = (tl.zeros([BM, WIDE], tl.float32), wide, nothing, nothing, nothing, nothing, wide, wide)
+    state = (tl.zeros([BM, WIDE], tl.float32), wide, far, far, nothing, nothing, wide, wide)
     for n in range(start, first):
         block, info = _tile(tiles, line, n, first, 0)
         state = _change_queries(state, q, grad, level, less, k_view, v_view, drows, room, batch, head, queries, block, info,

@@ -158,6 +158,17 @@ def _times(total, weight, x, seen, KIND: tl.constexpr):
 
 @triton.jit
 @no_type_check
+def _wide(x, dtype: tl.constexpr):
+    """What changes are summed in, by the dtype of q: float64 for float32, where all the sums cancel so far that rounding at
+    each addition would be more than all the rest; halves are off by more than that themselves."""
+    if dtype == tl.float32:
+        return x.to(tl.float64)
+    else:
+        return x
+
+
+@triton.jit
+@no_type_check
 def _within(x, size):
     return tl.minimum(tl.maximum(x, 0), size - 1)
 
