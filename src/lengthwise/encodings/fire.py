@@ -141,7 +141,7 @@ class FIRE(PositionEncoding):
     def _below_threshold(self, span: Span) -> bool:
         """Whether every query is divided by ψ(|multiplier| · `L`), so that the bias is a function of the distance alone. Never
         in a graph of `torch.compile`, which cannot ask."""
-        if self.L_multiplier is None or torch.compiler.is_compiling():
+        if self.L_multiplier is None or self.L_multiplier.is_meta or torch.compiler.is_compiling():
             return False
         return span.length - 1 < abs(self.L_multiplier.item() * self.L)
 
