@@ -100,7 +100,7 @@ def meaning(command):
     return (turn + move) * (4 if "around" in words else 1)
 
 
-@pytest.mark.parametrize("split", ["length", "tr25"])
+@pytest.mark.parametrize("split", ["length", "length-all", "tr25"])
 def test_the_whole_set_is_that_of_a_second_program_with_the_published_counts(split):
     found = whole(SCAN(split=split))
     lines = [line(question, answer) for _, question, answer in found]
@@ -177,6 +177,27 @@ def test_splits(split, trained, beyond):
     for length in (trained + 1, 30, 48):
         if length in task.sizes:
             assert task.available(length) == (TRAIN | TEST)[length]
+
+
+def test_the_published_length_split_to_the_letter():
+    """It trains on all 16,990 short commands, and has no tests at their lengths."""
+    task = SCAN(split="length-all")
+    by_split = {"train": Counter(), "test": Counter()}
+    for where, _, answer in whole(task):
+        by_split[where][len(answer)] += 1
+    assert by_split == {"train": TRAIN, "test": TEST}
+    batch = task.training_batch(generator(0), 2000, 1, 22)
+    inside = {tuple(q) for q, _ in task.pairs(batch)}
+    assert any(held_out(torch.tensor([[*task.ids(q), *[-1] * (9 - len(q))]])).all() for q in inside)
+    task.check_length(24)
+    with pytest.raises(
+        ConfigError,
+        match=r"trains on every example of up to 22 actions in this split, and 10 are no test; give at least 24",
+    ):
+        task.check_length(10)
+    task.check_length(10, "train")
+    assert task.note(10) is None
+    assert len(task.pairs(task.sample(generator(0), 5, 10, "train"))) == 5
 
 
 def test_what_a_training_step_draws():

@@ -14,15 +14,15 @@ class GivenSet(SequenceTask):
 
     sizes: length -> questions of that length; lengths without questions are not in it.
     trained: the longest length to train on. Up to it a hash of the question holds one in 8 out, to test at the lengths that
-    were trained; all questions that are longer are test questions.
+    were trained (`held_out` false: none, and there are no tests at those lengths); all that are longer are test questions.
 
     A training step draws its examples uniformly from all training examples between the shortest and the longest length
     asked for, so lengths are as frequent as the set has them, and a batch has several.
     """
 
-    def __init__(self, words: Sequence[str], sizes: Mapping[int, int], trained: int):
+    def __init__(self, words: Sequence[str], sizes: Mapping[int, int], trained: int, held_out: bool = True):
         super().__init__(words)
-        self.sizes, self.trained = dict(sorted(sizes.items())), trained
+        self.sizes, self.trained, self.held_out = dict(sorted(sizes.items())), trained, held_out
         self._between: tuple[int, int, Pairs] | None = None  # what training_batch draws from
 
     def lengths(self) -> Sequence[int]:
@@ -36,7 +36,23 @@ class GivenSet(SequenceTask):
     def divided(self, every: Pairs, length: int) -> tuple[Pairs, Pairs, bool]:
         if length > self.trained:
             return every[:0], every, False
+        if not self.held_out:
+            return every, every[:0], False
         return super().divided(every, length)
+
+    def whole(self, length: int) -> dict[str, Pairs]:
+        if self.held_out or length > self.trained:
+            return super().whole(length)
+        self.check_length(length, "train")
+        pool, _ = self._pool(length, "train")
+        assert pool is not None, "a given set lists every question"
+        return {"train": pool}
+
+    def note(self, length: int) -> str | None:
+        if self.held_out or length > self.trained:
+            return super().note(length)
+        self.check_length(length, "train")
+        return None
 
     def training_batch(
         self, generator: torch.Generator, batch: int, shortest: int, longest: int, *, dims: int | None = None
@@ -54,6 +70,11 @@ class GivenSet(SequenceTask):
             raise ConfigError(
                 f"{name} has no example of {length} {self.unit}; the nearest {'lengths' if len(near) > 1 else 'length'} "
                 f"with examples {'are' if len(near) > 1 else 'is'} {' and '.join(map(str, near))}"
+            )
+        if split == "test" and length <= self.trained and not self.held_out:
+            raise ConfigError(
+                f"{name} trains on every example of up to {self.trained} {self.unit} in this split, and {length} are no test; give "
+                f"at least {self._above(self.trained)}, or take a split that holds some out"
             )
         if split == "train" and length > self.trained:
             raise ConfigError(

@@ -18,7 +18,7 @@ TIMES = {"": 1, "twice": 2, "thrice": 3}
 WORDS = (*VERBS, "turn", *TURNS, "opposite", "around", "twice", "thrice", "and", "after")
 ACTIONS = (*VERBS.values(), *TURNS.values())
 PUBLISHED = {action: action.removeprefix("I_").removeprefix("TURN_").capitalize() for action in ACTIONS}
-TRAINED = {"length": 22, "tr25": 25}  # the most actions in training
+TRAINED = {"length": 22, "length-all": 22, "tr25": 25}  # the most actions in training
 MOST_WORDS = 9  # of a command: turn around left thrice after turn around left thrice
 
 Phrase = tuple[tuple[str, ...], tuple[str, ...]]  # words, actions
@@ -45,21 +45,22 @@ class SCAN(GivenSet):
     `split`: `length`, the published length split: up to 22 actions in training, 24 to 48 in tests; `tr25`, the split of
     the NoPE study, which divides the same set anew: up to 25 in training, 26 to 48 in tests. No command has 23, 29, 31, 34, 35,
     37 to 39 or 41 to 47 actions. Of the commands that are short enough for training one in 8 is held out by its hash, to test
-    at trained lengths. See `GivenSet` for what a training step draws.
+    at trained lengths; `length-all` is the published length split to the letter, which trains on all 16,990 of them and has no
+    tests there. See `GivenSet` for what a training step draws.
 
     The score is exact match: 1 where all actions and EOS are right.
 
     Source: Lake and Baroni 2018; for tr25 Kazemnejad et al. 2023, section 3.
-    Differs: the published length split trains on all of its 16,990 short commands and tests on none of them; the NoPE study
-    held out a tenth of its 17,774, drawn at random. Its published text has other names for actions (see `texts`).
+    Differs: the published length split trains on all of its 16,990 short commands and tests on none of them (`length-all`); the
+    NoPE study held out a tenth of its 17,774, drawn at random. Its published text has other names for actions (see `texts`).
     """
 
     unit = "actions"
     separator = "[SEP] "
 
-    def __init__(self, *, split: Literal["length", "tr25"] = "length"):
+    def __init__(self, *, split: Literal["length", "length-all", "tr25"] = "length"):
         self.split = split
-        super().__init__([*WORDS, *ACTIONS], sizes(), TRAINED[split])
+        super().__init__([*WORDS, *ACTIONS], sizes(), TRAINED[split], held_out=split != "length-all")
 
     def every(self, length: int) -> Pairs:
         return Pairs(*_commands(length))
