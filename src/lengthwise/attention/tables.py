@@ -32,6 +32,10 @@ class _Slide(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, window: Tensor, keys: int) -> Tensor:
+        if torch.compiler.is_compiling():  # one graph for all lengths: no loop over queries
+            size, stride = window.shape, window.stride()
+            shape = (size[0], size[1] - keys + 1, keys)
+            return window.as_strided(shape, (stride[0], stride[1], stride[1])).flip(1)
         # One copy after the other: a view of all windows, in this order, has strides that torch is slow with.
         return torch.stack([window[:, i : i + keys] for i in range(window.shape[1] - keys, -1, -1)], 1)
 
@@ -69,7 +73,7 @@ def _sheared(rows: Tensor, keys: int) -> Tensor:
     """A view of contiguous rows: a row one shorter than the rows are begins one column further left."""
     *lead, queries, columns = rows.shape
     shape, strides = (*lead, queries, keys), (*rows.stride()[:-2], columns - 1, 1)
-    return rows.as_strided(shape, strides, rows.storage_offset() + queries - 1)
+    return rows[..., queries - 1 :].as_strided(shape, strides)
 
 
 def _unshear(pairs: Tensor) -> Tensor:
@@ -129,7 +133,10 @@ def _sums(index: Tensor, grad: Tensor, entries: int) -> Tensor:
     if not _in_order(grad):
         sums = torch.zeros(entries, len(grad), dtype=grad.dtype, device=grad.device)
         return sums.index_put_((flat.long(),), grad.flatten(1).T, accumulate=True).T
-    # In float64: bincount adds one number after the other, a million of them to a few sums.
+    # In float64: one number is added after the other, a million of them to a few sums.
+    if torch.compiler.is_compiling():  # which knows no bincount
+        sums = grad.new_zeros(len(grad), entries, dtype=torch.float64)
+        return sums.scatter_add_(1, flat.long().expand(len(grad), -1), grad.flatten(1).double()).to(grad.dtype)
     rows = [torch.bincount(flat, weights=row.flatten().double(), minlength=entries) for row in grad]
     return torch.stack(rows).to(grad.dtype)
 
