@@ -159,9 +159,6 @@ class _Tables(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(c, multiplier, distance, query)
         ctx.L, ctx.eps = L, eps
-        if made := piecewise.library(c, multiplier, distance, query):
-            u, w = made.tables(abs(c.item()), abs(multiplier.item() * L), L, eps, distance, query)
-            return u, w
         size, reached, _, unit = _Tables.of(c, multiplier, query, L)
         value = torch.log1p(size * reached) + eps
         w = unit / torch.where(value > 0, value, 1.0)  # where it is 0, so is every distance

@@ -256,23 +256,6 @@ OFFERED i64 lengthwise_pieces_backward(i64 layers, const i64* widths, const void
   }
 }
 
-// FIRE's u and w, as below.
-OFFERED void lengthwise_fire_tables(double size, double threshold, double L, double eps, const i64* distance, i64 distances,
-                                    const i64* query, i64 queries, double* u, double* w) {
-  const double own_unit = log1p(size * L), unit = own_unit > 0 ? own_unit : 1;
-  for (i64 n = 0; n < distances; n++) u[n] = log1p(size * (double)distance[n]) / unit;
-  double last = NAN, found = 0;
-  for (i64 n = 0; n < queries; n++) {
-    const double own = (double)query[n], reached = threshold > own || threshold != threshold ? threshold : own;
-    if (reached != last) {
-      const double value = log1p(size * reached) + eps;
-      found = unit / (value > 0 ? value : 1);
-      last = reached;
-    }
-    w[n] = found;
-  }
-}
-
 // FIRE: gradients of |c| (to[0]) and of the threshold |multiplier| L (to[1]) through u = log1p(|c| distance) / unit and
 // w = unit / (log1p(|c| max(threshold, query)) + eps), with unit = log1p(|c| L); both 1 where they are not more than 0.
 OFFERED void lengthwise_fire_tables_backward(double size, double threshold, double L, double eps, const i64* distance,

@@ -38,17 +38,9 @@ def _calls() -> tuple["ctypes._NamedFuncPointer", ...]:
     library.lengthwise_pieces.restype = whole
     library.lengthwise_pieces_backward.argtypes = [*network, *[pointer] * 4]
     library.lengthwise_pieces_backward.restype = whole
-    tables = [number] * 4 + [pointer, whole] * 2
-    library.lengthwise_fire_tables.argtypes = [*tables, *[pointer] * 2]
-    library.lengthwise_fire_tables.restype = None
-    library.lengthwise_fire_tables_backward.argtypes = [*tables, *[pointer] * 3]
+    library.lengthwise_fire_tables_backward.argtypes = [number] * 4 + [pointer, whole] * 2 + [pointer] * 3
     library.lengthwise_fire_tables_backward.restype = None
-    return (
-        library.lengthwise_pieces,
-        library.lengthwise_pieces_backward,
-        library.lengthwise_fire_tables,
-        library.lengthwise_fire_tables_backward,
-    )
+    return library.lengthwise_pieces, library.lengthwise_pieces_backward, library.lengthwise_fire_tables_backward
 
 
 @functools.lru_cache(64)
@@ -96,24 +88,13 @@ def pass_back(
     return found
 
 
-def tables(
-    size: float, threshold: float, L: float, eps: float, distance: Tensor, query: Tensor
-) -> tuple[Tensor, Tensor]:
-    """FIRE's u and w from |c| and the threshold."""
-    query = query.contiguous()
-    u, w = (torch.empty(x.shape, dtype=torch.float64) for x in (distance, query))
-    places = distance.data_ptr(), distance.numel(), query.data_ptr(), query.numel()
-    _calls()[2](size, threshold, L, eps, *places, u.data_ptr(), w.data_ptr())
-    return u, w
-
-
 def tables_back(
     size: float, threshold: float, L: float, eps: float, distance: Tensor, query: Tensor, of_u: Tensor, of_w: Tensor
 ) -> tuple[float, float]:
     """The gradients of |c| and of the threshold."""
     of_u, of_w, query = of_u.contiguous(), of_w.contiguous(), query.contiguous()
     to = (ctypes.c_double * 2)()
-    _calls()[3](
+    _calls()[2](
         size, threshold, L, eps, distance.data_ptr(), distance.numel(), query.data_ptr(), query.numel(), of_u.data_ptr(),
         of_w.data_ptr(), to,
     )  # fmt: skip
