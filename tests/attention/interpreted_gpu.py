@@ -301,7 +301,7 @@ def test_errors_of_halves_are_at_most_twice_those_of_torch(name, dtype, monkeypa
 
 
 # How many draws: one number, as FIRE's c, is by chance close in a few.
-@pytest.mark.parametrize(("name", "draws"), [("T5", 1), ("FIRE:hidden_layers=1", 6), ("TransformerXL", 1)])
+@pytest.mark.parametrize(("name", "draws"), [("T5", 1), ("FIRE", 6), ("FIRE:hidden_layers=1", 6), ("TransformerXL", 1)])
 def test_errors_are_at_most_twice_those_of_torch(name, draws, monkeypatch):
     """The same of float32."""
     monkeypatch.setattr(gpu, "blocks", BLOCKS)
