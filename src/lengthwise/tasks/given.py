@@ -40,19 +40,8 @@ class GivenSet(SequenceTask):
             return every, every[:0], False
         return super().divided(every, length)
 
-    def whole(self, length: int) -> dict[str, Pairs]:
-        if self.held_out or length > self.trained:
-            return super().whole(length)
-        self.check_length(length, "train")
-        pool, _ = self._pool(length, "train")
-        assert pool is not None, "a given set lists every question"
-        return {"train": pool}
-
-    def note(self, length: int) -> str | None:
-        if self.held_out or length > self.trained:
-            return super().note(length)
-        self.check_length(length, "train")
-        return None
+    def require_examples(self, length: int) -> None:
+        self.check_length(length, "train" if length <= self.trained else "test")
 
     def training_batch(
         self, generator: torch.Generator, batch: int, shortest: int, longest: int, *, dims: int | None = None

@@ -131,6 +131,10 @@ class SequenceTask(AnsweringTask):
         """All examples of a length as a train and a test split, and whether both are all of them, since one would be empty."""
         return _split(every)
 
+    def require_examples(self, length: int) -> None:
+        """`ConfigError` for a length of which no split has examples."""
+        self.check_length(length)
+
     # ---- what follows from it ----------------------------------------------------------------------------------
 
     def tokens(self, length: int) -> int:
@@ -161,7 +165,7 @@ class SequenceTask(AnsweringTask):
 
         `ConfigError` where there are more than are listed.
         """
-        self.check_length(length)
+        self.require_examples(length)
         train, shared = self._pool(length, "train")
         test, _ = self._pool(length, "test")
         if train is None or test is None:
@@ -231,9 +235,9 @@ class SequenceTask(AnsweringTask):
         require_length(length, self.unit)
 
     def note(self, length: int) -> str | None:
-        self.check_length(length)
+        self.require_examples(length)
         pool, shared = self._pool(length, "test")
-        if pool is None:
+        if pool is None or not len(pool):
             return None
         if shared:
             return (
