@@ -171,18 +171,17 @@ def test_what_cannot_be_is_said_in_one_line(change, settings, words, backend, mo
 
 
 @pytest.mark.parametrize("name", ["q", "k", "v"])
-def test_what_is_no_tensor(name):
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (torch.Tensor.tolist, "a list; it has to be a tensor"),
+        (torch.Tensor.to_sparse, "sparse_coo; attention takes dense tensors"),
+    ],
+)
+def test_what_is_no_dense_tensor(name, change, words):
     given = dict(zip(("q", "k", "v"), qkv(), strict=True))
-    given[name] = given[name].tolist()
-    with pytest.raises(ConfigError, match=f"{name} is a list; it has to be a tensor"):
-        attend(**given)
-
-
-@pytest.mark.parametrize("name", ["q", "k", "v"])
-def test_what_is_no_dense_tensor(name):
-    given = dict(zip(("q", "k", "v"), qkv(), strict=True))
-    given[name] = given[name].to_sparse()
-    with pytest.raises(ConfigError, match=f"{name} is sparse_coo; attention takes dense tensors"):
+    given[name] = change(given[name])
+    with pytest.raises(ConfigError, match=f"{name} is {words}"):
         attend(**given)
 
 

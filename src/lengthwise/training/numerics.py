@@ -36,7 +36,10 @@ def _flushes() -> bool:
 
 
 def use_process(threads: int) -> None:
-    """Threads and memory of a process that is ours alone, as a worker's is: a library leaves its caller's as they are."""
+    """Threads and memory of a process that is ours alone, as a worker's is: a library leaves its caller's as they are.
+
+    Where the C library cannot be told to keep memory (it is not glibc) a run gives the same bits, and may take longer.
+    """
     torch.set_num_threads(threads)
     keep_freed_memory()
 
