@@ -32,12 +32,10 @@ class _Slide(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, window: Tensor, keys: int) -> Tensor:
-        if torch.compiler.is_compiling():  # one graph for all lengths: no loop over queries
-            size, stride = window.shape, window.stride()
-            shape = (size[0], size[1] - keys + 1, keys)
-            return window.as_strided(shape, (stride[0], stride[1], stride[1])).flip(1)
-        # One copy after the other: a view of all windows, in this order, has strides that torch is slow with.
-        return torch.stack([window[:, i : i + keys] for i in range(window.shape[1] - keys, -1, -1)], 1)
+        size, stride = window.shape, window.stride()
+        # `unfold` would be this, and is compiled anew for every length.
+        shape, strides = (size[0], size[1] - keys + 1, keys), (stride[0], stride[1], stride[1])
+        return window.as_strided(shape, strides).flip(1)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
@@ -123,7 +121,7 @@ def look(table: Float[Tensor, "r n"], index: Int[Tensor, "b i j"]) -> Float[Tens
 
 
 def _in_order(x: Tensor) -> bool:
-    """Whether bincount and scatter_add_ add in the same order every time there. index_put_ sorts first elsewhere."""
+    """Whether scatter_add_ adds in the same order every time there. index_put_ sorts first elsewhere."""
     return x.device.type == "cpu"
 
 
@@ -134,11 +132,8 @@ def _sums(index: Tensor, grad: Tensor, entries: int) -> Tensor:
         sums = torch.zeros(entries, len(grad), dtype=grad.dtype, device=grad.device)
         return sums.index_put_((flat.long(),), grad.flatten(1).T, accumulate=True).T
     # In float64: one number is added after the other, a million of them to a few sums.
-    if torch.compiler.is_compiling():  # which knows no bincount
-        sums = grad.new_zeros(len(grad), entries, dtype=torch.float64)
-        return sums.scatter_add_(1, flat.long().expand(len(grad), -1), grad.flatten(1).double()).to(grad.dtype)
-    rows = [torch.bincount(flat, weights=row.flatten().double(), minlength=entries) for row in grad]
-    return torch.stack(rows).to(grad.dtype)
+    sums = grad.new_zeros(len(grad), entries, dtype=torch.float64)
+    return sums.scatter_add_(1, flat.long().expand(len(grad), -1), grad.flatten(1).double()).to(grad.dtype)
 
 
 class _Take(torch.autograd.Function):
