@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from typing import Literal
 
 import pytest
@@ -257,6 +258,21 @@ def test_a_choice_from_one_word():
         ENCODINGS.parse("fire:hidden_layrs=1")
     with pytest.raises(ConfigError, match="not a setting"):
         ENCODINGS.parse("fire:gelu")
+
+
+@pytest.mark.parametrize(
+    ("registry", "word", "setting"),
+    [
+        (TASKS, "summation:scratchpad=full,scratchpad=none", "Summation.scratchpad"),
+        (TASKS, "copy:symbols=5,times=2,symbols=5", "Copy.symbols"),
+        (ENCODINGS, "fire:hidden_layers=1,hidden-layers=2", "FIRE.hidden_layers"),
+        (ENCODINGS, "rope*3+fire:c=1,c=2", "FIRE.c"),
+        (LAYOUTS, "randomized:max_length=64,max_length=128", "Randomized.max_length"),
+    ],
+)
+def test_a_setting_given_twice_is_refused(registry, word, setting):
+    with pytest.raises(ConfigError, match=f"gives {re.escape(setting)} twice; leave one of them out"):
+        registry.parse(word)
 
 
 def test_label_names_what_differs_from_the_defaults():

@@ -218,7 +218,7 @@ class Registry:
 
     def parse(self, text: str) -> Choice:
         """A choice from one word of a command line: `fire`, `fire:hidden_layers=1,activation=gelu`; of encodings also a
-        pattern over layers, `rope*3+nope`."""
+        pattern over layers, `rope*3+nope`. `ConfigError` for what is not known, and for a setting that is given twice."""
         # A task may have a plus in a path.
         parts = layers_of(text) if self.kind == "encoding" else [text]
         times = [re.fullmatch(r"(.*[^*])\*(\d+)", part) for part in parts]
@@ -244,6 +244,8 @@ class Registry:
             if not equals:
                 raise ConfigError(f"{text!r}: {part!r} is not a setting; write {make.__name__.lower()}:name=value")
             _require_settings(make, [key])
+            if key in settings:
+                raise ConfigError(f"{text!r} gives {make.__name__}.{key} twice; leave one of them out")
             settings[key] = parse_value(value.strip(), annotation(make, known[key]), f"{make.__name__}.{key}")
         return choose(make, **settings)
 

@@ -86,6 +86,9 @@ USAGE = [
     (["sample", "copy", "--count", "0"], "--count is 0"),
     (["sample", "copy", "--split", "tset"], 'Did you mean "test"?'),
     (["sample", "copy:symbols=x"], "Copy.symbols is 'x'"),
+    (["sample", "copy:symbols=5,symbols=9"], "'copy:symbols=5,symbols=9' gives Copy.symbols twice"),
+    (["compare", "fire:c=1,L=8,c=2", "--task", "copy", "--train-length", "4"], "gives FIRE.c twice"),
+    ([*COMPARE, "--layout", "shift:max_shift=9,max_shift=8"], "gives Shift.max_shift twice"),
     (["report", "--ties", "publishd"], "no rule for ties 'publishd'; did you mean 'published'?"),
 ]
 
