@@ -11,6 +11,7 @@ from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import FIRE, T5, ALiBi, CoPE, FoX, NoPE, RoPE, Shaw
 from lengthwise.models import Decoder
 from lengthwise.probes import attention_distance, jensen_shannon, pair_distances, published_divergence, rows
+from lengthwise.probes.divergence import VARIANTS
 from lengthwise.probes.rows import calls_of
 
 LN2 = math.log(2)
@@ -43,6 +44,12 @@ def test_zeros():
     assert jensen_shannon(one, other).item() == pytest.approx(LN2, abs=1e-15)
     assert published_divergence(one, other).item() == math.inf
     assert published_divergence(one, one).item() == 0, "keys that neither looks at say nothing"
+
+
+@pytest.mark.parametrize("divergence", VARIANTS.values(), ids=VARIANTS)
+def test_rounding_makes_no_divergence_negative(divergence):
+    p = torch.randn(2000, 40, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    assert 0 <= divergence(p, p).min() <= divergence(p, p).max() < 1e-6
 
 
 rows_of = st.integers(1, 6).flatmap(

@@ -116,7 +116,8 @@ def _distances(labels: Mapping[str, str], reference: str, across: bool, rows: Se
     made = []
     for lengths, some in _at_common_lengths(rows, lambda row: (row.key, row.asked["against"])):
         first = some[0].asked
-        bounds = (0.0, LN2) if first["variant"] == "jensen-shannon" else None
+        # The published divergence, half the sum of KL(M‖P) and KL(M‖Q), is not negative either; it has no upper end.
+        bounds = (0.0, LN2 if first["variant"] == "jensen-shannon" else math.inf)
         by_run: dict[str, list[ProbeRow]] = defaultdict(list)
         for row in some:
             by_run[row.key].append(row)
@@ -148,7 +149,7 @@ def _layers(rows: Sequence["ProbeRow"]) -> range:
     return range(min(len(row.result["layers"]) for row in rows))
 
 
-def _layer(layer: int, runs: Sequence[Sequence["ProbeRow"]], bounds: tuple[float, float] | None) -> Interval:
+def _layer(layer: int, runs: Sequence[Sequence["ProbeRow"]], bounds: tuple[float, float]) -> Interval:
     """Over runs; of each the mean over what was asked of it."""
 
     def numbers(rows: Sequence["ProbeRow"], name: str) -> list[float]:

@@ -22,11 +22,12 @@ def jensen_shannon(p: Float[Tensor, "*#n j"], q: Float[Tensor, "*#n j"]) -> Floa
 def published_divergence(p: Float[Tensor, "*#n j"], q: Float[Tensor, "*#n j"]) -> Float[Tensor, "*n"]:
     """½ KL(M‖P) + ½ KL(M‖Q) with M = (P + Q) / 2: what the published code computes instead of `jensen_shannon`.
 
-    It has no upper bound, and is infinite where one of the two has a zero that the other has not.
+    It is from 0 as well, but has no upper bound, and is infinite where one of the two has a zero that the other has not.
     """
     m = (p + q) / 2
     cross = (m * (p.log() + q.log())).masked_fill(m == 0, 0)
-    return -entr(m).sum(-1) - cross.sum(-1) / 2
+    apart: Tensor = -entr(m).sum(-1) - cross.sum(-1) / 2
+    return apart.clamp(min=0)  # as above: no divergence is negative
 
 
 Divergence = Callable[[Tensor, Tensor], Tensor]
