@@ -49,6 +49,17 @@ def test_all_of_a_length_and_a_split(here: Call) -> None:
     assert ran.out.count("input") == ran.out.count("target") == 2
 
 
+def test_what_is_too_few_to_split_is_in_both_splits(here: Call) -> None:
+    train, test = (
+        sorted(r["input"] for r in rows(here("sample", "scan", "--length", 1, "--all", "--split", split, "--json")))
+        for split in ("train", "test")
+    )
+    assert train == test
+    assert len(test) == 6
+    said = " ".join(here("sample", "--help").out.replace("│", " ").split())
+    assert "No example is in both, but where a length has too few to split (6 commands of SCAN have one action)" in said
+
+
 def test_all_of_a_task_that_draws_its_questions(here: Call) -> None:
     ran = here("sample", "copy:symbols=2", "--length", 3, "--all")
     assert ran.out.count("input") == 8

@@ -35,7 +35,8 @@ def sample(
     seed
         Which; in the split test those that an evaluation with this seed asks. Usually 0.
     split
-        train or test; no example is in both. Usually test, and with --all both.
+        train or test. No example is in both, but where a length has too few to split (6 commands of SCAN have one action), both
+        have all of them. Usually test, and with --all both.
     all
         Print every example there is, of a task that is a given set, or of a length that has few enough.
     published

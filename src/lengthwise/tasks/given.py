@@ -14,7 +14,8 @@ class GivenSet(SequenceTask):
 
     sizes: length -> questions of that length; lengths without questions are not in it.
     trained: the longest length to train on. Up to it a hash of the question holds one in 8 out, to test at the lengths that
-    were trained (`held_out` false: none, and there are no tests at those lengths); all that are longer are test questions.
+    were trained (`held_out` false: none, and there are no tests at those lengths); all that are longer are test questions. Where
+    a trained length has so few questions that the hash would leave one side empty, both have all of them (see `SequenceTask`).
 
     A training step draws its examples uniformly from all training examples between the shortest and the longest length
     asked for, so lengths are as frequent as the set has them, and a batch has several.

@@ -45,8 +45,9 @@ class SCAN(GivenSet):
     `split`: `length`, the published length split: up to 22 actions in training, 24 to 48 in tests; `tr25`, the split of
     the NoPE study, which divides the same set anew: up to 25 in training, 26 to 48 in tests. No command has 23, 29, 31, 34, 35,
     37 to 39 or 41 to 47 actions. Of the commands that are short enough for training one in 8 is held out by its hash, to test
-    at trained lengths; `length-all` is the published length split to the letter, which trains on all 16,990 of them and has no
-    tests there. See `GivenSet` for what a training step draws.
+    at trained lengths; only the 6 commands of one action, of which the hash holds none out, are in both splits. `length-all` is
+    the published length split to the letter, which trains on all 16,990 of them and has no tests there. See `GivenSet` for what a
+    training step draws.
 
     The score is exact match: 1 where all actions and EOS are right.
 
