@@ -89,6 +89,8 @@ def test_one_encoding_is_no_comparison(make_study: Make) -> None:
     assert alone == (
         "At 80 bytes, 8× the trained length, FIRE has a log perplexity of 2.000; what another seed would give is open."
     )
+    right = make_study({"NoPE": [[1.0, 1.0, 0.0]]}, metric="exact match").tasks[0].reading
+    assert "NoPE has an exact match of 0.000; what another seed" in right
     several = make_study({"FIRE": STEADY}).tasks[0].reading
     assert "Its mean log perplexity there is 2.0" in several
     assert "lowest" not in several

@@ -57,6 +57,15 @@ def test_nothing_yet_and_what_is_missing(make_row: Make) -> None:
     assert "and 1 more" in text
 
 
+def test_a_note_that_is_not_shown_is_counted(make_rows: Make) -> None:
+    found = from_rows([], *make_rows())
+    for count, said in ((2, ""), (3, "(1 more note on the page)"), (4, "(2 more notes on the page)")):
+        task = dataclasses.replace(found.tasks[0], notes=tuple(f"note {n}" for n in range(count)))
+        text = printed(dataclasses.replace(found, tasks=(task,)))
+        assert ("on the page" in text) is bool(said)
+        assert said in text
+
+
 def test_ranks_over_all_tasks(make_study: Make, make_rows: Make) -> None:
     cited = {"source": "A. Nobody 2023", "ranks": {"FIRE": 0.77}}
     text = printed(from_rows([make_study(published=cited)], *make_rows()))

@@ -159,7 +159,8 @@ def _one_seed(task: TaskFindings, length: int, where: str) -> str:
         return f"{where}: {_all_alike(task, ties, best.mean)}"
     extreme = "lowest" if task.better == "lower" else "highest"
     if len(task.series) == 1:
-        return f"{where}, {ties[0]} has a {task.metric} of {figure(best.mean)}; what another seed would give is open."
+        score = f"{'an' if task.metric[0] in 'aeiou' else 'a'} {task.metric} of {figure(best.mean)}"
+        return f"{where}, {ties[0]} has {score}; what another seed would give is open."
     return (
         f"{where}, {listing(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} {task.metric} "
         f"({figure(best.mean)}), but with one seed no difference can be told from chance."

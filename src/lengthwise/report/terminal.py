@@ -92,7 +92,7 @@ def _notes(task: TaskFindings) -> list["Text"]:
 
     more = len(task.notes) - NOTES
     lines = [Text(f"Note: {note}.") for note in task.notes[:NOTES]]
-    return [*lines, Text(f"({more} more notes on the page)")] if more > 0 else lines
+    return [*lines, Text(f"({more} more note{'s' if more > 1 else ''} on the page)")] if more > 0 else lines
 
 
 def _ranks(order: Ranking, findings: Findings) -> "Table":
