@@ -6,8 +6,8 @@ Outcome: none yet; these runs have not been trained. At a size that a laptop tra
 Cost: 120 trainings of a model of 85 million parameters, 40,000 steps each: some hours each on one GPU.
 Command: lengthwise run studies/nope/primitive.py --device cuda
 
-What differs from the published runs: one token per symbol instead of a tokenizer's pieces (theirs lost one symbol of a hundred),
-BOS before the prompt, the last checkpoint instead of the best one on validation, no dropout on attention weights.
+What differs from the published runs is in kazemnejad.py; of the pieces that a tokenizer makes of symbols, theirs lost one of a
+hundred.
 """
 
 from kazemnejad import ENCODINGS, PAPER, SEEDS, paper_training, published

@@ -48,6 +48,29 @@ def test_ranks_with_scratchpads_are_the_published_ones() -> None:
         assert list(published["ranks"].values()) == ranks
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_what_differs_from_the_published_runs_is_on_the_page(path: Path) -> None:
+    published = load(path).published
+    assert published is not None
+    said = "they have dropout of 0.1, ours none"
+    if path.stem != "small":
+        said = "their dropout acts on attention weights, inside feed-forward layers and after the last norm, too"
+    assert said in published["about"]
+    assert "their checkpoint is the best one on validation, ours the last" in published["about"]
+
+
+def test_every_score_of_the_small_study_is_in_the_log() -> None:
+    """What its docstring rounds to two decimals, of two runs."""
+    log = (FOLDER.parents[1] / "docs" / "log.md").read_text(encoding="utf-8")
+    for heading, scores in (
+        ("the NoPE study, small", ("| NoPE | 0.846", "| 0.965", "| T5 | 0.051", "| 0.317")),
+        ("the small NoPE study again", ("| NoPE | 0.883", "| 0.951", "| T5 | 0.021", "| 0.198")),
+    ):
+        entry = log.partition(f": {heading}")[2].partition("\n## ")[0]
+        for score in scores:
+            assert score in entry, score
+
+
 def test_every_figure_has_its_study() -> None:
     figures = {
         "primitive": "E.2",

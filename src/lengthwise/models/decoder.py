@@ -84,7 +84,8 @@ class Decoder(Model):
     `train_length`. A pattern of choices (`alternate(choose(RoPE), choose(NoPE))`) repeats over the layers.
     `config.share_encoding`: one module for all layers of a choice or one per layer (None: as the source has it); its
     effect is computed once per module and forward pass. `backend`: see `attention.plan`; `backends_used` records what
-    "auto" took. Dropout acts on the embeddings and on what each block adds, not on attention weights.
+    "auto" took. Dropout acts on the embeddings and on what attention and MLP add, and nowhere else: not on attention weights,
+    not inside the MLP, and not after the last norm.
     """
 
     def __init__(
