@@ -5,7 +5,7 @@ Expectation (theirs): it helps on addition alone; the format matters, and no enc
 Outcome: none yet; these runs have not been trained.
 Cost: about 800 trainings of a model of 85 million parameters, 40,000 steps each; their 870 took 6 to 15 hours each on one GPU.
 Command: lengthwise run studies/nope/scratchpads.py --device cuda
-         lengthwise probe attended-distance --study "nope: scratchpads"      (figure 7: addition, full)
+         lengthwise probe attended-distance --study "nope: scratchpads" --task addition:scratchpad=full      (figure 7)
 
 Formats: none, full, minimal (computation and output), and full without one component each. Sorting and LEGO have no variables, so
 they have no format without them. (Two of the published formats have the same name in figures E.10, E.11 and E.13.)

@@ -18,7 +18,7 @@ Call = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def results(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The finished study, and beside it a run that was never trained."""
+    """The finished study, and beside it a run that was never trained, and a study of both kinds with two tasks."""
     folder = tmp_path_factory.mktemp("probed") / "results"
     shutil.copytree(finished, folder)
     with open_store(folder) as store:
@@ -26,6 +26,10 @@ def results(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         names = ("label", "encoding", "task", "metric", "better", "unit", "train_length", "config", "asked")
         pending = {name: getattr(row, name) for name in names} | {"key": "ffff000011112222", "seed": 5}
         store.add_study("later", evaluation={}, runs=[pending])
+        done = [{name: getattr(run, name) for name in (*names, "key", "seed")} for run in store.runs("tiny")]
+        config = row.config | {"task": row.config["task"] | {"symbols": 8}}
+        other = pending | {"key": "eeee000011112222", "task": "Copy(symbols=8)", "config": config}
+        store.add_study("two", evaluation={}, runs=[*done, other])
     return folder
 
 
@@ -92,6 +96,16 @@ def test_a_whole_study(here: Call, distance: Call, results: Path, keys: dict[str
     assert "1 of 1 answers" in table.out
 
 
+@pytest.mark.parametrize("words", [("attended-distance",), ("attention-distance", "--against", "nope")])
+def test_the_runs_of_one_task(here: Call, results: Path, words: tuple[str, ...]) -> None:
+    command = ("probe", *words, "--study", "two", "--examples", 2, "--lengths", 4, "--results", results, "--json")
+    whole, chosen = here(*command), here(*command, "--task", "copy")
+    assert (whole.code, chosen.code) == (0, 0), chosen.err
+    assert {row["task"] for row in json.loads(chosen.out)} == {"Copy"}
+    assert "eeee0000" in whole.err, "which is pending"
+    assert "eeee0000" not in chosen.err, "and was not asked for"
+
+
 def test_answers_about_several_tasks_say_which() -> None:
     def answer(task: str) -> Any:
         run = SimpleNamespace(label="NoPE", seed=0, key="0123456789", task=task)
@@ -151,6 +165,23 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
         (("attended-distance", "FIRE", "--against", "NOPE"), "--against is for attention-distance"),
         (("attended-distance", "FIRE", "--device", "abacus"), "device 'abacus' cannot be used"),
         (("attended-distance", "--study", "tny"), "there is no study 'tny'; did you mean 'tiny'"),
+        (("attended-distance", "FIRE", "--task", "copy"), "--task chooses among the runs of a study"),
+        (("attended-distance", "--study", "two", "--task", "cpoy"), "there is no task 'cpoy'; did you mean 'Copy'?"),
+        (
+            ("attention-distance", "--study", "two", "--against", "nope", "--task", "copy:symbols=9"),
+            "study 'two' has no run of Copy(symbols=9); did you mean 'Copy(symbols=8)'?; its tasks are: Copy, Copy(symbols=8)",
+        ),
+        (("recency", "--study", "two", "--task", "parity"), "study 'two' has no run of Parity; its tasks are: Copy"),
+        (
+            ("recency", "--study", "two", "--task", "copy:symbls=8"),
+            "Copy has no setting 'symbls'; did you mean 'symbols'?",
+        ),
+        (
+            ("recency", "--study", "two", "--task", "Copy(symbls=8)"),
+            "no run of Copy(symbls=8); did you mean 'Copy(symb",
+        ),
+        (("recency", "--study", "two", "--task", "parity:bits=8"), "Parity has no setting 'bits'"),
+        (("attended-distance", "--study", "two", "--task", "copy:symbols=8"), "has nothing yet that could be asked"),
         (("attention-distance", "--study", "later", "--against", "nope"), "has nothing yet that could be asked"),
         (("attention-distance", "--study", "tiny", "--against", "nop"), "did you mean"),
     ],

@@ -1,10 +1,12 @@
 """The files in studies/nope are studies: they can be loaded and run, and say of themselves what they are."""
 
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from lengthwise.studies import load
+from lengthwise.studies import load, probing
 
 FOLDER = Path(__file__).parents[2] / "studies" / "nope"
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.stem != "kazemnejad")
@@ -69,6 +71,16 @@ def test_every_score_of_the_small_study_is_in_the_log() -> None:
         entry = log.partition(f": {heading}")[2].partition("\n## ")[0]
         for score in scores:
             assert score in entry, score
+
+
+def test_the_probe_of_figure_7_asks_the_runs_of_figure_7() -> None:
+    study = load(FOLDER / "scratchpads.py")
+    word = re.search(r'--study "nope: scratchpads" --task (\S+) +\(figure 7\)', (FOLDER / "scratchpads.py").read_text())
+    assert word
+    rows = [SimpleNamespace(task=run.task.label, config=run.to_data()) for run in study.runs]
+    found = probing.of_task(rows, word[1], study.name)  # type: ignore[arg-type]
+    assert {row.task for row in found} == {"Addition(scratchpad=full)"}
+    assert len(found) == 15, "5 encodings, 3 seeds"
 
 
 def test_every_figure_has_its_study() -> None:

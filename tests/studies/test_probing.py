@@ -1,7 +1,9 @@
 """Probes of a store's runs: who is compared with whom, and that nothing is asked twice."""
 
 import dataclasses
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,6 +56,32 @@ def test_partners_of_a_study(folder):
     ring = [("NoPE", 0, "NoPE", 1), ("NoPE", 1, "NoPE", 2), ("NoPE", 2, "NoPE", 0)]
     assert sorted(named(pairs)) == sorted(ring + [("RoPE", seed, "NoPE", seed) for seed in range(3)])
     assert left_out == []
+
+
+def test_runs_of_a_task_by_its_settings_or_its_label(tmp_path):
+    """Whatever is not said is as usual; of a text its bytes count, and not where it lies."""
+    one, same, other = (tmp_path / name for name in ("one", "same", "other"))
+    for path in (one, same, other):
+        path.mkdir()
+        (path / "a.txt").write_text("something else" * 99 if path == other else "to be or not to be " * 99)
+    words = ["addition", "addition:scratchpad=full", "addition:scratchpad=full,zeros=published", f"text:path={one}"]
+    words.append(f"text:path={other}")
+    runs = [
+        SimpleNamespace(n=n, task=run.task.label, config=json.loads(json.dumps(run.to_data())))
+        for n, run in enumerate(grid(["nope"], words, 1, training=TRAINING, model=MODEL))
+    ]
+
+    def found(word):
+        return [run.n for run in probing.of_task(runs, word, "s")]
+
+    assert [found(word) for word in words] == [[0], [1], [2], [3], [4]]
+    assert found("Addition(scratchpad=full)") == found("ADDITION:scratchpad=full") == [1]
+    assert found(f"text:path={same}") == [3]
+    assert found("Text") == [3, 4]
+    with pytest.raises(ConfigError, match=r"no run of Addition\(scratchpad=minimal\); did you mean 'Addition"):
+        found("addition:scratchpad=minimal")
+    with pytest.raises(ConfigError, match="'addition:scratchpad=full,scratchpad=none' gives"):
+        found("addition:scratchpad=full,scratchpad=none")
 
 
 def test_partners_across_seeds(folder):

@@ -45,6 +45,7 @@ class Wanted:
     variant: str | None
     across_seeds: bool = False
     options: dict[str, Any] = field(default_factory=dict)  # of functions learned in context; None: not given
+    task: str | None = None
 
     def __post_init__(self) -> None:
         if self.what not in PROBES:
@@ -55,6 +56,8 @@ class Wanted:
             raise ConfigError(
                 "name a run's key, or a study with --study, one of the two; `lengthwise list runs` shows the keys"
             )
+        if self.task is not None and self.study is None:
+            raise ConfigError("--task chooses among the runs of a study, and a key names one run; leave it out")
         if self.what == DISTANCE and self.against is None:
             raise ConfigError(
                 "a distance is between two models: add --against KEY, or an encoding's name (--against nope) for its run with the "
@@ -129,7 +132,7 @@ def _items(store: "Store", wanted: Wanted, left_out: list[str]) -> "list[Item]":
 
     lengths = wanted.whole_lengths()
     if wanted.what == ATTENDED:
-        runs = [store.run(wanted.run)] if wanted.run is not None else store.runs(wanted.study)
+        runs = [store.run(wanted.run)] if wanted.run is not None else _of_study(store, wanted)
         if wanted.study is not None:
             left_out += probing.why_not(runs)
             runs = _some([run for run in runs if run.finished is not None and probing.has_attention(run)], wanted.study)
@@ -138,7 +141,7 @@ def _items(store: "Store", wanted: Wanted, left_out: list[str]) -> "list[Item]":
         return _in_context(store, wanted, lengths, left_out)
     assert wanted.against is not None
     if wanted.study is not None:
-        pairs, why = probing.partners(store.runs(wanted.study), wanted.against, across=wanted.across_seeds)
+        pairs, why = probing.partners(_of_study(store, wanted), wanted.against, across=wanted.across_seeds)
         left_out += why
         _some(pairs, wanted.study)
     else:
@@ -148,13 +151,22 @@ def _items(store: "Store", wanted: Wanted, left_out: list[str]) -> "list[Item]":
     return probing.distances(pairs, lengths, **wanted.settings)
 
 
+def _of_study(store: "Store", wanted: Wanted) -> "list[RunRow]":
+    """The runs of the study, or those of them that have the task."""
+    from lengthwise.studies import probing
+
+    assert wanted.study is not None
+    runs = store.runs(wanted.study)
+    return runs if wanted.task is None else probing.of_task(runs, wanted.task, wanted.study)
+
+
 def _in_context(store: "Store", wanted: Wanted, lengths: list[int] | None, left_out: list[str]) -> "list[Item]":
     from lengthwise.studies import probing
 
     if wanted.run is not None:
         return probing.in_context([store.run(wanted.run)], wanted.what, lengths, **wanted.settings)
     assert wanted.study is not None
-    runs = store.runs(wanted.study)
+    runs = _of_study(store, wanted)
     left_out += [
         f"{run.key[:8]} ({run.label}, seed {run.seed}) is {run.status}" for run in runs if run.finished is None
     ]

@@ -221,6 +221,7 @@ def probe(
     *,
     against: str | None = None,
     study: str | None = None,
+    task: str | None = None,
     lengths: str | None = None,
     examples: Whole | None = None,
     across_seeds: Annotated[bool, Parameter(negative="")] = False,
@@ -249,7 +250,8 @@ def probe(
     induction: how much a head looks at what followed the same x before.
 
     Example: lengthwise probe attention-distance 3f9a --against 77c0; lengthwise probe attended-distance 3f9a --lengths 20,40;
-    lengthwise probe attention-distance --study quickstart --against nope; lengthwise probe recency --study icfl
+    lengthwise probe attention-distance --study quickstart --against nope; lengthwise probe recency --study icfl;
+    lengthwise probe attended-distance --study sums --task addition:scratchpad=full
 
     Parameters
     ----------
@@ -262,6 +264,9 @@ def probe(
         itself: the next seed).
     study
         All finished runs of a study instead of one run.
+    task
+        Of a study's runs those of this task alone, with its settings or as the report calls it: addition:scratchpad=full or
+        "Addition(scratchpad=full)".
     lengths
         Lengths with commas: 20,40. Usually those of the run's evaluation; for attended-distance those never trained; in
         context 4 (recency) or 8 times the trained one, and 80 (induction).
@@ -298,5 +303,5 @@ def probe(
 
     options = {"points": points, "repeats": repeats, "noise": noise, "positions": positions}
     options |= {"neighbours": neighbours, "resamples": resamples}
-    wanted = probing.Wanted(what, run, against, study, lengths, examples, seed, variant, across_seeds, options)
+    wanted = probing.Wanted(what, run, against, study, lengths, examples, seed, variant, across_seeds, options, task)
     return probing.probe(wanted, results, device, threads, json)

@@ -33,7 +33,7 @@ from lengthwise.probes import (
 )
 from lengthwise.store import ProbeRow, RunRow, Store, StoreError
 from lengthwise.studies.provenance import facts
-from lengthwise.studies.study import encoding
+from lengthwise.studies.study import encoding, task
 from lengthwise.training.tensorfile import CheckpointError, DamagedFile
 
 KEPT = 2  # trained models in memory: of a pair that is compared
@@ -109,6 +109,26 @@ def able(items: Iterable[Item]) -> tuple[list[Item], list[str]]:
         else:
             kept.append(item)
     return kept, left_out
+
+
+def of_task(runs: Sequence[RunRow], word: str, study: str) -> list[RunRow]:
+    """The runs of a study that have a task, by one word (`addition:scratchpad=full`, other settings as usual) or by its label.
+
+    `ConfigError` where there are none; it names the near miss.
+    """
+    labels = list(dict.fromkeys(run.task for run in runs))
+    if word in labels:
+        return [run for run in runs if run.task == word]
+    if "(" not in word.partition(":")[0]:  # else it is a label, with a mistake in it
+        choice = task(word)
+        wanted, skip = choice.identity(), getattr(choice.make, "not_identity", ())
+        found = [run for run in runs if {k: v for k, v in run.config["task"].items() if k not in skip} == wanted]
+        if found:
+            return found
+        word = choice.label
+    raise ConfigError(
+        f"study {study!r} has no run of {word}{near_miss(word, labels)}; its tasks are: {', '.join(labels)}"
+    )
 
 
 def is_encoding(word: str) -> bool:
