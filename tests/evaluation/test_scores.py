@@ -323,6 +323,19 @@ def test_progress_and_stopping(scored):
         evaluate(Unused(), task, config, train_length=8, should_stop=lambda: True)
 
 
+def test_progress_ends_where_there_are_fewer_examples_than_the_task_knows():
+    model, task = build(a_run(choose(Copy, pattern="repeated", symbols=5000)))
+    heard: list[Progress] = []
+    config = EvaluationConfig(lengths=(2, 3), examples=2000)
+    scores = evaluate(model, task, config, train_length=2, batch_tokens=800, on_progress=heard.append)
+    assert task.available(2) is None
+    assert all(0 < score.n < 1000 for score in scores)
+    assert (
+        heard[-1].step == heard[-1].steps == sum(-(-score.n // (800 // task.tokens(score.length))) for score in scores)
+    )
+    assert heard[-1].eta_seconds == 0
+
+
 def test_the_question_is_the_same_for_a_task_and_its_class():
     config = EvaluationConfig(lengths=(8,), tokens=100, examples=9, seed=4)
     assert asked(Copy, config, 8) == asked(Copy(), config, 8) == {"length": 8, "examples": 9, "seed": 4}

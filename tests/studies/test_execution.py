@@ -228,3 +228,26 @@ def test_prefixes_and_shifts(results: Path) -> None:
     assert Overview(study).scores(done) == "2 scores of shifts"
     with open_store(results) as store:
         assert len(store.scores([runs[0].key])) == 8
+
+
+def test_fewer_examples_than_were_asked_for_are_noted(results: Path) -> None:
+    """Of a length with too many questions to list, and fewer for tests than are asked; others are not noted."""
+    study = Study(
+        name="few",
+        question="How many are there?",
+        runs=grid(
+            ["nope"],
+            ["copy:pattern=repeated,symbols=5000", "copy"],
+            seeds=1,
+            model=ModelConfig(d_model=16, num_layers=1, num_heads=2),
+            training=TrainingConfig(train_length=4, steps=1, batch_size=4),
+        ),
+        evaluation=EvaluationConfig(lengths=(4,), examples=800),
+    )
+    run(study, results, workers=1)
+    with open_store(results) as store:
+        few, many = (store.scores([row.key])[0] for row in store.runs("few"))
+    assert 500 < few.n < 700
+    assert few.facts["note"] == f"at length 4 there are only {few.n} different test examples"
+    assert many.n == 800
+    assert "note" not in many.facts

@@ -18,7 +18,7 @@ from lengthwise.tasks import (
     Summation,
     generator,
 )
-from lengthwise.tasks.sequences import ENUMERABLE, Pairs, SequenceTask, closed, combinations, drawn
+from lengthwise.tasks.sequences import ENUMERABLE, Pairs, SequenceTask, closed, combinations, different, drawn
 from lengthwise.tasks.splits import held_out
 
 OF_WORDS = [
@@ -250,3 +250,83 @@ def test_copies_that_cannot_be():
         choose(Copy, pattern="replaced", times=2)
     with pytest.raises(ConfigError, match=r"Reverse.symbols is 1; it has to lie in 2"):
         choose(Reverse, symbols=1)
+
+
+CROWDED = [  # more questions than are listed, fewer tests than are asked for here
+    (choose(Copy, pattern="replaced", symbols=78), 21, 5000),
+    (choose(Copy, pattern="repeated", symbols=6052), 30, 5000),
+    (choose(Parity), 13, 1250),
+    (choose(Summation), 4, 1000),
+    (choose(Reverse, symbols=20), 3, 1500),
+    (choose(Addition), 2, 3000),
+    (choose(Addition, scratchpad="full"), 2, 3000),
+]
+
+
+def all_questions(task, length):
+    """Every question of the length, by its words alone: a question is one if the task makes an answer for it."""
+    if isinstance(task, Addition):  # two numbers, the longer of two digits
+        numbers = [[*map(int, str(n))] for n in range(100)]
+        rows = [[*a, 10, *b] for a in numbers for b in numbers if max(len(a), len(b)) == length]
+        assert task.words[10] == "+"
+        return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True, -1)
+    if isinstance(task, Summation):
+        return combinations([9] * length, most=10**6) + 1
+    if isinstance(task, Parity):
+        return combinations([2] * length, most=10**6)
+    if isinstance(task, Reverse):
+        return combinations([task.symbols] * length, most=10**6)
+    if task.pattern == "repeated":
+        return torch.arange(task.symbols)[:, None].expand(-1, length)
+    pairs = combinations([task.symbols] * 2, most=10**6)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    first, second = pairs.split(1, 1)
+    return torch.cat([first, second, torch.full_like(first, task.symbols), first.expand(-1, length)], 1)
+
+
+@pytest.mark.parametrize(("choice", "length", "count"), CROWDED, ids=lambda value: getattr(value, "label", value))
+def test_no_example_is_counted_twice(choice, length, count):
+    """Too few to be asked so many, too many to be listed: every one that there is, once, and in the order of the draws."""
+    task = choice.build()
+    assert task.available(length) is None
+    asked = task.examples(0, count, length)
+    questions = [tuple(question) for question, _ in task.pairs(asked)]
+    assert len(set(questions)) == len(questions)
+    assert len(questions) == int(held_out(all_questions(task, length)).sum()) < count
+    assert (
+        task.note(length, len(questions))
+        == f"at length {length} there are only {len(questions)} different test examples"
+    )
+    assert task.note(length) is None
+    half = task.examples(0, len(questions) // 2, length)
+    assert len({tuple(question) for question, _ in task.pairs(half)}) == len(questions) // 2
+
+
+def test_where_nothing_is_drawn_twice_the_draws_are_the_examples():
+    """Scores of models asked before repeats were dropped stand, where there were none."""
+    for task, length in ((Copy(symbols=20), 12), (Addition(), 9), (Sorting(items="numbers"), 6), (LEGO(), 12)):
+        for split in ("test", "train"):
+            whole, draws = (
+                task.examples(3, 400, length, split),
+                task.sample(generator(3, split, length), 400, length, split),
+            )
+            assert whole.inputs.equal(draws.inputs)
+            assert whole.targets.equal(draws.targets)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_different_questions_by_hand(split):
+    """Those of the split that come first, each once, with their answers; it ends where all have come."""
+    every = Parity().draw(generator(1), 300, 5)  # of 32 questions
+    begins = [0]
+
+    def draw(count):  # the same 300 again and again
+        begins.append(begins[-1] + count)
+        return every[torch.arange(*begins[-2:]) % 300]
+
+    own = every.questions[held_out(every.questions) == (split == "test")].tolist()
+    found = different(draw, 300, split)
+    assert found.questions.tolist() == [list(row) for row in dict.fromkeys(map(tuple, own))]
+    assert found.answers.tolist() == [[2 if sum(row) % 2 else 3] for row in found.questions.tolist()]
+    begins[:] = [0]
+    assert different(draw, 3, split).questions.equal(found.questions[:3])

@@ -172,6 +172,7 @@ def evaluate(
             begin, found = time.perf_counter(), []
             for length in at_once:
                 examples = task.examples(config.seed, work.counts[length], length, "test")
+                work.found(length, len(examples))
                 if decode:
                     of_length = {length: _decoded(model, decodable(task, claims), examples, work, length, device)}
                 else:
@@ -292,7 +293,17 @@ class _Work:
         self.batch_tokens = batch_tokens
         self.forwards = {length: -(-n // self.size(length)) for length, n in counts.items()}
         self.done = self.done_places = 0
-        self.pace = Pace(0, sum(n * self.places[length] for length, n in counts.items()))
+        self.pace = Pace(0, self.total_places)
+
+    @property
+    def total_places(self) -> int:
+        return sum(n * self.places[length] for length, n in self.counts.items())
+
+    def found(self, length: int, examples: int) -> None:
+        """There are so many examples: fewer than the task knew (`Task.examples`), perhaps."""
+        self.counts[length] = examples
+        self.forwards[length] = -(-examples // self.size(length))
+        self.pace.total = self.total_places
 
     def size(self, length: int) -> int:
         """Examples per forward."""

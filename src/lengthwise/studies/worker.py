@@ -228,7 +228,7 @@ class Worker:
             )
             answers = []
             for score in scores:
-                facts = {**self.facts, **_said_of(score, task.note(score.length))}
+                facts = {**self.facts, **_said_of(score, task.note(score.length, _fewer(score)))}
                 answers.append({name: getattr(score, name) for name in _SCORE} | {"facts": facts})
             self.store.add_scores(row.key, answers, worker=self.name)
             asked += len(scores)
@@ -287,6 +287,11 @@ class Worker:
 
 _SCORE = ("asked", "length", "metric", "better", "n", "mean", "standard_error", "out_of_distribution", "seconds")
 _PROGRESS = ("phase", "step", "steps", "loss", "steps_per_second", "eta_seconds", "length")
+
+
+def _fewer(score: Score) -> int | None:
+    """How many examples were scored, if fewer than were asked for."""
+    return score.n if score.n < score.asked.get("examples", 0) else None
 
 
 def _said_of(score: Score, note: str | None) -> dict[str, Any]:

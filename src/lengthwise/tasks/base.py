@@ -86,7 +86,8 @@ class Task(ABC):
     def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
         """The examples an evaluation asks for: a function of the arguments alone.
 
-        At most `count`: fewer where fewer exist (`available`), so that no example is counted twice as if it were two.
+        At most `count`: fewer where fewer exist, whether `available` knows it or not, so that no example is counted twice as if
+        it were two.
         """
         return self.sample(generator(seed, split, length), count, length, split)
 
@@ -104,7 +105,7 @@ class Task(ABC):
         return self.sample(generator, batch, length, "train")
 
     def available(self, length: int, split: str = "test") -> int | None:
-        """How many different examples there are; None: more than anyone will ask for."""
+        """How many different examples there are; None: more than are worth counting before they are asked for."""
         return None
 
     def loss(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, ""]:
@@ -133,8 +134,9 @@ class Task(ABC):
     def check_length(self, length: int, split: str = "test") -> None:
         """Raise `ConfigError` when no example of that length can exist."""
 
-    def note(self, length: int) -> str | None:
-        """A sentence that belongs beside the scores of this length, if there is one."""
+    def note(self, length: int, found: int | None = None) -> str | None:
+        """A sentence that belongs beside the scores of this length, if there is one. `found`: how many examples there were, where
+        they were fewer than were asked for."""
         return None
 
     @classmethod

@@ -11,11 +11,15 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.tasks.base import AnsweringTask, Batch, Graded, exact_match, generator, require_length, require_split
-from lengthwise.tasks.splits import HELD_OUT, held_out
+from lengthwise.tasks.splits import HELD_OUT, hashed, held_out, of_test
 
 NOTHING = -1  # a place of a row that holds no word: at its end, or a gap that `pack` closes
 AT_ONCE = 640  # questions that are drawn are written and hashed so many at a time, which a processor's cache holds
 ENUMERABLE = 4096  # up to so many questions of a length are listed; above, both splits are never empty
+ENOUGH = (
+    32  # after so many draws in vain for each question that was found, there is no other (missed with chance e^-32)
+)
+MOST_IN_VAIN = 4096  # questions that are drawn at once where hardly a new one comes: a bound on memory
 FEW = 100  # a test split with fewer examples than this is worth a note
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 DIGITS = "0123456789"
@@ -150,12 +154,14 @@ class SequenceTask(AnsweringTask):
     def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
         self.check_length(length, split)
         pool, _ = self._pool(length, split)
+        draws = generator(seed, split, length)
         if pool is None:
-            return super().examples(seed, count, length, split)
-        order = torch.randperm(len(pool), generator=generator(seed, split, length))
-        return self.pack(pool[order[:count]])  # none twice
+            return self.pack(different(lambda n: self.draw(draws, n, length), count, split))
+        return self.pack(pool[torch.randperm(len(pool), generator=draws)[:count]])  # none twice
 
     def available(self, length: int, split: str = "test") -> int | None:
+        """How many different examples there are; None: their questions are too many to list (more than ENUMERABLE in both
+        splits), and `examples` finds out by drawing whether there are as many as are asked for."""
         self.check_length(length, split)
         pool, _ = self._pool(length, split)
         return None if pool is None else len(pool)
@@ -234,18 +240,19 @@ class SequenceTask(AnsweringTask):
         require_split(split)
         require_length(length, self.unit)
 
-    def note(self, length: int) -> str | None:
+    def note(self, length: int, found: int | None = None) -> str | None:
         self.require_examples(length)
         pool, shared = self._pool(length, "test")
-        if pool is None or not len(pool):
+        if pool is None:
+            return None if found is None else _only(length, found)
+        if not len(pool):
             return None
         if shared:
             return (
                 f"at length {length} there are only {len(pool)} questions, too few to split: train and test share them"
             )
-        if len(pool) == 1:
-            return f"at length {length} there is only one test example"
-        return f"at length {length} there are only {len(pool)} different test examples" if len(pool) < FEW else None
+        # A given set is asked whole with any number that is large enough.
+        return _only(length, len(pool)) if len(pool) < FEW or (found and self.lengths() is None) else None
 
     def pack(self, pairs: Pairs) -> Batch:
         """Questions and answers as a batch: each row BOS question SEP answer EOS, filled up with EOS."""
@@ -279,11 +286,10 @@ class SequenceTask(AnsweringTask):
 
 def drawn(draw: Callable[[int], Pairs | Draft], count: int, split: str) -> Pairs:
     """`count` examples of a split, from a function that draws so many of both."""
-    share = 1 / HELD_OUT if split == "test" else 1 - 1 / HELD_OUT
     found: list[Pairs | Draft] = [draw(0)]
     missing = count
     while missing > 0:
-        many = draw(int(missing / share * 1.1) + 16)
+        many = draw(_enough(missing, split))
         for part in (many[n : n + AT_ONCE] for n in range(0, len(many), AT_ONCE)):
             asked = part.questions
             kept = (held_out(asked) == (split == "test")).nonzero()[:missing, 0]
@@ -292,6 +298,54 @@ def drawn(draw: Callable[[int], Pairs | Draft], count: int, split: str) -> Pairs
             if not missing:
                 break
     return Pairs.join(found)
+
+
+def different(draw: Callable[[int], Pairs | Draft], count: int, split: str) -> Pairs:
+    """The first `count` different questions of a split that are drawn, with their answers; where none repeats, those of
+    `drawn`.
+
+    Fewer where there are no others: after so many draws that each question found has come 32 times on average since the last
+    new one. What comes 2.5 times more rarely than the average (two numbers of 2 digits to add) is missed with a chance of 3e-6.
+    """
+    found: list[Pairs | Draft] = [draw(0)]
+    seen: set[int] = set()
+    missing, in_vain = count, 0
+    while missing > 0 and in_vain <= ENOUGH * len(seen):
+        many = draw(_enough(max(missing, min(in_vain, MOST_IN_VAIN)), split))
+        for part in (many[n : n + AT_ONCE] for n in range(0, len(many), AT_ONCE)):
+            asked = part.questions
+            hashes = hashed(asked)
+            own = (of_test(hashes) == (split == "test")).nonzero()[:, 0]
+            new = _first(hashes[own].tolist(), seen)
+            in_vain = len(own) - 1 - new[-1] if new else in_vain + len(own)
+            kept = own[new[:missing]]
+            found.append(Pairs(asked[kept], part[kept].answers))
+            missing -= len(kept)
+            if not missing:
+                break
+    return Pairs.join(found)
+
+
+def _only(length: int, examples: int) -> str:
+    if examples == 1:
+        return f"at length {length} there is only one test example"
+    return f"at length {length} there are only {examples} different test examples"
+
+
+def _first(keys: Sequence[int], seen: set[int]) -> list[int]:
+    """The places of those that were not `seen` before, which then holds them."""
+    places = []
+    for place, key in enumerate(keys):
+        if key not in seen:
+            seen.add(key)
+            places.append(place)
+    return places
+
+
+def _enough(count: int, split: str) -> int:
+    """So many draws of both splits hold `count` of this one, most of the time."""
+    share = 1 / HELD_OUT if split == "test" else 1 - 1 / HELD_OUT
+    return int(count / share * 1.1) + 16
 
 
 def _split(every: Pairs) -> tuple[Pairs, Pairs, bool]:

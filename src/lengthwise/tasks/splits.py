@@ -11,7 +11,16 @@ HELD_OUT = 8  # one in so many questions is a test example
 
 
 def held_out(words: Int[Tensor, "b n"]) -> Bool[Tensor, " b"]:
-    """Which questions belong to the test split: a multilinear 64-bit hash of their word ids, mixed, is a multiple of 8.
+    """Which questions belong to the test split: the `hashed` word ids are a multiple of 8."""
+    return of_test(hashed(words))
+
+
+def of_test(hashes: Int[Tensor, " b"]) -> Bool[Tensor, " b"]:
+    return hashes.bitwise_and(HELD_OUT - 1) == 0
+
+
+def hashed(words: Int[Tensor, "b n"]) -> Int[Tensor, " b"]:
+    """A multilinear 64-bit hash of each question's word ids, mixed.
 
     A row may have -1s at its end or as gaps; they change nothing.
     """
@@ -20,7 +29,7 @@ def held_out(words: Int[Tensor, "b n"]) -> Bool[Tensor, " b"]:
     if not bool(there.all()):  # each word counts at the place that it has without the gaps
         factors = pad(factors, (1, 0)).expand(len(words), -1).gather(1, there.cumsum(1))
     value = ((words + 1) * factors).sum(1)  # int64 wraps around: arithmetic modulo 2^64
-    return _mix(value).bitwise_and(HELD_OUT - 1) == 0
+    return _mix(value)
 
 
 @lru_cache(maxsize=256)

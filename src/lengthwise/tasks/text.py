@@ -131,7 +131,7 @@ class Text(Task):
                 f"({longest}); ask for shorter ones or give longer text"
             )
 
-    def note(self, length: int) -> str | None:
+    def note(self, length: int, found: int | None = None) -> str | None:
         where = f"length {length}, chunk {self.chunk}"
         if length > self.chunk:
             return f"{where}: only documents that long are asked, so the text is not that of shorter lengths"
