@@ -79,6 +79,12 @@ DIFFERS = (
     "their checkpoint is the best one on validation, ours the last; ours have one token per word, and BOS before the prompt"
 )
 
+WEIGHTS = (  # of the scores by which encodings are ranked, where lengths do not count alike
+    "theirs have as many questions at every length, but of addition at every pair of numbers of digits (17 of 192 at length 9, 31 "
+    "at 16); ours have as many of addition at every length, and of parity all there are up to {bits} bits, which are fewer and "
+    "count less"
+)
+
 
 def published(
     tasks: Mapping[str, str], about: str, *, ranks: tuple[float, ...] = RANKS, differs: str = DIFFERS

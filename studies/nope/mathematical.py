@@ -10,7 +10,7 @@ Of these tasks only plots are published, and no numbers stand beside ours, but f
 Shortest lengths: 4, the default of their scripts (parity 3, addition 1); the actual ones are not recorded.
 """
 
-from kazemnejad import ENCODINGS, PAPER, SEEDS, paper_training, published
+from kazemnejad import ENCODINGS, PAPER, SEEDS, WEIGHTS, paper_training, published
 
 from lengthwise.config import EvaluationConfig
 from lengthwise.studies import Study, grid
@@ -32,5 +32,8 @@ study = Study(
         training={name: paper_training(shortest, 8) for name, shortest in SHORTEST.items()},
     ),
     evaluation=EvaluationConfig(lengths=(4, 6, 8, *range(9, 17)), examples=1250),
-    published=published({}, "ranks over all their tasks without scratchpad, not over these alone"),
+    published=published(
+        {},
+        "ranks over all their tasks without scratchpad, not over these alone; " + WEIGHTS.format(bits=13),
+    ),
 )

@@ -14,7 +14,7 @@ Of the formats only plots are published. Beyond them there are mean reciprocal r
 T5 0.151, ALiBi 0.105, Rotary 0.048, sinusoidal 0.057) that pools formats without saying which: it stands beside no score here.
 """
 
-from kazemnejad import ENCODINGS, PAPER, RANKS_WITH, SEEDS, paper_training, published
+from kazemnejad import ENCODINGS, PAPER, RANKS_WITH, SEEDS, WEIGHTS, paper_training, published
 
 from lengthwise.config import EvaluationConfig
 from lengthwise.studies import Study, grid
@@ -50,6 +50,8 @@ study = Study(
     ),
     evaluation=EvaluationConfig(lengths=(4, 6, 8, *range(9, 17)), examples=250),
     published=published(
-        {}, "ranks over all their tasks, with and without scratchpad, not over these alone", ranks=RANKS_WITH
+        {},
+        "ranks over all their tasks, with and without scratchpad, not over these alone; " + WEIGHTS.format(bits=10),
+        ranks=RANKS_WITH,
     ),
 )

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from lengthwise.studies import load, probing
+from lengthwise.tasks.given import GivenSet
 
 FOLDER = Path(__file__).parents[2] / "studies" / "nope"
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.stem != "kazemnejad")
@@ -105,3 +106,59 @@ def test_the_published_scale_is_the_published_one(name: str) -> None:
         assert (training.batch_size, training.learning_rate) == (64, 3e-5)
         assert (training.warmup, training.weight_decay) == (0.06, 0.05)
         assert training.train_length == longest.get(run.task.name, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "tests"), [("SCAN", {26: 512, 28: 448, 30: 576, 48: 128}), ("PCFG", {9: 3232, 20: 68, 35: 1})]
+)
+def test_scores_stand_beside_published_ones_of_the_same_number_of_questions(name: str, tests: dict[int, int]) -> None:
+    """The published scores count every test question once; so do ours, which count every example alike."""
+    study = load(FOLDER / "classic.py")
+    run = next(run for run in study.runs if run.task.name == name)
+    asked, task = study.evaluation_of(run), run.task.build()
+    assert isinstance(task, GivenSet)
+    beyond = [n for n in task.lengths() if n > run.training.train_length]
+    found = {n: len(task.examples(asked.seed, asked.examples, n)) for n in asked.lengths if n in beyond}
+    assert list(found) == beyond
+    assert tests.items() <= found.items()
+    assert sum(found.values()) == {"SCAN": 3136, "PCFG": 11_333}[name]
+    assert study.published is not None
+    assert "3,136 of SCAN, 11,333 of PCFG" in study.published["about"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("primitive", "over 500 questions at each of 21 to 40"),
+        ("mathematical", "of parity all there are up to 13 bits"),
+        ("scratchpads", "of parity all there are up to 10 bits"),
+        (
+            "small",
+            "of repeated symbols we have all that are held out, 18 to 28 at a length, of replaced ones 180 to 200",
+        ),
+    ],
+)
+def test_lengths_with_fewer_questions_are_told_where_numbers_are_compared(name: str, words: str) -> None:
+    """Scores over all longer lengths count examples; the published ones have as many at every length."""
+    study = load(FOLDER / f"{name}.py")
+    found: dict[str, dict[int, int]] = {}
+    for run in study.runs:
+        if run.task.label in found or dict(run.task.settings).get("scratchpad", "none") != "none":
+            continue  # the same questions
+        asked, task = study.evaluation_of(run), run.task.build()
+        numbers = {n: len(task.examples(asked.seed, asked.examples, n)) for n in asked.lengths}
+        longer = {n: number for n, number in numbers.items() if n > run.training.train_length}
+        found[run.task.label] = {n: number for n, number in longer.items() if min(longer.values()) < asked.examples}
+    fewer = {label: numbers for label, numbers in found.items() if numbers}
+    most = max(study.evaluation_of(run).examples for run in study.runs)
+    if name == "small":
+        repeated, replaced = fewer.values()
+        assert (min(repeated.values()), max(repeated.values())) == (18, 28)
+        assert (min(replaced.values()), max(replaced.values())) == (180, 200)
+    elif name == "primitive":
+        assert fewer == {}
+    else:
+        assert fewer.keys() == {"Parity"}
+        assert max(n for n, number in fewer["Parity"].items() if number < most) == int(words.split()[-2])
+    assert study.published is not None
+    assert words in study.published["about"]
