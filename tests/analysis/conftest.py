@@ -17,7 +17,7 @@ def run_row(label: str = "FIRE", seed: int = 0, lengths: Sequence[int] = (10, 20
         "encoding": {"is": label},
         "task": {"is": "Text"},
         "model": {"d_model": 64, "share_encoding": label == "T5"},
-        "training": {"train_length": 10, "min_length": 10, "steps": 5},
+        "training": {"train_length": 10, "min_length": changes.pop("shortest", 10), "steps": 5},
         "seed": seed,
     }
     row: dict[str, Any] = {

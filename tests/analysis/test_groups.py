@@ -61,7 +61,7 @@ def test_shared_prompts_count_once_in_wilsons_interval(grouped: Callable[..., Fi
     task = grouped([none_right, none_right], metric="exact match").tasks[0]
     zero = Interval(0.0, 0.0, 0.0, 0.0, "seeds and prompts")
     assert task.series[0].points[0].interval.high == with_wilson(zero, 64).high
-    found = over_lengths(task, task.series[0], new=True)
+    found = over_lengths(task, task.series[0], "longer")
     assert found is not None
     assert found.high == with_wilson(zero, 64).high
 
@@ -69,7 +69,7 @@ def test_shared_prompts_count_once_in_wilsons_interval(grouped: Callable[..., Fi
 def test_the_score_over_all_lengths_is_over_seeds_and_prompts(grouped: Callable[..., Findings]) -> None:
     task = grouped([STEADY, ALSO]).tasks[0]
     expected = [[(a + b) / 2 for a, b in zip(rows[1], rows[2], strict=True)] for rows in (STEADY, ALSO)]
-    found = over_lengths(task, task.series[0], new=True)
+    found = over_lengths(task, task.series[0], "longer")
     assert found is not None
     assert found.basis == "seeds and prompts"
     assert found.mean == pytest.approx(over_seeds_and_groups(expected).mean)

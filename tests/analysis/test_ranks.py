@@ -1,5 +1,6 @@
 """Mean reciprocal ranks: the published example, ties, what is left out, and the interval over seeds."""
 
+import dataclasses
 import itertools
 import math
 import re
@@ -74,7 +75,7 @@ def test_the_same_number_of_right_answers_at_other_lengths_is_a_tie() -> None:
     right = {"A": (7, 35), "B": (28, 14), "C": (0, 41)}
     scores: Scores = {label: {0: [(1.0, 100), *((n / 100, 100) for n in row)]} for label, row in right.items()}
     two = task("copy", scores, (10, 20, 40))
-    shares = {series.label: overall(two, series, new=True)[0] for series in two.series}
+    shares = {series.label: overall(two, series, "longer")[0] for series in two.series}
     assert shares["A"] != shares["B"]  # so it would be no tie
     assert reciprocal_ranks(shares, better="higher") == {"A": 1 / 1.5, "B": 1 / 1.5, "C": 1 / 3}
 
@@ -97,32 +98,32 @@ def test_shared_ranks_do_not_hang_on_the_order(scores: dict[str, float]) -> None
 
 def test_overall_counts_examples_and_keeps_distributions_apart() -> None:
     two = task("copy", {"A": {0: [(1.0, 10), (0.5, 300), (0.0, 100)]}}, (10, 20, 40))
-    assert overall(two, two.series[0], new=True) == {0: pytest.approx(150 / 400)}
-    assert overall(two, two.series[0], new=False) == {0: 1.0}
+    assert overall(two, two.series[0], "longer") == {0: pytest.approx(150 / 400)}
+    assert overall(two, two.series[0], "trained") == {0: 1.0}
     text = task(
         "text", {"A": {0: [(1.0, 10), (2.0, 300), (4.0, 100)]}}, (10, 20, 40), metric="log perplexity", better="lower"
     )
-    assert overall(text, text.series[0], new=True) == {0: 3.0}
+    assert overall(text, text.series[0], "longer") == {0: 3.0}
 
 
 def test_a_seed_that_lacks_a_length_or_a_number_is_left_out() -> None:
     scores = {"A": {0: [(1.0, 10), (0.5, 10)], 1: [(1.0, 10)], 2: [(1.0, 10), (math.nan, 10)]}}
     some = task("copy", scores)
-    assert overall(some, some.series[0], new=True) == {0: 0.5}
-    assert over_lengths(some, some.series[0], new=True).basis == "none"  # type: ignore[union-attr]
+    assert overall(some, some.series[0], "longer") == {0: 0.5}
+    assert over_lengths(some, some.series[0], "longer").basis == "none"  # type: ignore[union-attr]
     nothing = task("copy", {"A": {}})
-    assert over_lengths(nothing, nothing.series[0], new=True) is None
+    assert over_lengths(nothing, nothing.series[0], "longer") is None
 
 
 def test_none_right_with_any_seed_is_not_certainly_none() -> None:
     """Wilson's interval of 0 right of n ends at z² / (n + z²)."""
     lost = task("copy", {"A": {seed: [(1.0, 9), (0.0, 50), (0.0, 30)] for seed in (0, 1)}}, (10, 20, 40))
-    found = over_lengths(lost, lost.series[0], new=True)
+    found = over_lengths(lost, lost.series[0], "longer")
     assert found is not None
     assert (found.mean, found.low, found.basis) == (0.0, 0.0, "seeds")
     assert found.high == pytest.approx(1.959964**2 / (160 + 1.959964**2), rel=1e-6)
     text = task("text", {"A": {s: [(2.0, 9), (2.0, 9)] for s in (0, 1)}}, metric="log perplexity", better="lower")
-    assert over_lengths(text, text.series[0], new=True).high == 2.0  # type: ignore[union-attr]
+    assert over_lengths(text, text.series[0], "longer").high == 2.0  # type: ignore[union-attr]
 
 
 def test_queries_without_every_encoding_are_dropped() -> None:
@@ -172,6 +173,30 @@ def test_a_test_that_differs_from_the_training_is_no_further_task() -> None:
 def test_no_squared_error_is_less_than_0() -> None:
     errors = (0.1, 3.0, 0.2)
     means = {"A": {seed: [(1.0, 9), (error, 9)] for seed, error in enumerate(errors)}}
-    found = over_lengths(made := task("one", means, metric="squared error", better="lower"), made.series[0], new=True)
+    found = over_lengths(made := task("one", means, metric="squared error", better="lower"), made.series[0], "longer")
     assert found is not None
     assert (found.low, found.high) == (0.0, pytest.approx(1.1 + 4.302653 * statistics.stdev(errors) / math.sqrt(3)))
+
+
+def test_lengths_shorter_than_trained_are_in_no_mean() -> None:
+    scores = {label: {0: [(0.0, 50), (own, 100), (own, 100), (own, 100)]} for label, own in FIRST.items()}
+    short = task("one", scores, (3, 5, 10, 20), shortest=5)
+    assert {n: short.kind(n) for n in short.lengths} == {3: "shorter", 5: "trained", 10: "trained", 20: "longer"}
+    series = short.series[0]
+    assert overall(short, series, "trained") == {0: pytest.approx(0.9)}
+    assert overall(short, series, "longer") == {0: pytest.approx(0.9)}
+    assert overall(short, series, "shorter") == {0: 0.0}
+    within = over_lengths(short, series, "trained")
+    assert within is not None
+    assert within.mean == pytest.approx(0.9)
+    found = ranking([short, dataclasses.replace(short, title="two")])
+    assert found is not None
+    assert [rank.within.mean for rank in found.ranks if rank.within] == pytest.approx([1, 1 / 2.5, 1 / 2.5])
+
+
+def test_of_lengths_that_are_all_shorter_there_is_no_rank() -> None:
+    scores = {label: {0: [(own, 100), (own, 100)]} for label, own in FIRST.items()}
+    short = task("one", scores, (3, 20), shortest=5)
+    found = ranking([short, dataclasses.replace(short, title="two")])
+    assert found is not None
+    assert [rank.within for rank in found.ranks] == [None] * 3

@@ -130,10 +130,15 @@ def test_all_alike_is_said_once(make_study: Make) -> None:
     assert "all 3 encodings get worse." in make_study({"A": WORSE, "B": WORSE, "C": WORSE}).tasks[0].reading
 
 
-@pytest.mark.parametrize(("lengths", "home"), [((5, 10, 20), 10), ((5, 8, 20), 8), ((20, 40), None)])
-def test_home_is_the_trained_length_or_the_longest_within(lengths: Any, home: int | None, make_study: Make) -> None:
+@pytest.mark.parametrize(
+    ("lengths", "shortest", "home"),
+    [((5, 10, 20), 10, 10), ((5, 8, 20), 5, 8), ((5, 8, 20), 8, 8), ((5, 8, 20), 10, None), ((20, 40), 1, None)],
+)
+def test_home_is_the_trained_length_or_the_longest_within(
+    lengths: Any, shortest: int, home: int | None, make_study: Make
+) -> None:
     table = {"FIRE": [[2.0] * len(lengths)] * 2}
-    assert home_length(make_study(table, lengths=lengths).tasks[0]) == home
+    assert home_length(make_study(table, lengths=lengths, shortest=shortest).tasks[0]) == home
 
 
 @pytest.mark.parametrize(("constant", "said"), [(2.06, "holds"), (2.04, "unlearned"), (None, "holds")])

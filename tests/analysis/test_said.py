@@ -17,8 +17,8 @@ def row(key: str, length: int, n: int, output: float, failed: float, unreadable:
     }
     if kept > 1:  # a row without such answers has no such word
         details["broken"] = [{"question": f"{key} {length}", "said": "a mess"}]
-    score = SimpleNamespace(length=length, n=n, out_of_distribution=length > 4, facts={"details": details})
-    return SimpleNamespace(key=key), score
+    score = SimpleNamespace(length=length, n=n, asked={"examples": n}, facts={"details": details})
+    return SimpleNamespace(key=key, config={"training": {"min_length": 3}}, train_length=4), score
 
 
 def test_examples_count_alike_within_a_run_and_runs_alike() -> None:
@@ -39,6 +39,12 @@ def test_examples_count_alike_within_a_run_and_runs_alike() -> None:
     assert [answer.length for answer in one.unread] == [5, 5, 6]
     assert one.unread[0] == Unread(length=5, question="b 5", said="nonsense 0")
     assert one.broken == (Unread(length=5, question="b 5", said="a mess"),)
+    assert one.shorter == {}
+    short = said({"NoPE": [*rows, row("b", 2, 40, 0.9, 1.0, 4)]})
+    assert short is not None
+    assert (short.series[0].within, short.series[0].longer) == (one.within, one.longer)
+    assert short.series[0].shorter == pytest.approx({"output": 0.9, "failed steps": 1.0, "unreadable": 0.1})
+    assert short.series[0].seeds == 2
 
 
 @pytest.mark.parametrize("facts", [None, {}, {"details": {}}, {"details": {"groups": [0.5]}}])

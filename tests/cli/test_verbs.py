@@ -137,7 +137,9 @@ def score(length: int, mean: float, n: int, metric: str = "exact match") -> Scor
 def test_answers_with_steps_that_could_not_be_read_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     plain = {f.name: None for f in dataclasses.fields(RunRow)}
     run = RunRow(
-        **plain | {"unit": "bits", "metric": "exact match", "config": {}, "facts": {}, "key": "k", "status": "done"}
+        **plain
+        | {"unit": "bits", "metric": "exact match", "config": {}, "facts": {}, "key": "k", "status": "done"}
+        | {"train_length": 4}
     )
     details = {"means": {}, "order": [], "unreadable": 1}
     details |= {kind: [{"question": f"q {kind}", "said": f"said {kind}"}] for kind in ("kept", "broken")}
@@ -151,11 +153,14 @@ def test_answers_with_steps_that_could_not_be_read_are_shown(capsys: pytest.Capt
 
 
 def test_overall_scores_count_examples_and_keep_distributions_apart() -> None:
-    run = RunRow(**{f.name: None for f in dataclasses.fields(RunRow)} | {"unit": "bits", "metric": "exact match"})
-    scores = [score(3, 1.0, 30), score(4, 0.5, 10), score(5, 0.5, 10), score(6, 0.0, 40)]
+    """What is shorter than anything in training is in neither mean."""
+    plain = {f.name: None for f in dataclasses.fields(RunRow)} | {"unit": "bits", "metric": "exact match"}
+    run = RunRow(**plain | {"config": {"training": {"min_length": 3}}, "train_length": 4})
+    scores = [score(2, 0.1, 90), score(3, 1.0, 30), score(4, 0.5, 10), score(5, 0.5, 10), score(6, 0.0, 40)]
     table = _scores(run, scores)
     cells = list(zip(*(column.cells for column in table.columns), strict=True))
-    assert cells[4:] == [
+    assert [row[-1] for row in cells[:5]] == ["shorter than trained", "trained", "trained", "new", "new"]
+    assert cells[5:] == [
         ("all", "0.8750", "", "40", "trained, all lengths"),
         ("all", "0.1000", "", "50", "new, all lengths"),
     ]

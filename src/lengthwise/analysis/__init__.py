@@ -18,6 +18,7 @@ from lengthwise.analysis.findings import (
 from lengthwise.analysis.gather import findings, from_rows
 from lengthwise.analysis.in_context import InContext, Induction, Panel, Places, Recency, Repeated
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
+from lengthwise.analysis.kinds import Kind
 from lengthwise.analysis.lengths import ExampleLengths, Histogram
 from lengthwise.analysis.ranks import Ranking, Ties, over_lengths, ranking, reciprocal_ranks, ties_of
 
@@ -33,6 +34,7 @@ __all__ = [
     "InContext",
     "Induction",
     "Interval",
+    "Kind",
     "Panel",
     "Places",
     "Point",

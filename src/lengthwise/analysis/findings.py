@@ -8,6 +8,7 @@ from typing import Any, Literal
 from lengthwise.analysis.attention import AttendedDistances, Distances
 from lengthwise.analysis.in_context import InContext
 from lengthwise.analysis.intervals import Interval
+from lengthwise.analysis.kinds import Kind, kind_of
 from lengthwise.analysis.lengths import ExampleLengths
 from lengthwise.analysis.said import Said
 
@@ -83,7 +84,8 @@ class TaskFindings:
 
     `title` is the task's name, with what differs where a study has the same task twice. `settings` is what all runs
     share (model, training, task, question), flat: {"model.d_model": 128, ...}. `shortest` is the shortest length
-    trained on: `train_length`, unless training drew lengths. `keys`: its runs. `reading`: a plain sentence. `notes`: what
+    trained on: `train_length`, unless training drew lengths. `trained`: from which length to which all count as trained, see
+    `trained_lengths`; `kind` says of one what it is. `keys`: its runs. `reading`: a plain sentence. `notes`: what
     the task has to say beside its scores (train and test that share examples, say). `distances`, `attended`: what was found
     inside the trained models, if anything was asked; `in_context`: the same of functions learned in context;
     `examples`: how long the examples are, if that was. `baselines`: of a task
@@ -109,6 +111,7 @@ class TaskFindings:
     in_context: InContext = field(default_factory=InContext)
     baselines: tuple[Baseline, ...] = ()
     said: Said | None = None
+    trained: tuple[int, int] | None = None
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -119,9 +122,17 @@ class TaskFindings:
         """Whether the test differs from what was trained in more than its length (`EvaluationConfig.shifts`)."""
         return any(name.startswith(SHIFTED) for name in self.settings)
 
+    def kind(self, length: int) -> Kind:
+        """Whether a length was trained, see `kind_of`."""
+        return kind_of(length, self.trained or (self.shortest, self.train_length))
+
+    def of_kind(self, kind: Kind) -> tuple[int, ...]:
+        """The lengths of that kind."""
+        return tuple(length for length in self.lengths if self.kind(length) == kind)
+
     def is_new(self, length: int) -> bool:
-        """Whether the length is out of distribution: longer than anything trained on."""
-        return length > self.train_length
+        """Whether the length is longer than anything trained on."""
+        return self.kind(length) == "longer"
 
     def best(self, length: int) -> Point | None:
         """The point with the best mean at a length."""

@@ -24,6 +24,7 @@ from lengthwise.analysis.findings import (
 )
 from lengthwise.analysis.in_context import in_context
 from lengthwise.analysis.intervals import of_scores, with_wilson
+from lengthwise.analysis.kinds import trained_lengths
 from lengthwise.analysis.reading import reading
 from lengthwise.analysis.said import said
 
@@ -141,6 +142,7 @@ class _Panel:
             unit=first.unit,
             train_length=first.train_length,
             shortest=_shortest(first),
+            trained=trained_lengths(first.config, first.train_length, first.asked[0]),
             lengths=tuple(sorted(self.lengths)),
             series=series,
             settings=self.settings,

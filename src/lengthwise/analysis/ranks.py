@@ -7,6 +7,7 @@ from typing import Literal, cast, get_args
 
 from lengthwise.analysis.findings import Point, Series, TaskFindings, limits_of
 from lengthwise.analysis.intervals import Interval, of_scores, over_examples, over_seeds, with_wilson
+from lengthwise.analysis.kinds import Kind
 from lengthwise.values import ConfigError, near_miss
 
 Ties = Literal["average", "published"]
@@ -17,7 +18,7 @@ DIGITS = 12  # of a score that count: shares of the same examples, added in anot
 @dataclass(frozen=True, kw_only=True)
 class Rank:
     """An encoding's place. `longer` and `within`: its mean reciprocal rank by the scores at lengths beyond the trained one,
-    and by those up to it; None where there are none of either."""
+    and at trained ones (shorter ones count for neither); None where there are none of either."""
 
     label: str
     longer: Interval | None
@@ -63,8 +64,8 @@ def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | 
     labels = [label for label in labels if all(any(s.label == label for s in t.series) for t in tasks)]
     if len(tasks) < 2 or len(labels) < 2:
         return None
-    longer, dropped = _queries(tasks, labels, new=True)
-    within, _ = _queries(tasks, labels, new=False)
+    longer, dropped = _queries(tasks, labels, "longer")
+    within, _ = _queries(tasks, labels, "trained")
     if len({task for task, _ in longer}) < 2:
         return None
     found = [
@@ -99,13 +100,13 @@ def reciprocal_ranks(scores: Mapping[str, float], *, better: str, ties: Ties = "
     return {label: ranks[label] for label in scores}
 
 
-def overall(task: TaskFindings, series: Series, *, new: bool) -> dict[int, float]:
-    """By seed, an encoding's score over all lengths that are longer than the trained one (`new`), or over the others.
+def overall(task: TaskFindings, series: Series, kind: Kind) -> dict[int, float]:
+    """By seed, an encoding's score over all lengths of a kind: "longer" than the trained one, say.
 
     Shares are over examples (each example counts once, whatever its length); log perplexities are the mean over lengths, which
     predict the same text. A seed that lacks one of the lengths is left out, and so is one whose score is not finite.
     """
-    lengths = [n for n in task.lengths if task.is_new(n) == new]
+    lengths = task.of_kind(kind)
     points = [series.at(n) for n in lengths]
     if not lengths or any(point is None for point in points):
         return {}
@@ -120,15 +121,15 @@ def overall(task: TaskFindings, series: Series, *, new: bool) -> dict[int, float
     }
 
 
-def over_lengths(task: TaskFindings, series: Series, *, new: bool) -> Interval | None:
+def over_lengths(task: TaskFindings, series: Series, kind: Kind) -> Interval | None:
     """`overall` with its interval over seeds; None where there is no score.
 
     A share's is never narrower than Wilson's for all the examples: seeds that all got none right leave it open, too.
     """
-    means = overall(task, series, new=new)
+    means = overall(task, series, kind)
     if not means:
         return None
-    points = [point for point in series.points if task.is_new(point.length) == new]
+    points = [point for point in series.points if task.kind(point.length) == kind]
     interval = of_scores(list(means.values()), _groups(points, list(means)), math.nan, limits_of(task.metric))
     if task.bounds != (0.0, 1.0):
         return interval
@@ -151,12 +152,12 @@ def _groups(points: Sequence[Point], seeds: Sequence[int]) -> list[list[float]]:
 
 
 def _queries(
-    tasks: Sequence[TaskFindings], labels: Sequence[str], *, new: bool
+    tasks: Sequence[TaskFindings], labels: Sequence[str], kind: Kind
 ) -> tuple[dict[Key, dict[str, float]], int]:
     """The scores of all encodings by query, and how many queries were dropped."""
     found: dict[Key, dict[str, float]] = {}
     for task in tasks:
-        own = {s.label: overall(task, s, new=new) for s in task.series if s.label in labels}
+        own = {s.label: overall(task, s, kind) for s in task.series if s.label in labels}
         for seed in sorted({seed for scores in own.values() for seed in scores}):
             found[task.title, seed] = {label: own[label][seed] for label in labels if seed in own[label]}
     whole = {key: scores for key, scores in found.items() if len(scores) == len(labels)}

@@ -19,7 +19,7 @@ Verdict = Literal["holds", "loses", "open", "unlearned", "one seed", "unknown"]
 
 def home_length(task: TaskFindings) -> int | None:
     """The length that others are measured against: the trained one, or the longest one within it that was asked."""
-    return max((length for length in task.lengths if not task.is_new(length)), default=None)
+    return max(task.of_kind("trained"), default=None)
 
 
 def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:

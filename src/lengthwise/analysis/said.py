@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from lengthwise.analysis.kinds import Kind, kind_of, trained_lengths
 
 if TYPE_CHECKING:
     from lengthwise.store import RunRow, ScoreRow
@@ -22,9 +24,9 @@ class Unread:
 
 @dataclass(frozen=True, kw_only=True)
 class SaidSeries:
-    """An encoding's numbers by name, over its `seeds`: at trained lengths (`within`) and at longer ones (`longer`); empty where
-    nothing was asked. `unread`: some answers that could not be read, the shortest lengths first; `broken`: some that could, but
-    not all of their steps."""
+    """An encoding's numbers by name, over its `seeds`: at trained lengths (`within`), at longer ones (`longer`) and at those
+    shorter than any in training (`shorter`); empty where nothing was asked. `unread`: some answers that could not be read, the
+    shortest lengths first; `broken`: some that could, but not all of their steps."""
 
     label: str
     within: Mapping[str, float]
@@ -32,6 +34,7 @@ class SaidSeries:
     seeds: int
     unread: tuple[Unread, ...]
     broken: tuple[Unread, ...] = ()
+    shorter: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +60,10 @@ def said(rows: Mapping[str, Iterable[tuple["RunRow", "ScoreRow"]]]) -> Said | No
 
 
 def _series(label: str, rows: Sequence[tuple["RunRow", "ScoreRow"]]) -> SaidSeries:
-    by_run: dict[str, list[ScoreRow]] = {}
+    by_kind: dict[Kind, dict[str, list[ScoreRow]]] = {"shorter": {}, "trained": {}, "longer": {}}
     for run, row in rows:
-        by_run.setdefault(run.key, []).append(row)
+        kind_of_row = kind_of(row.length, trained_lengths(run.config, run.train_length, row.asked))
+        by_kind[kind_of_row].setdefault(run.key, []).append(row)
     unread, broken = (
         tuple(
             Unread(length=row.length, **answer)
@@ -70,9 +74,10 @@ def _series(label: str, rows: Sequence[tuple["RunRow", "ScoreRow"]]) -> SaidSeri
     )
     return SaidSeries(
         label=label,
-        within=_means([[row for row in some if not row.out_of_distribution] for some in by_run.values()]),
-        longer=_means([[row for row in some if row.out_of_distribution] for some in by_run.values()]),
-        seeds=len(by_run),
+        within=_means(by_kind["trained"].values()),
+        longer=_means(by_kind["longer"].values()),
+        shorter=_means(by_kind["shorter"].values()),
+        seeds=len({run.key for run, _ in rows}),
         unread=unread,
         broken=broken,
     )

@@ -143,6 +143,7 @@ def spec(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any]:
     left, right = min(*task.lengths, task.train_length), max(*task.lengths, task.train_length)
     ends = [left / 2**ROOM, right * 2**ROOM]
     layers = _region(task, ends[1]) if task.is_new(right) else []
+    layers += _short(task, ends[0]) if task.of_kind("shorter") else []
     layers += _baselines(task, choices) + _series(task, [looks[s.label] for s in task.series], ends, choices)
     return {
         "$schema": SCHEMA,
@@ -177,6 +178,13 @@ def _region(task: TaskFindings, right: float) -> list[dict[str, Any]]:
         ),
     ]
     return [{"data": data, "mark": mark, "encoding": encoding} for mark, encoding in marks]
+
+
+def _short(task: TaskFindings, left: float) -> list[dict[str, Any]]:
+    """The shade over lengths that are shorter than any in training."""
+    data = {"values": [{"left": left, "shortest": task.shortest}]}
+    over = {"x": {"field": "left", "type": "quantitative"}, "x2": {"field": "shortest"}}
+    return [{"data": data, "mark": {"type": "rect", "color": "var(--new)"}, "encoding": over}]
 
 
 def _baselines(task: TaskFindings, choices: list[Range]) -> list[dict[str, Any]]:

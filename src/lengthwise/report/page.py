@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lengthwise
-from lengthwise.analysis import Baseline, Findings, Point, SeedScore, TaskFindings, Ties
+from lengthwise.analysis import Baseline, Findings, Kind, Point, SeedScore, TaskFindings, Ties
 from lengthwise.analysis.numbers import figure, listing, spread, times
 from lengthwise.analysis.reading import LEARNED, MARGIN
 from lengthwise.report import bundle, palette, provenance
@@ -101,7 +101,17 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
         }
         for series in task.ranked(longest)
     ]
-    heads = [{"text": f"{n:,}", "times": times(n / task.train_length), "new": task.is_new(n)} for n in task.lengths]
+    groups = _groups(task)
+    heads = [
+        {
+            "text": f"{n:,}",
+            "times": times(n / task.train_length),
+            "new": group["new"],
+            "first": group["first"] and n == group["lengths"][0],
+        }
+        for group in groups
+        for n in group["lengths"]
+    ]
     return {
         "task": task,
         "number": number,
@@ -118,7 +128,8 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
             for n, s in enumerate(task.series)
         ],
         "heads": heads,
-        "known": sum(not h["new"] for h in heads),
+        "groups": groups,
+        "shorter": [f"{n:,}" for n in task.of_kind("shorter")],
         "asked": _asked(task),
         "settings": provenance.settings(task),
         "one_seed": any(p.n_seeds == 1 for s in task.series for p in s.points),
@@ -128,6 +139,27 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
         "said": said(task, looks),
         "examples": examples(task),
     }
+
+
+def _groups(task: TaskFindings) -> list[dict[str, Any]]:
+    """The lengths of the table by kind, in their order. A rule parts a group from the one before; `new` ones are shaded."""
+    heads: dict[Kind, str] = {
+        "shorter": "shorter than trained",
+        "trained": "trained lengths" if task.shifted else "in distribution",
+        "longer": "never trained",
+    }
+    found = [(kind, head, task.of_kind(kind)) for kind, head in heads.items()]
+    return [
+        {
+            "text": head,
+            "lengths": own,
+            "span": len(own),
+            "new": kind == "longer",
+            "first": kind == "longer" or own[0] > task.lengths[0],
+        }
+        for kind, head, own in found
+        if own
+    ]
 
 
 def _data(task: TaskFindings, looks: dict[str, palette.Look]) -> dict[str, Any]:
@@ -207,6 +239,8 @@ def _relation(task: TaskFindings, length: int) -> str:
     ratio = f"{times(length / task.train_length)} the trained length"
     if task.is_new(length):
         return f"{ratio}, never trained"
+    if task.kind(length) == "shorter":
+        return f"{ratio}, shorter than any in training"
     return "the trained length" if length == task.train_length else ratio
 
 

@@ -16,7 +16,11 @@ def said(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any] | None
         return None
     groups = [
         (head, kind, [getattr(series, kind) for series in task.said.series])
-        for head, kind in (("in distribution", "within"), ("never trained", "longer"))
+        for head, kind in (
+            ("shorter than trained", "shorter"),
+            ("in distribution", "within"),
+            ("never trained", "longer"),
+        )
     ]
     groups = [group for group in groups if any(group[2])]
     return {

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lengthwise.analysis import Findings, Interval, TaskFindings, Ties, over_lengths, ranking
+from lengthwise.analysis import Findings, Interval, Kind, TaskFindings, Ties, over_lengths, ranking
 from lengthwise.analysis.numbers import figure, spread
 from lengthwise.report.palette import Look
+
+KINDS: tuple[Kind, ...] = ("trained", "longer")  # over which there is a score; shorter lengths are in none
 
 
 @dataclass(frozen=True)
@@ -37,15 +39,15 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
         if any(r.within for r in order.ranks):
             columns.append(("in distribution", {r.label: r.within for r in order.ranks}, {}, "higher"))
     elif alone is not None:
-        within = {s.label: over_lengths(alone, s, new=False) for s in alone.series}
+        within = {s.label: over_lengths(alone, s, "trained") for s in alone.series}
         if any(within.values()):
-            columns.append((_lengths(alone, new=False), within, {}, alone.better))
+            columns.append((_lengths(alone, "trained"), within, {}, alone.better))
     known = len(columns)
     for task in findings.tasks:
-        scores = {s.label: over_lengths(task, s, new=True) for s in task.series}
+        scores = {s.label: over_lengths(task, s, "longer") for s in task.series}
         cited = published.scores.get(task.name, {}) if published else {}
         if any(scores.values()):
-            columns.append((task.title if alone is None else _lengths(task, new=True), scores, cited, task.better))
+            columns.append((task.title if alone is None else _lengths(task, "longer"), scores, cited, task.better))
     if not columns:
         return None
     labels = [r.label for r in order.ranks] if order else []
@@ -64,21 +66,21 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
         "alone": alone,
         "lines": lines,
         "published": published,
+        "shorter": any(task.of_kind("shorter") for task in findings.tasks),
     }
 
 
 def _many(task: TaskFindings) -> bool:
     """Whether there is a score over several lengths of one kind."""
     return any(
-        sum(task.is_new(n) == new for n in task.lengths) > 1
-        and any(over_lengths(task, series, new=new) for series in task.series)
-        for new in (True, False)
+        len(task.of_kind(kind)) > 1 and any(over_lengths(task, series, kind) for series in task.series)
+        for kind in KINDS
     )
 
 
-def _lengths(task: TaskFindings, *, new: bool) -> str:
+def _lengths(task: TaskFindings, kind: Kind) -> str:
     """The lengths of one kind, in words."""
-    lengths = [n for n in task.lengths if task.is_new(n) == new]
+    lengths = task.of_kind(kind)
     first, last = min(lengths), max(lengths)
     return f"{first:,} {task.unit}" if first == last else f"{first:,} to {last:,} {task.unit}"
 

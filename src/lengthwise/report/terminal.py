@@ -34,6 +34,11 @@ def table(findings: Findings, ties: Ties = "average") -> "Group":
             parts.append(_table(task, lengths[start : start + columns], first=start == 0))
         if len(lengths) < len(task.lengths):
             parts.append(Text(f"({len(lengths)} of {len(task.lengths)} lengths; the page has all)", style="dim"))
+        if task.of_kind("shorter"):
+            within = f"{task.shortest:,} to {task.train_length:,} {task.unit}"
+            parts.append(
+                Text(f"(shorter: than any in training, {within}; in no score over several lengths)", style="dim")
+            )
         parts += [Text(task.reading), *_notes(task), Text("")]
         for group in task.distances:
             parts += [_attention(group, task), Text("")]
@@ -138,7 +143,7 @@ def _table(task: TaskFindings, lengths: tuple[int, ...], first: bool) -> "Table"
     )
     shown.add_column("", overflow="fold", max_width=24)
     for length in lengths:
-        kind = f"{times(length / task.train_length)} new" if task.is_new(length) else "trained"
+        kind = f"{times(length / task.train_length)} new" if task.is_new(length) else task.kind(length)
         shown.add_column(Text.assemble(f"{length:,}\n", (kind, "dim")), justify="right", no_wrap=True)
     longest = max(task.lengths)
     for series in task.ranked(longest):

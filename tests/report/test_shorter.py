@@ -1,0 +1,84 @@
+"""Lengths below the shortest trained one: shown apart, said in words, in no mean."""
+
+import io
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lengthwise.analysis import Findings, from_rows
+from lengthwise.report import render, table
+from lengthwise.report.chart import spec
+from lengthwise.report.palette import looks
+
+Make = Callable[..., Any]
+LENGTHS = (2, 3, 5, 6, 7, 8)
+
+
+@pytest.fixture
+def parity(make_row: Make, make_score: Make) -> Findings:
+    """Trained on 5 to 6 bits; wrong at shorter lengths, right at trained ones, and half right beyond."""
+    runs, scores = [], []
+    for label in ("NoPE", "FIRE"):
+        config = {"task": {"is": "Parity"}, "training": {"train_length": 6, "min_length": 5}, "seed": 0}
+        asked = [{"length": n, "examples": 100, "seed": 0} for n in LENGTHS]
+        words = {"task": "Parity", "metric": "exact match", "better": "higher", "unit": "bits"}
+        run = make_row(key=label, label=label, encoding=label, train_length=6, config=config, asked=asked, **words)
+        runs.append(run)
+        scores += [make_score(run, n, 0.0 if n < 5 else 1.0 if n < 7 else 0.5, n=100) for n in LENGTHS]
+    return from_rows([], runs, scores)
+
+
+def test_they_have_columns_of_their_own_and_are_in_no_mean(parity: Findings) -> None:
+    text = render(parity)
+    groups = re.findall(r'<th colspan="(\d)" scope="colgroup" class="group([^"]*)">([^<]*)</th>', text)
+    assert groups == [
+        ("1", "", "in distribution, all lengths"),
+        ("1", " new first", "never trained, all lengths"),
+        ("2", "", "shorter than trained"),
+        ("2", " first", "in distribution"),
+        ("2", " new first", "never trained"),
+    ]
+    assert "5 to 6 bits" in text
+    assert (
+        "<b>shorter than trained</b>: 2 and 3 bits, where training had 5 to 6; in no score over several lengths" in text
+    )
+    assert "lengths shorter than any in training are in none of these" in text
+    summary = text.partition('id="summary"')[2].partition("</section>")[0]
+    assert re.findall(r'data-sort="([^"]*)"', summary) == ["1.0", "0.5"] * 2
+    first = re.findall(r'<th scope="col" class="([^"]*)"><button type="button">(\d)</button>', text)
+    assert first == [("", "2"), ("", "3"), (" first", "5"), ("", "6"), ("new first", "7"), ("new", "8")]
+
+
+def test_the_chart_shades_them_and_its_words_say_what_they_are(parity: Findings) -> None:
+    made = spec(parity.tasks[0], looks(parity.labels))
+    (shade,) = [layer for layer in made["layer"] if "shortest" in json.dumps(layer["encoding"])]
+    (place,) = shade["data"]["values"]
+    assert place["shortest"] == 5
+    assert place["left"] < 2
+    assert "0.5\\u00d7 the trained length, shorter than any in training" in render(parity)
+
+
+def test_the_chart_is_valid(parity: Findings) -> None:
+    import altair
+
+    assert altair.Chart.from_dict(spec(parity.tasks[0], looks(parity.labels))).to_dict()
+
+
+def test_the_terminal_says_so(parity: Findings) -> None:
+    console = Console(width=80, file=io.StringIO(), color_system=None)
+    console.print(table(parity))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert re.search(r"shorter +shorter +trained +trained", text)
+    assert "(shorter: than any in training, 5 to 6 bits; in no score over several lengths)" in text
+
+
+def test_of_text_all_shorter_lengths_were_trained(make_row: Make, make_score: Make) -> None:
+    run = make_row(asked=[{"length": n, "tokens": 99, "seed": 0} for n in (64, 128, 256)])
+    found = from_rows([], [run], [make_score(run, n, 2.0) for n in (64, 128, 256)])
+    (task,) = found.tasks
+    assert task.of_kind("trained") == (64, 128)
+    assert "horter than" not in render(found)
