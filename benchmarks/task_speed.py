@@ -3,8 +3,9 @@
     python benchmarks/task_speed.py [--length 20] [--batches 64,1024] [--rounds 7] [--names Copy,Sorting]
 
 A split that has no examples of that length is asked for its longest below. Each round calls `task.sample(...)` (the draw, the
-split, the batch of tokens) for 0.05 s of the process' CPU time, with one thread, so that a second is one of a whole core; the
-median over the rounds and their range, splits and batches in turn. What a task keeps (a listed set) is made before.
+split, the batch of tokens), or for "asked" `task.examples(...)` (what an evaluation asks of the test split, none twice), for 0.05 s
+of the process' CPU time, with one thread, so that a second is one of a whole core; the median over the rounds and their range,
+splits and batches in turn. What a task keeps (a listed set) is made before.
 """
 
 import argparse
@@ -24,14 +25,14 @@ OTHERS = {  # settings that make other work than the defaults
     "Sorting": [{"items": "numbers"}],
     "SCAN": [{"split": "tr25"}],
 }
-SPLITS = ("train", "test")
+SPLITS = ("train", "test", "asked")
 
 
 def longest(task: SequenceTask, length: int, split: str) -> int | None:
     """The longest length up to this one that the split has."""
     for n in range(length, 0, -1):
         try:
-            task.check_length(n, split)
+            task.check_length(n, "test" if split == "asked" else split)
         except ConfigError:
             continue
         return n
@@ -41,8 +42,9 @@ def longest(task: SequenceTask, length: int, split: str) -> int | None:
 def rate(task: SequenceTask, length: int, split: str, batch: int, seconds: float = 0.05) -> float:
     draws, done, start = generator(0, split), 0, time.process_time()
     while (spent := time.process_time() - start) < seconds:
-        task.sample(draws, batch, length, split)
-        done += batch
+        done += len(
+            task.examples(done, batch, length) if split == "asked" else task.sample(draws, batch, length, split)
+        )
     return done / spent
 
 
@@ -66,7 +68,7 @@ def main() -> None:
         there = {split: length for split, length in lengths.items() if length is not None}
         rates: dict[tuple[str, int], list[float]] = {(split, batch): [] for split in there for batch in batches}
         for split, batch in rates:
-            task.sample(generator(0), batch, there[split], split)
+            task.sample(generator(0), batch, there[split], "test" if split == "asked" else split)
         for _ in range(args.rounds):
             for split, batch in rates:
                 rates[split, batch].append(rate(task, there[split], split, batch))
