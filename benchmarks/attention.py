@@ -1,6 +1,6 @@
 """The fused CPU attention with each form of bias: time, memory and error, against itself without and against torch's own.
 
-    python benchmarks/attention.py [--parts ratios,threads,memory,eager,decode,shapes,growth,errors,rows]
+    python benchmarks/attention.py [--parts ratios,threads,memory,eager,decode,shapes,growth,errors,rows,rotations]
                                    [--lengths 256,1024,2048,4096] [--rounds 10]
                                    [--draws 60] [--dtypes float32,bfloat16,float16] [--forms FIRE,T5]
 
@@ -24,6 +24,8 @@ encoding learn, and what the encoding itself computes is counted in. Each part i
              all distances: time over that of our kernel without encoding, and of the same by `blocked`; of our kernel without
              encoding's, what the encoding computes itself ("table"), and the rows with their gradients ("products", four products
              of matrices); peak memory over that without encoding. --forms as in errors
+    rotations  rotations by the kernel, as it reads q and k ("inside"), and of q and k before it ("before"), with what the
+             encoding computes: time over that of our kernel without encoding, peak memory too
 
 Times are of A, X, A in turn, CPU time of one thread, which others on the machine disturb little; ratios are the median over
 the rounds (10th to 90th percentile).
@@ -59,6 +61,7 @@ ROWS = (
     "Shaw:values=false", "Shaw:values=false,clip=128", "BandedBias:band=256", "BandedBias", "TransformerXL", "Shaw",
 )  # fmt: skip
 FEW = ("ALiBi", "T5", "FIRE")
+ROTATIONS = ("RoPE", "RoPE:layout=half", "RoPE:rotary_fraction=0.25", "XPos")
 TORCH, OURS = "torch", "NoPE"  # the two denominators
 HEADS, DIM = 8, 64
 TRAINED = 1024
@@ -66,7 +69,8 @@ Figures = dict[str, Any]
 
 
 class Attention:
-    """Attention of one encoding on random numbers. "eager FIRE": the network over all pairs, every matrix written out."""
+    """Attention of one encoding on random numbers. "eager FIRE": the network over all pairs, every matrix written out; "before
+    RoPE": q and k are rotated before the kernel."""
 
     def __init__(
         self, name: str, length: int, *, batch: int = 4, dim: int = DIM, queries: int | None = None, groups: int = HEADS,
@@ -84,7 +88,7 @@ class Attention:
         self.encoding = None
         if name != TORCH:
             made_for = {"num_heads": HEADS, "head_dim": dim, "d_model": HEADS * dim, "train_length": length}
-            self.encoding = ENCODINGS.parse(name.removeprefix("eager ")).build(**made_for)
+            self.encoding = ENCODINGS.parse(name.split()[-1]).build(**made_for)
             self.tokens = torch.randn(batch, length, HEADS * dim) if reads(self.encoding) else None
 
     def effect(self) -> Effect:
@@ -97,8 +101,11 @@ class Attention:
             return F.scaled_dot_product_attention(self.q, self.k, self.v, is_causal=causal, enable_gqa=grouped)
         if self.name.startswith("eager "):
             return self._eager()
-        attend = self.backend.prepare(self.effect(), self.span, self.mask)
-        return attend(self.q, self.k, self.v, scale=self.scale)
+        effect, q, k = self.effect(), self.q, self.k
+        if self.name.startswith("before ") and effect.rotation:
+            q, k = effect.rotation.query(q), effect.rotation.key(k)
+            effect = dataclasses.replace(effect, rotation=None)
+        return self.backend.prepare(effect, self.span, self.mask)(q, k, self.v, scale=self.scale)
 
     def _eager(self) -> Tensor:
         """As copies of FIRE are written: the network for every pair, hidden pairs too."""
@@ -537,9 +544,26 @@ def distances(
     return squares
 
 
+def rotations(args: argparse.Namespace) -> Figures:
+    found: Figures = {}
+    for length in args.lengths:
+        rows: Figures = {}
+        plain, without = Attention(OURS, length), peak(OURS, length)
+        for name in ROTATIONS:
+            rows[name] = row = {}
+            for where, who in (("inside", name), ("before", f"before {name}")):
+                own = Attention(who, length)
+                row[f"{where}, both"], _ = paired(plain.both, own.both, args.rounds)
+                row[f"{where}, forward"], _ = paired(plain.forward, own.forward, args.rounds)
+                row[f"{where}, memory"] = peak(who, length) / without
+        found[f"T {length}"] = rows
+        table(f"T {length}, of our kernel without encoding", rows)
+    return found
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], Figures]] = {
     "ratios": ratios, "threads": threads, "memory": memory, "eager": eager, "decode": decode, "shapes": shapes,
-    "growth": growth, "errors": errors, "rows": rows,
+    "growth": growth, "errors": errors, "rows": rows, "rotations": rotations,
 }  # fmt: skip
 
 

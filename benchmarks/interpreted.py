@@ -96,10 +96,11 @@ def _rounded(x: np.ndarray) -> np.ndarray:
 def in_place_of_the_cpu() -> Iterator[None]:
     """`fused` on a CPU by the GPU's kernels, and what goes around them as on a GPU."""
     with (
-        mock.patch.object(cpu, "forward", gpu.forward),
-        mock.patch.object(cpu, "backward", gpu.backward),
+        mock.patch.object(cpu, "forward", lambda *given: gpu.forward(*given[:-3])),  # without rotations
+        mock.patch.object(cpu, "backward", lambda *given: gpu.backward(*given[:-6], *given[-3:])),
         mock.patch.object(operator, "_plain", return_value=False),  # it would go to what it has bound
         mock.patch.object(fused, "WIDENED", ()),
+        mock.patch.object(fused, "ROTATES", ()),
         mock.patch.object(piecewise, "compiled", None),
     ):
         yield

@@ -58,7 +58,17 @@ class Rotation:
         turn = self._turn_of("k", self.angle_k, self.gain_k)
         return k if turn is None else _turn(k, *turn, self.layout)
 
+    @property
+    def alike(self) -> bool:
+        """Queries and keys are known to turn alike: they are the same tokens."""
+        return self.angle_q is self.angle_k and self.gain_q is self.gain_k
+
+    def turns(self) -> tuple[tuple[Tensor, Tensor] | None, tuple[Tensor, Tensor] | None]:
+        """Of queries and of keys the cosines and sines with their gains, [b|1, 1, i|j, pairs]; None for a side that is left."""
+        return self._turn_of("q", self.angle_q, self.gain_q), self._turn_of("k", self.angle_k, self.gain_k)
+
     def _turn_of(self, side: str, angle: Tensor | None, gain: Tensor | float | None) -> tuple[Tensor, Tensor] | None:
+        side = "both" if self.alike else side
         if side not in self._turns:
             self._turns[side] = _cos_sin(angle, gain)
         return self._turns[side]

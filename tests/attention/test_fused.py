@@ -524,7 +524,122 @@ def test_the_same_bits_for_any_number_of_threads(kind):
         assert all(torch.equal(a, b) for a, b in zip(runs[0], run, strict=True))
 
 
-def test_rotations_and_gains_are_applied_before():
+def rotation(shape, layout, pairs, rows, sides, gains):
+    """Of some of the dims, with angles and gains of numbers that follow from nothing."""
+    b, _, _, i, j, _ = shape
+    torch.manual_seed(2)
+    rows = b if rows else 1
+    angles = [torch.randn(rows, t, pairs, dtype=WIDE) * 9 if s in sides else None for t, s in ((i, "q"), (j, "k"))]
+    tensors = [torch.rand(rows, t, n, dtype=WIDE) + 0.5 for t, n in ((i, pairs), (j, 1))]
+    return Rotation(*angles, *{"tensors": tensors, "numbers": [1.3, 0.7], "none": [None, None]}[gains], layout=layout)
+
+
+TURNED = {
+    "one vector": ((2, 4, 2, 40, 60, 16), 8, False, "qk", "tensors"),
+    "rows of their own": ((3, 2, 1, 100, 131, 64), 32, True, "qk", "tensors"),
+    "some of the dims": ((2, 2, 2, 40, 40, 48), 9, False, "qk", "numbers"),
+    "one pair": ((1, 1, 1, 5, 7, 3), 1, True, "qk", "none"),
+    "odd dims, several blocks": ((1, 2, 2, 230, 300, 37), 18, False, "qk", "tensors"),
+    "queries alone": ((2, 4, 2, 1, 300, 32), 16, False, "q", "none"),
+    "keys alone": ((2, 4, 2, 100, 100, 32), 16, True, "k", "none"),
+    "a step": ((1, 8, 8, 1, 700, 64), 32, False, "qk", "none"),
+}  # fmt: skip
+
+
+def turned(backend, name, layout, dtype, mask=None):
+    """The output and the gradients of q, k, v and a table."""
+    shape, *how = TURNED[name]
+    _, _, _, i, j, d = shape
+    qkv, weight = inputs(*shape, dtype)
+    bias = Bias("table", shape[1], Span.of(j, i))
+    effect = Effect(rotation(shape, layout, *how), bias.effect.terms)
+    out = backend.prepare(effect, Span.of(j, i), mask or Mask(i, j))(*qkv, scale=d**-0.5)
+    return [out, *torch.autograd.grad(out, [*qkv, *bias.leaves], weight.to(dtype))]
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+@pytest.mark.parametrize("name", TURNED)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [torch.float32, WIDE])
+def test_the_kernel_rotates(dtype, target, name, layout, monkeypatch):
+    """Also through windows and documents, where blocks of keys are passed over."""
+    cpu._wanted_target = target
+    i, j = TURNED[name][0][3:5]
+    masks = [Mask(i, j), Mask(i, j, True, (torch.arange(j) // 29)[None]), Mask(i, j, True, None, 17), Mask(i, j, False)]
+    for mask in masks:
+        wanted = turned(reference, name, layout, WIDE, mask)
+        with monkeypatch.context() as patch:
+            patch.delattr(Rotation, "query")  # nothing else does
+            patch.delattr(Rotation, "key")
+            got = turned(fused, name, layout, dtype, mask)
+        for a, b in zip(got, wanted, strict=True):
+            tolerance = (1e-12 if dtype == WIDE else 1e-5) * max(1.0, b.abs().max().item())
+            assert (a.to(WIDE) - b).abs().max().item() <= tolerance
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_rotations_give_the_same_bits_for_any_number_of_threads(name):
+    before, runs = torch.get_num_threads(), []
+    try:
+        for threads in (1, 1, 2, 5):
+            torch.set_num_threads(threads)
+            runs.append(turned(fused, name, "interleaved", torch.float32))
+    finally:
+        torch.set_num_threads(before)
+    for run in runs[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(runs[0], run, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_halves_are_rotated_in_float32(dtype, layout):
+    """What is rounded is the result alone."""
+    shape, *how = TURNED["rows of their own"]
+    span, mask = Span.of(131, 100), Mask(100, 131)
+    effect = Effect(rotation=rotation(shape, layout, *how))
+    qkv, weight = inputs(*shape, dtype)
+    wide = [x.detach().to(WIDE).requires_grad_() for x in qkv]
+    results = []
+    for backend, leaves in ((fused, qkv), (reference, wide)):
+        out = backend.prepare(effect, span, mask)(*leaves, scale=0.125)
+        results.append([out, *torch.autograd.grad(out, leaves, weight.to(dtype).to(out.dtype))])
+    assert [x.dtype for x in results[0]] == [dtype] * 4
+    for a, b in zip(*results, strict=True):
+        assert (a.to(WIDE) - b).abs().max() <= torch.finfo(dtype).eps * b.abs().max()
+
+
+def test_angles_that_are_learned_have_gradients():
+    angles = [torch.randn(1, t, 4, dtype=WIDE).requires_grad_() for t in (9, 12)]
+    results = []
+    for backend in (fused, reference):
+        qkv, weight = inputs(2, 2, 1, 9, 12, 8)
+        out = backend.prepare(Effect(rotation=Rotation(*angles)), Span.of(12, 9), Mask(9, 12))(*qkv, scale=0.3)
+        results.append([out, *torch.autograd.grad(out, [*qkv, *angles], weight)])
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("what", [math.inf, math.nan, 3e38])
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_no_longer_fits_once_it_is_rotated_stays_where_it_is(target, what):
+    """The last key, which the last query alone sees, and the first query, which has its own row of gradients."""
+    cpu._wanted_target = target
+    i = 130
+    effect = Effect(rotation=Rotation(torch.ones(1, i, 8), torch.ones(1, i, 8), 1.0, torch.full((1, i, 1), 2.0)))
+    plain, weight = inputs(1, 2, 1, i, i, 16, torch.float32)
+    results = []
+    for changed in (False, True):
+        q, k, v = (x.detach().clone() for x in plain)
+        if changed:
+            k[:, :, -1] = what
+        leaves = [x.requires_grad_() for x in (q, k, v)]
+        out = fused.prepare(effect, Span.of(i), Mask(i, i))(*leaves, scale=0.3)
+        grads = torch.autograd.grad(out, leaves, weight.float())
+        assert not changed or not out[:, :, -1].isfinite().all()
+        results.append([out[:, :, :-1], grads[0][:, :, :-1]])
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+
+
+def test_gains_beside_rotations():
     rope, t5, span, mask = RoPE(head_dim=16), T5(num_heads=4), Span.of(40), Mask(40, 40)
     (q, k, v), _ = inputs(2, 4, 2, 40, 40, 16)
     gain = QueryGain(1 + torch.rand(2, 1, 40))
@@ -617,6 +732,8 @@ def test_opcheck():
     q, k, v, *_ = _arguments()
     plain = (q, k, v, None, 0, *[None] * 6, 0, positions[:, 2:].contiguous(), positions, documents, True, 0, 0.3)
     torch.library.opcheck(torch.ops.lengthwise.attention.default, plain)
+    turns = fused._turns(rotation((2, 4, 2, 9, 11, 8), "half", 3, True, "qk", "tensors"), torch.float32)
+    torch.library.opcheck(torch.ops.lengthwise.attention.default, plain, turns)
 
 
 @pytest.mark.filterwarnings("ignore")

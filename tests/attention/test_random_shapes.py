@@ -166,7 +166,8 @@ class Numbers:
         c = self.case
         pairs, rows = self.number(1, c.dim // 2), c.rows
         gain = [0.5 + self.normal(rows, t, pairs).sigmoid() if self.number(0, 1) else None for t in (c.queries, c.keys)]
-        angles = [self.leaf(rows, c.queries, pairs), self.leaf(rows, c.keys, pairs)]
+        made = self.leaf if self.number(0, 1) else self.normal  # a kernel may rotate by itself where nothing is learned
+        angles = [made(rows, c.queries, pairs), made(rows, c.keys, pairs)]
         layout = "half" if c.rotation == "half" else "interleaved"
         return Rotation(*angles, *gain, layout=layout)
 

@@ -3,7 +3,7 @@ Triton on a GPU (gpu/).
 
 No bias is ever a matrix: memory is that of torch's fused attention without encoding, forward and backward, and the
 gradients of tables, slopes and intercepts come out of the same pass. float32 and, computed in float32, half precision;
-on a CPU float64 too. Rotations and query gains are applied before.
+on a CPU float64 too. Rotations are applied as q and k are read on a CPU, before it on a GPU; query gains before it.
 """
 
 import functools
@@ -17,13 +17,14 @@ from torch import Tensor
 from lengthwise.attention import cpu, gpu, operator, relative
 from lengthwise.attention.buffers import computed_in
 from lengthwise.attention.masks import Mask
-from lengthwise.forms import ContentRelative, Effect, KeyGlobal, ProgressiveBias, QueryRelative, ToeplitzBias
+from lengthwise.forms import ContentRelative, Effect, KeyGlobal, ProgressiveBias, QueryRelative, Rotation, ToeplitzBias
 from lengthwise.span import Span
 
 Attend = Callable[..., Tensor]
 
 # Where halves become float32 before they are rotated and the like: rounded again after it, they would lose for nothing.
 WIDENED = ("cpu",)
+ROTATES = ("cpu",)  # whose kernel rotates
 
 
 def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
@@ -55,10 +56,11 @@ def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
 
 def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
     """Attention for one span; what does not depend on q and k is made at the first call and kept."""
-    return functools.partial(_attend, effect, span, mask, _met(effect), _moves(effect), {})
+    return functools.partial(_attend, effect, span, mask, _met(effect), {})
 
 
-_Kept = dict[tuple[torch.dtype, bool, float], tuple[tuple[Any, ...], Tensor | None, int]]
+_Turns = dict[str, Any]  # the operator's arguments, or none
+_Kept = dict[tuple[torch.dtype, bool, float], tuple[tuple[Any, ...], Tensor | None, int, _Turns]]
 
 
 # Annotations with shapes take a tenth of a millisecond to make, so they stand where they are made once. Autocast changes
@@ -68,7 +70,6 @@ def _attend(
     span: Span,
     mask: Mask,
     met: list[QueryRelative | ContentRelative],
-    moved: bool,
     kept: _Kept,
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b g j d"],
@@ -79,16 +80,18 @@ def _attend(
     compute = computed_in(q)
     key = compute, torch.is_grad_enabled(), scale  # what was made without gradients would not pass them on
     if key not in kept:
-        kept[key] = _static(effect, span, mask, compute), *_one_relative(met, compute, scale)
-    static, vectors, vectors_first = kept[key]
+        turns = _turns(effect.rotation, compute) if q.device.type in ROTATES and not met else {}
+        kept[key] = _static(effect, span, mask, compute), *_one_relative(met, compute, scale), turns
+    static, vectors, vectors_first, turns = kept[key]
+    rotation = None if turns else effect.rotation
     given = q.dtype
-    if q.device.type in WIDENED and (moved or met):
+    if q.device.type in WIDENED and (met or _moves(effect, rotation)):
         q, k, v = q.to(compute), k.to(compute), v.to(compute)
     content = [_content(term, q.to(compute)) for term in met]
-    q, k = _moved(effect, q, k)
+    q, k = _moved(effect, rotation, q, k)
     how = mask.causal, mask.window or 0, scale
     if vectors is None:
-        out, _ = operator.attend(q, k, v, *static, *how)
+        out, _ = operator.attend(q, k, v, *static, *how, **turns)
     else:
         bias, places = static[:-5], static[-3:]  # between them the rows, which it makes
         one = content[0] if len(met) == 1 else torch.cat(content, -1)
@@ -111,24 +114,41 @@ def statistics(
 ) -> Tensor:  # fmt: skip
     """What `cpu.statistics` finds."""
     compute = torch.promote_types(q.dtype, torch.float32)
-    if _moves(effect):
-        q, k = _moved(effect, q.to(compute), k.to(compute))
+    if _moves(effect, effect.rotation):
+        q, k = _moved(effect, effect.rotation, q.to(compute), k.to(compute))
     static = _static(effect, span, mask, compute)
     asked = (*static, mask.causal, mask.window or 0, scale, edges, rank, first_keys, last_keys)
     return cpu.statistics(q, k, *asked)
 
 
-def _moves(effect: Effect) -> bool:
+def _turns(rotation: Rotation | None, dtype: torch.dtype) -> _Turns:
+    """A rotation as the operator takes it; nothing where there is none, or its angles have a gradient."""
+    if rotation is None:
+        return {}
+    of_q, of_k = rotation.turns()
+    if any(x.requires_grad for turn in (of_q, of_k) if turn for x in turn):
+        return {}
+    turn_q = _side_by_side(of_q, dtype)
+    turn_k = turn_q if rotation.alike else _side_by_side(of_k, dtype)
+    return {"turn_q": turn_q, "turn_k": turn_k, "side_by_side": rotation.layout == "interleaved"}
+
+
+def _side_by_side(turn: tuple[Tensor, Tensor] | None, dtype: torch.dtype) -> Tensor | None:
+    """Cosines and sines [b|1, 1, t, pairs] -> [b|1, t, 2, pairs]."""
+    return None if turn is None else torch.stack([x.to(dtype) for x in torch.broadcast_tensors(*turn)], 3)[:, 0]
+
+
+def _moves(effect: Effect, rotation: Rotation | None) -> bool:
     """Whether `_moved` changes anything."""
     of_keys = any(isinstance(term, KeyGlobal) for term in effect.terms)
-    return effect.rotation is not None or effect.gain is not None or of_keys
+    return rotation is not None or effect.gain is not None or of_keys
 
 
-def _moved(effect: Effect, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries and keys whose products have the rotation, the gain and every `KeyGlobal` in them."""
+def _moved(effect: Effect, rotation: Rotation | None, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys whose products have a rotation, the effect's gain and every `KeyGlobal` in them."""
     compute = torch.promote_types(q.dtype, torch.float32)
-    if effect.rotation:
-        q, k = effect.rotation.query(q), effect.rotation.key(k)
+    if rotation:
+        q, k = rotation.query(q), rotation.key(k)
     if effect.gain:
         q = (q * effect.gain.gain[..., None].to(compute)).to(q.dtype)
     for term in effect.terms:

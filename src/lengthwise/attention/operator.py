@@ -1,7 +1,8 @@
 """The operator of fused attention: one meaning, a kernel for each kind of device, with gradients.
 
     out, lse = torch.ops.lengthwise.attention(q, k, v, table, first, slope, intercept, knots, u, w, rows, rows_first,
-                                              position_q, position_k, documents, causal, window, scale)
+                                              position_q, position_k, documents, causal, window, scale,
+                                              turn_q, turn_k, side_by_side)
 
 The logit of query i and key j in head h is
 
@@ -14,7 +15,9 @@ q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g, and queries the last i
 slope, intercept [h|1, s], knots [s-1], u [n], w [b|1, i]: the same, or float64: so are their gradients
 then, and a CPU tells exactly on which side of a knot x is. All contiguous, None where there is none. position_q [b|1, i],
 position_k [b|1, j]: None where key j stands at j and each query at its own index. documents [b|1, j]; `causal` and
-`window` (0: none) as in `Mask`. lse [b, h, i] is the logarithm of each row's sum of exp(logit), for the backward pass.
+`window` (0: none) as in `Mask`. turn_q [b|1, i, 2, pairs], turn_k [b|1, j, 2, pairs], of the dtype that is computed in: a
+rotation's cosines and sines, with its gains, which q and k are turned by first; of dims 2p and 2p + 1 (`side_by_side`), or p and
+p + pairs; on a CPU alone. lse [b, h, i] is the logarithm of each row's sum of exp(logit), for the backward pass.
 
 Gradients reach q, k, v, table, slope, intercept, u, w and rows; there is no second derivative. It works under
 `torch.compile`. The numbers are the same at every call on one device, whatever the number of threads.
@@ -45,15 +48,23 @@ def attention(
     q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, first: int, slope: Tensor | None, intercept: Tensor | None,
     knots: Tensor | None, u: Tensor | None, w: Tensor | None, rows: Tensor | None, rows_first: int,
     position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool, window: int,
-    scale: float,
+    scale: float, turn_q: Tensor | None = None, turn_k: Tensor | None = None, side_by_side: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output, laid out in memory as [b, i, h, d], and lse; see the module."""
     slope, intercept, knots = _in_use(slope, intercept, knots)
-    forward = gpu.forward if q.is_cuda else cpu.forward
-    return forward(
+    given = (
         q, k, v, table, first, slope, intercept, knots, u, w, rows, rows_first, position_q, position_k, documents, causal,
         window, scale,
     )  # fmt: skip
+    if not q.is_cuda:
+        return cpu.forward(*given, turn_q, turn_k, side_by_side)
+    _require_unturned(turn_q, turn_k)
+    return gpu.forward(*given)
+
+
+def _require_unturned(*turns: Tensor | None) -> None:
+    if any(turn is not None for turn in turns):
+        raise NotImplementedError("attention on a GPU rotates nothing: rotate q and k before it")
 
 
 def _in_use(
@@ -77,16 +88,21 @@ def attention_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor | None, first: int,
     slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, u: Tensor | None, w: Tensor | None,
     rows: Tensor | None, rows_first: int, position_q: Tensor | None, position_k: Tensor | None,
-    documents: Tensor | None, causal: bool, window: int, scale: float, of_table: bool, of_pieces: bool, of_rows: bool,
+    documents: Tensor | None, causal: bool, window: int, scale: float, turn_q: Tensor | None, turn_k: Tensor | None,
+    side_by_side: bool, of_table: bool, of_pieces: bool, of_rows: bool,
 ) -> Gradients:  # fmt: skip
     """Gradients of q, k, v, table, slope, intercept, u, w, rows; the last ones have no entries where nobody asks."""
     room = 0 if slope is None else slope.shape[1]
     slope, intercept, knots = _in_use(slope, intercept, knots)
-    backward = gpu.backward if q.is_cuda else cpu.backward
-    found = backward(
+    given = (
         grad, q, k, v, out, lse, table, first, slope, intercept, knots, u, w, rows, rows_first, position_q, position_k,
-        documents, causal, window, scale, of_table, of_pieces, of_rows,
+        documents, causal, window, scale,
     )  # fmt: skip
+    if q.is_cuda:
+        _require_unturned(turn_q, turn_k)
+        found = gpu.backward(*given, of_table, of_pieces, of_rows)
+    else:
+        found = cpu.backward(*given, turn_q, turn_k, side_by_side, of_table, of_pieces, of_rows)
     if not of_pieces or slope is None or slope.shape[1] == room:
         return found
     of_slope, of_intercept = (F.pad(gradient, (0, room - slope.shape[1])) for gradient in found[4:6])
@@ -98,12 +114,13 @@ def _(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor | None, first: int,
     slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, u: Tensor | None, w: Tensor | None,
     rows: Tensor | None, rows_first: int, position_q: Tensor | None, position_k: Tensor | None,
-    documents: Tensor | None, causal: bool, window: int, scale: float, of_table: bool, of_pieces: bool, of_rows: bool,
+    documents: Tensor | None, causal: bool, window: int, scale: float, turn_q: Tensor | None, turn_k: Tensor | None,
+    side_by_side: bool, of_table: bool, of_pieces: bool, of_rows: bool,
 ) -> Gradients:  # fmt: skip
     return empty_gradients(q, k, v, lse, table, slope, u, w, rows, of_table, of_pieces, of_rows)
 
 
-_PLAIN = ("first", "rows_first", "relative_first", "causal", "window", "scale")  # no tensors
+_PLAIN = ("first", "rows_first", "relative_first", "causal", "window", "scale", "side_by_side")  # no tensors
 
 
 class Passing:
@@ -147,7 +164,7 @@ class Passing:
 
 _passing = Passing(
     ("q", "k", "v", "table", "first", "slope", "intercept", "knots", "u", "w", "rows", "rows_first", "position_q",
-     "position_k", "documents", "causal", "window", "scale"),
+     "position_k", "documents", "causal", "window", "scale", "turn_q", "turn_k", "side_by_side"),
     ("q", "k", "v", "table", "slope", "intercept", "u", "w", "rows"),
 )  # fmt: skip
 
@@ -187,8 +204,11 @@ class _Eager(torch.autograd.Function):
 _backward_in_one_piece = functools.partial(cpu.backward, apart=False)
 
 
-def attend(*inputs: Any) -> tuple[Tensor, Tensor]:
+def attend(
+    *inputs: Any, turn_q: Tensor | None = None, turn_k: Tensor | None = None, side_by_side: bool = True
+) -> tuple[Tensor, Tensor]:
     """`attention`, as fast as it can be called."""
+    inputs = (*inputs, turn_q, turn_k, side_by_side)
     if not _plain(*inputs[:3]):
         return attention(*inputs)
     output: tuple[Tensor, Tensor] = _Eager.apply(*inputs) if torch.is_grad_enabled() else cpu.forward(*inputs)

@@ -137,7 +137,7 @@ def relative_attention_backward(
             of_q, of_k, of_v, *of_shared, of_w, drows = attention_backward(
                 grad[:, :, at], q[:, :, at], part.of_keys(k), part.of_keys(v), out[:, :, at], lse[:, :, at].contiguous(), table,
                 first, slope, intercept, knots, u, _cut(w, at.start, at.stop), part.rows(content, relative), *part.rest,
-                of_table, of_pieces, True,
+                None, None, True, of_table, of_pieces, True,
             )  # fmt: skip
             dq[:, :, at] = of_q
             part.add_to_keys(dk, of_k)

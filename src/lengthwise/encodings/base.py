@@ -147,8 +147,10 @@ class RotaryEncoding(PositionEncoding):
 
     def effect(self, span: Span) -> Effect:
         # float64 until the cosine is taken: at position 10^6 a float32 angle is off by 0.06 radians.
-        angle_q, gain_q = self._turn(span.q, span.length_q, span.length)
         angle_k, gain_k = self._turn(span.k, span.length_k, span.length)
+        angle_q, gain_q = angle_k, gain_k
+        if not span.consecutive or span.q.shape != span.k.shape:  # or both turn alike, and cosines are taken once
+            angle_q, gain_q = self._turn(span.q, span.length_q, span.length)
         return Effect(rotation=Rotation(angle_q, angle_k, gain_q, gain_k, self.layout))
 
     def _turn(self, positions: Tensor, own: Tensor | None, length: int) -> tuple[Tensor, Tensor | float | None]:

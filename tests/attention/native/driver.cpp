@@ -3,7 +3,7 @@
 //     driver SEED CASES      runs the cases SEED, SEED + 1, ...; a case that failed runs alone as `driver ITS_SEED 1`
 //
 // Each case is a shape (head dims 1 to 256, up to 300 tokens, grouped queries, fewer queries than keys), a dtype, strides,
-// and any of: a table, pieces (one to thousands), rows, positions, documents, a window, causal or not; in some a number
+// and any of: a table, pieces (one to thousands), rows, rotations, positions, documents, a window, causal or not; in some a number
 // that is not finite; some are large (up to 3000 tokens), so that several threads share the work. It is computed forwards and
 // backwards, and its statistics, on every target that the processor has, with one thread and with several, whose bits have to be the same.
 //
@@ -33,7 +33,7 @@
 #include <memory>
 #include <string>
 
-static_assert(sizeof(Call) == 82 * 8, "Call has another number of fields: let random_case choose the new ones");
+static_assert(sizeof(Call) == 88 * 8, "Call has another number of fields: let random_case choose the new ones");
 
 #if defined(__SANITIZE_ADDRESS__)
 #define LENGTHWISE_ASAN 1
@@ -52,7 +52,7 @@ static_assert(sizeof(Call) == 82 * 8, "Call has another number of fields: let ra
 namespace {
 
 const double ROUNDINGS = 8;
-const double ROWS = 0.3;  // how often there are rows
+const double ROWS = 0.3, TURNS = 0.3;  // how often there are rows, and rotations
 const unsigned char GUARD = 0xA5, UNWRITTEN = 0xFB;  // UNWRITTEN is a number of -1e4 and less in every dtype
 const size_t MARGIN = 64;
 
@@ -263,7 +263,7 @@ struct Case {
   Call call = {};
   bool large = false, is_not_finite = false;
   std::vector<i64> position_q, position_k, documents, edges, rank;
-  Tensor q, k, v, grad, table, slope, intercept, knots, u, w, rows;
+  Tensor q, k, v, grad, table, slope, intercept, knots, u, w, rows, turn_q, turn_k;
   std::string says;
 };
 Case* current = nullptr;
@@ -423,6 +423,26 @@ void random_case(uint64_t seed, Case& c) {
     call.rows_first = random.often(0.5) ? 0 : random.from(-j - 3, j + 3);
     fill(c.rows = make(random, "rows", wide, b, call.rows_heads, i, call.rows_size, false, true), normal);
   }
+  if (d > 1 && random.often(TURNS)) {
+    call.pairs = random.often(0.5) ? d / 2 : random.from(1, d / 2);
+    call.side_by_side = random.often(0.5);
+    auto turns = [&](const char* name, i64 tokens, i64& stride) {
+      const i64 own = random.often(0.5) && b > 1 ? b : 1;
+      stride = own > 1 ? tokens * 2 * call.pairs : 0;
+      Tensor t = make(random, name, wide, own, tokens, 2, call.pairs, false, true);
+      for (i64 n = 0; n < own; n++)
+        for (i64 at = 0; at < tokens; at++)
+          for (i64 p = 0; p < call.pairs; p++) {
+            const double angle = 9 * random.normal(), gain = 0.5 + random.unit();
+            t.set(n, at, 0, p, gain * cos(angle));
+            t.set(n, at, 1, p, gain * sin(angle));
+          }
+      return t;
+    };
+    const i64 sides = random.from(0, 4);  // queries alone, keys alone, both
+    if (sides) c.turn_q = turns("turn_q", i, call.turn_q_batch);
+    if (sides != 1) c.turn_k = turns("turn_k", j, call.turn_k_batch);
+  }
   if (const int kind = random.often(0.6) ? 0 : (int)random.from(1, 4)) {
     const bool own = random.often(0.5) && b > 1;
     c.position_k = some_positions(random, own ? b : 1, j, kind);
@@ -444,14 +464,15 @@ void random_case(uint64_t seed, Case& c) {
   char text[600];
   snprintf(text, sizeof text,
            "batch %lld heads %lld/%lld queries %lld keys %lld dim %lld dtype %lld causal %lld window %lld table %lld+%lld "
-           "pieces %lld u %lld rows %lld+%lld positions %zu documents %zu%s%s",
+           "pieces %lld u %lld rows %lld+%lld turns%s%s of %lld%s positions %zu documents %zu%s%s",
            (long long)b, (long long)h, (long long)call.kv_heads, (long long)i, (long long)j, (long long)d,
            (long long)dtype, (long long)call.causal, (long long)call.window, (long long)call.first,
            (long long)call.table_size, (long long)call.pieces, (long long)call.u_size, (long long)call.rows_first,
-           (long long)call.rows_size, c.position_k.size(), c.documents.size(), c.is_not_finite ? " not finite" : "",
+           (long long)call.rows_size, c.turn_q ? " q" : "", c.turn_k ? " k" : "", (long long)call.pairs,
+           call.side_by_side ? " side by side" : "", c.position_k.size(), c.documents.size(), c.is_not_finite ? " not finite" : "",
            c.large ? " large" : "");
   c.says = text;
-  for (Tensor* t : {&c.q, &c.k, &c.v, &c.grad, &c.table, &c.slope, &c.intercept, &c.knots, &c.u, &c.w, &c.rows})
+  for (Tensor* t : {&c.q, &c.k, &c.v, &c.grad, &c.table, &c.slope, &c.intercept, &c.knots, &c.u, &c.w, &c.rows, &c.turn_q, &c.turn_k})
     if (*t) t->before.assign(t->buffer->base, t->buffer->base + t->buffer->total);
   call.q = c.q.view();
   call.k = c.k.view();
@@ -464,6 +485,8 @@ void random_case(uint64_t seed, Case& c) {
   call.u = start(c.u);
   call.w = start(c.w);
   call.rows = start(c.rows);
+  call.turn_q = start(c.turn_q);
+  call.turn_k = start(c.turn_k);
   call.position_q = c.position_q.empty() ? nullptr : c.position_q.data();
   call.position_k = c.position_k.empty() ? nullptr : c.position_k.data();
   call.documents = c.documents.empty() ? nullptr : c.documents.data();
@@ -516,7 +539,7 @@ std::unique_ptr<Results> results_for(const Case& c, uint64_t seed) {
 }
 
 void check_untouched(const Case& c, Results& results) {
-  for (const Tensor* t : {&c.q, &c.k, &c.v, &c.grad, &c.table, &c.slope, &c.intercept, &c.knots, &c.u, &c.w, &c.rows})
+  for (const Tensor* t : {&c.q, &c.k, &c.v, &c.grad, &c.table, &c.slope, &c.intercept, &c.knots, &c.u, &c.w, &c.rows, &c.turn_q, &c.turn_k})
     if (*t && !std::equal(t->before.begin(), t->before.end(), t->buffer->base))
       fail(t->name + " was changed, or bytes beside it");
   for (Tensor* t : results.all()) {
@@ -619,6 +642,27 @@ void compare(const Tensor& t, const Sums& sums) {
         }
 }
 
+// A vector as a token's rotation turns it, or its transpose (`back`); and the sizes of what makes each number of it.
+struct Turned {
+  std::vector<double> value, size;
+  explicit Turned(i64 dim) : value((size_t)dim), size((size_t)dim) {}
+  void set(i64 d, double x) {
+    value[(size_t)d] = x;
+    size[(size_t)d] = fabs(x);
+  }
+  void turn(const Call& call, const Tensor& by, i64 b, i64 t, bool back) {
+    for (i64 p = 0; by && p < call.pairs; p++) {
+      const size_t one = (size_t)(call.side_by_side ? 2 * p : p), other = one + (size_t)(call.side_by_side ? 1 : call.pairs);
+      const double c = by(by.shape[0] > 1 ? b : 0, t, 0, p), s = by(by.shape[0] > 1 ? b : 0, t, 1, p) * (back ? -1 : 1);
+      const double x = value[one], y = value[other], m = size[one], n = size[other];
+      value[one] = c * x - s * y;
+      value[other] = s * x + c * y;
+      size[one] = fabs(c) * m + fabs(s) * n;
+      size[other] = fabs(s) * m + fabs(c) * n;
+    }
+  }
+};
+
 i64 clamp(i64 x, i64 high) { return x < 0 ? 0 : x > high ? high : x; }
 
 void check_numbers(const Case& c, Results& r) {
@@ -630,7 +674,9 @@ void check_numbers(const Case& c, Results& r) {
   Sums dtable(call.table_heads * call.table_size), dslope(call.piece_heads * call.pieces), dintercept(dslope);
   Sums du(call.u_size), dw(call.w_batch * I), drows(c.rows ? B * H * I * call.rows_size : 0);
   Sums statistics(B * H * I * (call.edges_size + 4));
-  std::vector<double> logit((size_t)J), weight((size_t)J), q((size_t)D), g((size_t)D), o((size_t)D), k((size_t)(J * D)), v(k);
+  std::vector<double> logit((size_t)J), weight((size_t)J), g((size_t)D), o((size_t)D), v((size_t)(J * D));
+  std::vector<Turned> k((size_t)J, Turned(D));
+  Turned q(D);
   std::vector<i64> column((size_t)J), place((size_t)J), segment((size_t)J), row_column((size_t)J);
   std::vector<char> seen((size_t)J), bad_key((size_t)J);
   std::vector<double> knots, u;
@@ -648,9 +694,11 @@ void check_numbers(const Case& c, Results& r) {
         for (i64 j = 0; j < J; j++) {
           bad_key[(size_t)j] = 0;
           for (i64 d = 0; d < D; d++) {
-            const double x = k[(size_t)(j * D + d)] = c.k(b, kv, j, d), y = v[(size_t)(j * D + d)] = c.v(b, kv, j, d);
+            const double x = c.k(b, kv, j, d), y = v[(size_t)(j * D + d)] = c.v(b, kv, j, d);
+            k[(size_t)j].set(d, x);
             bad_key[(size_t)j] |= !std::isfinite(x) || !std::isfinite(y);
           }
+          k[(size_t)j].turn(call, c.turn_k, b, j, false);
         }
       for (i64 i = 0; i < I; i++) {
         const i64 own = J - I + i;
@@ -658,12 +706,13 @@ void check_numbers(const Case& c, Results& r) {
         bool bad = false, bad_grad = false;
         double gout = 0;  // sum of the absolute values of what makes delta
         for (i64 d = 0; d < D; d++) {
-          q[(size_t)d] = c.q(b, h, i, d);
+          q.set(d, c.q(b, h, i, d));
           g[(size_t)d] = c.grad(b, h, i, d);
           o[(size_t)d] = r.out(b, h, i, d);
-          bad |= !std::isfinite(q[(size_t)d]);
+          bad |= !std::isfinite(q.value[(size_t)d]);
           bad_grad |= !std::isfinite(g[(size_t)d]);
         }
+        q.turn(call, c.turn_q, b, i, false);
         double largest = -INFINITY, most = 0;
         for (i64 j = 0; j < J; j++) {
           const size_t J_ = (size_t)j;
@@ -677,9 +726,9 @@ void check_numbers(const Case& c, Results& r) {
           bad |= bad_key[J_];
           double dot = 0, size = 0;
           for (i64 d = 0; d < D; d++) {
-            const double x = q[(size_t)d] * k[(size_t)(j * D + d)] * call.scale;
-            dot += x;
-            size += fabs(x);
+            const size_t D_ = (size_t)d;
+            dot += q.value[D_] * k[J_].value[D_] * call.scale;
+            size += q.size[D_] * k[J_].size[D_] * call.scale;
           }
           const i64 pq = call.position_q ? call.position_q[b * call.position_q_batch + i] : own;
           const i64 pk = call.position_k ? call.position_k[b * call.position_k_batch + j] : j;
@@ -767,11 +816,14 @@ void check_numbers(const Case& c, Results& r) {
           }
           change *= p;
           const double wrong = off * size * p;
+          Turned to_q = k[J_], to_k = q;
+          to_q.turn(call, c.turn_q, b, i, true);
+          to_k.turn(call, c.turn_k, b, j, true);
           for (i64 d = 0; d < D; d++) {
-            const double kk = k[(size_t)(j * D + d)] * call.scale, qq = q[(size_t)d] * call.scale;
+            const size_t D_ = (size_t)d;
             const i64 at = ((b * call.kv_heads + kv) * J + j) * D + d;
-            dq.add(line * D + d, change * kk, wrong * fabs(kk), spoils);
-            dk.add(at, change * qq, wrong * fabs(qq), spoils);
+            dq.add(line * D + d, change * to_q.value[D_] * call.scale, wrong * to_q.size[D_] * call.scale, spoils);
+            dk.add(at, change * to_k.value[D_] * call.scale, wrong * to_k.size[D_] * call.scale, spoils);
             dv.add(at, p * g[(size_t)d], off * p * fabs(g[(size_t)d]), spoils);
           }
           if (c.table) dtable.add(column[J_], change, wrong, spoils);

@@ -43,6 +43,8 @@ class _Call(ctypes.Structure):
         *((name, _WHOLE) for name in ("rows_heads", "rows_size", "rows_first")),
         *((name, _POINTER) for name in ("statistics", "edges", "rank")),
         *((name, _WHOLE) for name in ("edges_size", "rank_batch", "first_keys", "last_keys")),
+        *((name, _POINTER) for name in ("turn_q", "turn_k")),
+        *((name, _WHOLE) for name in ("turn_q_batch", "turn_k_batch", "pairs", "side_by_side")),
     )
 
 
@@ -141,6 +143,16 @@ def _describe(
     return call
 
 
+def _rotate(call: _Call, turn_q: Tensor | None, turn_k: Tensor | None, side_by_side: bool) -> None:
+    for name, turn, tokens in (("turn_q", turn_q, call.queries), ("turn_k", turn_k, call.keys)):
+        if turn is not None:
+            assert turn.is_contiguous() and turn.shape[1] == tokens, name
+            setattr(call, name, turn.data_ptr())
+            setattr(call, f"{name}_batch", turn[0].numel() if len(turn) > 1 else 0)
+            call.pairs = turn.shape[3]
+    call.side_by_side = side_by_side
+
+
 def _do(call: _Call) -> None:
     if _library().lengthwise_attention(ctypes.byref(call)):
         raise MemoryError(f"attention of {call.batch} x {call.heads} heads with {call.keys} keys")
@@ -150,7 +162,7 @@ def forward(
     q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, first: int, slope: Tensor | None, intercept: Tensor | None,
     knots: Tensor | None, u: Tensor | None, w: Tensor | None, rows: Tensor | None, rows_first: int,
     position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool, window: int,
-    scale: float,
+    scale: float, turn_q: Tensor | None = None, turn_k: Tensor | None = None, side_by_side: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output and lse; see operator.py."""
     q, k, v = _rows(q), _rows(k), _rows(v)
@@ -158,7 +170,9 @@ def forward(
     numbers = {"first": first, "rows_first": rows_first, "causal": causal, "window": window, "scale": scale}
     bias = {"table": table, "rows": rows, **_exact(slope, intercept, knots, u, w)}
     places = {"position_q": position_q, "position_k": position_k, "documents": documents}
-    _do(_describe(q, k, v, out, lse, numbers, bias, places))
+    call = _describe(q, k, v, out, lse, numbers, bias, places)
+    _rotate(call, turn_q, turn_k, side_by_side)
+    _do(call)
     return out, lse
 
 
@@ -166,8 +180,8 @@ def backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor | None, first: int,
     slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, u: Tensor | None, w: Tensor | None,
     rows: Tensor | None, rows_first: int, position_q: Tensor | None, position_k: Tensor | None,
-    documents: Tensor | None, causal: bool, window: int, scale: float, of_table: bool, of_pieces: bool, of_rows: bool,
-    apart: bool = True,
+    documents: Tensor | None, causal: bool, window: int, scale: float, turn_q: Tensor | None, turn_k: Tensor | None,
+    side_by_side: bool, of_table: bool, of_pieces: bool, of_rows: bool, apart: bool = True,
 ) -> Gradients:  # fmt: skip
     """Gradients of q, k, v, table, slope, intercept, u, w, rows; see operator.py, and buffers.py for `apart`."""
     q, k, v, grad = _rows(q), _rows(k), _rows(v), _rows(grad)
@@ -176,6 +190,7 @@ def backward(
     bias = {"table": table, "rows": rows, **_exact(slope, intercept, knots, u, w)}
     places = {"position_q": position_q, "position_k": position_k, "documents": documents}
     call = _describe(q, k, v, _rows(out), lse, numbers, bias, places)
+    _rotate(call, turn_q, turn_k, side_by_side)
     call.backward, call.grad = True, _view(grad)
     call.dq, call.dk, call.dv = map(_view, gradients[:3])
     if of_table:

@@ -6,6 +6,8 @@
 //     logit = scale <q_i, k_j> + table[distance - first] + slope[s] x + intercept[s] + rows[i, distance - rows_first],
 //     x = u[distance] w[i],   s = the number of knots <= x,   out_i = sum_j softmax(logit)_j v_j
 //
+// with q_i and k_j as they are given, or rotated as they are read (and the gradients back, as they are written),
+//
 // over the keys that i sees: up to its own index (causal), closer to it than `window`, of its own document. Distances past
 // an end take the nearest entry. No matrix of queries and keys exists: blocks of 96 x 128 logits live in the cache, and the backward pass makes
 // them anew from the logarithm of each row's sum (as flash attention does).
@@ -107,6 +109,10 @@ struct Call {
   double* statistics;
   const i64 *edges, *rank;  // rank [b, keys]: how many keys of its document come before each; null where that is its index
   i64 edges_size, rank_batch, first_keys, last_keys;
+  // Rotations [b, tokens, 2, pairs]: the cosines of a token and its sines, with gains; null: none. `side_by_side`: a pair is
+  // dims 2p and 2p + 1, otherwise p and p + pairs.
+  const void *turn_q, *turn_k;
+  i64 turn_q_batch, turn_k_batch, pairs, side_by_side;
 };
 
 // A block of tokens. `run`: their positions are consecutive. Codes of documents lie between low and high.
@@ -497,7 +503,7 @@ struct Unit {
 
   // Memory of one thread.
   T *panels_k, *panels_v, *rows_k, *rows_v, *sum_k, *sum_v;                 // of all keys
-  T *q, *grad, *out, *dq, *logits, *change, *spread, *row_bias, *own_bias, *gathered;  // of a block
+  T *q, *grad, *out, *dq, *turned, *logits, *change, *spread, *row_bias, *own_bias, *gathered;  // of a block
   T *window, *window_u, *pieces_a, *pieces_b, *peak, *total, *delta, *delta_rest;
   T* window_tilt;
   T *kept_weights, *kept_change;      // of a block of queries and every block of keys that it meets, where `kept`
@@ -545,7 +551,7 @@ struct Unit {
     const bool back = call.backward;
     take(at, panels_k, few() ? 0 : panel_tokens * width);
     take(at, panels_v, back ? panel_tokens * width : 0);
-    take(at, rows_k, direct(call.k) ? 0 : keys * width);
+    take(at, rows_k, direct(call.k) && !call.turn_k ? 0 : keys * width);
     take(at, rows_v, direct(call.v) ? 0 : keys * width);
     take(at, sum_k, back ? keys * width : 0);
     take(at, sum_v, back ? keys * width : 0);
@@ -553,6 +559,7 @@ struct Unit {
     take(at, grad, back ? BLOCK_Q * width : 0);
     take(at, out, BLOCK_Q * width);
     take(at, dq, back ? BLOCK_Q * width : 0);
+    take(at, turned, call.turn_q || call.turn_k ? width : 0);
     take(at, logits, BLOCK_Q * ROW);
     take(at, change, back ? BLOCK_Q * ROW : 0);
     take(at, spread, back && call.slope ? BLOCK_Q * ROW : 0);
@@ -624,6 +631,29 @@ struct Unit {
 
   // -- reading and writing
 
+  // The rotation of queries or keys, for the row of the batch at hand; null: none.
+  const T* turns(const void* of_all, i64 batch) const { return of_all ? (const T*)of_all + b * batch : nullptr; }
+  const T* turns_q() const { return turns(call.turn_q, call.turn_q_batch); }
+  const T* turns_k() const { return turns(call.turn_k, call.turn_k_batch); }
+  // A row times `by`, rotated by its pairs' angles, or by their negatives (`sign`), which is the transpose. Never inlined, or
+  // what there is without rotations would be slower.
+  __attribute__((noinline)) void turn(const T* __restrict cos, T sign, const T* __restrict from, T by, T* __restrict to) const {
+    const i64 pairs = call.pairs;
+    const T* __restrict sin = cos + pairs;
+    if (call.side_by_side)
+      for (i64 p = 0; p < pairs; p++) {
+        const T one = from[2 * p] * by, other = from[2 * p + 1] * by, across = sign * sin[p];
+        to[2 * p] = one * cos[p] - other * across;
+        to[2 * p + 1] = other * cos[p] + one * across;
+      }
+    else
+      for (i64 p = 0; p < pairs; p++) {
+        const T one = from[p] * by, other = from[p + pairs] * by, across = sign * sin[p];
+        to[p] = one * cos[p] - other * across;
+        to[p + pairs] = other * cos[p] + one * across;
+      }
+    for (i64 d = 2 * pairs; d < width; d++) to[d] = from[d] * by;
+  }
   // Rows that can be used where they lie: of the type that is computed in, whole vectors.
   bool direct(const View&) const {
     return call.dim == width && call.dtype == (sizeof(T) == 4 ? (i64)FLOAT32 : (i64)FLOAT64);
@@ -669,6 +699,31 @@ struct Unit {
     }
     return S::sum(check) == 0;
   }
+  // The same, rotated.
+  __attribute__((noinline)) bool read_turned(const View& view, i64 head, i64 start, i64 count, T by, T* to,
+                                             const T* turns) const {
+    V check = {};
+    for (i64 t = start; t < start + count; t++, to += width) {
+      const T* from = turned;
+      if (direct(view)) {
+        fetch(view, head, least(t + AHEAD, start + count - 1));
+        from = (const T*)token(view, head, t);
+      } else {
+        read_rows(view, head, t, 1, 1, turned);
+      }
+      turn(turns + t * 2 * call.pairs, 1, from, by, to);
+      V own = {};  // which need not wait for the rows before
+      for (i64 d = 0; d < width; d += N) own += S::load(to + d) * (T)0;
+      check += own;
+    }
+    return S::sum(check) == 0;
+  }
+  // A block of queries with the scale in units of log 2.
+  bool read_queries(i64 head, const Block& block) const {
+    const T by = (T)(call.scale * 1.4426950408889634);
+    return turns_q() ? read_turned(call.q, head, block.start, block.size, by, q, turns_q())
+                     : read_rows(call.q, head, block.start, block.size, by, q);
+  }
   void write_row(const View& view, i64 head, i64 t, i64 last, const T* from, T by) const {
     char* to = (char*)token(view, head, t);
     const i64 width = this->width;
@@ -684,15 +739,35 @@ struct Unit {
     }
   }
 
+  // Gradients of rotated rows as those of the rows before.
+  const T* turned_back(const T* turns, i64 t, const T* from) const {
+    turn(turns + t * 2 * call.pairs, -1, from, 1, turned);
+    return turned;
+  }
+  __attribute__((noinline)) void write_rows(const View& view, i64 head, i64 start, i64 count, i64 tokens, const T* from, T by,
+                                            const T* turns) const {
+    for (i64 t = start; t < start + count; t++, from += width)
+      if (!turns)
+        write_row(view, head, t, tokens - 1, from, by);
+      else if (!direct(view))
+        write_row(view, head, t, tokens - 1, turned_back(turns, t, from), by);
+      else {
+        fetch(view, head, least(t + AHEAD, tokens - 1));
+        turn(turns + t * 2 * call.pairs, -1, from, by, (T*)token(view, head, t));
+      }
+  }
+
   // The rows of a block of keys: where they lie, or a copy.
-  void keep_rows(const View& view, const Block& block, T* kept, const T*& rows, i64& step) const {
-    if (direct(view)) {
+  void keep_rows(const View& view, const Block& block, T* kept, const T*& rows, i64& step, const T* turns) const {
+    if (direct(view) && !turns) {
       rows = (const T*)token(view, head_k, 0);
       step = view.token;
     } else {
       rows = kept;
       step = width;
-      read_rows(view, head_k, block.start, block.size, 1, kept + block.start * width);
+      T* to = kept + block.start * width;
+      turns ? read_turned(view, head_k, block.start, block.size, 1, to, turns)
+            : read_rows(view, head_k, block.start, block.size, 1, to);
     }
   }
   // Whether all numbers of a block of keys are finite; one kind of rows in a pass (v forward, k backward).
@@ -731,8 +806,8 @@ struct Unit {
       finite_keys[n] = -1;
       if (call.causal && block.start >= furthest) break;
       if (!behind(block, offset + layout->q[q_from].start)) {
-        keep_rows(call.k, block, rows_k, k_rows, k_step);
-        keep_rows(call.v, block, rows_v, v_rows, v_step);
+        keep_rows(call.k, block, rows_k, k_rows, k_step, turns_k());
+        keep_rows(call.v, block, rows_v, v_rows, v_step, nullptr);
         if (!few()) to_panels(k_rows + block.start * k_step, k_step, block.size, panels_k + panel);
         if (call.backward) to_panels(v_rows + block.start * v_step, v_step, block.size, panels_v + panel);
       }
@@ -1348,7 +1423,7 @@ struct Unit {
       for (i64 n = q_from; n < q_to; n++) {
         const Block& block = layout->q[n];
         choose_rows(block);
-        read_rows(call.q, h, block.start, block.size, (T)(call.scale * 1.4426950408889634), q);
+        read_queries(h, block);
         for (i64 r = 0; r < block.size; r++) {
           peak[r] = (T)-INFINITY;
           total[r] = 0;
@@ -1705,7 +1780,7 @@ struct Unit {
       for (i64 n = q_from; n < q_to; n++) {
         const Block& block = layout->q[n];
         choose_rows(block);
-        bool finite_rows = read_rows(call.q, h, block.start, block.size, (T)(call.scale * 1.4426950408889634), q);
+        bool finite_rows = read_queries(h, block);
         finite_rows &= read_rows(call.grad, h, block.start, block.size, 1, grad);
         prepare_rows(block, h);
         memset(dq, 0, sizeof(T) * block.size * width);
@@ -1748,20 +1823,20 @@ struct Unit {
             met++;
           }
         }
-        for (i64 r = 0; r < block.size; r++)
-          write_row(call.dq, h, block.start + r, call.queries - 1, dq + r * width, (T)call.scale);
+        write_rows(call.dq, h, block.start, block.size, call.queries, dq, (T)call.scale, turns_q());
       }
     }
     if (job.parts > 1) {
       T* to = (T*)job.partial + unit * 2 * call.keys * call.dim;
-      for (i64 t = 0; t < call.keys; t++, to += call.dim) memcpy(to, sum_k + t * width, sizeof(T) * (size_t)call.dim);
+      for (i64 t = 0; t < call.keys; t++, to += call.dim) {
+        const T* row = sum_k + t * width;
+        memcpy(to, turns_k() ? turned_back(turns_k(), t, row) : row, sizeof(T) * (size_t)call.dim);
+      }
       for (i64 t = 0; t < call.keys; t++, to += call.dim) memcpy(to, sum_v + t * width, sizeof(T) * (size_t)call.dim);
       return;
     }
-    for (i64 t = 0; t < call.keys; t++) {
-      write_row(call.dk, head_k, t, call.keys - 1, sum_k + t * width, ln2);  // q has scale / ln 2 in it
-      write_row(call.dv, head_k, t, call.keys - 1, sum_v + t * width, 1);
-    }
+    write_rows(call.dk, head_k, 0, call.keys, call.keys, sum_k, ln2, turns_k());  // q has scale / ln 2 in it
+    write_rows(call.dv, head_k, 0, call.keys, call.keys, sum_v, 1, nullptr);
   }
 
   void choose_part() {
