@@ -68,6 +68,8 @@ class Rotation:
         return self._turn_of("q", self.angle_q, self.gain_q), self._turn_of("k", self.angle_k, self.gain_k)
 
     def _turn_of(self, side: str, angle: Tensor | None, gain: Tensor | float | None) -> tuple[Tensor, Tensor] | None:
+        if any(isinstance(x, Tensor) and x.requires_grad for x in (angle, gain)):
+            return _cos_sin(angle, gain)  # a gradient is that of one call
         side = "both" if self.alike else side
         if side not in self._turns:
             self._turns[side] = _cos_sin(angle, gain)

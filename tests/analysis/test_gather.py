@@ -58,6 +58,15 @@ def changed(run: Any, part: str, **settings: Any) -> dict[str, Any]:
     return config
 
 
+def test_a_curriculum_trains_on_what_it_begins_with(make_run: Make, make_score: Make) -> None:
+    run = make_run()
+    run = dataclasses.replace(
+        run, config=changed(run, "training", curriculum={"length": 5, "length_step": 1, "every": 10})
+    )
+    (task,) = from_rows([], [run], [make_score(run, 1.0)]).tasks
+    assert (task.shortest, task.trained) == (5, (5, 10))  # what the page says, and what it averages
+
+
 @pytest.mark.parametrize(
     ("part", "setting"), [("model", {"d_model": 96}), ("training", {"steps": 7}), ("task", {"a": 1})]
 )

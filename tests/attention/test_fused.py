@@ -618,6 +618,41 @@ def test_angles_that_are_learned_have_gradients():
     torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("backend", [fused, reference])
+def test_learned_angles_have_gradients_after_a_call_without(backend):
+    angle = torch.randn(1, 9, 4, dtype=WIDE).requires_grad_()
+    (q, k, v), _ = inputs(1, 1, 1, 9, 9, 8)
+    attend = backend.prepare(Effect(rotation=Rotation(angle, angle)), Span.of(9), Mask(9, 9))
+    with torch.no_grad():
+        attend(q, k, v, scale=0.3)
+    (first,) = torch.autograd.grad(attend(q, k, v, scale=0.3).square().sum(), angle)
+    again = backend.prepare(Effect(rotation=Rotation(angle, angle)), Span.of(9), Mask(9, 9))
+    (second,) = torch.autograd.grad(again(q, k, v, scale=0.3).square().sum(), angle)
+    assert torch.equal(first, second) and first.abs().max() > 1e-6
+
+
+@pytest.mark.parametrize(
+    "shapes", [((1, 20, 2), (1, 20, 4)), ((1, 20, 4), (1, 20, 2)), ((1, 1, 4), (1, 1, 4)), ((6, 20, 4), (1, 20, 4))]
+)
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_rotations_that_differ_by_side_or_are_the_same_for_all_tokens(layout, shapes):
+    torch.manual_seed(2)
+    effect = Effect(rotation=Rotation(*(torch.randn(shape) for shape in shapes), layout=layout))
+    (q, k, v), _ = inputs(6, 1, 1, 20, 20, 8)
+    got, wanted = (b.prepare(effect, Span.of(20), Mask(20, 20))(q, k, v, scale=0.3) for b in (fused, reference))
+    torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("shapes", [((1, 20, 2), (1, 20, 8)), ((3, 20, 4), (3, 20, 4)), ((1, 20, 99), (1, 20, 99))])
+def test_rotations_that_do_not_fit_are_errors(shapes):
+    """Not read past their end."""
+    effect = Effect(rotation=Rotation(*(torch.randn(shape) for shape in shapes)))
+    (q, k, v), _ = inputs(6, 1, 1, 20, 20, 8)
+    for backend in (fused, reference):
+        with pytest.raises(RuntimeError, match=r"unflatten|must match"):
+            backend.prepare(effect, Span.of(20), Mask(20, 20))(q, k, v, scale=0.3)
+
+
 @pytest.mark.parametrize("what", [math.inf, math.nan, 3e38])
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_no_longer_fits_once_it_is_rotated_stays_where_it_is(target, what):

@@ -24,7 +24,7 @@ from lengthwise.analysis.findings import (
 )
 from lengthwise.analysis.in_context import in_context
 from lengthwise.analysis.intervals import of_scores, with_wilson
-from lengthwise.analysis.kinds import trained_lengths
+from lengthwise.analysis.kinds import shortest_drawn, trained_lengths
 from lengthwise.analysis.reading import reading
 from lengthwise.analysis.said import said
 
@@ -141,7 +141,7 @@ class _Panel:
             better=first.better,  # type: ignore[arg-type]  # the store keeps it as text
             unit=first.unit,
             train_length=first.train_length,
-            shortest=_shortest(first),
+            shortest=shortest_drawn(first.config, first.train_length),
             trained=trained_lengths(first.config, first.train_length, first.asked[0]),
             lengths=tuple(sorted(self.lengths)),
             series=series,
@@ -239,11 +239,6 @@ def _encoding(run: "RunRow") -> dict[str, Any]:
 def _mixer(run: "RunRow") -> str | None:
     """What the run's model has in the place of attention."""
     return (run.config.get("model") or {}).get("mixer")
-
-
-def _shortest(run: "RunRow") -> int:
-    training = run.config.get("training") or {}
-    return int(training.get("min_length") or run.train_length)
 
 
 def _info(run: "RunRow") -> RunInfo:

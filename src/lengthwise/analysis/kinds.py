@@ -16,11 +16,14 @@ def kind_of(length: int, trained: tuple[int, int]) -> Kind:
 def trained_lengths(config: Mapping[str, Any], longest: int, question: Mapping[str, Any]) -> tuple[int, int]:
     """The shortest and the longest length that was trained, by a run's config, its `train_length`, and what it is asked.
 
-    A question and its answer are of one length: from `min_length`, or from where a curriculum began. Text and prompts of
-    functions hold what is shorter, and every length up to the longest was trained with it.
+    A question and its answer are of one length. Text and prompts of functions hold what is shorter, and every length up to the
+    longest was trained with it.
     """
-    if any(word in question for word in HOLD_SHORTER):
-        return 1, longest
+    return (1 if any(word in question for word in HOLD_SHORTER) else shortest_drawn(config, longest)), longest
+
+
+def shortest_drawn(config: Mapping[str, Any], longest: int) -> int:
+    """The shortest length of a training step: `min_length`, or where a curriculum began."""
     training = config.get("training") or {}
     begin = (training.get("curriculum") or {}).get("length")
-    return min(int(training.get("min_length") or longest), int(begin or longest)), longest
+    return min(int(training.get("min_length") or longest), int(begin or longest))

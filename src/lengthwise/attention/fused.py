@@ -83,6 +83,7 @@ def _attend(
         turns = _turns(effect.rotation, compute) if q.device.type in ROTATES and not met else {}
         kept[key] = _static(effect, span, mask, compute), *_one_relative(met, compute, scale), turns
     static, vectors, vectors_first, turns = kept[key]
+    turns = turns if _fit(turns, q, k) else {}
     rotation = None if turns else effect.rotation
     given = q.dtype
     if q.device.type in WIDENED and (met or _moves(effect, rotation)):
@@ -131,6 +132,17 @@ def _turns(rotation: Rotation | None, dtype: torch.dtype) -> _Turns:
     turn_q = _side_by_side(of_q, dtype)
     turn_k = turn_q if rotation.alike else _side_by_side(of_k, dtype)
     return {"turn_q": turn_q, "turn_k": turn_k, "side_by_side": rotation.layout == "interleaved"}
+
+
+def _fit(turns: _Turns, q: Tensor, k: Tensor) -> bool:
+    """Whether the kernel can read turns of these shapes; whatever else a rotation can be is done before, or said to be wrong."""
+    sides = [(turns[name], x) for name, x in (("turn_q", q), ("turn_k", k)) if turns.get(name) is not None]
+    if len({turn.shape[3] for turn, _ in sides}) > 1:
+        return False
+    return all(
+        len(turn) in (1, len(x)) and turn.shape[1] == x.shape[2] and 2 * turn.shape[3] <= x.shape[3]
+        for turn, x in sides
+    )
 
 
 def _side_by_side(turn: tuple[Tensor, Tensor] | None, dtype: torch.dtype) -> Tensor | None:
