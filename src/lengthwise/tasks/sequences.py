@@ -16,9 +16,8 @@ from lengthwise.tasks.splits import HELD_OUT, hashed, held_out, of_test
 NOTHING = -1  # a place of a row that holds no word: at its end, or a gap that `pack` closes
 AT_ONCE = 640  # questions that are drawn are written and hashed so many at a time, which a processor's cache holds
 ENUMERABLE = 4096  # up to so many questions of a length are listed; above, both splits are never empty
-ENOUGH = (
-    32  # after so many draws in vain for each question that was found, there is no other (missed with chance e^-32)
-)
+# After so many draws in vain for each question that was found, there is no other: one is missed with chance e^-32.
+ENOUGH = 32
 MOST_IN_VAIN = 4096  # questions that are drawn at once where hardly a new one comes: a bound on memory
 FEW = 100  # a test split with fewer examples than this is worth a note
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
