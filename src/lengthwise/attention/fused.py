@@ -129,8 +129,8 @@ def _turns(rotation: Rotation | None, dtype: torch.dtype) -> _Turns:
     of_q, of_k = rotation.turns()
     if any(x.requires_grad for turn in (of_q, of_k) if turn for x in turn):
         return {}
-    turn_q = _side_by_side(of_q, dtype)
-    turn_k = turn_q if rotation.alike else _side_by_side(of_k, dtype)
+    turn_q = _packed(of_q, dtype)
+    turn_k = turn_q if rotation.alike else _packed(of_k, dtype)
     return {"turn_q": turn_q, "turn_k": turn_k, "side_by_side": rotation.layout == "interleaved"}
 
 
@@ -145,7 +145,7 @@ def _fit(turns: _Turns, q: Tensor, k: Tensor) -> bool:
     )
 
 
-def _side_by_side(turn: tuple[Tensor, Tensor] | None, dtype: torch.dtype) -> Tensor | None:
+def _packed(turn: tuple[Tensor, Tensor] | None, dtype: torch.dtype) -> Tensor | None:
     """Cosines and sines [b|1, 1, t, pairs] -> [b|1, t, 2, pairs]."""
     return None if turn is None else torch.stack([x.to(dtype) for x in torch.broadcast_tensors(*turn)], 3)[:, 0]
 
