@@ -146,10 +146,13 @@ def _describe(
 def _rotate(call: _Call, turn_q: Tensor | None, turn_k: Tensor | None, side_by_side: bool) -> None:
     for name, turn, tokens in (("turn_q", turn_q, call.queries), ("turn_k", turn_k, call.keys)):
         if turn is not None:
-            assert turn.is_contiguous() and turn.shape[1] == tokens, name
+            pairs = call.pairs or turn.shape[3]
+            dtype = torch.float64 if call.dtype == DTYPES[torch.float64] else torch.float32
+            assert turn.is_contiguous() and turn.dtype == dtype and 2 * pairs <= call.dim, name
+            assert len(turn) in (1, call.batch) and turn.shape[1:] == (tokens, 2, pairs), name
             setattr(call, name, turn.data_ptr())
             setattr(call, f"{name}_batch", turn[0].numel() if len(turn) > 1 else 0)
-            call.pairs = turn.shape[3]
+            call.pairs = pairs
     call.side_by_side = side_by_side
 
 

@@ -654,6 +654,7 @@ struct Unit {
       }
     for (i64 d = 2 * pairs; d < width; d++) to[d] = from[d] * by;
   }
+
   // Rows that can be used where they lie: of the type that is computed in, whole vectors.
   bool direct(const View&) const {
     return call.dim == width && call.dtype == (sizeof(T) == 4 ? (i64)FLOAT32 : (i64)FLOAT64);
