@@ -1,7 +1,10 @@
 """Which lengths a run was trained on: a score at any other says something else."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from lengthwise.store import RunRow, ScoreRow
 
 Kind = Literal["shorter", "trained", "longer"]  # of a length: than any in training
 HOLD_SHORTER = ("tokens", "prompt")  # words of questions to tasks whose sequences hold those of every shorter length
@@ -11,6 +14,10 @@ def kind_of(length: int, trained: tuple[int, int]) -> Kind:
     """Whether a length is "longer" than any in training, "shorter", or "trained": within the two of `trained_lengths`."""
     shortest, longest = trained
     return "longer" if length > longest else "shorter" if length < shortest else "trained"
+
+
+def kind_of_score(run: "RunRow", score: "ScoreRow") -> Kind:
+    return kind_of(score.length, trained_lengths(run.config, run.train_length, score.asked))
 
 
 def trained_lengths(config: Mapping[str, Any], longest: int, question: Mapping[str, Any]) -> tuple[int, int]:

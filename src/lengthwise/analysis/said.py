@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.analysis.kinds import Kind, kind_of, trained_lengths
+from lengthwise.analysis.kinds import Kind, kind_of_score
 
 if TYPE_CHECKING:
     from lengthwise.store import RunRow, ScoreRow
@@ -62,8 +62,7 @@ def said(rows: Mapping[str, Iterable[tuple["RunRow", "ScoreRow"]]]) -> Said | No
 def _series(label: str, rows: Sequence[tuple["RunRow", "ScoreRow"]]) -> SaidSeries:
     by_kind: dict[Kind, dict[str, list[ScoreRow]]] = {"shorter": {}, "trained": {}, "longer": {}}
     for run, row in rows:
-        kind_of_row = kind_of(row.length, trained_lengths(run.config, run.train_length, row.asked))
-        by_kind[kind_of_row].setdefault(run.key, []).append(row)
+        by_kind[kind_of_score(run, row)].setdefault(run.key, []).append(row)
     unread, broken = (
         tuple(
             Unread(length=row.length, **answer)

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from lengthwise.analysis.findings import bounds_of
-from lengthwise.analysis.kinds import Kind, kind_of, trained_lengths
+from lengthwise.analysis.kinds import Kind, kind_of_score
 from lengthwise.cli.printing import figure, print_json, stdout
 from lengthwise.store import CurveRow, RunRow, ScoreRow, open_store
 
@@ -86,20 +86,16 @@ def _scores(run: RunRow, scores: list[ScoreRow]) -> Any:
         details = _details(score)
         numbers = [figure(details.get("means", {}).get(name), 3) for name in means]
         unreadable = [str(details.get("unreadable", "–"))] if decoded else []
-        seen = KINDS[_kind(run, score)]
+        seen = KINDS[kind_of_score(run, score)]
         row = [f"{score.length}", f"{score.mean:.4f}", figure(score.standard_error, 2), f"{score.n}"]
         table.add_row(*row, *numbers, *unreadable, seen)
     for kind in ("trained", "longer"):  # what is shorter is in neither mean
-        if over := _overall([score for score in scores if _kind(run, score) == kind]):
+        if over := _overall([score for score in scores if kind_of_score(run, score) == kind]):
             mean, examples = over
             table.add_row(
                 "all", f"{mean:.4f}", "", f"{examples}", *("" for _ in further), f"{KINDS[kind]}, all lengths"
             )
     return table
-
-
-def _kind(run: RunRow, score: ScoreRow) -> Kind:
-    return kind_of(score.length, trained_lengths(run.config, run.train_length, score.asked))
 
 
 def _overall(scores: list[ScoreRow]) -> tuple[float, int] | None:
