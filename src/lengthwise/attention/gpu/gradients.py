@@ -171,8 +171,9 @@ def _change_queries(
     BN: tl.constexpr, DIM: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """What one more block of keys adds to dq, dw, and the rows' sums past the first entry of the table, its last, and those
-    of `rows`; to the sum of its changes, and to the mean of slope · u."""
-    dq, dw, table_low, table_high, rows_low, rows_high, rest, mean = state
+    of `rows`; to the sum of its changes, and to what that is to be taken off by: the mean of slope · u, and the weights past
+    either end of the table."""
+    dq, dw, table_low, table_high, rows_low, rows_high, rest, mean, weight_low, weight_high = state
     whole: tl.constexpr = KIND != GENERAL
     keys = _keys_of(batch, block, sizes, sight, BN)
     k = _read(k_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, WIDE, whole)
@@ -196,6 +197,10 @@ def _change_queries(
             side = tl.sum(_wide(ds, q.dtype), 1)
             table_low += tl.where((info & 1) == 0, side, 0.0)
             table_high += tl.where((info & 1) == 1, side, 0.0)
+            if q.dtype == tl.float32:  # halves are off by more than what this mends, and it takes registers
+                weight = tl.sum(p, 1)
+                weight_low += tl.where((info & 1) == 0, weight, 0.0)
+                weight_high += tl.where((info & 1) == 1, weight, 0.0)
         if drows is not None:
             side = tl.sum(ds, 1)
             rows_low += tl.where((info & 2) == 0, side, 0.0)
@@ -215,7 +220,14 @@ def _change_queries(
             tl.atomic_add(to, _whole(ds, room), mask=within, sem="relaxed")
         rows_low += tl.sum(tl.where(seen & (column == 0) & (last == 0), ds, 0.0), 1)
         rows_high += tl.sum(tl.where(seen & last, ds, 0.0), 1)
-    return dq, dw, table_low, table_high, rows_low, rows_high, rest, mean
+    return dq, dw, table_low, table_high, rows_low, rows_high, rest, mean, weight_low, weight_high
+
+
+@triton.jit
+@no_type_check
+def _less(total, rest, weight):
+    """total - rest · weight; a row that puts no weight there says nothing of it, NaN or not."""
+    return total - tl.where(weight == 0.0, 0.0, rest * weight)
 
 
 @triton.jit
@@ -244,7 +256,7 @@ def of_queries(
     nothing = tl.zeros([BM], tl.float32)
     far = _wide(nothing, q.dtype)
     wide = tl.zeros([BM], tl.float64)  # an addition a row and tile
-    state = (tl.zeros([BM, WIDE], tl.float32), wide, far, far, nothing, nothing, wide, wide)
+    state = (tl.zeros([BM, WIDE], tl.float32), wide, far, far, nothing, nothing, wide, wide, nothing, nothing)
     for n in range(start, first):
         block, info = _tile(tiles, line, n, first, 0)
         state = _change_queries(state, q, grad, level, less, k_view, v_view, drows, room, batch, head, queries, block, info,
@@ -279,7 +291,7 @@ def of_queries(
         tl.store(means + at, state[7], mask=there)
     if ends is not None:
         step = (tl.num_programs(0) // blocks).to(tl.int64) * sizes.queries
-        tl.store(ends + at, state[2], mask=there)
-        tl.store(ends + step + at, state[3], mask=there)
+        tl.store(ends + at, _less(state[2], state[6], state[8]), mask=there)
+        tl.store(ends + step + at, _less(state[3], state[6], state[9]), mask=there)
         tl.store(ends + 2 * step + at, state[4], mask=there)
         tl.store(ends + 3 * step + at, state[5], mask=there)
