@@ -143,6 +143,7 @@ struct Job {
   const void *level, *tilt;
   double* level_sums;
   double level_w;
+  bool all_level;  // no query has another w
   // Each (batch, key head) is `parts` units, shared out by heads (backward), keys (`chunked`) or blocks of queries.
   i64 parts, chunked;
   // Of each unit, when chunked: [group, queries, dim + 2], the outputs before division, the peaks and the totals; when
@@ -569,8 +570,8 @@ struct Unit {
     take(at, window, WINDOW);
     take(at, window_u, WINDOW);
     take(at, diagonal, back ? (i64)WINDOW : 0);
-    take(at, pieces_a, call.slope ? call.pieces : 0);
-    take(at, pieces_b, call.slope ? call.pieces : 0);
+    take(at, pieces_a, in_pieces() ? call.pieces : 0);
+    take(at, pieces_b, in_pieces() ? call.pieces : 0);
     take(at, peak, BLOCK_Q);
     take(at, total, BLOCK_Q);
     take(at, delta, BLOCK_Q);
@@ -583,13 +584,16 @@ struct Unit {
     take(at, sum_b, back && job.bounds ? call.pieces * N : 0);
     take(at, cursor, BLOCK_Q);
     take(at, window_tilt, back && job.level ? (i64)WINDOW : 0);
-    const bool search = call.slope && !job.bounds;
+    const bool search = in_pieces() && !job.bounds;
     take(at, knots, search ? call.pieces : 0);
     take(at, exact_window, search ? (i64)WINDOW : 0);
     take(at, segments, search ? most(most_met, 1) * BLOCK_Q * BLOCK_K : 0);
     take(at, finite_keys, blocks);
     return (i64)(at - (uintptr_t)base);
   }
+
+  // Whether anybody asks for pieces, and not for a table of them.
+  bool in_pieces() const { return call.slope && !job.all_level; }
 
   // Whether weights and changes of all keys are kept: see the top of the file.
   bool kept() const { return call.backward && (job.table || call.dslope || call.drows); }
@@ -622,7 +626,7 @@ struct Unit {
       memset(sum_b, 0, sizeof(double) * call.pieces * N);
     }
     memset(cursor, 0, sizeof(int32_t) * BLOCK_Q);
-    if (call.slope && !job.bounds) {
+    if (in_pieces() && !job.bounds) {
       memcpy(knots, call.knots, sizeof(double) * (size_t)(call.pieces - 1));
       knots[call.pieces - 1] = (double)NAN;
     }
@@ -911,7 +915,7 @@ struct Unit {
         level_table = (const T*)job.level + row;
         if (job.tilt) tilt = (const T*)job.tilt + row;
       }
-      for (i64 s = 0; s < call.pieces; s++) {
+      for (i64 s = 0; in_pieces() && s < call.pieces; s++) {
         pieces_a[s] = slope[s] * log2e;
         pieces_b[s] = intercept[s] * log2e;
       }
@@ -2019,9 +2023,8 @@ void find_cells(const Call& call, std::vector<int32_t>& cell, Job& job) {
 }
 
 // The pieces under one w as a table of each head, and what else Job has of them. Segments are exact, as find_bounds has them.
-// Whether no pair needs anything else.
 template <class T>
-bool find_level(const Call& given, Job& job, std::vector<int32_t>& segment, std::vector<T>& level, std::vector<T>& tilt) {
+void find_level(const Call& given, Job& job, std::vector<int32_t>& segment, std::vector<T>& level, std::vector<T>& tilt) {
   const double *slope = (const double*)given.slope, *intercept = (const double*)given.intercept;
   const double *knots = (const double*)given.knots, *u = (const double*)given.u;
   const i64 size = given.u_size, last = given.pieces - 1;
@@ -2029,10 +2032,15 @@ bool find_level(const Call& given, Job& job, std::vector<int32_t>& segment, std:
   segment.resize((size_t)size);
   level.resize((size_t)(given.piece_heads * size));
   if (given.dslope) tilt.resize(level.size());
+  i64 s = 0;
+  double before = -INFINITY;
   for (i64 d = 0; d < size; d++) {
     const double x = u[d] * job.level_w, place = (x - job.cell_low) * job.cell_scale;
-    i64 s = job.cell[place > 0 ? place < (double)(job.cells - 1) ? (i64)place : job.cells - 1 : 0];  // near it
-    while (s > 0 && !(knots[s - 1] <= x)) s--;
+    if (!(x >= before) || (s + 8 < last && knots[s + 8] <= x)) {  // not a little after the one before
+      s = job.cell[place > 0 ? place < (double)(job.cells - 1) ? (i64)place : job.cells - 1 : 0];  // near it
+      while (s > 0 && !(knots[s - 1] <= x)) s--;
+    }
+    before = x;
     while (s < last && knots[s] <= x) s++;
     segment[(size_t)d] = (int32_t)s;
   }
@@ -2047,7 +2055,7 @@ bool find_level(const Call& given, Job& job, std::vector<int32_t>& segment, std:
   const double* w = (const double*)given.w;
   bool all = !given.position_q && !given.position_k;
   for (i64 r = 0; r < given.w_batch * given.queries && all; r++) all = w[r] == job.level_w;
-  return all;
+  job.all_level = all;
 }
 
 // What the sums of changes at each distance give to the gradients of the pieces; dw is there already.
@@ -2156,13 +2164,6 @@ void narrow(const void*& numbers, i64 count, std::vector<T>& to) {
 template <class T>
 int attend(const Call& given) {
   Call call = given;
-  std::vector<T> narrowed[4];
-  if (call.slope) {
-    narrow(call.slope, call.piece_heads * call.pieces, narrowed[0]);
-    narrow(call.intercept, call.piece_heads * call.pieces, narrowed[1]);
-    narrow(call.u, call.u_size, narrowed[2]);
-    narrow(call.w, call.w_batch * call.queries, narrowed[3]);
-  }
   const i64 group = call.heads / call.kv_heads, whole = call.batch * call.kv_heads;
   Job job = {};
   job.call = &call;
@@ -2208,9 +2209,14 @@ int attend(const Call& given) {
   job.partial = partial.data();
   std::vector<int32_t> segment;
   std::vector<T> level, tilt;
-  bool all_level = false;
-  if (call.slope && call.queries && !(job.bounds && call.queries < 8))
-    all_level = find_level(given, job, segment, level, tilt);
+  if (call.slope && call.queries && !(job.bounds && call.queries < 8)) find_level(given, job, segment, level, tilt);
+  std::vector<T> narrowed[4];
+  if (call.slope && !job.all_level) {
+    narrow(call.slope, call.piece_heads * call.pieces, narrowed[0]);
+    narrow(call.intercept, call.piece_heads * call.pieces, narrowed[1]);
+    narrow(call.u, call.u_size, narrowed[2]);
+    narrow(call.w, call.w_batch * call.queries, narrowed[3]);
+  }
   // The sums of all units, zeros at first; those that nobody asks for have no place.
   const struct {
     double** at;
@@ -2219,9 +2225,9 @@ int attend(const Call& given) {
       {&job.table, call.dtable ? table_rows * call.table_size : 0},
       {&job.w, call.dslope ? units * call.queries : 0},
       {&job.level_sums, call.dslope && job.level ? piece_rows * call.u_size : 0},
-      {&job.slope, call.dslope && !all_level ? piece_rows * call.pieces : 0},
-      {&job.intercept, call.dslope && !all_level ? piece_rows * call.pieces : 0},
-      {&job.u, call.dslope && !all_level ? units * call.u_size : 0},
+      {&job.slope, call.dslope && !job.all_level ? piece_rows * call.pieces : 0},
+      {&job.intercept, call.dslope && !job.all_level ? piece_rows * call.pieces : 0},
+      {&job.u, call.dslope && !job.all_level ? units * call.u_size : 0},
   };
   thread_local std::vector<double> sums;
   i64 in_all = 0;
