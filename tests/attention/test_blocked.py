@@ -483,3 +483,15 @@ def test_tensors_with_any_strides(how):
     asked = Effect(terms=(DenseBias(bias),)), [bias], Span.of(5), Mask(5, 5), q, k, v, torch.randn_like(q)
     for got, wanted in zip(*(output_and_gradients(b, *asked) for b in (blocked, reference)), strict=True):
         torch.testing.assert_close(got, wanted, rtol=0, atol=1e-12)
+
+
+def test_pieces_without_a_warning(recwarn):
+    """torch warns of what lies badly for its search, once a process unless it is told to always."""
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        q, k, v = torch.randn(3, 2, 2, 300, 16)
+        attend(q, k, v, encodings.FIRE(num_heads=2), backend="blocked")
+    finally:
+        torch.set_warn_always(before)
+    assert not [str(w.message) for w in recwarn if "contiguous" in str(w.message)]

@@ -222,6 +222,6 @@ def of_pieces(
     x: Float[Tensor, "b i j"],
 ) -> Float[Tensor, "h b i j"]:
     """slope[h, s] x + intercept[h, s] with s = the number of knots <= x."""
-    s: Int[Tensor, "b i j"] = torch.bucketize(x.detach(), knots.detach(), right=True, out_int32=True)
+    s: Int[Tensor, "b i j"] = torch.bucketize(x.detach().contiguous(), knots.detach(), right=True, out_int32=True)
     out: Tensor = _Pieces.apply(x, s, slope, intercept)
     return out
