@@ -17,6 +17,7 @@ def kind_of(length: int, trained: tuple[int, int]) -> Kind:
 
 
 def kind_of_score(run: "RunRow", score: "ScoreRow") -> Kind:
+    """That of a stored score's length, by what its run was trained on and what was asked."""
     return kind_of(score.length, trained_lengths(run.config, run.train_length, score.asked))
 
 
