@@ -109,10 +109,10 @@ def test_a_curriculum_is_part_of_a_run_and_its_key():
 
 
 def test_steps_follow_the_curriculum():
-    from lengthwise.training.loop import _Sitting
+    from lengthwise.training.loop import Sitting
 
     model, task = build(made := run(curriculum=Curriculum(every=2, length=2, length_step=3, dims=1)))
-    sitting = _Sitting(made, model, task, torch.device("cpu"))
+    sitting = Sitting(made, model, task, torch.device("cpu"))
     for step, (length, dims) in enumerate([(2, 1), (2, 1), (5, 2), (5, 2), (6, 3), (6, 3)]):
         sitting.step = step
         xs, _ = task.examples_of(sitting.batch())

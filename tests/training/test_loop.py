@@ -17,7 +17,7 @@ from lengthwise.tasks import Copy
 from lengthwise.tasks.base import Batch
 from lengthwise.training import Progress, Stopped, TrainingError, build, load_trained, load_weights, train
 from lengthwise.training.checkpoint import tensors_of
-from lengthwise.training.loop import _Sitting
+from lengthwise.training.loop import Sitting
 
 MAMBA = ModelConfig.mamba(d_model=16, num_layers=2, state_size=4, dropout=0.1)
 
@@ -164,7 +164,7 @@ class Ragged(Copy):
 def one_step(accumulation: int, task, layout=None) -> tuple[dict[str, torch.Tensor], float]:
     run = a_run(accumulation=accumulation, batch_size=8, weight_decay=0.0, steps=3, layout=layout)
     model, _ = build(run)
-    sitting = _Sitting(run, model.double(), task, torch.device("cpu"))
+    sitting = Sitting(run, model.double(), task, torch.device("cpu"))
     gradients: dict[str, torch.Tensor] = {}
     sitting.optimizer.step = lambda: gradients.update({n: p.grad.clone() for n, p in model.named_parameters()})
     sitting.advance()
@@ -185,7 +185,7 @@ def test_accumulation_is_the_same_step(task, layout):
 def test_gradients_are_clipped():
     run = a_run(clip=1e-3)
     model, task = build(run)
-    sitting = _Sitting(run, model, task, torch.device("cpu"))
+    sitting = Sitting(run, model, task, torch.device("cpu"))
     used: list[torch.Tensor] = []
     sitting.optimizer.step = lambda: used.extend(p.grad.flatten().clone() for p in model.parameters())
     sitting.advance()
@@ -196,7 +196,7 @@ def test_gradients_are_clipped():
 def test_lengths_are_drawn_from_the_range_and_every_step_draws_anew():
     run = a_run(min_length=2, steps=60)
     model, task = build(run)
-    sitting = _Sitting(run, model, task, torch.device("cpu"))
+    sitting = Sitting(run, model, task, torch.device("cpu"))
     seen, firsts = set(), set()
     for sitting.step in range(60):
         batch = sitting.batch()
@@ -211,14 +211,14 @@ def test_positions_are_drawn_anew_at_every_step_from_seed_and_step_alone():
     for seed in (3, 4):
         run = dataclasses.replace(a_run(layout=choose(Randomized, max_length=1000), steps=5), seed=seed)
         model, task = build(run)
-        sitting = _Sitting(run, model, task, torch.device("cpu"))
+        sitting = Sitting(run, model, task, torch.device("cpu"))
         claimed: list[torch.Tensor] = []
         model.register_forward_pre_hook(lambda m, a, kw, to=claimed: to.append(kw["positions"]), with_kwargs=True)
         for _ in range(5):
             torch.manual_seed(0)  # whatever the caller's generator is at
             sitting.advance()
         seen += [tuple(p.flatten().tolist()) for p in claimed]
-        again = _Sitting(run, *build(run), torch.device("cpu"))
+        again = Sitting(run, *build(run), torch.device("cpu"))
         again.step = 3
         assert torch.equal(again.positions(again.batch()), claimed[3])
         assert len({tuple(row) for row in claimed[0].tolist()}) == 8, "every sequence draws its own"
@@ -227,7 +227,7 @@ def test_positions_are_drawn_anew_at_every_step_from_seed_and_step_alone():
 
 def test_without_a_layout_the_model_counts_by_itself():
     run = a_run()
-    sitting = _Sitting(run, *build(run), torch.device("cpu"))
+    sitting = Sitting(run, *build(run), torch.device("cpu"))
     assert sitting.positions(sitting.batch()) is None
 
 

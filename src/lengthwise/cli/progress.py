@@ -41,10 +41,11 @@ class Overview:
         self.etas: dict[str, float] = {}  # seconds that runs at work need, by key
         self.worked = 0.0
         self.since: float | None = None
+        self.estimated: float | None = None  # seconds of the whole call, before anything is known of its runs
 
     def note(self, event: Event) -> None:
         if isinstance(event, Begun):
-            self.counts, self.costs = event.counts, event.costs
+            self.counts, self.costs, self.estimated = event.counts, event.costs, event.seconds
             self.left = {key: cost.total for key, cost in event.costs.items()}
         elif isinstance(event, Counted):
             self.counts = event.counts
@@ -95,7 +96,7 @@ class Overview:
     def eta(self) -> float | None:
         """Seconds to the end; None when nothing is known yet."""
         if self.since is None or self.worked <= 0:
-            return None
+            return self.estimated
         rate = self.worked / max(1e-9, time.perf_counter() - self.since)
         unfinished = sum(1 for left in self.left.values() if left > 0)
         mine = min(1.0, (self.total - self.over) / unfinished) if unfinished else 0.0  # other calls do their part
@@ -123,7 +124,8 @@ class Overview:
         with_done = f", {done} of them done already" if done else ""
         workers = f"{event.workers} worker{'s' if event.workers != 1 else ''}"
         runs = f"{self.total} run{'s' if self.total != 1 else ''}"
-        return f"{self.study.name}: {runs}{with_done}; {workers}, results in {results}"
+        takes = f"; this takes about {duration(event.seconds)}" if event.seconds is not None else ""
+        return f"{self.study.name}: {runs}{with_done}; {workers}, results in {results}{takes}"
 
     def said(self, event: Event) -> str | None:
         """What is worth a line that stays."""

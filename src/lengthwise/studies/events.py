@@ -15,12 +15,14 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Begun(Event):
-    """The study is in the store. `counts` of its `total` runs by status; `costs` of those that are still to do."""
+    """The study is in the store. `counts` of its `total` runs by status; `costs` of those that are still to do; `seconds` that
+    they will take, where that was estimated."""
 
     total: int
     counts: dict[str, int]
     workers: int
     costs: dict[str, Cost]
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from lengthwise.attention import check_backend
 from lengthwise.config import ConfigError
 from lengthwise.store import Store, StoreError, open_store
 from lengthwise.studies.cost import costs
+from lengthwise.studies.estimate import estimate_seconds
 from lengthwise.studies.events import Begun, Counted, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.study import Study
 from lengthwise.studies.worker import Bye, Hello, Spec, main
@@ -59,14 +60,16 @@ def execute(
     device: str = "cpu",
     backend: str = "auto",
     threads: int = 1,
+    estimate: bool = False,
     on_event: Callable[[Event], None] | None = None,
 ) -> Outcome:
     """Train and evaluate what the folder `results` does not have yet of `study`; finished runs are not repeated.
 
     Everything is checked before anything trains. `workers`: processes, one run each at a time; None: as many as there
     are cores (on a GPU one), and no more than runs. `threads`: of torch in each worker; the same number gives the same
-    bits. Other calls may execute the same study in the same folder at the same time: no run is done twice, and all
-    calls end when all runs are done. A run that fails does not stop the others.
+    bits. `estimate`: measure a few training steps before the workers start, which takes about five seconds, and tell in
+    `Begun` how long the study will take. Other calls may execute the same study in the same folder at the same time: no
+    run is done twice, and all calls end when all runs are done. A run that fails does not stop the others.
 
     Raises `ConfigError`, `StoreError`, `WorkerError`; `Interrupted` after Ctrl-C or SIGTERM, when the workers have
     saved where they are. Workers are spawned: a script calls this under `if __name__ == "__main__":`.
@@ -86,7 +89,7 @@ def execute(
             threads=threads,
         )
         store.add_study(**study.about(), runs=study.rows())
-        return _Crew(store, study, spec, workers, on_event or (lambda event: None)).work()
+        return _Crew(store, study, spec, workers, estimate, on_event or (lambda event: None)).work()
 
 
 def cores() -> int:
@@ -153,9 +156,17 @@ class _Worker:
 class _Crew:
     """The workers of one call, and what they say."""
 
-    def __init__(self, store: Store, study: Study, spec: Spec, workers: int | None, tell: Callable[[Event], None]):
+    def __init__(
+        self,
+        store: Store,
+        study: Study,
+        spec: Spec,
+        workers: int | None,
+        estimate: bool,
+        tell: Callable[[Event], None],
+    ):
         self.store, self.study, self.spec, self.tell = store, study, spec, tell
-        self.wanted = workers
+        self.wanted, self.estimate = workers, estimate
         self.crew: list[_Worker] = []
         self.deaths: Counter[str] = Counter()
         self.idle_deaths = 0  # of workers without a run, since a run was begun
@@ -170,10 +181,17 @@ class _Crew:
         left = counts["pending"] + counts["running"]
         usual = 1 if torch.device(self.spec.device).type == "cuda" else cores()
         number = min(self.wanted or usual, left)
-        todo = {row.key: row.status for row in self.store.runs(self.study.name) if row.status in ("pending", "running")}
-        cost = costs((run, self.study.evaluation_of(run)) for run in self.study.runs if run.key in todo)
-        total = len(self.study.runs)
-        self.tell(Begun(total=total, counts=counts, workers=number, costs=cost))
+        todo = {row.key: row for row in self.store.runs(self.study.name) if row.status in ("pending", "running")}
+        runs = [run for run in self.study.runs if run.key in todo]
+        cost = costs((run, self.study.evaluation_of(run)) for run in runs)
+        seconds = None
+        if self.estimate and runs:
+            self.tell(Note(text="measuring a few training steps, to estimate how long this takes"))
+            spec, trained = self.spec, {row.key for row in todo.values() if row.finished is not None}
+            seconds = estimate_seconds(
+                runs, cost, trained, workers=number, device=spec.device, backend=spec.backend, threads=spec.threads
+            )
+        self.tell(Begun(total=len(self.study.runs), counts=counts, workers=number, costs=cost, seconds=seconds))
         with self._signals():
             try:
                 for _ in range(number):

@@ -3,6 +3,7 @@
 from lengthwise.training.loop import Trained, build, check_training, load_trained, load_weights, train
 from lengthwise.training.progress import Progress, Stopped, TrainingError
 from lengthwise.training.tensorfile import CheckpointError, CheckpointWarning
+from lengthwise.training.timing import measure_step
 
 __all__ = [
     "CheckpointError",
@@ -15,5 +16,6 @@ __all__ = [
     "check_training",
     "load_trained",
     "load_weights",
+    "measure_step",
     "train",
 ]

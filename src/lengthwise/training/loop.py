@@ -93,7 +93,7 @@ def train(
     with reproducible(place):
         model, task = build(run, device=place, backend=backend)
         check_training(run, task, model.max_length)
-        sitting = _Sitting(run, model, task, place)
+        sitting = Sitting(run, model, task, place)
         if (found := files.newest()) is not None:
             sitting.restore(*found, path=files.path)
         _run(sitting, files, checkpoint_every, checkpoint_seconds, Reporter(on_progress), should_stop)
@@ -177,7 +177,7 @@ def load_weights(folder: Path, run: Run, *, device: torch.device | str = "cpu", 
 
 
 def _run(
-    s: "_Sitting",
+    s: "Sitting",
     files: Folder,
     every: int | None,
     seconds: float,
@@ -216,7 +216,7 @@ def _run(
                 save()
 
 
-class _Sitting:
+class Sitting:
     """One process's work on a run: everything that changes from step to step, and what a checkpoint holds of it.
 
     Nothing here waits for the device in a step: losses and norms are written into a tensor that lies there, and read
