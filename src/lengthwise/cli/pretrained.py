@@ -61,7 +61,6 @@ class Wanted:
 
 
 def check(wanted: Wanted, json: bool) -> int:
-    os.environ["HF_HUB_OFFLINE"] = "1"  # before anything of Hugging Face is imported: nothing is ever fetched
     from lengthwise.evaluation import pretrained
     from lengthwise.studies import execution
     from lengthwise.training.numerics import use_process
