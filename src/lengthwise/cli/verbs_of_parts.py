@@ -172,7 +172,7 @@ def pretrained(
     dims: Whole = 8,
     examples: str = "0,5,10,20,40",
     settings: str = "standard,duplicated",
-    form: Literal["auto", "plain", "llama-2"] = "auto",
+    form: Literal["auto", "mpt", "llama-2", "plain"] = "auto",
     prompts: Whole = 100,
     seed: Whole = 0,
     batch_size: Whole = 8,
@@ -203,7 +203,8 @@ def pretrained(
         standard: examples drawn one by one; duplicated: one example over and over, and asked again; noise: the second half of
         the examples repeats one.
     form
-        How it is put in words: plain, or llama-2 for a chat ([INST] <<SYS>>); auto takes llama-2 for Llama.
+        The prompt's words: mpt and llama-2 (a chat, [INST] <<SYS>>) as the thesis printed them, plain as Bhattamishra et al.
+        2023 had them; auto takes llama-2 for Llama and mpt for all others.
     prompts
         Functions, each with its prompt, for every task, setting and number of examples.
     seed
