@@ -144,11 +144,21 @@ class SequenceTask(AnsweringTask):
         return sum(self.widths(length)) + 2
 
     def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> Batch:
+        return self.pack(self._some(generator, batch, length, split))
+
+    def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
+        lengths = [shortest + n % (longest - shortest + 1) for n in numbers]
+        found = [
+            self._some(generator(seed, "fixed", n), 1, at, "train") for n, at in zip(numbers, lengths, strict=True)
+        ]
+        return self.pack(Pairs.join(found))  # at once: it takes longer than to draw one
+
+    def _some(self, generator: torch.Generator, count: int, length: int, split: str) -> Pairs:
         self.check_length(length, split)
         pool, _ = self._pool(length, split)
         if pool is not None:
-            return self.pack(pool[torch.randint(len(pool), (batch,), generator=generator)])
-        return self.pack(drawn(lambda count: self.draw(generator, count, length), batch, split))
+            return pool[torch.randint(len(pool), (count,), generator=generator)]
+        return drawn(lambda n: self.draw(generator, n, length), count, split)
 
     def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
         self.check_length(length, split)
