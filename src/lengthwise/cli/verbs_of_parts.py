@@ -17,7 +17,7 @@ def sample(
     seed: Whole | None = None,
     split: Literal["train", "test"] | None = None,
     all: Annotated[bool, Parameter(negative="")] = False,
-    published: Annotated[bool, Parameter(negative="")] = False,
+    published: Literal["paper", "repository"] | None = None,
     json: bool = False,
 ) -> int:
     """Look at examples of a task before training on them. The same seed shows the same examples.
@@ -40,7 +40,8 @@ def sample(
     all
         Print every example there is, of a task that is a given set, or of a length that has few enough.
     published
-        Print the text of the published study instead of words: prompt, separator and target.
+        Print the text of the published study instead of words (prompt, separator and target): as its paper prints examples, or
+        as its repository makes them, which its runs were trained on.
     json
         Print one JSON object a line.
     """
