@@ -1,4 +1,9 @@
-"""What every benchmark says beside its figures: machine, versions, command; kept as JSON in benchmarks/results/."""
+"""What every benchmark says beside its figures: commit, machine, versions, command, date; kept as JSON in benchmarks/results/.
+
+A file is {"made": header, "figures": ...}. The header's `commit` is the one that was measured, and `uncommitted_changes` says
+whether tracked files differed from it. In files from before commits were kept `commit` is null, and `recorded_in` is the commit
+that stored the figures: they were measured on it or shortly before.
+"""
 
 import json
 import os
@@ -11,6 +16,7 @@ from typing import Any
 import torch
 
 import lengthwise
+from lengthwise.studies.provenance import commit
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -23,9 +29,12 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def save(name: str, figures: dict[str, Any]) -> None:
-    """Print where the figures come from and write them to results/<name>.json."""
-    facts = {
+def header() -> dict[str, Any]:
+    """What every file in results/ begins with."""
+    source = commit(Path(lengthwise.__file__), besides="benchmarks/results")
+    return {
+        "commit": source.get("commit"),
+        "uncommitted_changes": source.get("dirty"),
         "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
         "date": datetime.now(UTC).date().isoformat(),
         "processor": processor(),
@@ -36,10 +45,17 @@ def save(name: str, figures: dict[str, Any]) -> None:
         "lengthwise": lengthwise.__version__,
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
+
+
+def save(name: str, figures: dict[str, Any]) -> None:
+    """Print where the figures come from and write them to results/<name>.json."""
+    facts = header()
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({"made": facts, "figures": figures}, indent=2) + "\n")
+    changed = ", with uncommitted changes" if facts["uncommitted_changes"] else ""
     print(f"\n{facts['processor']}, {facts['cores']} cores, Python {facts['python']}, torch {facts['torch']}")
+    print(f"commit {facts['commit']}{changed}")
     print(
         f"command: {facts['command']}\nkept in {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}"
     )

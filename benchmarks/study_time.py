@@ -21,6 +21,7 @@ from typing import Any
 from record import save
 
 from lengthwise.store import open_store
+from lengthwise.studies.provenance import commit
 
 ROOT = Path(__file__).resolve().parent.parent
 Scores = dict[tuple[str, str, int, int], float]  # encoding, task, seed, length
@@ -54,11 +55,6 @@ def done(study: str, way: str) -> tuple[float, dict[str, float], Scores]:
     return seconds, trained, scores
 
 
-def commit_of(folder: str) -> str:
-    command = ["git", "-C", folder, "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "no git"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", default="studies/quickstart.py")
@@ -86,7 +82,7 @@ def main() -> None:
         }
         name = "other sources" if os.sep in other else other
         figures[name] = {
-            **({"commit": commit_of(other)} if os.sep in other else {}),
+            **(commit(Path(other, "lengthwise", "__init__.py")) if os.sep in other else {}),
             "of the time of auto": statistics.median(ratios), "ratios": ratios, "seconds": seconds,
             "training, of auto": {x: statistics.median(each[x] for each in trained) for x in trained[0]},
             "largest difference of a score": per_task,

@@ -46,6 +46,8 @@ __all__ = [
     "settings_of",
 ]
 
+MOST_EXAMPLES = 10**12  # of a fixed training set; far more than any training sees
+
 # ---- the parts of a run -----------------------------------------------------------------------------------------
 
 
@@ -266,6 +268,8 @@ class TrainingConfig(Config):
     set, as SCAN, draws each example from all it has of these lengths). `layout`: which
     positions the tokens claim, in training and in evaluation (`choose(Randomized, max_length=512)`); None: 0, 1, 2, ...
     `curriculum`: shorter lengths and fewer dims at first; then `min_length` is `train_length`.
+    `train_examples`: train on a fixed set of so many examples, epoch after epoch, each epoch in another order; a batch then has
+    examples of all lengths. The set depends on the task, the lengths and the run's seed. None: fresh examples at every step.
     """
 
     train_length: int
@@ -283,6 +287,7 @@ class TrainingConfig(Config):
     clip: float = 1.0
     layout: Choice | None = field(default=None, metadata={"kind": "layout", "later": True})
     curriculum: Curriculum | None = field(default=None, metadata={"later": True})
+    train_examples: int | None = field(default=None, metadata={"later": True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -309,8 +314,27 @@ class TrainingConfig(Config):
                     f"the curriculum begins with length {self.curriculum.length}, and train_length is {self.train_length}; "
                     "begin with a shorter one"
                 )
+        if self.train_examples is not None:
+            self._require_fixed_set(self.train_examples)
         if self.learning_rate <= 0 or self.clip <= 0:
             raise ConfigError(f"learning_rate {self.learning_rate} and clip {self.clip} have to be more than 0")
+
+    def _require_fixed_set(self, count: int) -> None:
+        if self.curriculum is not None:
+            raise ConfigError(
+                f"train_examples is {count} and there is a curriculum, whose lengths grow; a fixed set has all from the "
+                "beginning: leave one of them out"
+            )
+        lengths = self.train_length - (self.min_length or self.train_length) + 1
+        if count < max(self.batch_size, lengths):
+            raise ConfigError(
+                f"train_examples is {count}; it has to be at least {max(self.batch_size, lengths)}, one batch and one example of "
+                "each length, or None for fresh examples at every step"
+            )
+        if count > MOST_EXAMPLES:
+            raise ConfigError(
+                f"train_examples is {count}; it has to be at most {MOST_EXAMPLES:,}, or None for fresh ones"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ study = Study(
     expectation="T5's, then ALiBi's; Rotary's and sinusoidal's are furthest. Another seed of NoPE is the baseline.",
     cost="15 trainings of 40,000 steps, some hours each on one GPU; the distances take minutes",
     command="lengthwise run studies/nope/attention.py --device cuda",
-    runs=grid(ENCODINGS, ["scan:split=tr25"], SEEDS, model=PAPER, training=paper_training(1, 25)),
+    runs=grid(ENCODINGS, ["scan:split=tr25"], SEEDS, model=PAPER, training=paper_training(1, 25, examples=15_547)),
     evaluation=EvaluationConfig(lengths=(10, 20, 25, 26, 27, 28, 30, 32, 33, 36, 40, 48), examples=600),
     published=published({"SCAN(split=tr25)": "SCAN"}, "of the distances only plots are published"),
 )

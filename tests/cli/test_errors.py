@@ -65,6 +65,10 @@ USAGE = [
     (["run", ""], "the study's path is empty"),
     (["compare", "nope", "--task", "copy", "--train-length", "0"], "train_length is 0; it has to be at least 1"),
     ([*COMPARE, "--min-length", "5"], "min_length 5 is more than train_length 4"),
+    (
+        [*COMPARE, "--train-examples", "3"],
+        "train_examples is 3; it has to be at least 16, one batch and one example of each",
+    ),
     (["compare", "fier", "--task", "copy", "--train-length", "4"], "no encoding 'fier'; did you mean 'FIRE'?"),
     (["compare", "nope", "--task", "cpoy", "--train-length", "4"], "no task 'cpoy'; did you mean 'Copy'?"),
     (["compare", "fire:hiden_layers=1", "--task", "copy", "--train-length", "4"], "did you mean 'hidden_layers'?"),

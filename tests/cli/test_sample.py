@@ -72,15 +72,18 @@ def test_all_of_a_task_that_draws_its_questions(here: Call) -> None:
 
 
 def test_published_text(here: Call) -> None:
-    (row,) = rows(here("sample", "copy", "--length", 3, "--count", 1, "--published", "--json"))
+    (row,) = rows(here("sample", "copy", "--length", 3, "--count", 1, "--published", "repository", "--json"))
     (plain,) = rows(here("sample", "copy", "--length", 3, "--count", 1, "--json"))
     assert row["prompt"] == f"Copy: {plain['input']} "
     assert (row["separator"], row["target"], row["length"]) == ("[SEP] ", plain["target"], 3)
     assert "input" not in row
-    said = here("sample", "copy", "--length", 3, "--count", 1, "--published").out.splitlines()
+    said = here("sample", "copy", "--length", 3, "--count", 1, "--published", "repository").out.splitlines()
     assert said[0] == f'0  prompt     "Copy: {plain["input"]} "'
     assert said[1] == '   separator  "[SEP] "'
-    found = rows(here("sample", "scan", "--length", 2, "--all", "--published", "--json"))
+    (printed,) = rows(here("sample", "copy", "--length", 3, "--count", 1, "--published", "paper", "--json"))
+    assert printed["prompt"] == f"Copy the following words: {plain['input']} ."
+    assert printed["target"] == plain["target"]
+    found = rows(here("sample", "scan", "--length", 2, "--all", "--published", "repository", "--json"))
     assert {"prompt": "Solve: jump left", "target": "Left Jump"}.items() <= {
         **next(row for row in found if row["prompt"] == "Solve: jump left")
     }.items()
@@ -90,7 +93,8 @@ def test_published_text(here: Call) -> None:
     ("words", "says"),
     [
         (["text", "--all"], "Text cannot list all of its examples"),
-        (["text", "--published"], "Text has no published text; leave --published out, or take one of: Copy"),
+        (["scan", "--length", "2", "--published", "paper"], "the paper prints no example of SCAN"),
+        (["text", "--published", "paper"], "Text has no published text; leave --published out, or take one of: Copy"),
         (["scan", "--all", "--count", "3"], "--count 3 is for some examples, and --all prints every one"),
         (["scan", "--all", "--seed", "0"], "--seed 0 is for some examples"),
         (

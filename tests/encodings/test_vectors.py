@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lengthwise.conformance.vectors import FOLDER, load
-from lengthwise.encodings import ENCODINGS
+from lengthwise.encodings import ENCODINGS, T5, ALiBi
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 _spec = importlib.util.spec_from_file_location("make_vectors", VECTORS / "make.py")
@@ -41,7 +41,9 @@ def test_committed_values_are_what_the_script_says(script: Path) -> None:
         f"run python tests/vectors/make.py, and look at what changed in {script.stem}"
     )
     assert committed["how"].strip(), "a file says how it was made"
-    assert {case["from"] for case in committed["cases"]} <= {"formula", "printed"}
+    assert {case["from"] for case in committed["cases"]} <= {"formula", "computed", "printed"}
+    for case in committed["cases"]:
+        assert ("source" in case) == (case["from"] == "printed"), f"{case['name']}: printed where?"
 
 
 def alike(one: Any, other: Any) -> bool:
@@ -76,7 +78,29 @@ def test_the_interpreter_of_the_scripts_has_no_other(name: str, tmp_path: Path) 
     assert subprocess.run([sys.executable, "-c", f"import {name}"], check=False).returncode == 0
 
 
-def test_printed_digits_of_every_source() -> None:
-    """Every encoding with numbers in print is held against the print, not only against our formula."""
-    printed = {make.__name__ for make in ENCODINGS if any(case["from"] == "printed" for case in load(make))}
-    assert {"NoPE", "Sinusoidal", "RoPE", "ALiBi", "T5", "KerpleLog", "KerplePower", "FIRE"} <= printed
+def made(origin: str) -> set[str]:
+    return {make.__name__ for make in ENCODINGS if any(case["from"] == origin for case in load(make))}
+
+
+def test_only_digits_that_a_public_source_prints_are_called_printed() -> None:
+    assert made("printed") == {"ALiBi", "T5", "Llama3", "LongRoPE"}
+    printed = {case["name"] for make in (T5, ALiBi) for case in load(make) if case["from"] == "printed"}
+    assert printed == {"B 5, D 6: the printed matrix", "8 heads"}
+
+
+def test_digits_of_a_second_program() -> None:
+    """The methods of the four papers are held against another program, not only against the script."""
+    papers = {
+        "NoPE",
+        "Sinusoidal",
+        "RoPE",
+        "ALiBi",
+        "T5",
+        "KerpleLog",
+        "KerplePower",
+        "FIRE",
+        "Sandwich",
+        "XPos",
+        "YaRN",
+    }
+    assert papers <= made("computed")

@@ -15,7 +15,7 @@ import torch
 from lengthwise.cli import main
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import (
-    INSTRUCTION,
+    FORMS,
     SETTINGS,
     Answers,
     Plan,
@@ -41,20 +41,51 @@ XS = [[-1, 1, 1], [1, 1, -1], [-1, -1, 1]]
 # ---- words ------------------------------------------------------------------------------------------------------
 
 
+def test_the_prompt_that_the_thesis_printed_for_mpt():
+    """Its example, of 8 bits."""
+    xs = [[-1, 1, 1, -1, 1, 1, 1, 1], [1, 1, 1, -1, -1, 1, -1, -1]]
+    assert prompt("mpt", xs, [1, -1]) == (
+        "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n"
+        "Instruction:\n"
+        "You are given some examples of inputs and their corresponding labels. You need to learn the underlying boolean function "
+        "represented by these input-label examples. Predict the 'Label'(either 0 or 1) for the final input.\n"
+        "Input: 0 1 1 0 1 1 1 1\n"
+        "Label: 1\n"
+        "Input: 1 1 1 0 0 1 0 0\n"
+        "Label:"
+    )
+
+
+def test_the_prompt_that_the_thesis_printed_for_llama():
+    """The first sentence alone is the system's; the label is asked for after the user's turn. `<s>` is the tokenizer's."""
+    xs = [[-1, 1, 1, -1, 1, 1, 1, 1], [1, 1, 1, -1, -1, 1, -1, -1]]
+    assert prompt("llama-2", xs, [1, -1]) == (
+        "[INST] <<SYS>>\n"
+        "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n"
+        "<</SYS>>\n"
+        "You are given some examples of inputs and their corresponding labels. You need to learn the underlying boolean function "
+        "represented by these input-label examples. Predict the 'Label'(either 0 or 1) for the final input.\n"
+        "Input: 0 1 1 0 1 1 1 1\n"
+        "Label: 1\n"
+        "Input: 1 1 1 0 0 1 0 0[/INST]\n"
+        "Label:"
+    )
+    assert (form_for("llama"), form_for("mpt"), form_for("gpt2")) == ("llama-2", "mpt", "mpt")
+
+
 def test_a_plain_prompt():
     assert prompt("plain", XS, [1, -1, 1]) == (
         "You are given some examples of inputs and their corresponding labels. You need to learn the underlying boolean function "
         "represented by these input-label examples. Predict the label (either 0 or 1) for the final input.\n\n"
         "Input: 0 1 1\nLabel: 1\nInput: 1 1 0\nLabel: 0\nInput: 0 0 1\nLabel:"
     )
-    assert prompt("plain", XS[:1], [1]) == f"{INSTRUCTION}\n\nInput: 0 1 1\nLabel:"
 
 
-def test_a_chat_s_prompt():
-    assert prompt("llama-2", XS[:2], [-1, 1]) == (
-        f"[INST] <<SYS>>\n{INSTRUCTION}\n<</SYS>>\n\nInput: 0 1 1\nLabel: 0\nInput: 1 1 0\nLabel: [/INST]"
-    )
-    assert (form_for("llama"), form_for("mpt"), form_for("gpt2")) == ("llama-2", "plain", "plain")
+@pytest.mark.parametrize("form", FORMS)
+def test_a_prompt_without_examples(form):
+    text = prompt(form, XS[:1], [1])
+    assert text.count("Input:") == text.count("Label:") == 1
+    assert text.endswith({"llama-2": "Input: 0 1 1[/INST]\nLabel:"}.get(form, "\nInput: 0 1 1\nLabel:"))
 
 
 def test_which_examples_stand_in_a_prompt():
@@ -208,19 +239,8 @@ def of_words():
     """A tokenizer of words: labels are a token each."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    known = [
-        "<s>",
-        "?",
-        "Input:",
-        "Label:",
-        "0",
-        "1",
-        *sorted(set(INSTRUCTION.split())),
-        "[INST]",
-        "<<SYS>>",
-        "<</SYS>>",
-        "[/INST]",
-    ]
+    texts = [prompt(form, [[label]] * 2, [label] * 2) for form in FORMS for label in (-1, 1)]
+    known = ["<s>", "?", *sorted({word for text in texts for word in text.split()})]
     made = Tokenizer(models.WordLevel({word: n for n, word in enumerate(dict.fromkeys(known))}, unk_token="?"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return made
@@ -370,7 +390,7 @@ def test_the_command_keeps_everything_and_asks_no_network(kind, tiny, tmp_path, 
     assert "Conjunction(dims=4" in out and "Wilson" in out and "duplicated" in out
     said = json.loads(file.read_text())
     assert [p.name for p in tmp_path.iterdir()] == ["said.json"]
-    assert said["asked"]["form"] == {"mpt": "plain", "llama": "llama-2"}[kind]
+    assert said["asked"]["form"] == {"mpt": "mpt", "llama": "llama-2"}[kind]
     assert ("[INST]" in said["asked"]["text"]) == (kind == "llama")
     assert said["model"]["architecture"] == {"mpt": "MptForCausalLM", "llama": "LlamaForCausalLM"}[kind]
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(said["model"]["sha256"])

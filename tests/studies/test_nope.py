@@ -62,6 +62,26 @@ def test_what_differs_from_the_published_runs_is_on_the_page(path: Path) -> None
     assert "their checkpoint is the best one on validation, ours the last" in published["about"]
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_study_says_what_it_trains_on(path: Path) -> None:
+    """The published fixed set at the published scale, all of a given one; fresh examples on a laptop, which is said there."""
+    study = load(path)
+    assert study.published is not None
+    for run in {run.task.label: run for run in study.runs}.values():
+        training, task = run.training, run.task.build()
+        if path.stem == "small":
+            assert training.train_examples is None
+            continue
+        given = isinstance(task, GivenSet)
+        whole = len(task._training(training.min_length, training.train_length)) if given else 100_000
+        assert training.train_examples == whole
+    said = ("fixed set of 100,000 examples", "all examples of a batch have one length")
+    if path.stem != "small":
+        said = ("their training set is the same for all seeds, ours another for each",)
+    assert all(words in study.published["about"] for words in said)
+    assert "Table 1 of the appendix" not in (FOLDER / "kazemnejad.py").read_text()
+
+
 def test_every_score_of_the_small_study_is_in_the_log() -> None:
     """What its docstring rounds to two decimals, of two runs."""
     log = (FOLDER.parents[1] / "docs" / "log.md").read_text(encoding="utf-8")

@@ -57,6 +57,7 @@ def stop_after(steps):
         a_run(layout=choose(Randomized, max_length=30), accumulation=2, min_length=2),
         a_run(encoding=Learned, layout=choose(Shift, max_shift=9)),
         a_run(encoding=NoPE, model=MAMBA, accumulation=2, min_length=2),
+        a_run(model={"dropout": 0.1}, accumulation=2, min_length=2, train_examples=20),
     ],
     ids=[
         "FIRE",
@@ -65,6 +66,7 @@ def stop_after(steps):
         "randomized, accumulation, lengths",
         "learned, shift",
         "Mamba, accumulation, lengths",
+        "fixed set, dropout, accumulation, lengths",
     ],
 )
 def test_stopping_anywhere_changes_no_bit(run, tmp_path):

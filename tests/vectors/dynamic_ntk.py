@@ -2,7 +2,7 @@
 
 f 1 is the paper's form, s = max(1, n / L); f above 1 is Hugging Face's. With a step, n is L and the excess rounded up to a
 multiple of it. The current length of a case is its furthest position + 1. Plain Python, float64; the bases and frequencies
-`printed` (d 8, L 16) are typed in, and a unit vector shows their cosine and sine.
+`computed` (d 8, L 16) are typed in, and a unit vector shows their cosine and sine.
 """
 
 import json
@@ -43,18 +43,18 @@ BASES = {
     64: (63496.042, 305673.51),
     128: (160000.0, 890971.88),
 }
-PRINTED = {1.0: [1.0, 0.079370053, 0.0062996052, 0.0005], 4.0: [1.0, 0.058480355, 0.0034199519, 0.0002]}
+COMPUTED = {1.0: [1.0, 0.079370053, 0.0062996052, 0.0005], 4.0: [1.0, 0.058480355, 0.0034199519, 0.0002]}
 told = [
     (f"n {n}, f {f:g}, by its base", n, f, [base ** (-p / 4) for p in range(4)])
     for n, pair in BASES.items()
     for f, base in zip((1.0, 4.0), pair)
 ]
-told += [(f"n 32, f {f:g}", 32, f, theta) for f, theta in PRINTED.items()]
+told += [(f"n 32, f {f:g}", 32, f, theta) for f, theta in COMPUTED.items()]
 cases = [
     {
         "name": name,
         "what": "rotated",
-        "from": "printed",
+        "from": "computed",
         # Half a unit of the last of 8 digits, at positions to 127.
         "atol": 6e-8,
         "rtol": 0.0,

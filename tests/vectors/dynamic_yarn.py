@@ -2,7 +2,7 @@
 n - L rounded up to a multiple of m. Frequencies theta_p / s past the border high, theta_p before low, a ramp over p between
 (low, high: the pairs that turn beta_fast and beta_slow times within L); queries and keys times 0.1 ln s + 1.
 
-Plain Python, float64; `printed` frequencies and factor for n = 96, L = 64 typed from the sources (8 digits).
+Plain Python, float64; `computed` frequencies and factor for n = 96, L = 64 (8 digits).
 """
 
 import json
@@ -44,21 +44,21 @@ def vector(width, seed):
     return [math.sin(1.7 * seed + 0.9 * n * n + 0.3) * 2 for n in range(width)]
 
 
-PRINTED = [1, 0.28109135, 0.077777778, 0.021081851, 0.0066666667, 0.0021081851, 0.00066666667, 0.00021081851]
+COMPUTED = [1, 0.28109135, 0.077777778, 0.021081851, 0.0066666667, 0.0021081851, 0.00066666667, 0.00021081851]
 M = 1.0405465108
-assert all(abs(a - b) < 5e-9 for a, b in zip(frequencies(1.5, 16, 64), PRINTED))
+assert all(abs(a - b) < 5e-9 for a, b in zip(frequencies(1.5, 16, 64), COMPUTED))
 cases = [
     {
         "name": "n 96, L 64",
         "what": "rotated",
-        "from": "printed",
+        "from": "computed",
         # Position 95 turns a frequency of 8 digits into an angle of 6.
         "atol": 5e-7,
         "rtol": 0.0,
         "context": {"head_dim": 16, "train_length": 64},
         "positions": [0, 1, 14, 95],
         "x": [[1.0, 0.0] * 8] * 4,
-        "expected": [[M * f(at * t) for t in PRINTED for f in (math.cos, math.sin)] for at in (0, 1, 14, 95)],
+        "expected": [[M * f(at * t) for t in COMPUTED for f in (math.cos, math.sin)] for at in (0, 1, 14, 95)],
     }
 ]
 for width, length, settings in [

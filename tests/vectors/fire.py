@@ -3,11 +3,10 @@
 Ablations: without a threshold psi(i) for psi(max(L, i)), and 0/0 is 0 (eq. 22); psi(d) = d besides (eq. 21); one more
 activation after the last layer.
 
-f is an MLP of one number, evaluated here pair by pair, neuron by neuron. Plain Python, float64. `printed` values typed
-from the sources: A (c 0.1, L 512), B (c 1, L 2, no eps), C (i 4, c 1: eq. 21, eq. 22, eq. 23 with L 8), D (B's rows
-through -3 relu(x) + 2 relu(0.5 - x) + 0.25). Where the coordinate itself is asked for, f is the identity (no hidden
-layer, weight 1, bias 0). Smooth activations: the library draws straight lines between 4,096 points, so those cases allow
-10^-7.
+f is an MLP of one number, evaluated here pair by pair, neuron by neuron. Plain Python, float64. `computed` values (5 or 6
+digits): A (c 0.1, L 512), B (c 1, L 2, no eps), C (i 4, c 1: eq. 21, eq. 22, eq. 23 with L 8), D (B's rows through
+-3 relu(x) + 2 relu(0.5 - x) + 0.25). Where the coordinate itself is asked for, f is the identity (no hidden layer, weight 1,
+bias 0). Smooth activations: the library draws straight lines between 4,096 points, so those cases allow 10^-7.
 """
 
 import json
@@ -84,7 +83,7 @@ def case(
         ]
         made = "formula"
     else:
-        made = "printed"
+        made = "computed"
     settings = {
         "hidden_layers": len(layers) - 1,
         "width": len(layers[0][1]),

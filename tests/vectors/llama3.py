@@ -50,6 +50,7 @@ cases = [
         "name": "Llama-3.2-1B",
         "what": "rotated",
         "from": "printed",
+        "source": "RopeLlama3Tests.cs of HFLabs.ML.LLM.LevelZero.Tests, a public test: what transformers' formula gives in float32",
         "atol": 5e-7,
         "rtol": 0.0,
         "context": {"head_dim": 64, "train_length": 8192},

@@ -38,6 +38,7 @@ cases = [
         "name": "Phi-3-mini-128k, Phi-4-mini",
         "what": "rotated",
         "from": "printed",
+        "source": "a constant in public programs for Phi-3-mini-128k and Phi-4-mini, and in graphs that compilers print of them",
         "atol": 1e-15,
         "rtol": 0.0,
         "context": {"head_dim": 4, "train_length": 4096},

@@ -1,4 +1,4 @@
-"""NoPE: logits are scale <q, k>, nothing else. Plain Python, float64; `printed` values typed from the sources.
+"""NoPE: logits are scale <q, k>, nothing else. Plain Python, float64; `computed` values have 6 digits.
 
 The construction of the NoPE paper's first theorem: equal keys and a value that marks the first token give token t
 (counted from 1) the number 1/t.
@@ -66,7 +66,7 @@ cases = [
     {
         "name": "theorem 1",
         "what": "output",
-        "from": "printed",
+        "from": "computed",
         "atol": 5e-7,
         "rtol": 0.0,
         **theorem(6),

@@ -1,6 +1,6 @@
 """NTK-aware scaling: RoPE with the base times s^(r/(r-2)), r rotary dims, so that the first pair stays and the last is θ / s.
 
-Plain Python, float64, by the base (not by powers of s); the base and the frequencies `printed` for d 8, s 4 are typed in, and
+Plain Python, float64, by the base (not by powers of s); the base and the frequencies `computed` for d 8, s 4 are typed in, and
 a unit vector shows their cosine and sine.
 """
 
@@ -33,13 +33,13 @@ def logits(q, k, scale):
 
 
 # Half a unit of the last digit of 0.062996052 is 5e-10, 100 times that at position 100.
-PRINTED = [1.0, 0.062996052, 0.0039685026, 0.00025]
+COMPUTED = [1.0, 0.062996052, 0.0039685026, 0.00025]
 BASE = 63496.042
 cases = [
     {
         "name": name,
         "what": "rotated",
-        "from": "printed",
+        "from": "computed",
         "atol": 6e-8,
         "rtol": 0.0,
         "context": {"head_dim": 8},
@@ -47,7 +47,7 @@ cases = [
         "x": [[1.0, 0.0] * 4] * 2,
         "expected": [[f(m * t) for t in theta for f in (math.cos, math.sin)] for m in (1, 100)],
     }
-    for name, theta in (("d 8, s 4", PRINTED), ("d 8, s 4, by its base", [BASE ** (-p / 4) for p in range(4)]))
+    for name, theta in (("d 8, s 4", COMPUTED), ("d 8, s 4, by its base", [BASE ** (-p / 4) for p in range(4)]))
 ]
 for width, settings in [
     (8, {}),

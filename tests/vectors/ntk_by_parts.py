@@ -5,7 +5,7 @@ length L; low = b(beta_fast), high = b(beta_slow), rounded outwards (truncate) a
 0.001 apart; rho_p = (p - low) / (high - low), clipped to 0 ... 1. ramp "rotations": n_p = L theta_p / (2 pi), and 1 - rho_p =
 (n_p - beta_slow) / (beta_fast - beta_slow), clipped likewise.
 
-Plain Python, float64; `printed` borders and frequencies typed from the sources (8 digits).
+Plain Python, float64; `computed` borders and frequencies have 8 digits.
 """
 
 import json
@@ -56,7 +56,7 @@ def vector(width, seed):
 
 cases = []
 
-# ---- printed: borders (checked here), frequencies (each pair alone, at the position where it turns by about 1 radian) ----
+# ---- computed: borders (checked here), frequencies (each pair alone, at the position where it turns by about 1 radian) ----
 
 for (d, length), raw, rounded in [
     ((8, 64), (-0.497150, 1.008000), (0, 2)),
@@ -78,7 +78,7 @@ for p, (turns, gamma) in enumerate(zip([10.185916, 3.2210696, 1.0185916, 0.32210
     theta = 1e4 ** (-2 * p / 16)
     assert abs(64 * theta / (2 * math.pi) - turns) < 5e-7
     assert abs(theta * gamma + theta * (1 - gamma) / 4 - BY_ROTATIONS[p]) < 5e-9
-for d, length, settings, printed in [
+for d, length, settings, computed in [
     (8, 64, {}, [1, 0.0625, 0.0025, 0.00025]),
     (8, 64, {"truncate": False}, [1, 0.025595246, 0.0025, 0.00025]),
     (16, 64, {}, [1, 0.23717082, 0.05, 0.0079056942, *SLOW]),
@@ -87,24 +87,24 @@ for d, length, settings, printed in [
     (32, 102, {"factor": 8.0}, FOR_100),
     (16, 64, {"ramp": "rotations"}, BY_ROTATIONS),
 ]:
-    positions = [round(1 / theta) for theta in printed]
+    positions = [round(1 / theta) for theta in computed]
     cases.append(
         {
             "name": f"d {d} L {length} {settings}",
             "what": "rotated",
-            "from": "printed",
+            "from": "computed",
             "atol": 5e-8,
             "rtol": 0.0,
             "context": {"head_dim": d, "train_length": length},
             "settings": settings,
             "positions": positions,
-            "x": [[float(n == 2 * p) for n in range(d)] for p in range(len(printed))],
+            "x": [[float(n == 2 * p) for n in range(d)] for p in range(len(computed))],
             "expected": [
                 [
                     math.cos(at * theta) if n == 2 * p else math.sin(at * theta) if n == 2 * p + 1 else 0.0
                     for n in range(d)
                 ]
-                for p, (at, theta) in enumerate(zip(positions, printed))
+                for p, (at, theta) in enumerate(zip(positions, computed))
             ],
         }
     )

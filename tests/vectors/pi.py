@@ -1,6 +1,6 @@
 """Position Interpolation: RoPE whose every pair turns at θ / s, s the factor; pairs are dims (2p, 2p+1), or ("half") (p, p + r/2).
 
-Plain Python, float64; the frequencies `printed` (d 8, s 4) are typed in, and a unit vector shows their cosine and sine.
+Plain Python, float64; the frequencies `computed` (d 8, s 4) are typed in, and a unit vector shows their cosine and sine.
 """
 
 import json
@@ -30,18 +30,18 @@ def logits(q, k, scale):
     ]
 
 
-PRINTED = [0.25, 0.025, 0.0025, 0.00025]
+COMPUTED = [0.25, 0.025, 0.0025, 0.00025]
 cases = [
     {
         "name": "d 8, s 4",
         "what": "rotated",
-        "from": "printed",
+        "from": "computed",
         "atol": 1e-12,
         "rtol": 0.0,
         "context": {"head_dim": 8},
         "positions": [1, 400],
         "x": [[1.0, 0.0] * 4] * 2,
-        "expected": [[f(m * t) for t in PRINTED for f in (math.cos, math.sin)] for m in (1, 400)],
+        "expected": [[f(m * t) for t in COMPUTED for f in (math.cos, math.sin)] for m in (1, 400)],
     }
 ]
 for width, settings in [

@@ -1,6 +1,6 @@
 """RoPE: pair p of the first r dims turns by position base^(-2p/r); pairs are dims (2p, 2p+1), or ("half") (p, p + r/2).
 
-Plain Python, float64; `printed` values typed from the sources (d = 4, position 3; products of q and k).
+Plain Python, float64; `computed` values (8 digits): d = 4, position 3; products of q and k.
 """
 
 import json
@@ -22,13 +22,13 @@ def vector(width, seed):
     return [math.sin(1.7 * seed + 0.9 * n * n + 0.3) * 2 for n in range(width)]
 
 
-PRINT = {"from": "printed", "rtol": 0.0}
+COMPUTED = {"from": "computed", "rtol": 0.0}
 X = [1.0, 2.0, 3.0, 4.0]
 cases = [
     {
         "name": "interleaved",
         "what": "rotated",
-        **PRINT,
+        **COMPUTED,
         "atol": 5e-9,
         "context": {"head_dim": 4},
         "positions": [3],
@@ -38,7 +38,7 @@ cases = [
     {
         "name": "half",
         "what": "rotated",
-        **PRINT,
+        **COMPUTED,
         "atol": 5e-9,
         "context": {"head_dim": 4},
         "settings": {"layout": "half"},
@@ -55,7 +55,7 @@ for (m, n), product in {(0, 0): 1.0, (5, 3): 1.9290961, (12, 10): 1.9290961, (3,
         {
             "name": f"product ({m}, {n})",
             "what": "logits",
-            **PRINT,
+            **COMPUTED,
             "atol": 5e-8,
             "context": {"head_dim": 4},
             "scale": 1.0,

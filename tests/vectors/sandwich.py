@@ -1,6 +1,6 @@
 """Sandwich: b(h, d) = (sum over i = 1 ... D/2 of cos(d / base^(2i/D)) - D/2) / (8h/H), h = 1 ... H.
 
-Plain Python, float64; `printed` values typed from the sources. The sum is added without rounding in between, and 1 - cos
+Plain Python, float64; `computed` values have 8 digits. The sum is added without rounding in between, and 1 - cos
 is taken as 2 sin² where it is a small number (`small`), so that the reference keeps its digits.
 """
 
@@ -19,7 +19,7 @@ def bias(head, heads, d, dim=128, base=10_000.0, small=False):
 
 def case(name, heads, distances, expected=None, *, atol, rtol=0.0, last=None, only=None, small=False, **settings):
     query = max(distances) if last is None else last
-    made = "formula" if expected is None else "printed"
+    made = "formula" if expected is None else "computed"
     if expected is None:
         expected = [[bias(h, heads, d, small=small, **settings) for d in distances] for h in range(1, heads + 1)]
     return {

@@ -1,14 +1,14 @@
 """Shaw: e_ij = scale <q_i, k_j + wK_r>, z_i = sum_j softmax(e_i)_j (v_j + wV_r), r = clip(j - i, -k, k); row r + k of a table.
 
-Plain Python, float64, every pair by itself. `printed`: the clipped indices for k 4 and 8 tokens, and the extra logits of
-k 1, head_dim 2, wK = (1, 0), (0, 1), (1, 1), q = (2, 3), typed from lecture notes. A table that counts -k ... k, met by a
+Plain Python, float64, every pair by itself. `computed`: the clipped indices for k 4 and 8 tokens, and the extra logits
+of k 1, head_dim 2, wK = (1, 0), (0, 1), (1, 1), q = (2, 3). A table that counts -k ... k, met by a
 query of 1, shows its index.
 """
 
 import json
 import math
 
-PRINTED = {0: [0, 1, 2, 3, 4, 4, 4, 4], 5: [-4, -4, -3, -2, -1, 0, 1, 2]}
+COMPUTED = {0: [0, 1, 2, 3, 4, 4, 4, 4], 5: [-4, -4, -3, -2, -1, 0, 1, 2]}
 EXTRA = {-3: 2, -2: 2, -1: 2, 0: 3, 1: 5, 2: 5}
 
 
@@ -70,12 +70,12 @@ def case(name, what, made, heads, dim, clip, parameters, **rest):
 
 
 cases = []
-for i, indices in PRINTED.items():
+for i, indices in COMPUTED.items():
     cases.append(
         case(
             f"k 4, the indices of query {i} of 8",
             "logits",
-            "printed",
+            "computed",
             1,
             1,
             4,
@@ -92,7 +92,7 @@ cases.append(
     case(
         "k 1, head_dim 2",
         "logits",
-        "printed",
+        "computed",
         1,
         2,
         1,

@@ -1,6 +1,6 @@
 """Sinusoidal: PE(p, 2i) = sin(p / base^(2i/c)), PE(p, 2i+1) = cos(same), i = 0 ... c/2 - 1; "concat": all sines first.
 
-Plain Python, float64; `printed` values typed from the sources (c = 4, positions 0 ... 3).
+Plain Python, float64; `computed` values (8 digits): c = 4, positions 0 ... 3.
 """
 
 import json
@@ -14,7 +14,7 @@ def row(position, width, base, layout):
     return [f(a) for a in angles for f in (math.sin, math.cos)]
 
 
-PRINTED = [
+COMPUTED = [
     [0, 1, 0, 1],
     [0.84147098, 0.54030231, 0.00999983, 0.99995],
     [0.90929743, -0.41614684, 0.01999867, 0.9998],
@@ -24,23 +24,23 @@ cases = [
     {
         "name": "c 4",
         "what": "embed",
-        "from": "printed",
+        "from": "computed",
         "atol": 1e-8,
         "rtol": 0.0,
         "context": {"d_model": 4},
         "positions": [0, 1, 2, 3],
-        "expected": PRINTED,
+        "expected": COMPUTED,
     },
     {
         "name": "c 4 concat",
         "what": "embed",
-        "from": "printed",
+        "from": "computed",
         "atol": 1e-8,
         "rtol": 0.0,
         "context": {"d_model": 4},
         "settings": {"layout": "concat"},
         "positions": [0, 1, 2, 3],
-        "expected": [[r[0], r[2], r[1], r[3]] for r in PRINTED],
+        "expected": [[r[0], r[2], r[1], r[3]] for r in COMPUTED],
     },
 ]
 for width, base, layout in [

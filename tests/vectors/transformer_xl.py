@@ -1,14 +1,14 @@
 """Transformer-XL: A_ij = scale (<q_i, k_j> + <q_i, W_R R_d> + <u, k_j> + <v, W_R R_d>), d = i - j,
 R_d = [sin(d w_0), ..., cos(d w_0), ...], w_p = base^(-2p/c), c = d_model.
 
-Plain Python, float64, the four terms one by one. `printed`: R of distances 0, 1, 2 for d_model 4, typed from lecture notes; with
+Plain Python, float64, the four terms one by one. `computed`: R of distances 0, 1, 2 for d_model 4 (8 digits); with
 W_R the identity and u = v = 0, a query that is a unit vector shows one number of R.
 """
 
 import json
 import math
 
-PRINTED = [
+COMPUTED = [
     [0.0, 0.0, 1.0, 1.0],
     [0.84147098, 0.00999983, 0.54030231, 0.99995],
     [0.90929743, 0.01999867, -0.41614684, 0.9998],
@@ -88,14 +88,14 @@ cases = [
         4,
         4,
         {"W_R": [ONE] * 4, "u": NOTHING, "v": NOTHING},
-        "printed",
+        "computed",
         6e-9,
         query=[2],
         key=[2, 1, 0],
         q=[[ONE[h]] for h in range(4)],
         k=[[[0.0] * 4] * 3] * 4,
         scale=1.0,
-        expected=[[[R[h] for R in PRINTED]] for h in range(4)],
+        expected=[[[R[h] for R in COMPUTED]] for h in range(4)],
     )
 ]
 NEAR, ROW, AROUND = [0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 7, 31, 64], [0, 9, 10, 11, 12, 13, 14, 60, 900]

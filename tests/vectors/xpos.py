@@ -1,7 +1,7 @@
 """xPos: RoPE, and the product of pair i of a query at m and a key at n times ζ_i^((m - n) / B), ζ_i = (2i + γ r) / ((1 + γ) r).
 
 Plain Python, float64, by m - n: no centre and no gains of their own. Pairs are dims (2i, 2i+1), or ("half") (i, i + r/2).
-What is `printed` (d 8, γ 0.4, B 512): ζ_i^(distance / 512), shown by unit vectors and the cosine of RoPE's angle.
+What is `computed` (d 8, γ 0.4, B 512): ζ_i^(distance / 512), shown by unit vectors and the cosine of RoPE's angle.
 """
 
 import json
@@ -24,7 +24,7 @@ def vector(width, seed):
     return [math.sin(1.7 * seed + 0.9 * n * n + 0.3) * 2 for n in range(width)]
 
 
-PRINTED = {
+COMPUTED = {
     (512, 0): [0.28571429, 0.46428571, 0.64285714, 0.82142857],
     (1, 0): [0.99755619, 0.99850258, 0.99913742, 0.99961587],
     (100, 0): [0.78295483, 0.8608332, 0.91732316, 0.96230871],
@@ -32,14 +32,14 @@ PRINTED = {
     (20_512, 20_000): [0.28571429, 0.46428571, 0.64285714, 0.82142857],
 }
 cases = []
-for (m, n), gains in PRINTED.items():
+for (m, n), gains in COMPUTED.items():
     for i, gain in enumerate(gains):
         unit = [float(at == 2 * i) for at in range(8)]
         cases.append(
             {
                 "name": f"pair {i}, ({m}, {n})",
                 "what": "logits",
-                "from": "printed",
+                "from": "computed",
                 "atol": 6e-9,
                 "rtol": 0.0,
                 "context": {"head_dim": 8},

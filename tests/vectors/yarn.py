@@ -2,7 +2,7 @@
 with a = mscale (1) and b = mscale_all_dim (0), or times attention_factor. The frequencies: theta_p / s where pair p is past the
 border high, theta_p before low, and a ramp over p between (low, high: the pairs that turn beta_fast and beta_slow times).
 
-Plain Python, float64; `printed` m and frequencies typed from the sources (10 and 8 digits).
+Plain Python, float64; `computed` m and frequencies (10 and 8 digits).
 """
 
 import json
@@ -44,7 +44,7 @@ def vector(width, seed):
     return [math.sin(1.7 * seed + 0.9 * n * n + 0.3) * 2 for n in range(width)]
 
 
-PRINT = {"what": "rotated", "from": "printed", "rtol": 0.0}
+COMPUTED = {"what": "rotated", "from": "computed", "rtol": 0.0}
 M = {2: 1.0693147181, 4: 1.1386294361, 8: 1.2079441542, 16: 1.2772588722, 32: 1.3465735903}
 assert abs(M[8] ** 2 - 1.4591290796) < 1e-9
 cases = []
@@ -52,7 +52,7 @@ for s, m in M.items():  # position 0: m alone
     cases.append(
         {
             "name": f"m({s})",
-            **PRINT,
+            **COMPUTED,
             "atol": 2e-10,
             "context": {"head_dim": 4, "train_length": 64},
             "settings": {"factor": float(s)},
@@ -75,7 +75,7 @@ for s, m in M.items():  # position 0: m alone
 SLOW = [0.0025, 7.9056942e-4, 2.5e-4, 7.9056942e-5]
 FOR_100 = [1, 0.46393159, 0.20554805, 0.084468272, 0.03, 0.0070292666, 0.0039528471, 0.0022228493, 0.00125]
 FOR_100 += [7.0292666e-4, 3.9528471e-4, 2.2228493e-4, 1.25e-4, 7.0292666e-5, 3.9528471e-5, 2.2228493e-5]
-for d, length, settings, printed in [  # each pair alone, at the position where it turns by about 1 radian
+for d, length, settings, computed in [  # each pair alone, at the position where it turns by about 1 radian
     (8, 64, {}, [1, 0.0625, 0.0025, 0.00025]),
     (8, 64, {"truncate": False}, [1, 0.025595246, 0.0025, 0.00025]),
     (16, 64, {}, [1, 0.23717082, 0.05, 0.0079056942, *SLOW]),
@@ -85,19 +85,19 @@ for d, length, settings, printed in [  # each pair alone, at the position where 
     (16, 64, {"ramp": "rotations"}, [0.47223991, 0.096049616, 0.02504498, 0.0079056942, *SLOW]),
 ]:
     m = M[int(settings.get("factor", 4))]
-    positions = [round(1 / theta) for theta in printed]
+    positions = [round(1 / theta) for theta in computed]
     cases.append(
         {
             "name": f"d {d} L {length} {settings}",
-            **PRINT,
+            **COMPUTED,
             "atol": 5e-8,
             "context": {"head_dim": d, "train_length": length},
             "settings": settings,
             "positions": positions,
-            "x": [[float(n == 2 * p) for n in range(d)] for p in range(len(printed))],
+            "x": [[float(n == 2 * p) for n in range(d)] for p in range(len(computed))],
             "expected": [
                 [m * (math.cos(at * t) if n == 2 * p else math.sin(at * t) if n == 2 * p + 1 else 0) for n in range(d)]
-                for p, (at, t) in enumerate(zip(positions, printed))
+                for p, (at, t) in enumerate(zip(positions, computed))
             ],
         }
     )

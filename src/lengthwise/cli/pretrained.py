@@ -61,7 +61,6 @@ class Wanted:
 
 
 def check(wanted: Wanted, json: bool) -> int:
-    os.environ["HF_HUB_OFFLINE"] = "1"  # before anything of Hugging Face is imported: nothing is ever fetched
     from lengthwise.evaluation import pretrained
     from lengthwise.studies import execution
     from lengthwise.training.numerics import use_process
@@ -73,7 +72,7 @@ def check(wanted: Wanted, json: bool) -> int:
     def plan_with(form: str) -> "Plan":
         return pretrained.Plan(tasks, settings, counts, form, wanted.prompts, wanted.seed)
 
-    plan = plan_with("plain" if wanted.form == "auto" else wanted.form)  # what cannot be is said before a model is read
+    plan = plan_with("mpt" if wanted.form == "auto" else wanted.form)  # what cannot be is said before a model is read
     execution._check(None, wanted.device, "auto", wanted.threads)
     use_process(wanted.threads)
     model = pretrained.load(wanted.folder, device=wanted.device, dtype=wanted.dtype)
@@ -119,7 +118,7 @@ def record(model: "Pretrained", plan: "Plan", found: "list[Answers]", wanted: Wa
             "prompts": plan.prompts,
             "seed": plan.seed,
             "form": plan.form,
-            "text": FORMS[plan.form]("..."),
+            "text": FORMS[plan.form]("...\n", "..."),
             "batch_size": wanted.batch_size,
             "threads": wanted.threads,
         },

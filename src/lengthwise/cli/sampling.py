@@ -25,7 +25,7 @@ class Asked:
     count: int | None = None
     seed: int | None = None
     split: str | None = None
-    published: bool = False
+    published: str | None = None
     json: bool = False
 
 
@@ -98,7 +98,9 @@ def _rows(task: Task, batch: Batch, asked: Asked) -> list[dict[str, Any]]:
     if not asked.published:
         return rows
     assert isinstance(task, SequenceTask)
-    return [{**text, "length": row["length"]} for row, text in zip(rows, task.texts(batch), strict=True)]
+    return [
+        {**text, "length": row["length"]} for row, text in zip(rows, task.texts(batch, asked.published), strict=True)
+    ]
 
 
 def _print(row: dict[str, Any], asked: Asked) -> None:

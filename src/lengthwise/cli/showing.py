@@ -9,6 +9,7 @@ from typing import Any
 
 from lengthwise.analysis.findings import bounds_of
 from lengthwise.analysis.kinds import Kind, kind_of_score
+from lengthwise.analysis.training_set import training_set
 from lengthwise.cli.printing import figure, print_json, stdout
 from lengthwise.store import CurveRow, RunRow, ScoreRow, open_store
 
@@ -55,6 +56,8 @@ def _print(run: RunRow, scores: list[ScoreRow], curve: list[CurveRow]) -> None:
         facts.add_row("step", f"{run.step} of {run.steps}")
     for name in ("encoding", "task", "model", "training"):
         facts.add_row(name, Text(_settings(run.config.get(name))))
+    if training := run.config.get("training"):
+        facts.add_row("examples", training_set(training))
     for name, value in run.facts.items():
         facts.add_row(name, Text(_settings(value)))
     console.print(facts)

@@ -17,7 +17,7 @@ def sample(
     seed: Whole | None = None,
     split: Literal["train", "test"] | None = None,
     all: Annotated[bool, Parameter(negative="")] = False,
-    published: Annotated[bool, Parameter(negative="")] = False,
+    published: Literal["paper", "repository"] | None = None,
     json: bool = False,
 ) -> int:
     """Look at examples of a task before training on them. The same seed shows the same examples.
@@ -40,7 +40,8 @@ def sample(
     all
         Print every example there is, of a task that is a given set, or of a length that has few enough.
     published
-        Print the text of the published study instead of words: prompt, separator and target.
+        Print the text of the published study instead of words (prompt, separator and target): as its paper prints examples, or
+        as its repository makes them, which its runs were trained on.
     json
         Print one JSON object a line.
     """
@@ -172,7 +173,7 @@ def pretrained(
     dims: Whole = 8,
     examples: str = "0,5,10,20,40",
     settings: str = "standard,duplicated",
-    form: Literal["auto", "plain", "llama-2"] = "auto",
+    form: Literal["auto", "mpt", "llama-2", "plain"] = "auto",
     prompts: Whole = 100,
     seed: Whole = 0,
     batch_size: Whole = 8,
@@ -203,7 +204,8 @@ def pretrained(
         standard: examples drawn one by one; duplicated: one example over and over, and asked again; noise: the second half of
         the examples repeats one.
     form
-        How it is put in words: plain, or llama-2 for a chat ([INST] <<SYS>>); auto takes llama-2 for Llama.
+        The prompt's words: mpt and llama-2 (a chat, [INST] <<SYS>>) as the thesis printed them, plain as Bhattamishra et al.
+        2023 had them; auto takes llama-2 for Llama and mpt for all others.
     prompts
         Functions, each with its prompt, for every task, setting and number of examples.
     seed

@@ -33,6 +33,7 @@ def compare(
     layout: Listed = None,
     train_length: Whole,
     min_length: Whole | None = None,
+    train_examples: Whole | None = None,
     lengths: str | None = None,
     seeds: Whole = 1,
     steps: Whole = 500,
@@ -70,6 +71,8 @@ def compare(
         The length of the sequences in training, in the task's unit (bytes of text, symbols to copy).
     min_length
         The shortest length in training, of which all up to train_length are drawn. Usually train_length: one length.
+    train_examples
+        Train on a fixed set of so many examples, epoch after epoch. Usually examples are fresh at every step.
     lengths
         Lengths to score, with commas: 256,512,1024. Usually 1, 2, 4 and 8 times the trained one.
     seeds
@@ -105,7 +108,13 @@ def compare(
         train_length=train_length,
         lengths=lengths,
         seeds=seeds,
-        training={"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate, "min_length": min_length},
+        training={
+            "steps": steps,
+            "batch_size": batch_size,
+            "learning_rate": learning_rate,
+            "min_length": min_length,
+            "train_examples": train_examples,
+        },
         model={"d_model": d_model, "num_layers": num_layers, "num_heads": num_heads},
         evaluation={"examples": examples, "tokens": tokens},
         name=name,

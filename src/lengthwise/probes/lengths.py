@@ -36,21 +36,27 @@ def lengths_question(run: Run, field: str, tested: list[int]) -> Asked:
 def ask_lengths(run: Run, asked: Asked) -> dict[str, dict[str, int]]:
     """How many examples have which length, by split: {"train": {"3": 10, ...}, "test": {...}}, the shortest first.
 
-    Training examples are those of the lengths that the run trains on.
+    Training examples are those of the lengths that the run trains on; of a fixed training set, the set's own.
     """
     task, field = _words(run), asked["field"]
     shortest, longest = run.training.min_length or run.training.train_length, run.training.train_length
     train: Counter[int] = Counter()
     test: Counter[int] = Counter()
+    fixed = run.training.train_examples
+    if fixed is not None:
+        count = min(fixed, asked.get("examples", fixed))
+        for begin in range(0, count, DRAWN):  # so many at a time: a set may be large
+            numbers = range(begin, min(begin + DRAWN, count))
+            train += _counted(task, task.fixed_examples(run.seed, numbers, shortest, longest), field)
     for length in task.lengths() or ():
         whole = task.whole(length)
-        if "train" in whole and shortest <= length <= longest:
+        if fixed is None and "train" in whole and shortest <= length <= longest:
             train += _counted(task, task.pack(whole["train"]), field)
         if "test" in whole:
             test += _counted(task, task.pack(whole["test"]), field)
     if "examples" in asked:
         draws = generator(run.seed, "lengths")
-        for _ in range(asked["examples"]):  # one by one, for a batch has one length
+        for _ in range(asked["examples"] if fixed is None else 0):  # one by one, for a batch has one length
             train += _counted(task, task.training_batch(draws, 1, shortest, longest), field)
         each = -(-asked["examples"] // len(asked["lengths"]))
         for length in asked["lengths"]:

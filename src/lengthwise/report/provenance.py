@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lengthwise.analysis import RunInfo, TaskFindings
+from lengthwise.analysis.training_set import training_set
 
 # Facts that have a place of their own, or that mean something on one machine only.
 ELSEWHERE = ("weights", "seconds", "parameters")
@@ -54,7 +55,11 @@ def settings(task: TaskFindings) -> list[tuple[str, list[tuple[str, str]]]]:
     parts: dict[str, list[tuple[str, str]]] = {}
     for name, value in task.settings.items():
         part, _, rest = name.partition(".")
-        parts.setdefault(part if rest else "run", []).append((readable(rest or part), written(value)))
+        if name != "training.train_examples":  # said in words, below
+            parts.setdefault(part if rest else "run", []).append((readable(rest or part), written(value)))
+    if "training" in parts:
+        training = {k.removeprefix("training."): v for k, v in task.settings.items() if k.startswith("training.")}
+        parts["training"].append(("examples", training_set(training)))
     return list(parts.items())
 
 

@@ -40,6 +40,8 @@ def costs(runs: Iterable[tuple[Run, EvaluationConfig]]) -> dict[str, Cost]:
 def cost(run: Run, asked: EvaluationConfig, task: Task) -> Cost:
     training = run.training
     middle = ((training.min_length or training.train_length) + training.train_length) // 2
+    if training.train_examples is not None:  # batches of all lengths are as wide as the longest
+        middle = training.train_length
     examples = training.steps * training.batch_size
     ask = {}
     prompt = asked.prompt or max(asked.lengths)

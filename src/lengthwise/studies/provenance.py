@@ -43,14 +43,16 @@ def _processor() -> str:
     return platform.processor()
 
 
-def commit(file: Path) -> dict[str, Any]:
-    """The commit of the checkout that `file` is tracked in, and whether tracked files were changed; {} without one."""
+def commit(file: Path, besides: str | None = None) -> dict[str, Any]:
+    """The commit of the checkout that `file` is tracked in, and whether tracked files were changed, those in the folder
+    `besides` (from the checkout's root) left out; {} without one."""
     folder = str(file.parent)
     try:
         # A copy in site-packages may lie inside some checkout without being part of it.
         _git(folder, "ls-files", "--error-unmatch", file.name)
         head = _git(folder, "rev-parse", "--short=12", "HEAD")
-        return {"commit": head, "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))}
+        which = ["--", ":/", f":(top,exclude){besides}"] if besides else []
+        return {"commit": head, "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no", *which))}
     except (OSError, subprocess.SubprocessError):
         return {}
 

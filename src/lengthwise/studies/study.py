@@ -65,7 +65,13 @@ class Study:
         seen = set()
         for run in self.runs:
             training, config = run.training, self.evaluation_of(run)
-            trained = (training.min_length, training.train_length, training.curriculum, training.steps)
+            trained = (
+                training.min_length,
+                training.train_length,
+                training.curriculum,
+                training.steps,
+                training.train_examples,
+            )
             what = (run.encoding, run.task, run.model, training.layout, trained)
             if what in seen:  # another seed of the same
                 continue

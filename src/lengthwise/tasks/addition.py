@@ -85,6 +85,9 @@ class Addition(ScratchpadTask):
     def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         return f"Compute {' '.join(question)} ? ", f"The answer is {' '.join(answer)}."
 
+    def published_in_paper(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+        return f"Compute: {' '.join(question)} ?", f"The answer is {' '.join(answer)}."
+
     def steps(self, question: Sequence[str]) -> list[Step]:
         return [
             Step(

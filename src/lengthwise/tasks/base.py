@@ -3,13 +3,14 @@
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, pad
 
 from lengthwise.config import ConfigError, near_miss
 
@@ -19,7 +20,7 @@ LONGEST = 10**9  # a length beyond any memory; much greater ones are no integers
 
 @dataclass(frozen=True)
 class Batch:
-    """Examples of one length; in training of several, where a task is a given set.
+    """Examples of one length; in training of several, where a task is a given set, or the training set is fixed.
 
     `targets[b, t]` is what the logits at place `t` should say; `scored` marks the places that count for loss and score.
     """
@@ -30,6 +31,14 @@ class Batch:
 
     def __len__(self) -> int:
         return self.targets.shape[0]
+
+    @staticmethod
+    def join(batches: "Sequence[Batch]") -> "Batch":
+        """The examples of several batches of tokens as one; shorter ones are filled up at the end, where nothing is scored."""
+        width = max(batch.targets.shape[1] for batch in batches)
+        parts = [(b.inputs, b.targets, b.scored) for b in batches]
+        filled = [[pad(part, (0, width - part.shape[1])) for part in parts] for parts in zip(*parts, strict=True)]
+        return Batch(*(torch.cat(part) for part in filled))
 
     def __getitem__(self, part: slice) -> "Batch":
         """Some of the examples, as a batch."""
@@ -103,6 +112,18 @@ class Task(ABC):
         if shortest < longest:
             length = int(torch.randint(shortest, longest + 1, (), generator=generator))
         return self.sample(generator, batch, length, "train")
+
+    def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
+        """The examples with these numbers (0, 1, 2, ...) of a fixed training set, each a function of the task, `seed` and its
+        number alone: nothing is stored.
+
+        They are drawn as fresh ones are, the lengths `shortest ... longest` in turn, so all are equally frequent. Where a length
+        has few questions, some have several numbers. A task that is a given set overrides this: its own examples are numbered.
+        """
+        lengths = [shortest + n % (longest - shortest + 1) for n in numbers]
+        return Batch.join(
+            [self.sample(generator(seed, "fixed", n), 1, at) for n, at in zip(numbers, lengths, strict=True)]
+        )
 
     def available(self, length: int, split: str = "test") -> int | None:
         """How many different examples there are; None: more than are worth counting before they are asked for."""

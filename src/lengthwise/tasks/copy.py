@@ -92,6 +92,11 @@ class Copy(SequenceTask):
             return f"Replace {question[0]} with {question[1]} in {' '.join(question[3:])} ", target
         return f"Copy: {' '.join(question)} ", target
 
+    def published_in_paper(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str] | None:
+        if self.pattern == "replaced" or self.times > 1:
+            return None
+        return f"Copy the following words: {' '.join(question)} .", " ".join(answer)
+
     def _write(self, chosen: Int[Tensor, "b n"], length: int) -> Pairs:
         """The example of each row: of the symbols to copy, of the one to repeat, or of the two to replace one by the other."""
         if self.pattern == "replaced":

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks.base import Batch, require_length, require_split
+from lengthwise.tasks.base import Batch, generator, require_length, require_split
+from lengthwise.tasks.order import shuffled
 from lengthwise.tasks.sequences import Pairs, SequenceTask
 
 
@@ -50,6 +51,19 @@ class GivenSet(SequenceTask):
         """A training step's examples: uniformly from all training examples of `shortest ... longest`, several lengths at once."""
         pool = self._training(shortest, longest)
         return self.pack(pool[torch.randint(len(pool), (batch,), generator=generator)])
+
+    def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
+        """The set's own training examples of `shortest ... longest`, each under one number, in an order that `seed` decides.
+
+        `ConfigError` for a number that is beyond them.
+        """
+        pool = self._training(shortest, longest)
+        if numbers and max(numbers) >= len(pool):
+            raise ConfigError(
+                f"{type(self).__name__} has {len(pool):,} training examples of {shortest} to {longest} {self.unit}; a fixed set "
+                "has at most so many"
+            )
+        return self.pack(pool[shuffled(torch.tensor(numbers), len(pool), generator(seed, "fixed"))])
 
     def check_length(self, length: int, split: str = "test") -> None:
         require_split(split)

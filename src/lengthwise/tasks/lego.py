@@ -92,6 +92,11 @@ class LEGO(ScratchpadTask):
         clauses = [f"{first[0]} = {first[1]}{first[2]}", *(f"{name} = {sign} {of}" for name, sign, of in others)]
         return f"If {', '.join(clauses)}. Then, what is the value of {asked}? ", f"The answer is {' '.join(answer)}."
 
+    def published_in_paper(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+        clauses, asked = self.chain(question)
+        chain = "; ".join(f"{name} = {sign}{of}" for name, sign, of in clauses)
+        return f"If {chain}. Then what is {asked}?", f"The answer is {' '.join(answer)}."
+
     def steps(self, question: Sequence[str]) -> list[Step]:
         return [
             Step((name,), reckoned, (value,), (), tuple(word for clause in rest for word in clause))

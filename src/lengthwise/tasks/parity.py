@@ -58,6 +58,9 @@ class Parity(ScratchpadTask):
         prompt = f"Is the number of 1's even in the sequence [ {', '.join(question)} ] ? "
         return prompt, f"The answer is {' '.join(answer)}."
 
+    def published_in_paper(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+        return f"Is the number of 1's even in [{' '.join(question)}] ?", f"The answer is {' '.join(answer)}."
+
     def steps(self, question: Sequence[str]) -> list[Step]:
         return [
             Step((f"{bit}",), (f"{bit}", "xor", f"{odd}"), (f"{bit ^ odd}",), (f"{bit ^ odd}",), tuple(rest))

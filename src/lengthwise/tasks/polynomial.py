@@ -34,7 +34,7 @@ class Polynomial(ScratchpadTask):
 
     The score is exact match. Train and test share no question, see `SequenceTask`.
 
-    Source: Kazemnejad et al. 2023, section 3 and appendix D.1.
+    Source: Kazemnejad et al. 2023, section 3 and appendix D.1. Its example has no negative number; ours are written with a sign.
     """
 
     unit = "terms"
@@ -73,6 +73,11 @@ class Polynomial(ScratchpadTask):
     def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         at, terms = self.terms(question)
         return f"Evaluate at x = {_spaced(at)} in {_joined(terms, '* x **')} ? ", f"The answer is {' '.join(answer)}."
+
+    def published_in_paper(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+        at, terms = self.terms(question)
+        whole = " + ".join(f"{coefficient} x ** {degree}" for coefficient, degree in terms)
+        return f"Evaluate x = {at} in ({whole}) % 10 ?", f"The answer is {' '.join(answer)}."
 
     def steps(self, question: Sequence[str]) -> list[Step]:
         at, terms = self.terms(question)

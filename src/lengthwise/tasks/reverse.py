@@ -59,6 +59,11 @@ class Reverse(SequenceTask):
     def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         return f"Reverse: {' '.join(question)} ", " ".join(answer)
 
+    def published_in_paper(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str] | None:
+        if self.answer != "once":
+            return None
+        return f"Reverse the following words: {' '.join(question)} .", " ".join(answer)
+
     def _write(self, symbols: Int[Tensor, "b n"]) -> Pairs:
         reverse = symbols.flip(1)
         if self.answer == "once":

@@ -221,10 +221,15 @@ class ScratchpadTask(SequenceTask):
     def pack(self, pairs: Pairs) -> Batch:
         return super().pack(pairs if self.on is None else Pairs(pairs.questions, self._with_steps(pairs)))
 
-    def texts(self, batch: Batch) -> list[dict[str, str]]:
-        """As `SequenceTask.texts`; with a scratchpad the target is that of the study, spaces and all."""
+    def texts(self, batch: Batch, wording: str = "repository") -> list[dict[str, str]]:
+        """As `SequenceTask.texts`; with a scratchpad the target is that of the study's repository, spaces and all."""
         if self.on is None:
-            return super().texts(batch)
+            return super().texts(batch, wording)
+        if wording != "repository":
+            raise ConfigError(
+                f"the examples that the paper prints of {type(self).__name__} have no scratchpad; take the wording of its "
+                "repository, or leave the scratchpad out"
+            )
         found = []
         for question, whole in self.pairs(batch):
             prompt, sentence = self.published(question, parse(whole, self.on).answer or ())

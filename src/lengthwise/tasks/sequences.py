@@ -23,6 +23,7 @@ FEW = 100  # a test split with fewer examples than this is worth a note
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 DIGITS = "0123456789"
 SPECIAL = ("[BOS]", "[SEP]")  # how tokens that belong in no answer are shown when a model says them
+WORDINGS = ("paper", "repository")  # of a published study: what it prints, and what its program makes
 UNENDED = "[...]"  # after an answer that did not end
 
 
@@ -124,7 +125,15 @@ class SequenceTask(AnsweringTask):
 
     @abstractmethod
     def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
-        """The example as the text (prompt, target) of the published study, spaces and all; `separator` comes between."""
+        """The example as the text (prompt, target) that the study's repository makes of it, spaces and all; `separator` comes
+        between."""
+
+    def published_in_paper(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str] | None:
+        """The example as the study's paper prints one (prompt, target); None where it prints none with these settings.
+
+        The paper shows prompt and target apart, so nothing comes between them.
+        """
+        return None
 
     def lengths(self) -> Sequence[int] | None:
         """All lengths that have examples, where the task is a given set; None: any length may be asked for."""
@@ -144,11 +153,21 @@ class SequenceTask(AnsweringTask):
         return sum(self.widths(length)) + 2
 
     def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> Batch:
+        return self.pack(self._some(generator, batch, length, split))
+
+    def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
+        lengths = [shortest + n % (longest - shortest + 1) for n in numbers]
+        found = [
+            self._some(generator(seed, "fixed", n), 1, at, "train") for n, at in zip(numbers, lengths, strict=True)
+        ]
+        return self.pack(Pairs.join(found))  # at once: it takes longer than to draw one
+
+    def _some(self, generator: torch.Generator, count: int, length: int, split: str) -> Pairs:
         self.check_length(length, split)
         pool, _ = self._pool(length, split)
         if pool is not None:
-            return self.pack(pool[torch.randint(len(pool), (batch,), generator=generator)])
-        return self.pack(drawn(lambda count: self.draw(generator, count, length), batch, split))
+            return pool[torch.randint(len(pool), (count,), generator=generator)]
+        return drawn(lambda n: self.draw(generator, n, length), count, split)
 
     def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
         self.check_length(length, split)
@@ -211,12 +230,25 @@ class SequenceTask(AnsweringTask):
             for question, answer in self.pairs(batch)
         ]
 
-    def texts(self, batch: Batch) -> list[dict[str, str]]:
-        """Each example as the published study writes it, for those who bring a tokenizer: prompt, separator, target."""
-        return [
-            {"prompt": prompt, "separator": self.separator, "target": target}
-            for prompt, target in (self.published(*pair) for pair in self.pairs(batch))
-        ]
+    def texts(self, batch: Batch, wording: str = "repository") -> list[dict[str, str]]:
+        """Each example as the published study writes it, for those who bring a tokenizer: prompt, separator, target.
+
+        `wording`: "repository", what its runs were trained on, or "paper", what it prints; they differ. `ConfigError` where the
+        paper prints none.
+        """
+        if wording not in WORDINGS:
+            raise ConfigError(
+                f"there is no wording {wording!r}{near_miss(wording, WORDINGS)}; there are: {', '.join(WORDINGS)}"
+            )
+        if wording == "repository":
+            found = [self.published(*pair) for pair in self.pairs(batch)]
+            return [{"prompt": prompt, "separator": self.separator, "target": target} for prompt, target in found]
+        printed = [self.published_in_paper(*pair) for pair in self.pairs(batch)]
+        if None in printed:
+            raise ConfigError(
+                f"the paper prints no example of {type(self).__name__} with these settings; take the wording of its repository"
+            )
+        return [{"prompt": text[0], "separator": "", "target": text[1]} for text in printed if text is not None]
 
     def pairs(self, batch: Batch) -> list[tuple[list[str], list[str]]]:
         """The words of each example's question and answer."""

@@ -99,6 +99,11 @@ class Sorting(ScratchpadTask):
         before, after = (", ".join(" ".join(item) for item in self.listed(words)) for words in (question, answer))
         return f"Sort the following list [ {before} ]. ", f"The sorted list is [ {after} ]."
 
+    def published_in_paper(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+        between = ", " if self.items == "numbers" else " "
+        before, after = (between.join("".join(item) for item in self.listed(words)) for words in (question, answer))
+        return f"Sort the following numbers: {before} ?", f"The answer is {after}."
+
     def steps(self, question: Sequence[str]) -> list[Step]:
         comma = COMMA if self.items == "numbers" else ""
         return [

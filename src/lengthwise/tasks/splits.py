@@ -29,16 +29,16 @@ def hashed(words: Int[Tensor, "b n"]) -> Int[Tensor, " b"]:
     if not bool(there.all()):  # each word counts at the place that it has without the gaps
         factors = pad(factors, (1, 0)).expand(len(words), -1).gather(1, there.cumsum(1))
     value = ((words + 1) * factors).sum(1)  # int64 wraps around: arithmetic modulo 2^64
-    return _mix(value)
+    return mixed(value)
 
 
 @lru_cache(maxsize=256)
 def _multipliers(length: int) -> Tensor:
     """Fixed odd pseudo-random numbers, one per place (splitmix64), so that order matters and no generator is drawn."""
-    return _mix(torch.arange(1, length + 1) * _signed(0x9E3779B97F4A7C15)) | 1
+    return mixed(torch.arange(1, length + 1) * _signed(0x9E3779B97F4A7C15)) | 1
 
 
-def _mix(value: Tensor) -> Tensor:
+def mixed(value: Tensor) -> Tensor:
     """splitmix64's finaliser: every bit of the result depends on every bit of `value`."""
     value = (value ^ _shift(value, 30)) * _signed(0xBF58476D1CE4E5B9)
     value = (value ^ _shift(value, 27)) * _signed(0x94D049BB133111EB)

@@ -56,6 +56,9 @@ class Summation(ScratchpadTask):
     def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         return f"Compute: {' + '.join(question)} .", f"The answer is {' '.join(answer)} ."
 
+    def published_in_paper(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+        return f"Compute: ({'+'.join(question)})%10?", f"The answer is {' '.join(answer)}."
+
     def steps(self, question: Sequence[str]) -> list[Step]:
         return [
             Step((f"{d}",), (f"{d}", "+", f"{so_far}"), tuple(f"{d + so_far}"), (f"{(d + so_far) % 10}",), tuple(rest))

@@ -16,6 +16,7 @@ from lengthwise.config import ConfigError, Run
 from lengthwise.layouts import layout_for
 from lengthwise.models import Decoder, Mamba, Model
 from lengthwise.tasks.base import Batch, Task, generator
+from lengthwise.tasks.order import shuffled
 from lengthwise.training.checkpoint import (
     Folder,
     Parts,
@@ -111,6 +112,8 @@ def check_training(run: Run, task: Task, limit: int | None) -> None:
     for length in sorted({run.training.min_length or 1, longest, *grown}):
         task.check_length(length, "train")
         layout.require(task.tokens(length), training=True)
+    if (count := run.training.train_examples) is not None:
+        task.fixed_examples(run.seed, [0, count - 1], run.training.min_length or longest, longest)
     places = layout.reach(task.tokens(longest), training=True)
     if limit is not None and places > limit:
         chosen = run.training.layout
@@ -216,6 +219,19 @@ def _run(
                 save()
 
 
+def fixed_numbers(run: Run, step: int) -> list[int]:
+    """Which examples of a fixed training set a step reads: those that come next in the order of its epoch, or of two epochs."""
+    size = run.training.train_examples
+    assert size is not None
+    places = torch.arange(run.training.batch_size) + step * run.training.batch_size
+    epochs = places // size
+    found = torch.empty_like(places)
+    for epoch in epochs.unique().tolist():
+        now = epochs == epoch
+        found[now] = shuffled(places[now] % size, size, generator(run.seed, "epoch", epoch))
+    return found.tolist()
+
+
 class Sitting:
     """One process's work on a run: everything that changes from step to step, and what a checkpoint holds of it.
 
@@ -240,6 +256,9 @@ class Sitting:
         """The batch of the step that comes next: a function of the run and the step, nothing else."""
         config, g = self.run.training, generator(self.run.seed, "train", self.step)
         shortest, longest = config.min_length or config.train_length, config.train_length
+        if config.train_examples is not None:
+            numbers = fixed_numbers(self.run, self.step)
+            return self.task.fixed_examples(self.run.seed, numbers, shortest, longest)
         if config.curriculum is None:
             return self.task.training_batch(g, config.batch_size, shortest, longest)
         now = config.curriculum.length_at(self.step, longest)

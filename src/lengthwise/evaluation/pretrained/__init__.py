@@ -6,11 +6,10 @@ folder is run, and weights are read from safetensors alone.
 
 from lengthwise.evaluation.pretrained.asking import Answers, Plan, answers, boolean_tasks
 from lengthwise.evaluation.pretrained.loading import Pretrained, load
-from lengthwise.evaluation.pretrained.wording import FORMS, INSTRUCTION, SETTINGS, form_for, prompt
+from lengthwise.evaluation.pretrained.wording import FORMS, SETTINGS, form_for, prompt
 
 __all__ = [
     "FORMS",
-    "INSTRUCTION",
     "SETTINGS",
     "Answers",
     "Plan",

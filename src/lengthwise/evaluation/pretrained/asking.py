@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.config import Choice, ConfigError, near_miss
-from lengthwise.evaluation.pretrained.loading import Pretrained
+from lengthwise.evaluation.pretrained.loading import Pretrained, offline
 from lengthwise.evaluation.pretrained.wording import FORMS, LABELS, SETTINGS, prompt
 from lengthwise.evaluation.scores import EvaluationError
 from lengthwise.tasks import TASKS
@@ -246,5 +246,6 @@ def _last(model: Pretrained, rows: Sequence[Tokens], keep: int) -> Tensor:
     tokens = torch.tensor(rows, device=model.model.device)
     # The logits of whole prompts would be larger than many a model.
     few = {"logits_to_keep": keep} if "logits_to_keep" in inspect.signature(model.model.forward).parameters else {}
-    said = model.model(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False, **few)
+    with offline():  # some layers load their kernel at the first call
+        said = model.model(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False, **few)
     return said.logits[:, -keep:].double().cpu().log_softmax(-1)

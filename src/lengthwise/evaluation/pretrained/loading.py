@@ -1,7 +1,13 @@
-"""A pretrained causal model from a folder, with what can be wrong about a folder said in one line."""
+"""A pretrained causal model from a folder, with what can be wrong about a folder said in one line.
+
+A folder made by somebody else is data. Its files can name code that transformers would fetch or run: an attention implementation
+on the hub, modules beside the weights, an adapter, a quantization method, shards that are pickles. `load` refuses these or names
+its own choice, and Hugging Face's hub is switched off while a model is loaded or asked.
+"""
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +18,12 @@ import torch
 
 from lengthwise.config import ConfigError, near_miss
 
+REFUSED = {
+    "quantization_config": "quantized weights, which other packages and kernels from the hub would compute",
+    "compression_config": "compressed weights, which another package would compute",
+    "fusion_config": "fusions, which replace parts of transformers for the whole process",
+}
+"""Settings that make transformers run more than the model itself, wherever they stand in a config.json."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 VOCABULARIES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
@@ -41,6 +53,7 @@ class Pretrained:
             "parameters": sum(p.numel() for p in parameters),
             "max_positions": self.most,
             "dtype": str(parameters[0].dtype).removeprefix("torch."),
+            "attention": self.model.config._attn_implementation,
             "device": str(parameters[0].device),
             "sha256": {path.name: _digest(path) for path in _read(self.folder)},
         }
@@ -56,15 +69,27 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
     path = Path(folder)
     settings = _settings(path)
     _require_files(path)
+    _require_model_alone(path, settings)
     transformers = _library()
     architecture = _architecture(path, settings, transformers)
     local = {"local_files_only": True, "trust_remote_code": False}
-    with _in_one_line(path, "tokenizer"):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(path, **local)
-    with _in_one_line(path, "weights"):
-        model, report = transformers.AutoModelForCausalLM.from_pretrained(
-            path, use_safetensors=True, dtype=DTYPES[dtype], output_loading_info=True, **local
-        )
+    # With these names `config` has to be given too: what transformers reads from the file itself would come after them.
+    computed = {"attn_implementation": _attention(transformers, architecture), "experts_implementation": "eager"}
+    with offline():
+        with _in_one_line(path, "tokenizer"):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(path, **local)
+        with _in_one_line(path, "weights"):
+            config = transformers.AutoConfig.from_pretrained(path, **local)
+            model, report = transformers.AutoModelForCausalLM.from_pretrained(
+                path,
+                config=config,
+                use_safetensors=True,
+                use_kernels=False,
+                dtype=DTYPES[dtype],
+                output_loading_info=True,
+                **local,
+                **computed,
+            )
     for name in ("missing_keys", "mismatched_keys"):
         if lost := sorted(map(str, report.get(name) or ())):
             raise ConfigError(
@@ -72,8 +97,29 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
                 "would be random: get the whole model"
             )
     model = model.to(device).eval()
-    _require_causal(path, model)
+    with offline():
+        _require_causal(path, model)
     return Pretrained(path, model, tokenizer, architecture, _most(model.config))
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """Switch Hugging Face's hub off for a while; afterwards it is as it was before.
+
+    Every request of `huggingface_hub` asks this constant, and so does `kernels`. The variable is for processes that start inside.
+    """
+    from huggingface_hub import constants
+
+    constant, variable = constants.HF_HUB_OFFLINE, os.environ.get("HF_HUB_OFFLINE")
+    constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"] = True, "1"
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = constant
+        if variable is None:
+            del os.environ["HF_HUB_OFFLINE"]
+        else:
+            os.environ["HF_HUB_OFFLINE"] = variable
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -82,16 +128,18 @@ def _settings(path: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{path} is {what}; name a folder that holds config.json, a tokenizer and *.safetensors (nothing is fetched)"
         )
+    if not (path / "config.json").exists():
+        raise ConfigError(f"{path} has no config.json, so it is no model of transformers; name the folder that has it")
+    return _json_object(path / "config.json")
+
+
+def _json_object(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(
-            f"{path} has no config.json, so it is no model of transformers; name the folder that has it"
-        ) from None
-    except ValueError as error:
-        raise ConfigError(f"{path / 'config.json'} is no JSON ({error}); get it again") from None
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{file} is no JSON ({error}); get it again") from None
     if not isinstance(found, dict):
-        raise ConfigError(f"{path / 'config.json'} is no JSON object; get it again")
+        raise ConfigError(f"{file} is no JSON object; get it again")
     return found
 
 
@@ -104,6 +152,49 @@ def _require_files(path: Path) -> None:
         raise ConfigError(
             f"{path} has no tokenizer ({', '.join(VOCABULARIES[:2])}, ...); copy the one that the model was trained with into it"
         )
+
+
+def _require_model_alone(path: Path, settings: dict[str, Any]) -> None:
+    """Refuse a folder whose files make transformers read or run something beside one model's safetensors."""
+    if (path / "adapter_config.json").exists():
+        raise ConfigError(
+            f"{path} holds an adapter (adapter_config.json), which names a model elsewhere; merge it into its model and save that"
+        )
+    for key in _keys(settings):
+        if why := REFUSED.get(key):
+            raise ConfigError(f"{path / 'config.json'} has {key}: {why}; get the model in float32, bfloat16 or float16")
+    for file, name in _weight_files(path, settings):
+        if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
+            raise ConfigError(
+                f"{path / file} names {name!r} as weights; only *.safetensors in the folder itself are read: get or convert "
+                "the weights as safetensors"
+            )
+
+
+def _keys(value: Any) -> Iterator[str]:
+    """The names of all settings that are not null, in configurations of parts (text_config, ...) as well."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if inner is not None:
+                yield key
+                yield from _keys(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _keys(inner)
+
+
+def _weight_files(path: Path, settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The files of weights that the folder's files name, each with the file that names it."""
+    if (name := settings.get("transformers_weights")) is not None:
+        yield "config.json", name
+    for index in sorted(path.glob("*.safetensors.index.json")):
+        shards = _json_object(index).get("weight_map")
+        yield from ((index.name, shard) for shard in (shards.values() if isinstance(shards, dict) else [None]))
+
+
+def _attention(transformers: Any, architecture: str) -> str:
+    """The attention that the model is computed with: torch's fused one where transformers has it for this class."""
+    return "sdpa" if getattr(getattr(transformers, architecture), "_supports_sdpa", False) else "eager"
 
 
 def _library() -> Any:

@@ -7,41 +7,51 @@
     Input: 1 1 0 0 1 0 1 1
     Label:
 
-Source: Bhattamishra et al. 2023, "Understanding In-Context Learning in Transformers and LLMs by Learning to Learn Discrete
-Functions", whose text this is ("plain"); "How Do Position Encodings Affect Length Generalization?" asks MPT so, and Llama 2 in the
-form of its chats ("llama-2"). Which part goes where in a chat is not published. Here the instruction is the system's message,
-everything else the user's, and the model answers with the label: the word that stands after "Label:" elsewhere.
+Source of "mpt" and "llama-2": "How Do Position Encodings Affect Length Generalization?", which prints both prompts, for MPT-7B
+and for Llama-2-7B. Its slides set a blank line between any two lines; whether the prompts had one line feed or two is not known,
+and here it is one. `<s>` before `[INST]` is the token with which Llama's tokenizer begins every text, so it is no part of ours.
+Source of "plain": Bhattamishra et al. 2023, "Understanding In-Context Learning in Transformers and LLMs by Learning to Learn
+Discrete Functions", and its program ("basic").
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
+SYSTEM = "Below is an instruction that describes a task. Write a response that appropriately completes the request."
 INSTRUCTION = (
     "You are given some examples of inputs and their corresponding labels. You need to learn the underlying boolean function "
-    "represented by these input-label examples. Predict the label (either 0 or 1) for the final input."
+    "represented by these input-label examples. Predict {label}(either 0 or 1) for the final input."
 )
+THESIS = INSTRUCTION.format(label="the 'Label'")  # printed without a space
+PLAIN = INSTRUCTION.format(label="the label ")
 LABELS = (" 0", " 1")  # what follows a prompt: label -1, label +1
 
 
-def plain(pairs: str) -> str:
-    return f"{INSTRUCTION}\n\n{pairs}"
+def mpt(examples: str, question: str) -> str:
+    return f"{SYSTEM}\nInstruction:\n{THESIS}\n{examples}{question}\nLabel:"
 
 
-def llama_2(pairs: str) -> str:
-    return f"[INST] <<SYS>>\n{INSTRUCTION}\n<</SYS>>\n\n{pairs} [/INST]"
+def llama_2(examples: str, question: str) -> str:
+    return f"[INST] <<SYS>>\n{SYSTEM}\n<</SYS>>\n{THESIS}\n{examples}{question}[/INST]\nLabel:"
 
 
-FORMS: Mapping[str, Callable[[str], str]] = {"plain": plain, "llama-2": llama_2}
+def plain(examples: str, question: str) -> str:
+    return f"{PLAIN}\n\n{examples}{question}\nLabel:"
+
+
+FORMS: Mapping[str, Callable[[str, str], str]] = {"mpt": mpt, "llama-2": llama_2, "plain": plain}
+"""By name, the text around examples (lines that end with a line feed, or nothing) and the last input."""
 
 
 def form_for(model_type: str) -> str:
-    """The form that was published for such a model: Llama's for Llama, plain for all others."""
-    return "llama-2" if model_type == "llama" else "plain"
+    """The form in which the thesis asked such a model: Llama's for Llama, MPT's for all others."""
+    return "llama-2" if model_type == "llama" else "mpt"
 
 
 def prompt(form: str, xs: Sequence[Sequence[float]], ys: Sequence[float]) -> str:
     """The text of examples, the label of the last left out."""
-    inputs = [f"Input: {' '.join(map(bit, x))}\nLabel:" for x in xs]
-    return FORMS[form]("\n".join([*(f"{x} {bit(y)}" for x, y in zip(inputs, ys[:-1], strict=False)), inputs[-1]]))
+    inputs = [f"Input: {' '.join(map(bit, x))}" for x in xs]
+    examples = "".join(f"{x}\nLabel: {bit(y)}\n" for x, y in zip(inputs[:-1], ys, strict=False))
+    return FORMS[form](examples, inputs[-1])
 
 
 def bit(value: float) -> str:

@@ -1,6 +1,7 @@
 """What functions to learn in context have in common: prompts x_1, y_1, x_2, y_2, ... of real vectors."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -86,6 +87,14 @@ class FunctionTask(PrefixTask):
         if dims is None or dims == self.dims:
             return super().training_batch(generator, batch, shortest, longest)
         return self.pack(*self.draw(generator, batch, longest, dims))
+
+    def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
+        if shortest < longest:
+            raise ConfigError(
+                f"the prompts of {type(self).__name__} in a fixed training set are of one length, and {shortest} to {longest} "
+                "are asked for; leave min_length out"
+            )
+        return super().fixed_examples(seed, numbers, shortest, longest)
 
     def pack(self, xs: Float[Tensor, "b n d"], ys: Float[Tensor, "b n"]) -> Batch:
         """Examples as a batch."""

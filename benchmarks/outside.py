@@ -1,0 +1,17 @@
+"""What other libraries answer to our questions: the figures of docs/outside.md. Needs transformers and x-transformers.
+
+python benchmarks/outside.py
+"""
+
+from record import save
+
+from lengthwise.conformance.outside import check, implementations
+from lengthwise.conformance.outside.scoreboard import as_data
+
+
+def main() -> None:
+    save("outside", as_data(check(implementations(()), lambda row: print(f"{row.implementation}, {row.question}"))))
+
+
+if __name__ == "__main__":
+    main()

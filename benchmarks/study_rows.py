@@ -1,0 +1,120 @@
+"""The rows of a finished study, so that what documents say of it can be looked up: every score with the key, commit and machine of
+its run, means over seeds with their intervals, and mean reciprocal ranks.
+
+    lengthwise run studies/nope/small.py --results /tmp/nope-small
+    python benchmarks/study_rows.py "nope: small" --results /tmp/nope-small --name study-nope-small
+
+A study that is not finished is refused: half of it would pass for the whole.
+"""
+
+import argparse
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from record import save
+
+from lengthwise.analysis import findings, ranking
+from lengthwise.config import ConfigError
+from lengthwise.store import Store, open_store
+
+RUN = (
+    "commit",
+    "dirty",
+    "device",
+    "platform",
+    "python",
+    "threads",
+    "linear_maps",
+    "versions",
+)  # facts of a run that stay
+
+
+def rows_of(store: Store, study: str) -> dict[str, Any]:
+    """Everything of a study that its documents quote. `ConfigError` where a run of it is not done."""
+    known = {row.name: row for row in store.studies()}
+    if study not in known:
+        raise ConfigError(f"there is no study {study!r} in these results; there are: {', '.join(known)}")
+    runs = store.runs(study)
+    if undone := [run.key for run in runs if run.status != "done"]:
+        raise ConfigError(
+            f"{len(undone)} of {len(runs)} runs of {study!r} are not done, such as {undone[0]}; finish it first"
+        )
+    found = findings(store, study)
+    order = ranking(found.tasks)
+    return {
+        "study": study,
+        "command": known[study].command,
+        "runs": [
+            {
+                "key": run.key,
+                "label": run.label,
+                "task": run.task,
+                "seed": run.seed,
+                "seconds": run.facts.get("seconds"),
+            }
+            | {name: run.facts.get(name) for name in RUN}
+            for run in runs
+        ],
+        "scores": [
+            {
+                "key": run.key,
+                "label": run.label,
+                "task": run.task,
+                "seed": run.seed,
+                "length": score.length,
+                "asked": score.asked,
+                "metric": score.metric,
+                "n": score.n,
+                "mean": number(score.mean),
+                "standard_error": number(score.standard_error),
+            }
+            for run in runs
+            for score in store.scores([run.key])
+        ],
+        "means": [
+            {
+                "task": task.title,
+                "label": series.label,
+                "length": point.length,
+                "kind": task.kind(point.length),
+                "seeds": point.n_seeds,
+                "mean": number(point.interval.mean),
+                "low": number(point.interval.low),
+                "high": number(point.interval.high),
+            }
+            for task in found.tasks
+            for series in task.series
+            for point in series.points
+        ],
+        "ranks": []
+        if order is None
+        else [
+            {"label": rank.label, **{name: number(getattr(rank.longer, name)) for name in ("mean", "low", "high")}}
+            for rank in order.ranks
+            if rank.longer is not None
+        ],
+    }
+
+
+def number(value: float) -> float | None:
+    """A number that JSON has; None for one that is not finite."""
+    return value if math.isfinite(value) else None
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", help="its name, as `lengthwise list studies` says it")
+    parser.add_argument("--results", required=True, help="the folder of its results")
+    parser.add_argument("--name", required=True, help="of the file in benchmarks/results, without .json")
+    asked = parser.parse_args(arguments)
+    try:
+        with open_store(asked.results, create=False) as store:
+            rows = rows_of(store, asked.study)
+    except ValueError as error:
+        parser.exit(2, f"study_rows: {error}\n")
+    save(asked.name, rows)
+
+
+if __name__ == "__main__":
+    main()
