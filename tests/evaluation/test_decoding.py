@@ -168,6 +168,28 @@ def test_logits_that_are_no_numbers_are_no_score():
         evaluate(model, task, EvaluationConfig(lengths=(3,), examples=9), train_length=3, decode=True)
 
 
+class NaNFrom(Saying):
+    """Gives the token of every step from `first` on a logit of NaN, which is the greatest to argmax."""
+
+    def __init__(self, tokens, size, first):
+        super().__init__(tokens, size)
+        self.first = first
+
+    def forward(self, inputs, step=0):
+        logits = super().forward(inputs, step)
+        return logits.masked_fill(logits > 0, math.nan) if step >= self.first else logits
+
+
+@pytest.mark.parametrize(("first", "counts"), [(2, True), (3, True), (4, False)])
+def test_a_logit_that_is_no_number_counts_up_to_the_end_token_and_not_after_it(first, counts):
+    """The answer `a b c` ends in the fourth step. NaN in that step spoils the answer, NaN in a later one does not."""
+    task = Copy(symbols=4)
+    model = NaNFrom([0, 1, 2, task.eos, 0], 7, first)
+    words, nan = said_by(model, task, task.examples(0, 5, 4), 4)
+    assert words == [["a", "b", "c"]] * 5
+    assert nan.tolist() == [counts] * 5
+
+
 def test_decoding_takes_four_times_the_places_of_a_forward(model):
     """And whatever the number at once, the score is the same."""
     task = Ragged(symbols=4)
