@@ -14,6 +14,7 @@ from lengthwise.report.palette import looks
 
 Make = Callable[..., Any]
 NAMES = ("least squares", "lasso", "averaging", "nearest neighbour", "3 nearest neighbours", "zero")
+FLOORS = ("zero",)
 LENGTHS = (1, 2, *range(10, 401, 10))
 
 
@@ -30,7 +31,10 @@ def study(make_row: Make, make_score: Make, make_study: Make) -> Findings:
             runs.append(run)
             for length in LENGTHS:
                 mean = max(17 - length, 0.2) + cost * max(0, length - 50) / 350
-                beside = {name: max(16.0 - n * length / 40, 0.0) for n, name in reversed(list(enumerate(NAMES)))}
+                beside = [
+                    {"name": name, "score": max(16.0 - n * length / 40, 0.0), "floor": name in FLOORS}
+                    for n, name in enumerate(NAMES)
+                ]
                 groups = [mean - 0.1, mean + 0.1] * 4
                 score = make_score(run, length, mean)
                 scores.append(dataclasses.replace(score, facts={"details": {"groups": groups, "baselines": beside}}))
@@ -49,7 +53,7 @@ def test_rows_have_baselines_once(study: Findings) -> None:
     (task,) = study.tasks
     assert [b.label for b in task.baselines] == list(NAMES)
     assert list(task.baselines[1].scores) == list(LENGTHS)
-    assert task.baselines[1].scores[10] == 15.75, "in their own order, whatever the store's"
+    assert task.baselines[1].scores[10] == 15.75, "in the task's order"
     assert [s.label for s in task.ranked(400)] == ["FIRE", "NoPE"], "they have no rank"
 
 
