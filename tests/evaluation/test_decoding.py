@@ -13,7 +13,7 @@ from lengthwise.evaluation.decoding import left_padded, said_by
 from lengthwise.layouts import Randomized, Shift
 from lengthwise.tasks import Copy, Summation, Text
 from lengthwise.tasks.base import Graded
-from lengthwise.tasks.sequences import Pairs
+from lengthwise.tasks.pairs import Pairs
 from lengthwise.training import Progress, Stopped, build, train
 
 BY_ONE = ("NoPE", "RoPE", "ALiBi", "T5", "FIRE", "Learned:max_length=40")

@@ -6,7 +6,8 @@ import torch
 
 from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Batch, require_length, require_split
-from lengthwise.tasks.sequences import Pairs, SequenceTask
+from lengthwise.tasks.pairs import Pairs
+from lengthwise.tasks.sequences import SequenceTask
 
 
 class GivenSet(SequenceTask):
