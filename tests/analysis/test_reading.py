@@ -244,6 +244,15 @@ def test_a_constant_answer_is_a_floor_above_one_half(
     assert verdict(task, task.series[0], 80) == said
 
 
+def test_digits_that_a_baseline_was_rounded_to_beat_nothing(make_run: Make, make_score: Make) -> None:
+    """Who always says the constant answer has 22/36 = 0.61111..., and the baseline is stored as 0.611111."""
+    beside = [{"name": "constant answer", "score": 0.611111, "floor": True}]
+    run = make_run(metric="exact match")
+    task = from_rows([], [run], [make_score(run, 22 / 36, n=36, facts={"details": {"baselines": beside}})]).tasks[0]
+    (point,) = task.series[0].points
+    assert task.unbeaten(point) is task.baselines[0]
+
+
 def test_nobody_is_best_where_all_are_alike_or_never_right(make_study: Make) -> None:
     table = {"FIRE": [[1.0, 0.5, 0.0]] * 2, "T5": [[1.0, 0.25, 0.0]] * 2}
     task = make_study(table, metric="exact match").tasks[0]

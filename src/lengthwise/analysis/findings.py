@@ -152,7 +152,10 @@ class TaskFindings:
         value = point.mean
         if surely and interval.basis != "none":
             value = interval.high if self.better == "lower" else interval.low
-        sign = 1 if self.better == "lower" else -1
+        sign, value = (
+            (1 if self.better == "lower" else -1),
+            float(f"{value:.6g}"),
+        )  # with as many digits as baselines have
         floors = (b for b in self.baselines if b.floor and point.length in b.scores)
         return next((b for b in floors if sign * (b.scores[point.length] - value) <= 0), None)
 

@@ -1,6 +1,7 @@
 """One plain reading of a task's numbers. It claims less than the numbers might allow, and nothing that they do not."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -159,6 +160,20 @@ def remark(task: TaskFindings, series: Series) -> str:
     if short.verdict == "unclear":
         return f"not clearly better than {short.floor.label}" if short.floor else ""
     return "failed at the trained length" if task.shifted else "not learned"
+
+
+def unlearned(tasks: Sequence[TaskFindings]) -> str:
+    """A sentence for what ranks encodings over several tasks: where some have not learned one; empty where all have."""
+    found = []
+    for task in tasks:
+        if task.shifted:
+            continue
+        short = [s.label for s in task.series if (why := shortfall(task, s)) and why.verdict == "unlearned"]
+        if short:
+            found.append(f"{task.title} ({listing(short) if len(short) < len(task.series) else 'by none'})")
+    if not found:
+        return ""
+    return f"Not learned, so that ranks there order failures: {listing(found)}."
 
 
 def _subject(task: TaskFindings, labels: list[str], words: tuple[str, str]) -> str:
