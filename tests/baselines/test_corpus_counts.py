@@ -1,6 +1,7 @@
 """n-grams of a training text: by hand, against a plain count, on a text whose entropy is known, and beside a model's scores."""
 
 import math
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,6 +93,17 @@ def test_a_text_of_known_entropy() -> None:
     assert bigram == pytest.approx(rate, abs=0.01)
     assert trigram == pytest.approx(rate, abs=0.01)
     assert unigram - bigram > 0.3
+
+
+def test_memory_does_not_grow_with_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of 8 MB with few different n-grams, in portions of 64 kB: what is allocated at once is far less than the text."""
+    monkeypatch.setattr(corpus, "PORTION", 1 << 16)
+    data = np.random.default_rng(0).integers(97, 105, 8_000_000).astype(np.uint8)
+    tracemalloc.start()
+    NgramModel(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4_000_000
 
 
 def test_what_cannot_be_counted() -> None:

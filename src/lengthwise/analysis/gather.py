@@ -169,7 +169,7 @@ class _Panel:
         for by_length in self.scores.values():
             for length, rows in by_length.items():
                 for _, score in rows:
-                    for name, value, floor in _beside(score.facts):
+                    for name, value, floor in baselines_beside(score.facts):
                         found.setdefault(name, {}).setdefault(length, value)
                         floors |= {name} if floor else set()
         return tuple(
@@ -208,7 +208,7 @@ def _groups(facts: Mapping[str, Any] | None) -> tuple[float, ...]:
     return tuple(_details(facts).get("groups", ()))
 
 
-def _beside(facts: Mapping[str, Any] | None) -> Iterator[tuple[str, float, bool]]:
+def baselines_beside(facts: Mapping[str, Any] | None) -> Iterator[tuple[str, float, bool]]:
     """The baselines beside a score: name, score, and whether it is a floor. What is none is passed over."""
     rows = _details(facts).get("baselines")
     for row in rows if isinstance(rows, list) else []:
