@@ -17,9 +17,11 @@ from lengthwise.evaluation import Score, check_lengths, evaluate, untrained
 from lengthwise.tasks import (
     LEGO,
     PCFG,
+    PFA,
     SCAN,
     TASKS,
     Addition,
+    Conjunction,
     Copy,
     LinearRegression,
     Parity,
@@ -252,3 +254,17 @@ def test_the_constant_answer_is_a_floor_beside_a_score_and_nothing_where_answers
     copy = Copy(symbols=4)
     (score,) = evaluate(Always(copy, "a"), copy, EvaluationConfig(lengths=(5,), examples=100), train_length=7)
     assert score.details == {}
+
+
+@pytest.mark.parametrize(
+    ("task", "floors"),
+    [
+        (LinearRegression(), ["mean label", "zero"]),
+        (Conjunction(), ["always −1", "best constant label"]),
+        (PFA(), ["every symbol alike", "counts of symbols"]),
+        (Parity(), ["constant answer"]),
+    ],
+)
+def test_every_kind_of_score_has_floors_the_simplest_first(task: Task, floors: list[str]) -> None:
+    assert [baseline.name for baseline in task.baselines() if baseline.floor] == floors
+    assert len({baseline.name for baseline in task.baselines()}) == len(task.baselines())

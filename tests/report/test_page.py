@@ -171,10 +171,10 @@ def test_who_has_not_learned_is_remarked_and_not_best(make_rows: Make) -> None:
     assert page._cell(task, task.series[1].at(128), 128)["kind"] == "", "1.902 of Sinusoidal, where FIRE has 1.807"
     whole = render(found)
     assert "not learned" in whole
-    assert "Not learned, so that ranks there order failures: Text (by none)." in whole
+    assert "Not learned at the trained length, so that scores and ranks compare failures: Text (by none)." in whole
     for name, kind in (("bigram", "baseline, floor"), ("trigram", "baseline")):
         assert f"<span>{name}</span><small>{kind}</small>" in whole
-    assert "Not learned" not in render(from_rows([], runs, scores))
+    assert "Not learned at" not in render(from_rows([], runs, scores))
 
 
 def test_the_caption_promises_as_many_ranges_as_there_are_buttons(

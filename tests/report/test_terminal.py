@@ -77,7 +77,7 @@ def test_who_has_not_learned_is_remarked(make_rows: Make, make_study: Make) -> N
     assert max(map(len, text.splitlines())) <= 80
     assert text.count("(not learned)") == 2, "NoPE (1.871) and Sinusoidal (1.902) on text"
     assert "NoPE and Sinusoidal have not learned the task: no better than the baseline" in " ".join(text.split())
-    assert "Not learned, so that ranks there order failures: Text (NoPE and" in " ".join(text.split())
+    assert "so that scores and ranks compare failures: Text (NoPE and" in " ".join(text.split())
 
 
 def test_ranks_over_all_tasks(make_study: Make, make_rows: Make) -> None:

@@ -148,16 +148,12 @@ class TaskFindings:
 
     def unbeaten(self, point: Point, *, surely: bool = False) -> Baseline | None:
         """The first floor that an encoding is no better than, at a point. `surely`: the first one that its interval reaches."""
-        interval = point.interval
-        value = point.mean
-        if surely and interval.basis != "none":
-            value = interval.high if self.better == "lower" else interval.low
-        sign, value = (
-            (1 if self.better == "lower" else -1),
-            float(f"{value:.6g}"),
-        )  # with as many digits as baselines have
-        floors = (b for b in self.baselines if b.floor and point.length in b.scores)
-        return next((b for b in floors if sign * (b.scores[point.length] - value) <= 0), None)
+        lower, value = self.better == "lower", point.mean
+        if surely and point.interval.basis != "none":
+            value = point.interval.high if lower else point.interval.low
+        value = float(f"{value:.6g}")  # with as many digits as baselines are kept with
+        floors = ((b, b.scores[point.length]) for b in self.baselines if b.floor and point.length in b.scores)
+        return next((b for b, floor in floors if (value >= floor if lower else value <= floor)), None)
 
     def ranked(self, length: int) -> list[Series]:
         """The encodings, best mean at that length first; those without a finite score there stay below, in order."""

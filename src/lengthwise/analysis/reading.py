@@ -163,7 +163,7 @@ def remark(task: TaskFindings, series: Series) -> str:
 
 
 def unlearned(tasks: Sequence[TaskFindings]) -> str:
-    """A sentence for what ranks encodings over several tasks: where some have not learned one; empty where all have."""
+    """A sentence to stand below what compares encodings over several tasks: which ones some have not learned; empty if none."""
     found = []
     for task in tasks:
         if task.shifted:
@@ -173,17 +173,15 @@ def unlearned(tasks: Sequence[TaskFindings]) -> str:
             found.append(f"{task.title} ({listing(short) if len(short) < len(task.series) else 'by none'})")
     if not found:
         return ""
-    return f"Not learned, so that ranks there order failures: {listing(found)}."
+    return f"Not learned at the trained length, so that scores and ranks compare failures: {listing(found)}."
 
 
 def _subject(task: TaskFindings, labels: list[str], words: tuple[str, str]) -> str:
     """Some encodings, and what they do."""
     if len(labels) == len(task.series) > 2:
-        return (
-            f"none of the {len(labels)} encodings {words[0].replace(' not', '', 1)}"
-            if words[0].startswith(("has not ", "is not "))
-            else f"all {len(labels)} encodings {words[1]}"
-        )
+        if words in (UNLEARNED, UNCLEAR):  # "all have not" says two things
+            return f"none of the {len(labels)} encodings {words[0].replace(' not', '', 1)}"
+        return f"all {len(labels)} encodings {words[1]}"
     return f"{listing(labels)} {words[0] if len(labels) == 1 else words[1]}"
 
 

@@ -74,7 +74,7 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
         "alone": alone,
         "lines": lines,
         "published": published,
-        "unlearned": unlearned(findings.tasks) if order is not None else "",
+        "unlearned": unlearned(findings.tasks) if alone is None else "",
         "shorter": any(task.of_kind("shorter") for task in findings.tasks),
     }
 
