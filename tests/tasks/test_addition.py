@@ -80,6 +80,8 @@ def test_who_runs_out_has_all_of_its_questions():
     there = [int(held_out(task._draft(*rows).questions).sum()) for rows in ((two, one), (one, two))]
     found = sizes_of(task, task.examples(0, 5000, 2))
     assert found == dict.fromkeys([(2, 1), (1, 2), (2, 2)], min(there))
+    assert len(task.examples(0, 10**12, 2)) == 3 * min(there), "however many are asked for"
+    assert len(task.examples(0, 0, 2)) == 0
     note = "at length 2 there are only 318 different test examples with as many of each of the pairs of sizes"
     assert task.note(2, 318) == note
     assert task.note(2) is None

@@ -116,14 +116,15 @@ def balanced(
     Fewer where a kind runs out, as in `different`: then no kind has more than that one. Every kind has to have some.
     """
     kinds = len(order)
-    wanted = torch.bincount(order.repeat(-(-count // kinds))[:count], minlength=kinds).tolist()
+    first = set(order[: count % kinds].tolist())
+    wanted = [count // kinds + (kind in first) for kind in range(kinds)]
     rows: list[list[tuple[int, int]]] = [[] for _ in range(kinds)]  # of each kind: which part, and where in it
     parts: list[Pairs] = []
     seen: set[int] = set()
     in_vain = [0] * kinds
     while missing := [(kind, n) for kind in range(kinds) if (n := wanted[kind] - len(rows[kind])) > 0]:
         spare = -(-RESERVE // len(missing))
-        sizes = [_enough(max(n, min(in_vain[kind], MOST_IN_VAIN)), split, spare) for kind, n in missing]
+        sizes = [_enough(min(max(n, in_vain[kind]), MOST_IN_VAIN), split, spare) for kind, n in missing]
         drawn_kinds = torch.tensor([kind for kind, _ in missing]).repeat_interleave(torch.tensor(sizes))
         many = draw(drawn_kinds)
         for start in range(0, len(many), AT_ONCE):
