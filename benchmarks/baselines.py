@@ -17,7 +17,7 @@ import numpy as np
 from record import save
 
 from lengthwise.analysis.intervals import Method, over_seeds, over_seeds_and_groups
-from lengthwise.evaluation.baselines import BASELINES, Array, predictions
+from lengthwise.baselines.in_context import BASELINES, Array, predictions
 
 SOLVED = 16  # prompts for the solver
 FITTED = 10  # lengths for the lasso

@@ -14,7 +14,7 @@ ORDER = [
     {"values"},
     {"choices"},
     {"config"},
-    {"span"},
+    {"span", "baselines"},
     {"forms"},
     {"encodings", "layouts", "tasks"},
     {"attention"},

@@ -131,6 +131,16 @@ def test_seeds_that_all_agree_leave_the_prompts() -> None:
     assert alone.basis == "examples"
 
 
+def test_deviations_of_few_groups_are_stretched() -> None:
+    """Two groups, 0 and 1: resamples have the means 0, 1/2 and 1 with the chances 1/4, 1/2 and 1/4, so the 2.5 and 97.5 percent
+    points are 1/2 off the mean, and the stretch by sqrt(2 / (2 - 1)) makes that sqrt(2) / 2."""
+    interval = over_seeds_and_groups([[0.0, 1.0]])
+    assert interval.basis == "examples"
+    assert (interval.low, interval.high) == pytest.approx((0.5 - math.sqrt(0.5), 0.5 + math.sqrt(0.5)), rel=1e-12)
+    published = over_seeds_and_groups([[0.0, 1.0]], method="published")
+    assert (published.low, published.high) == (0.0, 1.0), "the published one does not stretch"
+
+
 def test_the_same_numbers_have_the_same_interval() -> None:
     groups = [[0.1 * (s + g * g % 7) for g in range(20)] for s in range(3)]
     assert over_seeds_and_groups(groups) == over_seeds_and_groups([tuple(row) for row in groups])

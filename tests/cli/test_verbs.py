@@ -167,6 +167,17 @@ def test_overall_scores_count_examples_and_keep_distributions_apart() -> None:
     ]
 
 
+def test_baselines_have_columns_beside_the_score() -> None:
+    plain = {f.name: None for f in dataclasses.fields(RunRow)} | {"unit": "bits", "metric": "exact match"}
+    run = RunRow(**plain | {"config": {"training": {}}, "train_length": 4})
+    beside = {"details": {"baselines": [{"name": "constant answer", "score": 0.6875, "floor": True}]}}
+    scores = [dataclasses.replace(score(4, 0.5, 16), facts=beside), score(30, 0.5, 90)]
+    table = _scores(run, scores)
+    heads = [column.header for column in table.columns]
+    assert heads == ["length (bits)", "exact match", "standard error", "examples", "constant answer", ""]
+    assert list(table.columns[4].cells) == ["0.6875", "–"]
+
+
 def test_overall_scores_that_there_are_not() -> None:
     assert _overall([score(5, 2.0, 10, "log perplexity"), score(6, 4.0, 30, "log perplexity")]) == (3.0, 40)
     assert _overall([score(5, 0.5, 10)]) is None

@@ -13,7 +13,7 @@ from lengthwise.evaluation.decoding import left_padded, said_by
 from lengthwise.layouts import Randomized, Shift
 from lengthwise.tasks import Copy, Summation, Text
 from lengthwise.tasks.base import Graded
-from lengthwise.tasks.sequences import Pairs
+from lengthwise.tasks.pairs import Pairs
 from lengthwise.training import Progress, Stopped, build, train
 
 BY_ONE = ("NoPE", "RoPE", "ALiBi", "T5", "FIRE", "Learned:max_length=40")
@@ -166,6 +166,28 @@ def test_logits_that_are_no_numbers_are_no_score():
     model = Saying([0, 1, 2, task.eos], 7, value=math.nan)
     with pytest.raises(EvaluationError, match="at length 3 the exact match of 9 of 9"):
         evaluate(model, task, EvaluationConfig(lengths=(3,), examples=9), train_length=3, decode=True)
+
+
+class NaNFrom(Saying):
+    """Gives the token of every step from `first` on a logit of NaN, which is the greatest to argmax."""
+
+    def __init__(self, tokens, size, first):
+        super().__init__(tokens, size)
+        self.first = first
+
+    def forward(self, inputs, step=0):
+        logits = super().forward(inputs, step)
+        return logits.masked_fill(logits > 0, math.nan) if step >= self.first else logits
+
+
+@pytest.mark.parametrize(("first", "counts"), [(2, True), (3, True), (4, False)])
+def test_a_logit_that_is_no_number_counts_up_to_the_end_token_and_not_after_it(first, counts):
+    """The answer `a b c` ends in the fourth step. NaN in that step spoils the answer, NaN in a later one does not."""
+    task = Copy(symbols=4)
+    model = NaNFrom([0, 1, 2, task.eos, 0], 7, first)
+    words, nan = said_by(model, task, task.examples(0, 5, 4), 4)
+    assert words == [["a", "b", "c"]] * 5
+    assert nan.tolist() == [counts] * 5
 
 
 def test_decoding_takes_four_times_the_places_of_a_forward(model):

@@ -9,6 +9,7 @@ import pytest
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.report import write
+from lengthwise.report.chart import describe
 
 Make = Callable[..., Any]
 EVIL = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'><b>FIRE</b>"
@@ -222,6 +223,42 @@ def test_a_phone_scrolls_only_downwards(width: int, browser: Any, report: Path) 
             ".filter(e => e.getBoundingClientRect().height < 30).length"
         )
         assert small == 0, "keys are large enough for a finger"
+
+
+def test_a_table_that_does_not_fit_says_that_it_scrolls(
+    browser: Any, tmp_path: Path, make_row: Make, make_score: Make
+) -> None:
+    lengths = [2**n for n in range(4, 12)]
+    run = make_row(asked=[{"length": n, "tokens": 9, "seed": 0} for n in lengths], train_length=16)
+    path = write(from_rows([], [run], [make_score(run, n, 2.0) for n in lengths]), tmp_path / "wide.html")
+    table, hint = ".task .scroll", ".task .hint"
+    with opened(browser, path, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True) as page:
+        box = page.locator(table).first
+        assert box.evaluate("e => e.scrollWidth > e.clientWidth + 1")
+        assert page.locator(hint).first.is_visible()
+        assert "scroll sideways" in page.locator(hint).first.inner_text()
+        assert "gradient" in box.evaluate("e => getComputedStyle(e).maskImage")
+        box.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
+        page.wait_for_timeout(100)
+        assert box.evaluate("e => getComputedStyle(e).maskImage") == "none", "nothing more behind the edge"
+        page.emulate_media(media="print")
+        assert not page.locator(hint).first.is_visible()
+    with opened(browser, path, viewport={"width": 1280, "height": 800}) as page:
+        assert not page.locator(hint).first.is_visible()
+        assert page.locator(table).first.evaluate("e => getComputedStyle(e).maskImage") == "none"
+        page.locator("details.provenance > summary").click()
+        page.wait_for_timeout(100)
+        folded = page.locator("details.provenance .scroll")
+        assert folded.evaluate("e => e.classList.contains('more') === (e.scrollWidth > e.clientWidth + 1)")
+
+
+def test_a_chart_is_described_to_who_does_not_see_it(browser: Any, report: Path, quickstart: Findings) -> None:
+    with opened(browser, report) as page:
+        for n, task in enumerate(quickstart.tasks):
+            chart = page.locator(".chart").nth(n)
+            assert chart.get_attribute("aria-label") == describe(task)
+            assert chart.get_attribute("role") == "img"
+            assert chart.get_attribute("aria-roledescription") is None
 
 
 def test_dark_differs_and_follows_a_change(browser: Any, report: Path) -> None:

@@ -1,5 +1,6 @@
 """The Vega-Lite spec: valid, readable when scores explode, and free of anybody's text."""
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -7,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lengthwise.analysis import Findings, TaskFindings, from_rows
-from lengthwise.report.chart import first, ranges, rows, spec
+from lengthwise.analysis import Baseline, Findings, TaskFindings, from_rows
+from lengthwise.report.chart import describe, first, ranges, rows, spec
 from lengthwise.report.palette import looks
 
 Make = Callable[..., Any]
@@ -63,6 +64,34 @@ def test_exploding_scores_leave_the_axis_to_the_others(quickstart: Findings) -> 
     assert 1.96 < best.high < 2.1
     assert choices[first(choices)] is most
     assert max(c.low for c in choices) < 1.774, "the best score is always on the axis"
+
+
+def test_baselines_far_above_leave_the_axis_to_the_encodings(make_row: Make, make_score: Make) -> None:
+    """Uniform's 5.545 nats would press the lines together; the words for it say that it is beyond."""
+    alone = task_of({"A": [2.0, 2.1, 2.2, 2.3], "B": [2.0, 2.05, 2.1, 2.25]}, make_row, make_score)
+    beside = [
+        Baseline(label=label, scores=dict.fromkeys(alone.lengths, value))
+        for label, value in (("uniform", 5.545), ("bigram", 1.9))
+    ]
+    task = dataclasses.replace(alone, baselines=tuple(beside))
+    everything, encodings = choices = ranges(task)
+    assert (everything.name, encodings.name) == ("all", "encodings")
+    assert everything.high > 5.545
+    assert encodings.low < 1.9
+    assert 2.3 < encodings.high < 2.6
+    assert choices[first(choices)] is encodings
+    made = json.dumps(spec(task, looks(["A", "B"])), ensure_ascii=False)
+    assert '"text": ["uniform", "↑ uniform"]' in made
+    assert '"text": ["bigram", "bigram"]' in made
+
+
+def test_a_chart_is_described_in_words(quickstart: Findings) -> None:
+    text = describe(quickstart.tasks[1])
+    assert text.startswith(
+        "Copy: exact match (higher is better) against length, from 20 to 160 symbols; trained on 1–20; 7 lines, one for each "
+        "encoding. At 160 symbols: FIRE 0.5"
+    )
+    assert text.endswith("The table below has all numbers; arrow keys go through the lengths.")
 
 
 def test_every_score_off_the_axis_has_an_arrow(quickstart: Findings) -> None:

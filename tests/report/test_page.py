@@ -139,6 +139,69 @@ def test_best_is_bold_and_what_is_not_apart_is_tinted(quickstart: Findings) -> N
     assert cells["Sinusoidal"] == [""] * 4
 
 
+def beside(**scores: float) -> dict[str, Any]:
+    """What the store has beside a score: baselines, all floors but the trigram."""
+    return {
+        "details": {
+            "baselines": [{"name": name, "score": value, "floor": name != "trigram"} for name, value in scores.items()]
+        }
+    }
+
+
+def test_nobody_is_marked_best_where_all_are_wrong(make_rows: Make) -> None:
+    """Seven times 0.000: no bold and no tint, while the column beside it has its best."""
+    runs, scores = make_rows()
+    level = [dataclasses.replace(s, mean=0.0) if (s.metric, s.length) == ("exact match", 160) else s for s in scores]
+    task = from_rows([], runs, level).tasks[1]
+    kinds = [[page._cell(task, s.at(n), n)["kind"] for s in task.series] for n in (80, 160)]
+    assert kinds[0].count("best") == 1
+    assert kinds[1] == [""] * 7
+    wrong = [dataclasses.replace(s, mean=0.0) if s.metric == "exact match" else s for s in scores]
+    text = render(from_rows([], [r for r in runs if r.task == "Copy"], [s for s in wrong if s.metric == "exact match"]))
+    assert '<td class="best' not in text, "neither in the table of lengths nor in the one over all of them"
+    assert text.count("<small>not learned</small>") == 14
+
+
+def test_who_has_not_learned_is_remarked_and_not_best(make_rows: Make) -> None:
+    runs, scores = make_rows()
+    floors = beside(uniform=5.545, unigram=3.15, bigram=1.80, trigram=1.0)
+    text = [dataclasses.replace(s, facts=floors) if s.metric == "log perplexity" else s for s in scores]
+    found = from_rows([], runs, text)
+    task = found.tasks[0]
+    assert page._cell(task, task.series[1].at(128), 128)["kind"] == "", "1.902 of Sinusoidal, where FIRE has 1.807"
+    whole = render(found)
+    assert "not learned" in whole
+    assert "Not learned at the trained length, so that scores and ranks compare failures: Text (by none)." in whole
+    for name, kind in (("bigram", "baseline, floor"), ("trigram", "baseline")):
+        assert f"<span>{name}</span><small>{kind}</small>" in whole
+    assert "Not learned at" not in render(from_rows([], runs, scores))
+
+
+def test_the_caption_promises_as_many_ranges_as_there_are_buttons(
+    make_rows: Make, make_row: Make, make_score: Make
+) -> None:
+    def buttons_and_caption(found: Findings) -> tuple[list[str], str]:
+        text = render(found)
+        caption = re.search(r"The axis can show (.*?)\. Arrows", text)
+        return re.findall(r'data-range="\d">(\w+)<', text), caption[1] if caption else ""
+
+    three = from_rows([], *make_rows())
+    assert buttons_and_caption(three) == (
+        ["all", "most", "best"],
+        "all scores, most of the scores or the better half of the encodings",
+    )
+    table = {"A": [2.0, 2.0, 2.0, 9.0], "B": [2.0, 2.0, 2.0, 2.8]}
+    runs = [make_row(key=label, label=label) for label in table]
+    pairs = [(r, a["length"], m) for r in runs for a, m in zip(r.asked, table[r.label], strict=True)]
+    two = from_rows([], runs, [make_score(*p) for p in pairs])
+    assert buttons_and_caption(two) == (["all", "most"], "all scores or most of the scores")
+    some = [(r, length, min(mean, 2.3)) for r, length, mean in pairs]
+    floors = beside(uniform=5.545, unigram=3.15, bigram=2.444, trigram=1.9)
+    one = from_rows([], runs, [dataclasses.replace(make_score(*p), facts=floors) for p in some])
+    assert buttons_and_caption(one) == (["all", "encodings"], "all scores and baselines or all encodings")
+    assert buttons_and_caption(from_rows([], runs, [make_score(*p) for p in some])) == ([], "")
+
+
 # ---- where numbers come from ------------------------------------------------------------------------------------
 
 

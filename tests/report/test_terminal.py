@@ -66,6 +66,20 @@ def test_a_note_that_is_not_shown_is_counted(make_rows: Make) -> None:
         assert said in text
 
 
+def test_who_has_not_learned_is_remarked(make_rows: Make, make_study: Make) -> None:
+    runs, scores = make_rows()
+    beside = [{"name": "bigram", "score": 1.85, "floor": True}]
+    floors = [
+        dataclasses.replace(s, facts={"details": {"baselines": beside}}) if s.metric == "log perplexity" else s
+        for s in scores
+    ]
+    text = printed(from_rows([make_study()], runs, floors))
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count("(not learned)") == 2, "NoPE (1.871) and Sinusoidal (1.902) on text"
+    assert "NoPE and Sinusoidal have not learned the task: no better than the baseline" in " ".join(text.split())
+    assert "so that scores and ranks compare failures: Text (NoPE and" in " ".join(text.split())
+
+
 def test_ranks_over_all_tasks(make_study: Make, make_rows: Make) -> None:
     cited = {"source": "A. Nobody 2023", "ranks": {"FIRE": 0.77}}
     text = printed(from_rows([make_study(published=cited)], *make_rows()))

@@ -6,6 +6,7 @@ import torch
 from lengthwise.layouts import Digits
 from lengthwise.tasks import Addition, generator
 from lengthwise.tasks.addition import _sum
+from lengthwise.tasks.splits import held_out
 
 
 def asked(task, length, count, split="train"):
@@ -46,6 +47,64 @@ def test_digit_counts_are_uniform_over_the_pairs():
     counts = Counter(tuple(map(len, numbers(q))) for q, _ in asked(Addition(), 4, 21_000))
     assert set(counts) == {(4, n) for n in range(1, 5)} | {(n, 4) for n in range(1, 4)}
     assert all(count == pytest.approx(3000, abs=250) for count in counts.values())
+
+
+def sizes_of(task, batch):
+    return Counter(tuple(map(len, numbers(q))) for q, _ in task.pairs(batch))
+
+
+@pytest.mark.parametrize(
+    ("length", "count", "asked_for"), [(2, 250, 250), (2, 1000, 318), (3, 1000, 1000), (4, 999, 999)]
+)
+def test_a_test_has_as_many_questions_of_each_pair_of_sizes(length, count, asked_for):
+    """Also where small pairs run out: of 2 digits, (2, 2) would otherwise have 779 of 1,000."""
+    task = Addition()
+    for seed in range(3):
+        batch = task.examples(seed, count, length)
+        found = sizes_of(task, batch)
+        assert len(batch) == asked_for
+        assert len({question for question, _ in map(str_pair, task.pairs(batch))}) == asked_for, "none twice"
+        assert len(found) == 2 * length - 1
+        assert max(found.values()) - min(found.values()) <= (asked_for % len(found) > 0)
+
+
+def str_pair(pair):
+    return "".join(pair[0]), "".join(pair[1])
+
+
+def test_who_runs_out_has_all_of_its_questions():
+    """One digit and two: of 900 questions each, all that the hash holds out for tests in the smaller of the two pairs."""
+    task = Addition()
+    digits = torch.cartesian_prod(torch.arange(1, 10), torch.arange(10), torch.arange(10))
+    two, one = digits[:, :2], torch.stack([torch.full((len(digits),), -1), digits[:, 2]], 1)
+    there = [int(held_out(task._draft(*rows).questions).sum()) for rows in ((two, one), (one, two))]
+    found = sizes_of(task, task.examples(0, 5000, 2))
+    assert found == dict.fromkeys([(2, 1), (1, 2), (2, 2)], min(there))
+    assert len(task.examples(0, 10**12, 2)) == 3 * min(there), "however many are asked for"
+    assert len(task.examples(0, 0, 2)) == 0
+    note = "at length 2 there are only 318 different test examples with as many of each of the pairs of sizes"
+    assert task.note(2, 318) == note
+    assert task.note(2) is None
+
+
+def test_a_test_of_fewer_questions_than_pairs_has_none_of_a_pair_twice():
+    task, every = Addition(), set()
+    for seed in range(40):
+        found = sizes_of(task, task.examples(seed, 4, 5))
+        assert set(found.values()) == {1}
+        every |= set(found)
+    assert len(every) == 9, "any pair may be among them"
+
+
+def test_a_test_s_questions_are_uniform_within_a_pair_and_in_no_order():
+    task = Addition()
+    batch = task.examples(0, 700, 6)
+    pairs = [numbers(question) for question, _ in task.pairs(batch)]
+    first = Counter(a[0] for a, b in pairs if len(a) == 6)
+    assert set(first) == set("123456789")
+    assert all(20 < count < 75 for count in first.values())
+    begin = [len(a) for a, _ in pairs[:100]]
+    assert len(set(begin)) == 6
 
 
 def test_numbers_are_uniform():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lengthwise.config import ConfigError, choose
 from lengthwise.tasks import LEGO, TASKS, Addition, Parity, Polynomial, Sorting, Summation, generator
+from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.scratchpad import (
     COMPONENTS,
     FAILED,
@@ -20,7 +21,7 @@ from lengthwise.tasks.scratchpad import (
     parse,
     write,
 )
-from lengthwise.tasks.sequences import UNENDED, Pairs
+from lengthwise.tasks.sequences import UNENDED
 
 WITH = [make for make in TASKS if issubclass(make, ScratchpadTask)]
 ALL_BITS = [

@@ -18,7 +18,8 @@ from lengthwise.tasks import (
     Summation,
     generator,
 )
-from lengthwise.tasks.sequences import ENUMERABLE, Pairs, SequenceTask, closed, combinations, different, drawn
+from lengthwise.tasks.pairs import Pairs, different, drawn
+from lengthwise.tasks.sequences import ENUMERABLE, SequenceTask, closed, combinations
 from lengthwise.tasks.splits import held_out
 
 OF_WORDS = [
@@ -258,18 +259,11 @@ CROWDED = [  # more questions than are listed, fewer tests than are asked for he
     (choose(Parity), 13, 1250),
     (choose(Summation), 4, 1000),
     (choose(Reverse, symbols=20), 3, 1500),
-    (choose(Addition), 2, 3000),
-    (choose(Addition, scratchpad="full"), 2, 3000),
 ]
 
 
 def all_questions(task, length):
     """Every question of the length, by its words alone: a question is one if the task makes an answer for it."""
-    if isinstance(task, Addition):  # two numbers, the longer of two digits
-        numbers = [[*map(int, str(n))] for n in range(100)]
-        rows = [[*a, 10, *b] for a in numbers for b in numbers if max(len(a), len(b)) == length]
-        assert task.words[10] == "+"
-        return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True, -1)
     if isinstance(task, Summation):
         return combinations([9] * length, most=10**6) + 1
     if isinstance(task, Parity):
@@ -304,7 +298,7 @@ def test_no_example_is_counted_twice(choice, length, count):
 
 def test_where_nothing_is_drawn_twice_the_draws_are_the_examples():
     """Scores of models asked before repeats were dropped stand, where there were none."""
-    for task, length in ((Copy(symbols=20), 12), (Addition(), 9), (Sorting(items="numbers"), 6), (LEGO(), 12)):
+    for task, length in ((Copy(symbols=20), 12), (Polynomial(), 9), (Sorting(items="numbers"), 6), (LEGO(), 12)):
         for split in ("test", "train"):
             whole, draws = (
                 task.examples(3, 400, length, split),

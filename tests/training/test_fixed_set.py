@@ -14,7 +14,7 @@ from lengthwise.tasks import PCFG, PFA, SCAN, Addition, Conjunction, Copy, Linea
 from lengthwise.tasks.base import Batch
 from lengthwise.tasks.sequences import SequenceTask
 from lengthwise.training import build, train
-from lengthwise.training.loop import _Sitting, check_training, fixed_numbers
+from lengthwise.training.loop import Sitting, check_training, fixed_numbers
 
 MODEL = ModelConfig(d_model=8, num_layers=1, num_heads=1)
 
@@ -30,7 +30,7 @@ def a_run(task=Copy, encoding=NoPE, seed=3, settings=None, **training) -> Run:
 
 
 def batches(run, steps=None):
-    sitting = _Sitting(run, *build(run), torch.device("cpu"))
+    sitting = Sitting(run, *build(run), torch.device("cpu"))
     for sitting.step in range(steps or run.training.steps):
         yield sitting.batch()
 

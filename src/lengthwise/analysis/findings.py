@@ -10,6 +10,7 @@ from lengthwise.analysis.in_context import InContext
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.kinds import Kind, kind_of
 from lengthwise.analysis.lengths import ExampleLengths
+from lengthwise.analysis.numbers import figure
 from lengthwise.analysis.said import Said
 
 SHIFTED = "question.shift."  # how the settings of a test begin in which it differs from the training
@@ -67,15 +68,12 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """What is scored beside the models without any training: the mean over the same examples, by length."""
+    """A prediction that needs no model, scored beside the models: the mean over the same examples, by length. `floor`: a model that
+    does no better at the trained length has not learned the task."""
 
     label: str
     scores: Mapping[int, float]
-
-
-# Baselines in the order in which they are shown; what they know of a prompt, and last those that know nothing.
-CONSTANTS = ("zero", "always −1", "best constant label")
-BASELINES = ("least squares", "lasso", "averaging", "nearest neighbour", "3 nearest neighbours", *CONSTANTS)
+    floor: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +86,8 @@ class TaskFindings:
     `trained_lengths`; `kind` says of one what it is. `keys`: its runs. `reading`: a plain sentence. `notes`: what
     the task has to say beside its scores (train and test that share examples, say). `distances`, `attended`: what was found
     inside the trained models, if anything was asked; `in_context`: the same of functions learned in context;
-    `examples`: how long the examples are, if that was. `baselines`: of a task
-    that has some; they have no rank. `said`: what decoded answers say beyond right and wrong, if they were decoded.
+    `examples`: how long the examples are, if that was. `baselines`: of a task that has some, in its order (of the floors the
+    simplest first); they have no rank. `said`: what decoded answers say beyond right and wrong, if they were decoded.
     """
 
     title: str
@@ -134,10 +132,28 @@ class TaskFindings:
         """Whether the length is longer than anything trained on."""
         return self.kind(length) == "longer"
 
-    def best(self, length: int) -> Point | None:
-        """The point with the best mean at a length."""
+    def leader(self, length: int) -> Point | None:
+        """The point with the best mean at a length, whatever it is worth."""
         point = self.ranked(length)[0].at(length) if self.series else None
         return point if point is not None and math.isfinite(point.mean) else None
+
+    def best(self, length: int) -> Point | None:
+        """The leader at a length, where it may be called the best. None where all encodings have the same score (as it is
+        written), where the leader is no better than a floor, and where nobody is ever right."""
+        leader = self.leader(length)
+        if leader is None or self.unbeaten(leader) is not None or (self.bounds and figure(leader.mean) == figure(0.0)):
+            return None
+        means = [p.mean for s in self.series if (p := s.at(length)) is not None]
+        return None if len(means) > 1 and {figure(mean) for mean in means} == {figure(leader.mean)} else leader
+
+    def unbeaten(self, point: Point, *, surely: bool = False) -> Baseline | None:
+        """The first floor that an encoding is no better than, at a point. `surely`: the first one that its interval reaches."""
+        lower, value = self.better == "lower", point.mean
+        if surely and point.interval.basis != "none":
+            value = point.interval.high if lower else point.interval.low
+        value = float(f"{value:.6g}")  # with as many digits as baselines are kept with
+        floors = ((b, b.scores[point.length]) for b in self.baselines if b.floor and point.length in b.scores)
+        return next((b for b, floor in floors if (value >= floor if lower else value <= floor)), None)
 
     def ranked(self, length: int) -> list[Series]:
         """The encodings, best mean at that length first; those without a finite score there stay below, in order."""

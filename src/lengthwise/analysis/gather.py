@@ -3,12 +3,11 @@
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis import attention, lengths
 from lengthwise.analysis.findings import (
-    BASELINES,
     SHIFTED,
     Baseline,
     Findings,
@@ -166,14 +165,17 @@ class _Panel:
     def baselines(self) -> tuple[Baseline, ...]:
         """What the rows have beside their scores. All runs are asked the same, so of a length any row will do."""
         found: dict[str, dict[int, float]] = {}
+        floors: set[str] = set()
         for by_length in self.scores.values():
             for length, rows in by_length.items():
                 for _, score in rows:
-                    for name, value in _details(score.facts).get("baselines", {}).items():
+                    for name, value, floor in baselines_beside(score.facts):
                         found.setdefault(name, {}).setdefault(length, value)
-        order = {name: n for n, name in enumerate(BASELINES)}
-        names = sorted(found, key=lambda name: (order.get(name, len(order)), name))
-        return tuple(Baseline(label=name, scores=dict(sorted(found[name].items()))) for name in names)
+                        floors |= {name} if floor else set()
+        return tuple(
+            Baseline(label=name, scores=dict(sorted(scores.items())), floor=name in floors)
+            for name, scores in found.items()
+        )
 
     def notes(self) -> tuple[str, ...]:
         """What the scores' task noted, each once, by length; and the sizes of models of another kind."""
@@ -204,6 +206,14 @@ def _point(first: "RunRow", length: int, rows: list[tuple["RunRow", "ScoreRow"]]
 
 def _groups(facts: Mapping[str, Any] | None) -> tuple[float, ...]:
     return tuple(_details(facts).get("groups", ()))
+
+
+def baselines_beside(facts: Mapping[str, Any] | None) -> Iterator[tuple[str, float, bool]]:
+    """The baselines beside a score: name, score, and whether it is a floor. What is none is passed over."""
+    rows = _details(facts).get("baselines")
+    for row in rows if isinstance(rows, list) else []:
+        if isinstance(row, Mapping) and isinstance(row.get("name"), str) and isinstance(row.get("score"), (int, float)):
+            yield row["name"], float(row["score"]), bool(row.get("floor"))
 
 
 def _details(facts: Mapping[str, Any] | None) -> Mapping[str, Any]:

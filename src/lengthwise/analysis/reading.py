@@ -1,10 +1,11 @@
 """One plain reading of a task's numbers. It claims less than the numbers might allow, and nothing that they do not."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from lengthwise.analysis.findings import CONSTANTS, Point, SeedScore, Series, TaskFindings
+from lengthwise.analysis.findings import Baseline, Point, SeedScore, Series, TaskFindings
 from lengthwise.analysis.intervals import of_scores
 from lengthwise.analysis.numbers import figure, listing, spread, times
 
@@ -14,7 +15,20 @@ MARGIN = 0.05
 # A model that is right in fewer than half of the cases at the trained length has nothing that it could hold.
 LEARNED = 0.5
 
-Verdict = Literal["holds", "loses", "open", "unlearned", "one seed", "unknown"]
+Verdict = Literal["holds", "loses", "open", "unclear", "unlearned", "one seed", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shortfall:
+    """Why an encoding is not said to have learned its task: by its score at the trained length.
+
+    unlearned: a share right under `LEARNED`, or a mean that is no better than a floor's · unclear: the 95 % interval of the mean
+    reaches a floor. `floor`: the simplest one that is not beaten; None: the share alone.
+    """
+
+    verdict: Literal["unlearned", "unclear"]
+    length: int
+    floor: Baseline | None
 
 
 def home_length(task: TaskFindings) -> int | None:
@@ -22,13 +36,26 @@ def home_length(task: TaskFindings) -> int | None:
     return max(task.of_kind("trained"), default=None)
 
 
+def shortfall(task: TaskFindings, series: Series) -> Shortfall | None:
+    """What speaks against an encoding having learned the task; None: nothing, or there is no score to tell."""
+    home = home_length(task)
+    point = series.at(home) if home is not None else None
+    if point is None or not math.isfinite(point.mean):
+        return None
+    if (floor := task.unbeaten(point)) is not None or (task.bounds and point.mean < LEARNED):
+        return Shortfall(verdict="unlearned", length=point.length, floor=floor)
+    if (floor := task.unbeaten(point, surely=True)) is not None:
+        return Shortfall(verdict="unclear", length=point.length, floor=floor)
+    return None
+
+
 def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
     """How the score at `length` stands to the score at the trained length, paired by seed, and by prompts where scores have
     groups of them.
 
     holds: the 95 % interval of the loss lies below the `margin` · loses: it lies above 0 and reaches past the margin ·
-    open: neither · unlearned: a share right under `LEARNED` at the trained length, or a score there that is no better
-    than a constant's · one seed · unknown: a score is missing or not finite.
+    open: neither · unlearned, unclear: there is nothing that it could hold (`shortfall`) · one seed · unknown: a score is missing
+    or not finite.
     """
     home = home_length(task)
     before, after = series.at(home) if home is not None else None, series.at(length)
@@ -40,11 +67,8 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
     losses = [sign * (new.mean - old.mean) for old, new in pairs]
     if not losses or not all(map(math.isfinite, losses)):
         return "unknown"
-    if task.bounds and before.mean < LEARNED:
-        return "unlearned"
-    constants = [b.scores[before.length] for b in task.baselines if b.label in CONSTANTS and before.length in b.scores]
-    if any(sign * (constant - before.mean) <= 0 for constant in constants):
-        return "unlearned"
+    if (short := shortfall(task, series)) is not None:
+        return short.verdict
     if len(losses) < 2:
         return "one seed"
     loss = of_scores(losses, [_group_losses(sign, old, new) for old, new in pairs], math.nan)
@@ -72,71 +96,126 @@ def reading(task: TaskFindings, done: int) -> str:
         return "No run has a score yet."
     text = _reading(task)
     if done == len(task.keys):
-        return text[0].upper() + text[1:]
+        return _capital(text)
     return f"So far ({done} of {len(task.keys)} runs): {text}"
 
 
 def _reading(task: TaskFindings) -> str:
     longest = max(p.length for s in task.series for p in s.points)
     if not task.is_new(longest):
-        return (
+        text = (
             f"no score yet beyond the trained length of {task.train_length:,} {task.unit}, "
             "so nothing here speaks of longer inputs."
         )
+        return f"{text} {_shortfalls(task)}".strip()
     where = f"at {longest:,} {task.unit}, {times(longest / task.train_length)} the trained length"
+    if all(p.n_seeds == 1 for series in task.series if (p := series.at(longest))):
+        return f"{_one_seed(task, longest, where)} {_shortfalls(task)}".strip()
     groups: dict[Verdict, list[str]] = {}
     for series in task.ranked(longest):
         groups.setdefault(verdict(task, series, longest), []).append(series.label)
-    if all(p.n_seeds == 1 for series in task.series if (p := series.at(longest))):
-        return _one_seed(task, longest, where)
-    words = WORDS | {"unlearned": UNSUITED} if task.shifted else WORDS
-    return f"{_sentence(groups, where, words)} {_best(task, longest)}".strip()
+    parts = [_subject(task, groups[name], words) for name, words in WORDS.items() if name in groups]
+    judged = f"{where}, {'; '.join(parts)}." if parts else ""
+    there = "there" if parts else f"at {longest:,} {task.unit}"
+    return " ".join(filter(None, (judged, _shortfalls(task), _best(task, longest, there))))
 
 
-WORDS: dict[Verdict, tuple[str, str]] = {
+WORDS: dict[Verdict, tuple[str, str]] = {  # of one encoding, and of several
     "holds": ("keeps its score", "keep their score"),
     "loses": ("gets worse", "get worse"),
     "open": ("is left open by its seeds", "are left open by their seeds"),
-    "unlearned": ("never learned the task", "never learned the task"),
     "one seed": ("has one seed only", "have one seed only"),
     "unknown": ("cannot be judged yet", "cannot be judged yet"),
 }
-
-
+UNLEARNED = ("has not learned the task", "have not learned the task")
+UNCLEAR = ("is not clearly better than", "are not clearly better than")
 # Of a test that differs from the training: whoever fails it may have learned what was trained.
 UNSUITED = ("had failed this test at the trained length already",) * 2
 
 
-def _sentence(groups: dict[Verdict, list[str]], where: str, words: Mapping[Verdict, tuple[str, str]]) -> str:
-    parts = []
-    for name, (one, many) in words.items():
-        labels = groups.get(name, [])
-        if len(labels) > 2 and len(groups) == 1:
-            parts.append(f"all {len(labels)} encodings {many}")
-        elif labels:
-            parts.append(f"{listing(labels)} {one if len(labels) == 1 else many}")
-    return f"{where}, {'; '.join(parts)}."
+def _shortfalls(task: TaskFindings) -> str:
+    """A sentence on the encodings that are not said to have learned the task; empty where there is none."""
+    groups: dict[tuple[tuple[str, str], str], list[str]] = {}  # the same words with the same reason
+    for series in task.series:
+        if (short := shortfall(task, series)) is not None:
+            words = UNCLEAR if short.verdict == "unclear" else UNSUITED if task.shifted else UNLEARNED
+            groups.setdefault((words, _why(task, short)), []).append(series.label)
+    parts = [f"{_subject(task, labels, words)}{why}" for (words, why), labels in groups.items()]
+    return _capital("; ".join(parts) + ".") if parts else ""
 
 
-def _best(task: TaskFindings, length: int) -> str:
-    best = task.best(length)
+def _why(task: TaskFindings, short: Shortfall) -> str:
+    where = f"at {short.length:,} {task.unit}"
+    if short.floor is None:
+        return f" (right in fewer than half of the cases {where})"
+    floor = f"the baseline “{short.floor.label}” {where} ({figure(short.floor.scores[short.length])})"
+    return f" {floor}" if short.verdict == "unclear" else f": no better than {floor}"
+
+
+def remark(task: TaskFindings, series: Series) -> str:
+    """What a table says of an encoding that is not said to have learned the task, in few words; empty of any other."""
+    short = shortfall(task, series)
+    if short is None:
+        return ""
+    if short.verdict == "unclear":
+        return f"not clearly better than {short.floor.label}" if short.floor else ""
+    return "failed at the trained length" if task.shifted else "not learned"
+
+
+def unlearned(tasks: Sequence[TaskFindings]) -> str:
+    """A sentence to stand below what compares encodings over several tasks: which ones some have not learned; empty if none."""
+    found = []
+    for task in tasks:
+        if task.shifted:
+            continue
+        short = [s.label for s in task.series if (why := shortfall(task, s)) and why.verdict == "unlearned"]
+        if short:
+            found.append(f"{task.title} ({listing(short) if len(short) < len(task.series) else 'by none'})")
+    if not found:
+        return ""
+    return f"Not learned at the trained length, so that scores and ranks compare failures: {listing(found)}."
+
+
+def _subject(task: TaskFindings, labels: list[str], words: tuple[str, str]) -> str:
+    """Some encodings, and what they do."""
+    if len(labels) == len(task.series) > 2:
+        if words in (UNLEARNED, UNCLEAR):  # "all have not" says two things
+            return f"none of the {len(labels)} encodings {words[0].replace(' not', '', 1)}"
+        return f"all {len(labels)} encodings {words[1]}"
+    return f"{listing(labels)} {words[0] if len(labels) == 1 else words[1]}"
+
+
+def _best(task: TaskFindings, length: int, there: str) -> str:
+    """A sentence on the lowest or highest mean at a length."""
+    best = task.leader(length)
     if best is None:
         return ""
     here, ties = _leaders(task, length, best.mean)
     if len(ties) == len(here) > 1:
-        text = _all_alike(task, ties, best.mean)
-        return text[0].upper() + text[1:]
+        return _capital(_all_alike(task, ties, best.mean, there))
     others = [(label, p) for label, p in here if label not in ties]
     near = [label for label, p in others if not p.interval.apart(best.interval)]
     extreme = "lowest" if task.better == "lower" else "highest"
     width = spread(best.interval) if len(ties) == 1 else ""
     value = f"{figure(best.mean)}{' ' if width.startswith('±') else ', ' if width else ''}{width}"
+    floor = task.unbeaten(best)
+    if floor is not None:
+        beside = f"no better than the baseline “{floor.label}” ({figure(floor.scores[length])})"
+        if len(task.series) == 1:
+            return f"Its mean {task.metric} {there} is {value}, {beside}."
+        return f"{_capital(there)} the {extreme} mean {task.metric} ({listing(ties)}: {value}) is {beside}."
     if len(task.series) == 1:
-        return f"Its mean {task.metric} there is {value}."
+        return f"Its mean {task.metric} {there} is {value}."
     text = f"{listing(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric} ({value})"
+    if there != "there":
+        text += f" {there}"
     if near:
         return f"{text}; {listing(near)} cannot be told apart from {'it' if len(ties) == 1 else 'them'}."
     return f"{text}, clear of the others." if others else f"{text}."
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _leaders(task: TaskFindings, length: int, best: float) -> tuple[list[tuple[str, Point]], list[str]]:
@@ -145,13 +224,13 @@ def _leaders(task: TaskFindings, length: int, best: float) -> tuple[list[tuple[s
     return here, [label for label, p in here if figure(p.mean) == figure(best)]
 
 
-def _all_alike(task: TaskFindings, labels: list[str], mean: float) -> str:
+def _all_alike(task: TaskFindings, labels: list[str], mean: float, there: str = "there") -> str:
     both = f"{listing(labels)} both" if len(labels) == 2 else f"all {len(labels)} encodings"
-    return f"{both} have a mean {task.metric} of {figure(mean)} there."
+    return f"{both} have a mean {task.metric} of {figure(mean)} {there}."
 
 
 def _one_seed(task: TaskFindings, length: int, where: str) -> str:
-    best = task.best(length)
+    best = task.leader(length)
     if best is None:
         return f"{where}, no score is a finite number."
     here, ties = _leaders(task, length, best.mean)

@@ -9,7 +9,8 @@ from typing import Any
 from lengthwise.cli.printing import print_json, shown
 from lengthwise.config import ConfigError
 from lengthwise.tasks import TASKS, Batch, Task, generator
-from lengthwise.tasks.sequences import Pairs, SequenceTask
+from lengthwise.tasks.pairs import Pairs
+from lengthwise.tasks.sequences import SequenceTask
 
 PLACES = 1_000_000  # tokens of all examples together: some megabytes of text
 MOST = 100_000

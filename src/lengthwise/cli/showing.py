@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 from lengthwise.analysis.findings import bounds_of
+from lengthwise.analysis.gather import baselines_beside
 from lengthwise.analysis.kinds import Kind, kind_of_score
 from lengthwise.analysis.training_set import training_set
 from lengthwise.cli.printing import figure, print_json, stdout
@@ -75,23 +76,26 @@ def _print(run: RunRow, scores: list[ScoreRow], curve: list[CurveRow]) -> None:
 
 
 def _scores(run: RunRow, scores: list[ScoreRow]) -> Any:
-    """A line for each score; of decoded answers also the means of their further numbers."""
+    """A line for each score; of decoded answers also the means of their further numbers; and what baselines score beside it."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    decoded = any(_details(score) for score in scores)
+    decoded = any("unreadable" in _details(score) for score in scores)
     means = list(dict.fromkeys(name for score in scores for name in _ordered(_details(score))))
-    further = [*means, "unreadable"] if decoded else []
+    beside = [{name: value for name, value, _ in baselines_beside(score.facts)} for score in scores]
+    baselines = list(dict.fromkeys(name for own in beside for name in own))
+    further = [*means, *(["unreadable"] if decoded else []), *baselines]
     for name in (f"length ({run.unit})", run.metric, "standard error", "examples", *further):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", style="dim" if name in baselines else "")
     table.add_column("")
-    for score in scores:
+    for score, own in zip(scores, beside, strict=True):
         details = _details(score)
         numbers = [figure(details.get("means", {}).get(name), 3) for name in means]
         unreadable = [str(details.get("unreadable", "–"))] if decoded else []
         seen = KINDS[kind_of_score(run, score)]
         row = [f"{score.length}", f"{score.mean:.4f}", figure(score.standard_error, 2), f"{score.n}"]
-        table.add_row(*row, *numbers, *unreadable, seen)
+        untrained = [f"{own[name]:.4f}" if name in own else "–" for name in baselines]
+        table.add_row(*row, *numbers, *unreadable, *untrained, seen)
     for kind in ("trained", "longer"):  # what is shorter is in neither mean
         if over := _overall([score for score in scores if kind_of_score(run, score) == kind]):
             mean, examples = over

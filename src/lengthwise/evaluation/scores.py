@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -13,13 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, Run, choose
-from lengthwise.evaluation import baselines
 from lengthwise.evaluation.decoding import decodable, detailed, said_by
-from lengthwise.evaluation.untrained import baseline_scores, ngram_scores
+from lengthwise.evaluation.untrained import baseline_scores, stored
 from lengthwise.layouts import Layout, layout_for
-from lengthwise.tasks.automata import PFA, Sayings
 from lengthwise.tasks.base import AnsweringTask, Batch, Graded, PrefixTask, Task, generator
-from lengthwise.tasks.functions import FunctionTask
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 
@@ -46,9 +44,9 @@ class Score:
     out_of_distribution: bool  # longer than anything in training
     seconds: float
     asked: dict[str, Any]  # the question, see `asked`
-    # Of decoded answers: "means" of further numbers by name, how many were "unreadable", some of those "kept", and of others
-    # some with steps that cannot be read ("broken"). Of prefixes: the means of "groups" of examples, and the scores of the
-    # task's "baselines" by name.
+    # What the task's "baselines" score on the same examples: {"name", "score", "floor"}, in the task's order. Of decoded answers:
+    # "means" of further numbers by name, how many were "unreadable", some of those "kept", and of others some with steps that
+    # cannot be read ("broken"). Of prefixes: the means of "groups" of examples.
     details: dict[str, Any] = field(default_factory=dict)
 
 
@@ -177,9 +175,12 @@ def evaluate(
                     of_length = {length: _decoded(model, decodable(task, claims), examples, work, length, device)}
                 else:
                     of_length = _read(model, task, examples, claims, config, work, length, device, wanted)
+                beside = baseline_scores(task, examples, list(of_length), partial(work.before, length))
                 seconds, begin = time.perf_counter() - begin, time.perf_counter()
                 for answered, (values, details) in of_length.items():
                     question, each = asked(task, config, answered, shift), seconds / len(of_length)
+                    own = stored(task, beside, answered)
+                    details |= {"baselines": own} if own else {}
                     found.append(_score(task, question, values, details, answered > train_length, each))
             return found
     finally:
@@ -233,18 +234,7 @@ def _read(
     if not isinstance(task, PrefixTask):
         return {length: (values, {})}
     answered = wanted if task.one_forward() else [length]
-    beside = _beside(task, examples, answered, lambda: work.before(length))
-    return {n: (values[:, n - 1], _grouped(values[:, n - 1]) | beside[n]) for n in answered}
-
-
-def _beside(task: Task, examples: Batch, lengths: list[int], before: Callable[[], None]) -> dict[int, dict[str, Any]]:
-    """By length, the scores of the task's baselines on the same examples, if it has any."""
-    curves = {}
-    if isinstance(task, FunctionTask):
-        curves = baseline_scores(task, examples, lengths, before)
-    elif isinstance(task, PFA) and isinstance(examples, Sayings):
-        curves = ngram_scores(task, examples, lengths, before)
-    return {n: {"baselines": {name: curve[n] for name, curve in curves.items()}} if curves else {} for n in lengths}
+    return {n: (values[:, n - 1], _grouped(values[:, n - 1])) for n in answered}
 
 
 def _grouped(values: Tensor) -> dict[str, list[float]]:
@@ -348,8 +338,7 @@ def _check(task: Task, encodings: Iterable[Any], layout: Layout, lengths: Iterab
     encodings = list(encodings)
     if decode:
         decodable(task, layout)
-    if isinstance(task, FunctionTask):
-        baselines.require(task.baselines)
+    task.baselines()  # one that cannot be worked out here is refused now
     for length in lengths:
         task.check_length(length, "test")
         layout.require(task.tokens(length), training=False)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lengthwise.analysis import Point, TaskFindings
+from lengthwise.analysis.numbers import figure
 from lengthwise.report.palette import Look
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -22,6 +23,7 @@ BASELINE_WORDS = {  # where there is little room
     "nearest neighbour": "1 neighbour",
     "3 nearest neighbours": "3 neighbours",
     "best constant label": "best constant",
+    "constant answer": "constant",
 }
 ARROW = "M0,-1L.95,.1H.4V1H-.4V.1H-.95Z"
 FROM_ZERO = ("squared error",)  # metrics whose axis begins at 0, where they are perfect
@@ -56,11 +58,12 @@ class Range:
 
 
 def ranges(task: TaskFindings) -> list[Range]:
-    """The y axes to choose from, widest first: "all", "most" and "best" of the scores. The page begins with `first`.
+    """The y axes to choose from, widest first: "all", "most" or "encodings", and "best". The page begins with `first`.
 
-    Bounded metrics show their whole scale and have one. Where a few encodings explode, "most" stays with the others: it
-    reaches at most four times as far above the best mean as three quarters of the means do. "best" has all of the
-    better half of the encodings. A range that would leave out little is not offered.
+    Bounded metrics show their whole scale and have one. "all" has every baseline, too. Where a few encodings explode, "most" stays
+    with the others: it reaches at most four times as far above the best mean as three quarters of the means do. Where none does,
+    "encodings" has all of them, without baselines far above. "best" has all of the better half of the encodings. A range that would
+    leave out little is not offered.
     """
     if task.bounds:
         low, high = task.bounds
@@ -80,7 +83,8 @@ def ranges(task: TaskFindings) -> list[Range]:
         most = lowest + 4 * (upper - lowest)
         if task.metric in FROM_ZERO:  # with what who knows nothing yet has, at the shortest length
             most = max(most, *(p.mean for p in points if p.length == task.lengths[0]))
-        candidates = {"most": most, "best": worst[(len(worst) - 1) // 2]}
+        whole = {"encodings": means[-1]} if most >= means[-1] else {"most": most}
+        candidates = whole | {"best": worst[(len(worst) - 1) // 2]}
         for name, limit in candidates.items():
             if lowest < limit and (limit - lowest) * 1.5 < min(limits.values()) - lowest:
                 limits[name] = limit
@@ -88,9 +92,35 @@ def ranges(task: TaskFindings) -> list[Range]:
     return [Range(c.name, -0.03 * c.high, c.high) for c in made] if task.metric in FROM_ZERO else made
 
 
+def axis_words(choices: list[Range], baselines: bool) -> str:
+    """What the buttons of the ranges show, in words: as many as there are buttons."""
+    words = {
+        "all": "all scores and baselines" if baselines else "all scores",
+        "encodings": "all encodings",
+        "most": "most of the scores",
+        "best": "the better half of the encodings",
+    }
+    named = [words[choice.name] for choice in choices]
+    return f"{', '.join(named[:-1])} or {named[-1]}" if len(named) > 1 else named[0]
+
+
+def describe(task: TaskFindings) -> str:
+    """The chart in words, for who does not see it: its axes, and what is at the longest length, best first."""
+    longest = max(task.lengths)
+    here = [(s.label, p) for s in task.ranked(longest) if (p := s.at(longest)) is not None]
+    ends = ", ".join(f"{label} {figure(point.mean)}" for label, point in here)
+    lines = f"{len(task.series)} line{'s' if len(task.series) != 1 else ''}, one for each encoding"
+    beside = f", and {len(task.baselines)} dashed for baselines" if task.baselines else ""
+    return (
+        f"{task.title}: {task.metric} ({task.better} is better) against length, from {min(task.lengths):,} to {longest:,} "
+        f"{task.unit}; {trained(task)}; {lines}{beside}. {f'At {longest:,} {task.unit}: {ends}. ' if ends else ''}"
+        "The table below has all numbers; arrow keys go through the lengths."
+    )
+
+
 def first(choices: list[Range]) -> int:
-    """The range to begin with: "most" where a few encodings explode, and otherwise "all"."""
-    return next((n for n, choice in enumerate(choices) if choice.name == "most"), 0)
+    """The range to begin with: "most" where a few encodings explode, "encodings" where baselines are far above, otherwise "all"."""
+    return next((n for n, choice in enumerate(choices) if choice.name in ("most", "encodings")), 0)
 
 
 def _range(name: str, points: list[Point], lowest: float, limit: float) -> Range:
@@ -206,7 +236,10 @@ def _baselines(task: TaskFindings, choices: list[Range]) -> list[dict[str, Any]]
     starts = [end | {"dx": 1, "at": [_pixel(lasts[n], choice) for choice in choices]} for n, end in enumerate(ends)]
     stops = [end | {"dx": 11, "at": [place[n] for place in places]} for n, end in enumerate(ends)]
     leaders = [row for pair in zip(starts, stops, strict=True) for row in pair]
-    words = [row | {"text": BASELINE_WORDS.get(b.label, b.label)} for row, b in zip(stops, shown, strict=True)]
+    words = [
+        row | {"text": [beyond(lasts[n], choice) + BASELINE_WORDS.get(b.label, b.label) for choice in choices]}
+        for n, (row, b) in enumerate(zip(stops, shown, strict=True))
+    ]
     text = {"type": "text", "align": "left", "baseline": "middle", "dx": 13, "fontSize": 11, "color": "var(--soft)"}
     place = {"xOffset": {"expr": "datum.dx"}, "y": {"expr": "datum.at[range]"}}
     leader = {"type": "line", "color": "var(--faint)", "strokeWidth": 0.8, **place}
@@ -217,8 +250,17 @@ def _baselines(task: TaskFindings, choices: list[Range]) -> list[dict[str, Any]]
             "encoding": {"x": x, "y": {"field": "v", "type": "quantitative"}, "detail": detail},
         },
         {"data": {"values": leaders}, "mark": leader, "encoding": {"x": x, "detail": detail}},
-        {"data": {"values": words}, "mark": text | {"y": place["y"]}, "encoding": {"x": x, "text": {"field": "text"}}},
+        {
+            "data": {"values": words},
+            "mark": text | {"y": place["y"], "text": {"expr": "datum.text[range]"}},
+            "encoding": {"x": x},
+        },
     ]
+
+
+def beyond(value: float, choice: Range) -> str:
+    """An arrow before the words for a baseline that is not within the range."""
+    return "↑ " if value > choice.high else "↓ " if value < choice.low else ""
 
 
 def _pixel(value: float, choice: Range) -> float:

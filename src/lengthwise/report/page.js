@@ -139,7 +139,11 @@
   async function draw(figure, info) {
     const place = figure.querySelector(".chart");
     const options = { actions: false, renderer: "svg", ast: true, tooltip: false, defaultStyle: false, mode: "vega-lite" };
+    const described = place.getAttribute("aria-label");
     const { view } = await vegaEmbed(place, info.spec, options);
+    view.description(described); // Vega puts words and a role of its own in the place of these
+    place.setAttribute("role", "img");
+    place.removeAttribute("aria-roledescription");
     charts.push({ view, info, refresh: tooltip(figure, view, info) });
     const ranges = all("[data-range]", figure);
     for (const button of ranges)
@@ -175,6 +179,23 @@
         table.tBodies[0].append(...rows.map(([, row]) => row));
       }),
     );
+  }
+
+  // What does not fit scrolls, and says so: its edge fades while there is more behind it.
+  for (const box of all(".scroll")) {
+    const hint = element("p", "hint", "more columns: scroll sideways →");
+    hint.setAttribute("aria-hidden", "true");
+    box.before(hint);
+    const mark = () => {
+      const rest = box.scrollWidth - box.clientWidth;
+      hint.hidden = rest <= 1;
+      box.classList.toggle("more", rest - box.scrollLeft > 1);
+    };
+    box.addEventListener("scroll", mark, { passive: true });
+    const sizes = new ResizeObserver(mark);
+    sizes.observe(box);
+    sizes.observe(box.firstElementChild);
+    mark();
   }
 
   // ---- paper: everything open, and as it was afterwards -----------------------------------------------------------

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import lengthwise
 from lengthwise.analysis import Baseline, Findings, Kind, Point, SeedScore, TaskFindings, Ties
 from lengthwise.analysis.numbers import figure, listing, spread, times
-from lengthwise.analysis.reading import LEARNED, MARGIN
+from lengthwise.analysis.reading import LEARNED, MARGIN, remark
 from lengthwise.report import bundle, palette, provenance
 from lengthwise.report.attention import attention
-from lengthwise.report.chart import first, ranges, spec
+from lengthwise.report.chart import axis_words, describe, first, ranges, spec
 from lengthwise.report.examples import examples
 from lengthwise.report.in_context import in_context
 from lengthwise.report.said import said
@@ -96,6 +96,7 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
     lines = [
         {
             "label": series.label,
+            "remark": remark(task, series),
             "look": looks[series.label],
             "cells": [_cell(task, series.at(length), length) for length in task.lengths],
         }
@@ -117,6 +118,8 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
         "number": number,
         "chart": drawn,
         "ranges": [r.name for r in ranges(task)] if drawn else [],
+        "axis": axis_words(ranges(task), bool(task.baselines)) if drawn else "",
+        "described": describe(task) if drawn else "",
         "first": first(ranges(task)),
         "not_finite": [
             f"{s.label} at {p.length:,}" for s in task.series for p in s.points if not math.isfinite(p.mean)
@@ -216,7 +219,8 @@ def _cell(task: TaskFindings, point: Point | None, length: int) -> dict[str, Any
 def _baseline_line(task: TaskFindings, baseline: Baseline) -> dict[str, Any]:
     """A row of the table; a baseline has no interval of its own, for it was trained with no seed."""
     values = [baseline.scores.get(n) for n in task.lengths]
-    return {"label": baseline.label, "cells": ["–" if value is None else figure(value) for value in values]}
+    cells = ["–" if value is None else figure(value) for value in values]
+    return {"label": baseline.label, "kind": "baseline, floor" if baseline.floor else "baseline", "cells": cells}
 
 
 def _interval(point: Point) -> str:

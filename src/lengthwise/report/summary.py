@@ -8,6 +8,7 @@ from typing import Any
 
 from lengthwise.analysis import Findings, Interval, Kind, TaskFindings, Ties, over_lengths, ranking
 from lengthwise.analysis.numbers import figure, spread
+from lengthwise.analysis.reading import remark, unlearned
 from lengthwise.report.palette import Look
 
 KINDS: tuple[Kind, ...] = ("trained", "longer")  # over which there is a score; shorter lengths are in none
@@ -32,31 +33,38 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
     alone = findings.tasks[0] if len(findings.tasks) == 1 and not findings.tasks[0].shifted else None
     if order is None and published is None and (alone is None or not _many(alone)):
         return None
-    columns: list[tuple[str, dict[str, Interval | None], Mapping[str, float], str]] = []
+    columns: list[tuple[str, dict[str, Interval | None], Mapping[str, float], str, bool]] = []
     if order is not None:
         ranks = published.ranks if published else {}
-        columns.append(("longer", {r.label: r.longer for r in order.ranks}, ranks, "higher"))
+        columns.append(("longer", {r.label: r.longer for r in order.ranks}, ranks, "higher", True))
         if any(r.within for r in order.ranks):
-            columns.append(("in distribution", {r.label: r.within for r in order.ranks}, {}, "higher"))
+            columns.append(("in distribution", {r.label: r.within for r in order.ranks}, {}, "higher", True))
     elif alone is not None:
         within = {s.label: over_lengths(alone, s, "trained") for s in alone.series}
         if any(within.values()):
-            columns.append((_lengths(alone, "trained"), within, {}, alone.better))
+            columns.append((_lengths(alone, "trained"), within, {}, alone.better, _has_best(alone, "trained")))
     known = len(columns)
     for task in findings.tasks:
         scores = {s.label: over_lengths(task, s, "longer") for s in task.series}
         cited = published.scores.get(task.name, {}) if published else {}
         if any(scores.values()):
-            columns.append((task.title if alone is None else _lengths(task, "longer"), scores, cited, task.better))
+            head = task.title if alone is None else _lengths(task, "longer")
+            columns.append((head, scores, cited, task.better, _has_best(task, "longer")))
     if not columns:
         return None
     labels = [r.label for r in order.ranks] if order else []
     labels += [label for label in findings.labels if label not in labels]
     if alone is not None:
         labels = _best_first(columns[-1][1], alone.better, labels)
-    made = [_column(values, cited, better, labels) for _, values, cited, better in columns]
+    made = [_column(values, cited, better, labels, marked) for _, values, cited, better, marked in columns]
+    remarks = {s.label: remark(alone, s) for s in alone.series} if alone is not None else {}
     lines = [
-        {"label": label, "look": looks[label], "cells": [column[n] for column in made]}
+        {
+            "label": label,
+            "look": looks[label],
+            "cells": [column[n] for column in made],
+            "remark": remarks.get(label, ""),
+        }
         for n, label in enumerate(labels)
     ]
     return {
@@ -66,8 +74,14 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
         "alone": alone,
         "lines": lines,
         "published": published,
+        "unlearned": unlearned(findings.tasks) if alone is None else "",
         "shorter": any(task.of_kind("shorter") for task in findings.tasks),
     }
+
+
+def _has_best(task: TaskFindings, kind: Kind) -> bool:
+    """Whether some encoding may be called the best at a length of that kind (`TaskFindings.best`)."""
+    return any(task.best(length) is not None for length in task.of_kind(kind))
 
 
 def _many(task: TaskFindings) -> bool:
@@ -96,10 +110,12 @@ def _best_first(values: Mapping[str, Interval | None], better: str, labels: list
 
 
 def _column(
-    values: Mapping[str, Interval | None], cited: Mapping[str, float], better: str, labels: list[str]
+    values: Mapping[str, Interval | None], cited: Mapping[str, float], better: str, labels: list[str], marked: bool
 ) -> list[Cell]:
+    """The cells of a column. The best ones are `marked`, unless all are alike."""
     means = [i.mean for i in values.values() if i is not None]
-    best = figure((min if better == "lower" else max)(means)) if means else ""
+    marked = marked and not (len(means) > 1 and len({figure(mean) for mean in means}) == 1)
+    best = figure((min if better == "lower" else max)(means)) if means and marked else ""
     cells = []
     for label in labels:
         interval, other = values.get(label), figure(cited[label]) if label in cited else ""

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from lengthwise.analysis import Distances, Findings, Ranking, TaskFindings, Ties, ranking
 from lengthwise.analysis.numbers import figure, spread, times
+from lengthwise.analysis.reading import remark, unlearned
 from lengthwise.report.attention import nats
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def table(findings: Findings, ties: Ties = "average") -> "Group":
         parts.append(_ranks(order, findings))
         if order.ties == "published":
             parts.append(Text("Equal scores are ranked in the order of the list, as published."))
+        if failures := unlearned(findings.tasks):
+            parts.append(Text(failures))
         parts.append(Text(""))
     parts += _missing(findings)
     return Group(*parts)
@@ -157,7 +160,10 @@ def _table(task: TaskFindings, lengths: tuple[int, ...], first: bool) -> "Table"
             cell = Text(figure(point.mean), style="bold" if strong else "")
             cell.append(f"\n{spread(point.interval)}", style="dim not bold")
             cells.append(cell)
-        shown.add_row(Text(series.label), *cells)
+        name = Text(series.label)
+        if note := remark(task, series):
+            name.append(f"\n({note})", style="dim")
+        shown.add_row(name, *cells)
     if task.baselines:
         shown.add_section()
     for baseline in task.baselines:

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.tasks.numbers import split
+from lengthwise.tasks.pairs import NOTHING, Draft, Pairs
 from lengthwise.tasks.scratchpad import ScratchpadTask, Step, components_of
-from lengthwise.tasks.sequences import DIGITS, NOTHING, Draft, Pairs, combinations
+from lengthwise.tasks.sequences import DIGITS, combinations
 
 PLUS = "+"
 
@@ -26,6 +27,10 @@ class Addition(ScratchpadTask):
 
     How many digits the two have, (A, B) with max(A, B) = length, is uniform over the 2 · length − 1 pairs that there are. A
     number of A digits is uniform over 10^(A−1) ... 10^A − 1, one of 1 digit over 0 ... 9. Numbers can be of any length.
+
+    A test has as many questions of each pair of sizes (one more or less where they do not divide), and no question twice. So
+    of 2 digits it has at most 318 questions: there are 106 that add a number of 2 digits to one of 1, and no more are asked of the
+    other two pairs.
 
     With a scratchpad (`ScratchpadTask`), a step for each column from the units on, and one for a last carry:
 
@@ -44,6 +49,7 @@ class Addition(ScratchpadTask):
     unit = "digits"
 
     step_words = ("=",)
+    kinds_are = "pairs of sizes"
 
     def __init__(self, *, scratchpad: str = "none", zeros: Literal["keep", "published"] = "keep"):
         self.check({"scratchpad": scratchpad, "zeros": zeros})
@@ -62,9 +68,14 @@ class Addition(ScratchpadTask):
         return super().check(settings)
 
     def draw(self, generator: torch.Generator, count: int, length: int) -> Draft:
-        sizes = torch.randint(2 * length - 1, (count,), generator=generator)
-        first = torch.where(sizes < length, length, sizes - length + 1)
-        second = torch.where(sizes < length, sizes + 1, length)
+        return self.draw_kinds(generator, torch.randint(self.kinds(length), (count,), generator=generator), length)
+
+    def kinds(self, length: int) -> int:
+        return 2 * length - 1
+
+    def draw_kinds(self, generator: torch.Generator, kinds: Int[Tensor, " b"], length: int) -> Draft:
+        first = torch.where(kinds < length, length, kinds - length + 1)
+        second = torch.where(kinds < length, kinds + 1, length)
         return self._draft(*(_number(generator, size, length) for size in (first, second)))
 
     def every(self, length: int) -> Pairs | None:

@@ -1,6 +1,8 @@
 """Probabilistic finite automata: the language of a sequence is learned from the sequence itself."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,14 +10,16 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from lengthwise.baselines.ngrams import NGRAMS, WITHOUT_ORDER, Say
 from lengthwise.config import ConfigError
-from lengthwise.tasks.base import Batch, PrefixTask, require_length, require_split
+from lengthwise.tasks.base import Baseline, Batch, PrefixTask, require_length, require_split
 from lengthwise.tasks.sequences import symbol_names
 from lengthwise.values import require_most, require_whole
 
 FEWEST = 4  # states and letters of an automaton, where the settings allow so many
 LARGEST = 10_000  # states, and letters: every sequence has tables of both
 SEPARATOR = "|"
+COUNTED = 64  # sequences whose symbols are counted between two looks at whether to stop
 
 
 @dataclass(frozen=True)
@@ -171,6 +175,16 @@ class PFA(PrefixTask):
 
     def curve(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b n"]:
         return self.distance(logits.double().softmax(-1), batch)
+
+    def baselines(self) -> list[Baseline]:
+        return [
+            Baseline(name=name, scores=partial(self._ngram, say), floor=name in WITHOUT_ORDER, at_once=COUNTED)
+            for name, say in NGRAMS.items()
+        ]
+
+    def _ngram(self, say: Say, batch: Batch, lengths: Sequence[int]) -> Float[Tensor, "b n"]:
+        said = torch.from_numpy(say(batch.inputs.numpy(), self.output_size))
+        return self.distance(said, batch)[:, [n - 1 for n in lengths]]
 
     @staticmethod
     def distance(said: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b t"]:

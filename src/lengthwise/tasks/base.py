@@ -3,7 +3,7 @@
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -60,6 +60,25 @@ class Graded:
     details: dict[str, Tensor]
     unreadable: list[int]
     broken: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """A prediction that needs no model, scored on the very examples that models are scored on.
+
+    `scores(batch, lengths)`: the score of each example at each of some lengths, [b, lengths] in the task's metric, or None where it
+    says nothing about such examples. `floor`: a model that does no better at the trained length has not learned the task.
+    `at_once`: how many examples `scores` is given at once, between two looks at whether to stop (None: all of them, which it has
+    to be if they are not predicted one by one). `by_length`: each length costs a fit of its own, where otherwise the longest costs
+    as much as all. `fitted_on`: what identifies anything that it knows besides the examples (the hash of a text).
+    """
+
+    name: str
+    scores: Callable[[Batch, Sequence[int]], Float[Tensor, "b n"] | None]
+    floor: bool = False
+    at_once: int | None = None
+    by_length: bool = False
+    fitted_on: str = ""
 
 
 class Task(ABC):
@@ -142,6 +161,13 @@ class Task(ABC):
         """The scored places whose logits say the answer itself. A task whose answers show their work first leaves the work
         out."""
         return batch.scored
+
+    def baselines(self) -> Sequence[Baseline]:
+        """What is scored beside every model, in the order in which it is shown; of those that are floors the simplest first.
+
+        `ConfigError` for one that cannot be worked out here. Called before anything is trained, so it fits nothing yet.
+        """
+        return ()
 
     @abstractmethod
     def render(self, batch: Batch) -> list[dict[str, Any]]:

@@ -8,7 +8,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks.sequences import ENUMERABLE, Pairs, SequenceTask, combinations, symbol_names
+from lengthwise.tasks.pairs import Pairs
+from lengthwise.tasks.sequences import ENUMERABLE, SequenceTask, combinations, symbol_names
 
 MOST_SYMBOLS = 65_536
 NEXT = "[NEXT]"

@@ -7,7 +7,8 @@ import torch
 from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Batch, generator, require_length, require_split
 from lengthwise.tasks.order import shuffled
-from lengthwise.tasks.sequences import Pairs, SequenceTask
+from lengthwise.tasks.pairs import Pairs
+from lengthwise.tasks.sequences import SequenceTask
 
 
 class GivenSet(SequenceTask):

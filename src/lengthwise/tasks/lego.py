@@ -8,8 +8,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
+from lengthwise.tasks.pairs import Draft, Pairs
 from lengthwise.tasks.scratchpad import COMPONENTS, ScratchpadTask, Step
-from lengthwise.tasks.sequences import Draft, Pairs, combinations
+from lengthwise.tasks.sequences import combinations
 
 VARIABLES = string.ascii_lowercase
 LOW, HIGH, OPPOSITE, SAME, ASKED = "-1", "+1", "-", "+", "?"

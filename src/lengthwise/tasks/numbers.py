@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lengthwise.tasks.sequences import NOTHING
+from lengthwise.tasks.pairs import NOTHING
 
 
 def digits(values: Int[Tensor, "*s"], places: int) -> Int[Tensor, "*s places"]:

@@ -12,7 +12,8 @@ from torch import Tensor
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.tasks.base import generator
 from lengthwise.tasks.given import GivenSet
-from lengthwise.tasks.sequences import Pairs, ragged
+from lengthwise.tasks.pairs import Pairs
+from lengthwise.tasks.sequences import ragged
 
 UNARY: dict[str, Callable[[list[Any]], list[Any]]] = {
     "copy": lambda x: x,

@@ -7,8 +7,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.tasks.numbers import split
+from lengthwise.tasks.pairs import NOTHING, Draft, Pairs
 from lengthwise.tasks.scratchpad import ScratchpadTask, Step
-from lengthwise.tasks.sequences import DIGITS, NOTHING, Draft, Pairs, combinations
+from lengthwise.tasks.sequences import DIGITS, combinations
 
 DEGREES = 4  # 0 ... 3
 LARGEST = 3  # coefficients -3 ... 3

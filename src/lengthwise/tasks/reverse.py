@@ -9,7 +9,8 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.tasks.copy import MOST_SYMBOLS, NEXT
-from lengthwise.tasks.sequences import Pairs, SequenceTask, combinations, symbol_names
+from lengthwise.tasks.pairs import Pairs
+from lengthwise.tasks.sequences import SequenceTask, combinations, symbol_names
 
 
 class Reverse(SequenceTask):

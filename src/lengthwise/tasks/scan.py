@@ -10,7 +10,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.tasks.given import GivenSet
-from lengthwise.tasks.sequences import Pairs, ragged
+from lengthwise.tasks.pairs import Pairs
+from lengthwise.tasks.sequences import ragged
 
 VERBS = {"walk": "I_WALK", "look": "I_LOOK", "run": "I_RUN", "jump": "I_JUMP"}
 TURNS = {"left": "I_TURN_LEFT", "right": "I_TURN_RIGHT"}

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.tasks.base import Batch, Graded
-from lengthwise.tasks.sequences import NOTHING, Pairs, SequenceTask
+from lengthwise.tasks.pairs import NOTHING, Pairs
+from lengthwise.tasks.sequences import SequenceTask
 
 COMPONENTS = ("input", "computation", "output", "variables", "remaining")
 MARKS = {"input": "in", "computation": "comp", "output": "out", "variables": "[", "remaining": "re"}

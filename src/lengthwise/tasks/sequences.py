@@ -1,8 +1,7 @@
 """Tasks of words: a question, and the answer that follows it; one token per word, so that every text round-trips."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -10,68 +9,29 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
-from lengthwise.tasks.base import AnsweringTask, Batch, Graded, exact_match, generator, require_length, require_split
-from lengthwise.tasks.splits import HELD_OUT, hashed, held_out, of_test
+from lengthwise.tasks.base import (
+    AnsweringTask,
+    Baseline,
+    Batch,
+    Graded,
+    exact_match,
+    generator,
+    require_length,
+    require_split,
+)
+from lengthwise.tasks.pairs import NOTHING, Draft, Pairs, balanced, different, drawn
+from lengthwise.tasks.splits import hashed, held_out
 
-NOTHING = -1  # a place of a row that holds no word: at its end, or a gap that `pack` closes
-AT_ONCE = 640  # questions that are drawn are written and hashed so many at a time, which a processor's cache holds
 ENUMERABLE = 4096  # up to so many questions of a length are listed; above, both splits are never empty
-# After so many draws in vain for each question that was found, there is no other: one is missed with chance e^-32.
-ENOUGH = 32
-MOST_IN_VAIN = 4096  # questions that are drawn at once where hardly a new one comes: a bound on memory
+FEW_ANSWERS = (
+    16  # so many different ones among the answers of a length are few; and so are half as many as there are questions
+)
 FEW = 100  # a test split with fewer examples than this is worth a note
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 DIGITS = "0123456789"
 SPECIAL = ("[BOS]", "[SEP]")  # how tokens that belong in no answer are shown when a model says them
 WORDINGS = ("paper", "repository")  # of a published study: what it prints, and what its program makes
 UNENDED = "[...]"  # after an answer that did not end
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Questions and their answers as ids of words; where a row has a -1 it has no word, wherever that is."""
-
-    questions: Int[Tensor, "b p"]
-    answers: Int[Tensor, "b a"]
-
-    def __len__(self) -> int:
-        return len(self.questions)
-
-    def __getitem__(self, which: Tensor | slice) -> "Pairs":
-        return Pairs(self.questions[which], self.answers[which])
-
-    @staticmethod
-    def join(parts: "Sequence[Pairs | Draft]") -> "Pairs":
-        return Pairs(_stacked([p.questions for p in parts]), _stacked([p.answers for p in parts]))
-
-
-@dataclass(frozen=True)
-class Draft:
-    """Examples that are drawn and not written yet: one row of each tensor, and the words that follow from some rows.
-
-    Of eight questions that are drawn for a test seven are thrown away again: those get no answers.
-    """
-
-    rows: tuple[Tensor, ...]
-    question: Callable[..., Tensor]  # rows -> ids of words
-    answer: Callable[..., Tensor]
-
-    def __len__(self) -> int:
-        return len(self.rows[0])
-
-    def __getitem__(self, which: Tensor | slice) -> "Draft":
-        return Draft(tuple(row[which] for row in self.rows), self.question, self.answer)
-
-    @property
-    def questions(self) -> Int[Tensor, "b p"]:
-        return self.question(*self.rows)
-
-    @property
-    def answers(self) -> Int[Tensor, "b a"]:
-        return self.answer(*self.rows)
-
-    def write(self) -> Pairs:
-        return Pairs(self.questions, self.answers)
 
 
 class SequenceTask(AnsweringTask):
@@ -86,12 +46,17 @@ class SequenceTask(AnsweringTask):
     Train and test share no question: a question belongs to the test split if a 64-bit hash of its words is a multiple of 8
     (1/8 of them). Where a length has so few questions that a split would be empty, both draw from all of them, and `note`
     says so.
+
+    Where few answers are possible, a model is compared with the constant answer (`baselines`): whoever always says the answer that
+    the questions of the test have most often. Chance is what it scores in the mean over tests; of a few questions it scores
+    more (of 16 parities, 11 of them odd, 0.69), and a model that has learned nothing but to say it does, too.
     """
 
     metric = "exact match"
     better = "higher"
     per_token = False
     separator: ClassVar[str] = ""  # between question and answer in the published text
+    kinds_are: ClassVar[str] = "kinds"  # of questions, see `kinds`
     digit_tokens: tuple[int, ...] = ()  # the ids of digits that make up numbers, for layouts that look for them
 
     def __init__(self, words: Sequence[str]):
@@ -107,6 +72,18 @@ class SequenceTask(AnsweringTask):
     @abstractmethod
     def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs | Draft:
         """`count` independent examples of exactly that length, whichever split they belong to."""
+
+    def kinds(self, length: int) -> int:
+        """Of how many kinds the questions of a length are, all equally probable although some have fewer questions than others.
+
+        1: all questions are equally probable, as far as anybody knows. With more, a test has as many of each kind: were it the
+        different questions that are drawn first, small kinds would run out and the others take their place.
+        """
+        return 1
+
+    def draw_kinds(self, generator: torch.Generator, kinds: Int[Tensor, " b"], length: int) -> Pairs | Draft:
+        """An independent example of each of these kinds, where there are several. `draw` draws the kinds uniformly first."""
+        raise NotImplementedError
 
     def every(self, length: int) -> Pairs | None:
         """All different questions of a length, each once, with their answers, where there are at most ENUMERABLE.
@@ -173,6 +150,10 @@ class SequenceTask(AnsweringTask):
         self.check_length(length, split)
         pool, _ = self._pool(length, split)
         draws = generator(seed, split, length)
+        if pool is None and (kinds := self.kinds(length)) > 1:
+            order = torch.randperm(kinds, generator=draws)  # where they do not divide the count, any may have one more
+            chosen = balanced(lambda own: self.draw_kinds(draws, own, length), order, count, split)
+            return self.pack(chosen[torch.randperm(len(chosen), generator=draws)])
         if pool is None:
             return self.pack(different(lambda n: self.draw(draws, n, length), count, split))
         return self.pack(pool[torch.randperm(len(pool), generator=draws)[:count]])  # none twice
@@ -203,6 +184,18 @@ class SequenceTask(AnsweringTask):
 
     def score(self, logits: Tensor, batch: Batch) -> Tensor:
         return exact_match(logits, batch)
+
+    def baselines(self) -> list[Baseline]:
+        return [Baseline(name="constant answer", scores=self._constant_answer, floor=True)]
+
+    def _constant_answer(self, batch: Batch, lengths: Sequence[int]) -> Tensor | None:
+        """1 where the answer is the one that the examples have most often. None where answers are not few: more than `FEW_ANSWERS`
+        different ones, or more than half as many as there are examples, so that most occur once."""
+        answers = hashed(batch.targets.masked_fill(~self.answer_places(batch), NOTHING))
+        different, which, counts = answers.unique(return_inverse=True, return_counts=True)
+        if len(different) > min(FEW_ANSWERS, len(batch) // 2):
+            return None
+        return (which == counts.argmax()).double()[:, None]
 
     def answer_tokens(self, length: int) -> int:
         return self.tokens(length) - 1 - self.widths(length)[0]
@@ -275,7 +268,7 @@ class SequenceTask(AnsweringTask):
         self.require_examples(length)
         pool, shared = self._pool(length, "test")
         if pool is None:
-            return None if found is None else _only(length, found)
+            return None if found is None else _only(length, found, self.kinds_are if self.kinds(length) > 1 else "")
         if not len(pool):
             return None
         if shared:
@@ -315,68 +308,11 @@ class SequenceTask(AnsweringTask):
         return (test if split == "test" else train), shared
 
 
-def drawn(draw: Callable[[int], Pairs | Draft], count: int, split: str) -> Pairs:
-    """`count` examples of a split, from a function that draws so many of both."""
-    found: list[Pairs | Draft] = [draw(0)]
-    missing = count
-    while missing > 0:
-        many = draw(_enough(missing, split))
-        for part in (many[n : n + AT_ONCE] for n in range(0, len(many), AT_ONCE)):
-            asked = part.questions
-            kept = (held_out(asked) == (split == "test")).nonzero()[:missing, 0]
-            found.append(Pairs(asked[kept], part[kept].answers))
-            missing -= len(kept)
-            if not missing:
-                break
-    return Pairs.join(found)
-
-
-def different(draw: Callable[[int], Pairs | Draft], count: int, split: str) -> Pairs:
-    """The first `count` different questions of a split that are drawn, with their answers; where none repeats, those of
-    `drawn`.
-
-    Fewer where there are no others: after so many draws that each question found has come 32 times on average since the last
-    new one. What comes 2.5 times more rarely than the average (two numbers of 2 digits to add) is missed with a chance of 3e-6.
-    """
-    found: list[Pairs | Draft] = [draw(0)]
-    seen: set[int] = set()
-    missing, in_vain = count, 0
-    while missing > 0 and in_vain <= ENOUGH * len(seen):
-        many = draw(_enough(max(missing, min(in_vain, MOST_IN_VAIN)), split))
-        for part in (many[n : n + AT_ONCE] for n in range(0, len(many), AT_ONCE)):
-            asked = part.questions
-            hashes = hashed(asked)
-            own = (of_test(hashes) == (split == "test")).nonzero()[:, 0]
-            new = _first(hashes[own].tolist(), seen)
-            in_vain = len(own) - 1 - new[-1] if new else in_vain + len(own)
-            kept = own[new[:missing]]
-            found.append(Pairs(asked[kept], part[kept].answers))
-            missing -= len(kept)
-            if not missing:
-                break
-    return Pairs.join(found)
-
-
-def _only(length: int, examples: int) -> str:
+def _only(length: int, examples: int, kinds: str = "") -> str:
+    each = f" with as many of each of the {kinds}" if kinds else ""
     if examples == 1:
-        return f"at length {length} there is only one test example"
-    return f"at length {length} there are only {examples} different test examples"
-
-
-def _first(keys: Sequence[int], seen: set[int]) -> list[int]:
-    """The places of those that were not `seen` before, which then holds them."""
-    places = []
-    for place, key in enumerate(keys):
-        if key not in seen:
-            seen.add(key)
-            places.append(place)
-    return places
-
-
-def _enough(count: int, split: str) -> int:
-    """So many draws of both splits hold `count` of this one, most of the time."""
-    share = 1 / HELD_OUT if split == "test" else 1 - 1 / HELD_OUT
-    return int(count / share * 1.1) + 16
+        return f"at length {length} there is only one test example{each}"
+    return f"at length {length} there are only {examples} different test examples{each}"
 
 
 def _split(every: Pairs) -> tuple[Pairs, Pairs, bool]:
@@ -384,11 +320,6 @@ def _split(every: Pairs) -> tuple[Pairs, Pairs, bool]:
     if 0 < int(test.sum()) < len(every):
         return every[~test], every[test], False
     return every, every, True
-
-
-def _stacked(rows: Sequence[Tensor]) -> Tensor:
-    width = max(part.shape[1] for part in rows)
-    return torch.cat([torch.nn.functional.pad(part, (0, width - part.shape[1]), value=NOTHING) for part in rows])
 
 
 def closed(rows: Int[Tensor, "b w"]) -> Int[Tensor, "b v"]:

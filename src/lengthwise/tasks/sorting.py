@@ -10,8 +10,9 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.tasks.numbers import digits, split
+from lengthwise.tasks.pairs import Draft, Pairs
 from lengthwise.tasks.scratchpad import COMPONENTS, ScratchpadTask, Step
-from lengthwise.tasks.sequences import DIGITS, Draft, Pairs, combinations
+from lengthwise.tasks.sequences import DIGITS, combinations
 
 ORDER = string.digits + string.ascii_lowercase + string.ascii_uppercase
 SYMBOLS = 50

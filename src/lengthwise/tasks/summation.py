@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.scratchpad import ScratchpadTask, Step
-from lengthwise.tasks.sequences import DIGITS, Pairs, combinations
+from lengthwise.tasks.sequences import DIGITS, combinations
 
 
 class Summation(ScratchpadTask):

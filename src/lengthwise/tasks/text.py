@@ -1,17 +1,26 @@
 """Language modelling of bytes: the user's own text, or the one that every machine has."""
 
 import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
+from lengthwise.baselines.corpus import NgramModel
 from lengthwise.config import ConfigError
 from lengthwise.tasks import corpus
-from lengthwise.tasks.base import Batch, Task, generator, mean_nats, require_length, require_split
+from lengthwise.tasks.base import Baseline, Batch, Task, generator, mean_nats, require_length, require_split
 
 BOS = 256
+NGRAMS = {"uniform": 0, "unigram": 1, "bigram": 2, "trigram": 3}  # baselines, and the bytes that each counts together
+FLOOR = 2  # a model that does no better than the counts of so many bytes has not learned to read
+SMOOTHING = "interpolated Witten-Bell (Witten and Bell 1991; Chen and Goodman 1999)"
+KEPT = 2  # texts whose counts a process keeps
+_models: OrderedDict[tuple[str, float], NgramModel] = OrderedDict()  # by the text's hash and the share that is held out
 
 
 class Text(Task):
@@ -39,6 +48,11 @@ class Text(Task):
     predict the same bytes, each exactly once, and the first n chunks are the same for all. A length over `chunk` makes
     its own chunks, each one piece, from the documents that are long enough: other text, and `note` says so. If no
     validation document is as long as `chunk`, chunks are as long as the greatest power of two that one has.
+
+    Beside a model stand counts of the training text, scored on the same bytes of the same pieces: uniform (ln 256 = 5.545 nats),
+    unigram, bigram and trigram, with interpolated Witten-Bell smoothing (`lengthwise.baselines.corpus`). They know what the model
+    knows: at the beginning of a piece nothing, so that the first byte has unigram's probability in all of them. A model that
+    is no better than the bigram at the trained length has not learned to read.
     """
 
     metric = "log perplexity"
@@ -54,7 +68,7 @@ class Text(Task):
         self, *, path: str = "python", glob: str = "**/*", validation: float = 0.1, sha256: str = "", chunk: int = 2048
     ):
         _require(validation, sha256, chunk)
-        self.corpus = corpus.read(path, glob)
+        self.corpus, self.validation = corpus.read(path, glob), validation
         if sha256 and self.corpus.sha256 != sha256:
             by = f" as Python {self.corpus.python} has it" if self.corpus.python else ""
             raise ConfigError(
@@ -107,6 +121,28 @@ class Text(Task):
     def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
         return mean_nats(logits, batch)
 
+    def baselines(self) -> list[Baseline]:
+        fitted_on = f"{self.corpus.sha256} {self.validation}"
+        return [
+            Baseline(name=name, scores=partial(self._ngram, order), floor=order <= FLOOR, fitted_on=fitted_on)
+            for name, order in NGRAMS.items()
+        ]
+
+    def _ngram(self, order: int, batch: Batch, lengths: Sequence[int]) -> Float[Tensor, "b n"]:
+        nats = torch.from_numpy(self._counted().nats(batch.targets.numpy(), order))
+        return (nats * batch.scored).sum(1, keepdim=True) / batch.scored.sum(1, keepdim=True)
+
+    def _counted(self) -> NgramModel:
+        """The counts of the training text, once in a process: every run of a study has the same text."""
+        key = self.corpus.sha256, self.validation
+        if key not in _models:
+            train = self.documents["train"]
+            _models[key] = NgramModel(train.data.numpy(), train.lengths.tolist(), order=max(NGRAMS.values()))
+        _models.move_to_end(key)
+        while len(_models) > KEPT:
+            _models.popitem(last=False)
+        return _models[key]
+
     def render(self, batch: Batch) -> list[dict[str, Any]]:
         pairs = zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True)
         return [{"input": readable(i), "target": readable(t), "length": len(t)} for i, t in pairs]
@@ -118,7 +154,7 @@ class Text(Task):
         facts |= {"corpus_documents": len(self.corpus.documents), "corpus_bytes": self.corpus.size}
         for split, documents in self.documents.items():
             facts |= {f"{split}_documents": len(documents.lengths), f"{split}_bytes": len(documents.data)}
-        return facts
+        return facts | {"ngram_smoothing": SMOOTHING}
 
     def check_length(self, length: int, split: str = "test") -> None:
         require_split(split)

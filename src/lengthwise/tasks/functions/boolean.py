@@ -36,7 +36,7 @@ class BooleanFunction(FunctionTask):
 
     metric = "accuracy"
     better = "higher"
-    baselines: ClassVar[tuple[str, ...]] = (*OTHERS[0], "3 nearest neighbours", *OTHERS[1])
+    baseline_names: ClassVar[tuple[str, ...]] = (*OTHERS[0], "3 nearest neighbours", *OTHERS[1])
 
     def __init__(self, *, dims: int = 16, noise: float = 0.0):
         self.noise = noise

@@ -16,6 +16,6 @@ class Conjunction(RandomClauses):
     Source: Bhattamishra et al. 2023, section 2 and its program.
     """
 
-    baselines = ONE_NEIGHBOUR
+    baseline_names = ONE_NEIGHBOUR
     conjunctive = True
     chance = 0.3

@@ -17,6 +17,6 @@ class Disjunction(RandomClauses):
     Source: Bhattamishra et al. 2023, section 2 and its program.
     """
 
-    baselines = ONE_NEIGHBOUR
+    baseline_names = ONE_NEIGHBOUR
     conjunctive = False
     chance = 0.3

@@ -22,7 +22,7 @@ class SparseMajority(WeightedFunction):
     coordinate; its program makes none.
     """
 
-    baselines = ONE_NEIGHBOUR
+    baseline_names = ONE_NEIGHBOUR
 
     def weights(self, generator: torch.Generator, count: int) -> Float[Tensor, "b d"]:
         return literals(generator, count, self.dims, 0.3, negated=False)

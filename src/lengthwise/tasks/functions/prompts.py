@@ -2,17 +2,20 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lengthwise.baselines.in_context import CONSTANTS, FITTED, predictions, require
 from lengthwise.choices import settings_of
 from lengthwise.config import ConfigError
-from lengthwise.tasks.base import Batch, PrefixTask, require_length, require_split
+from lengthwise.tasks.base import Baseline, Batch, PrefixTask, require_length, require_split
 from lengthwise.values import require_most, require_whole
 
+PROMPTS = 64  # that a baseline is fitted to one by one, between two looks at whether to stop
 WIDEST = 100_000  # of a prompt's vectors, or of a network: beyond, memory ends
 Functions = tuple[Tensor, ...]
 """One function for each prompt: the numbers that say which, the prompts first."""
@@ -42,7 +45,7 @@ class FunctionTask(PrefixTask):
     per_token = False
     vocab_size = None
     output_size = 1
-    baselines: ClassVar[tuple[str, ...]] = ()  # what is scored beside a model, by its name in `evaluation.baselines`
+    baseline_names: ClassVar[tuple[str, ...]] = ()  # in `baselines.in_context`: what is scored beside a model
 
     def __init__(self, *, dims: int):
         """A subclass sets its own settings first: they are checked here, all together."""
@@ -118,6 +121,26 @@ class FunctionTask(PrefixTask):
 
     def curve(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b n"]:
         return self.worth(self.predictions(logits).double(), self.examples_of(batch)[1].double())
+
+    def baselines(self) -> list[Baseline]:
+        require(self.baseline_names)
+        return [
+            Baseline(
+                name=name,
+                scores=partial(self._baseline, name),
+                floor=name in CONSTANTS,
+                at_once=PROMPTS if name in FITTED else None,
+                by_length=name in FITTED,
+            )
+            for name in self.baseline_names
+        ]
+
+    def _baseline(self, name: str, batch: Batch, lengths: Sequence[int]) -> Float[Tensor, "b n"]:
+        """The score of a baseline's prediction of y_n from the n - 1 examples before it, for each n of `lengths`."""
+        xs, ys = self.examples_of(batch)
+        columns = [n - 1 for n in lengths]
+        predicted = torch.from_numpy(predictions(name, xs.numpy(), ys.numpy(), columns))
+        return self.worth(predicted, ys.double()[:, columns])
 
     def check_length(self, length: int, split: str = "test") -> None:
         require_split(split)

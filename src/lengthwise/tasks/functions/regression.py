@@ -32,7 +32,13 @@ class Regression(FunctionTask):
 
     metric = "squared error"
     better = "lower"
-    baselines: ClassVar[tuple[str, ...]] = ("least squares", "averaging", "3 nearest neighbours", "zero")
+    baseline_names: ClassVar[tuple[str, ...]] = (
+        "least squares",
+        "averaging",
+        "3 nearest neighbours",
+        "mean label",
+        "zero",
+    )
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ class SparseLinearRegression(LinearRegression):
     its first labels are 0.
     """
 
-    baselines = ("least squares", "averaging", "3 nearest neighbours", "lasso", "zero")
+    baseline_names = ("least squares", "averaging", "3 nearest neighbours", "lasso", "mean label", "zero")
 
     def __init__(
         self,

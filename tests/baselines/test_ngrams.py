@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from lengthwise.evaluation.ngrams import NGRAMS, ngram
-from lengthwise.evaluation.untrained import ngram_scores
+from lengthwise.baselines.ngrams import NGRAMS, ngram
+from lengthwise.evaluation.untrained import baseline_scores
 from lengthwise.tasks import PFA
 
 
@@ -35,7 +35,7 @@ def test_counts_by_hand():
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
 def test_counts_are_those_of_each_prefix(order, monkeypatch):
-    monkeypatch.setattr("lengthwise.evaluation.ngrams.CELLS", 200)  # several parts
+    monkeypatch.setattr("lengthwise.baselines.ngrams.CELLS", 200)  # several parts
     tokens = np.random.default_rng(order).integers(0, 3, (7, 40))
     want = np.array([plain(row, 3, order) for row in tokens.tolist()])
     np.testing.assert_allclose(ngram(tokens, 3, order), want, atol=1e-12)
@@ -69,14 +69,14 @@ def test_sequences_that_are_none():
 def test_their_scores_beside_a_model_s():
     task = PFA(symbols=6)
     batch, asked = task.examples(1, 150, 30), []
-    found = ngram_scores(task, batch, [3, 30], lambda: asked.append(1))
+    found = baseline_scores(task, batch, [3, 30], lambda: asked.append(1))
     assert list(found) == list(NGRAMS)
     for name, say in NGRAMS.items():
         means = task.distance(torch.from_numpy(say(batch.inputs, 7)), batch).mean(0)
         assert found[name] == {n: pytest.approx(float(means[n - 1]), rel=1e-5) for n in (3, 30)}
     assert len(asked) == 12  # three parts of each
     assert (
-        ngram_scores(task, batch, [30, 7], lambda: asked.append(1))["counts of pairs"][30]
+        baseline_scores(task, batch, [30, 7], lambda: asked.append(1))["counts of pairs"][30]
         == found["counts of pairs"][30]
     )
     assert len(asked) == 12  # known
@@ -87,6 +87,6 @@ def test_the_same_symbols_of_another_truth_are_scored_anew():
     for ends in (0.0, 0.001):
         task = PFA(ends=ends)
         batch = task.examples(2, 3, 4)
-        scores.append((batch.targets.tolist(), ngram_scores(task, batch, [4])["every symbol alike"][4]))
+        scores.append((batch.targets.tolist(), baseline_scores(task, batch, [4])["every symbol alike"][4]))
     assert scores[0][0] == scores[1][0]
     assert scores[0][1] != scores[1][1]

@@ -177,24 +177,33 @@ def constant(xs: ArrayLike, ys: ArrayLike, value: float) -> Array:
     return np.full(ys.shape, value)
 
 
+def mean_label(xs: ArrayLike, ys: ArrayLike) -> Array:
+    """The mean of the labels so far, whatever their inputs."""
+    _, ys = _prompts(xs, ys)
+    found = np.zeros(ys.shape)
+    found[:, 1:] = np.cumsum(ys, 1)[:, :-1] / np.arange(1, ys.shape[1])
+    return found
+
+
 def best_constant_label(xs: ArrayLike, ys: ArrayLike) -> Array:
     """The label, 1 or −1, that is the more frequent one among all of these prompts' labels; 1 where both are equally so."""
     _, ys = _prompts(xs, ys)
     return np.full(ys.shape, 1.0 if (ys > 0).sum() >= (ys <= 0).sum() else -1.0)
 
 
-Baseline = Callable[[ArrayLike, ArrayLike], Array]
-
-BASELINES: Mapping[str, Baseline] = {
+BASELINES: Mapping[str, Callable[[ArrayLike, ArrayLike], Array]] = {
     "least squares": least_squares,
     "averaging": averaging,
     "nearest neighbour": partial(nearest, k=1),
     "3 nearest neighbours": partial(nearest, k=3),
     "lasso": lasso,
+    "mean label": mean_label,
     "zero": partial(constant, value=0.0),
     "always −1": partial(constant, value=-1.0),
     "best constant label": best_constant_label,
 }
+CONSTANTS = ("mean label", "zero", "always −1", "best constant label")  # do not look at the inputs
+FITTED = ("lasso",)  # one fit for every prompt and prefix
 
 
 def require(names: Iterable[str]) -> None:

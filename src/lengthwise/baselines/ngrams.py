@@ -36,12 +36,15 @@ def ngram(inputs: ArrayLike, vocab: int, order: int = 2) -> Array:
     return found
 
 
-NGRAMS: Mapping[str, Callable[[ArrayLike, int], Array]] = {
+Say = Callable[[ArrayLike, int], Array]  # sequences and how many symbols there are -> probabilities of the next one
+
+NGRAMS: Mapping[str, Say] = {
     "every symbol alike": uniform,
     "counts of symbols": partial(ngram, order=1),
     "counts of pairs": partial(ngram, order=2),
     "counts of triples": partial(ngram, order=3),
 }
+WITHOUT_ORDER = ("every symbol alike", "counts of symbols")  # know nothing of what follows what
 
 
 def _count(tokens: NDArray[np.int64], vocab: int, context: int, found: Array) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from lengthwise.baselines import in_context
+from lengthwise.baselines.in_context import BASELINES, Array, averaging, least_squares, nearest, predictions
 from lengthwise.config import ConfigError
-from lengthwise.evaluation import baselines
-from lengthwise.evaluation.baselines import BASELINES, Array, averaging, least_squares, nearest, predictions
 
 # By hand: w = (1.5, −2), four examples of two coordinates.
 XS = [[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, -1.0]]]
@@ -21,6 +21,7 @@ YS = [[1.5, -2.0, -0.5, 5.0]]
         ("averaging", [0, 0, -0.25, 1.5]),
         ("nearest neighbour", [0, 1.5, 1.5, 1.5]),
         ("3 nearest neighbours", [0, 1.5, -0.25, -1 / 3]),
+        ("mean label", [0, 1.5, -0.25, -1 / 3]),
         ("zero", [0, 0, 0, 0]),
         ("always −1", [-1, -1, -1, -1]),
         ("best constant label", [1, 1, 1, 1]),
@@ -175,7 +176,7 @@ def test_the_best_constant_label_is_that_of_all_prompts() -> None:
 def test_lasso_minimises_its_objective() -> None:
     pytest.importorskip("sklearn")
     xs, ys = gaussian(4, n=12, prompts=3)
-    found = baselines.lasso(xs, ys)
+    found = in_context.lasso(xs, ys)
     for x, y, row in zip(xs, ys, found, strict=True):
         for i in (1, 3, 11):
             w = coordinate_descent(x[:i], y[:i], 0.01)
