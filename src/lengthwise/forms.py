@@ -140,6 +140,10 @@ class ProgressiveBias:
 
     Piecewise linear in one coordinate x, with knots shared by all heads. `u` has one entry per distance, `w` one per
     query. A distance past either end of `u` takes the nearest entry.
+
+    `exact`: the function of x that the pieces approximate, x [..., 1] -> [..., h]; None where the pieces are exact. It
+    defines the meaning, so the reference evaluates it for every pair. Other backends use the pieces, and whoever makes
+    them states how far they are off.
     """
 
     slope: Float[Tensor, "h s"]
@@ -147,6 +151,7 @@ class ProgressiveBias:
     knots: Float[Tensor, " s-1"]
     u: Float[Tensor, " n"]
     w: Float[Tensor, "b i"]
+    exact: Callable[[Tensor], Tensor] | None = None
 
 
 @dataclass(frozen=True)

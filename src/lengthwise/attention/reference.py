@@ -97,8 +97,10 @@ def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[T
     match term:
         case ToeplitzBias(table, first):
             return table[:, _column(span, first, table)].transpose(0, 1)
-        case ProgressiveBias(slope, intercept, knots, u, w):
+        case ProgressiveBias(slope, intercept, knots, u, w, exact):
             x = u[span.distance().clamp(0, len(u) - 1)] * w[..., None]
+            if exact is not None:
+                return exact(x[..., None]).movedim(-1, 1)
             s = torch.bucketize(x.detach(), knots, right=True)  # the number of knots <= x
             return (slope[:, s] * x + intercept[:, s]).transpose(0, 1)
         case QueryRelative(table, first, vector):

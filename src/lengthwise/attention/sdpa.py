@@ -82,7 +82,7 @@ def _static(effect: Effect, span: Span, mask: Mask, q: Tensor) -> Tensor | None:
         match term:
             case ToeplitzBias(table, first):
                 new = of_distance(table.to(dtype), span, first).transpose(0, 1)
-            case ProgressiveBias(slope, intercept, knots, u, w):
+            case ProgressiveBias(slope, intercept, knots, u, w, _):
                 x = of_distance(u.to(dtype)[None], span)[0] * w.to(dtype)[..., None]
                 new = of_pieces(slope.to(dtype), intercept.to(dtype), knots.to(dtype), x).transpose(0, 1)
             case DenseBias() | ContentRelative() | CumulativeBias():

@@ -107,8 +107,11 @@ def pair(effect: Effect, head: int, q: Numbers, k: Numbers, distance: int, scale
         match term:
             case ToeplitzBias(table, first):
                 total += float(_entry(table, head, distance - first))
-            case ProgressiveBias(slope, intercept, knots, u, w):
+            case ProgressiveBias(slope, intercept, knots, u, w, exact):
                 x = float(u[min(max(distance, 0), len(u) - 1)]) * float(w)
+                if exact is not None:
+                    total += float(exact(torch.tensor([x], dtype=torch.float64))[head])
+                    continue
                 s = sum(knot <= x for knot in knots.tolist())
                 total += float(slope[head, s]) * x + float(intercept[head, s])
             case QueryRelative(table, first, vector):

@@ -36,10 +36,12 @@ class FIRE(PositionEncoding):
     The paper's ablations: `threshold=False` divides by ψ(i), without L (eq. 22; 0/0, at position 0, is 0),
     `transform="identity"` has ψ(d) = d, without c (both: eq. 21), `final_activation` puts one after the last layer too.
 
-    The MLP is never evaluated on pairs: attention gets its straight pieces (`piecewise.py`), exact for relu. For smooth
-    activations it gets a table over distances, exact too, while all positions are below |multiplier| · `L`; past it, and in
-    graphs of `torch.compile`, b is off by at most 7.5e-9 max|f''|, and f', which is in the gradients of c and the multiplier,
-    by at most 1.23e-4 max|f''|: it is the slope of a chord. With one module for all layers (`share_encoding`) this is FIRE-S.
+    Attention gets the straight pieces of the MLP (`piecewise.py`) and does not evaluate it on pairs. For relu they are exact.
+    For smooth activations attention gets a table over distances, which is exact too, while all positions are below
+    |multiplier| · `L`. Past it, and in graphs of `torch.compile`, it gets 4,095 chords: b is off by at most 7.5e-9 max|f''|,
+    and f', which is in the gradients of c and the multiplier, by at most 1.23e-4 max|f''|, because it is the slope of a chord.
+    `backend="reference"` evaluates the MLP on every pair instead and has neither error. With one module for all layers
+    (`share_encoding`) this is FIRE-S.
 
     Past the trained length: distances are squeezed into the interval that was trained, for x lies in [0, 1] for every causal
     pair, whatever the length.
@@ -119,7 +121,7 @@ class FIRE(PositionEncoding):
 
     def effect(self, span: Span) -> Effect:
         layers = self._linears()
-        distance = distances(0, span.reach, span.q.device)
+        distance, exact = distances(0, span.reach, span.q.device), None
         if self.activation == "relu" or (len(layers) == 1 and not self.final_activation):
             slope, intercept, knots = relu_pieces(layers, final=self.final_activation)
         elif self._below_threshold(span):
@@ -127,6 +129,7 @@ class FIRE(PositionEncoding):
             x = self.psi(distance) / self._denominator(start)
             return Effect(terms=(ToeplitzBias(self.f(x[:, None]).T.contiguous()),))
         else:
+            exact = self.f
             slope, intercept, knots = grid_pieces(self.f, like=layers[0].weight)
         if self.c is None:
             u, w = self.psi(distance), 1 / self._denominator(span.q)
@@ -136,7 +139,7 @@ class FIRE(PositionEncoding):
             u, w = self.psi(distance) / unit, unit / self._denominator(span.q)
         else:
             u, w = _Tables.apply(self.c, self.L_multiplier, distance, span.q.long(), self.L, self.eps)
-        return Effect(terms=(ProgressiveBias(slope, intercept, knots, u, w),))
+        return Effect(terms=(ProgressiveBias(slope, intercept, knots, u, w, exact),))
 
     def _below_threshold(self, span: Span) -> bool:
         """Whether every query is divided by ψ(|multiplier| · `L`), so that the bias is a function of the distance alone. Never
