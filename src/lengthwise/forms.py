@@ -10,7 +10,9 @@ The logit of query i and key j in head h is
 where the terms see q and k before rotation. Terms are in nats: they are added after scaling.
 
 A table over distances begins at the distance `first`. Below 0 it has something to say about keys after the query and
-serves both directions; `first = 0` serves causal masks alone.
+serves both directions; `first = 0` serves causal masks alone. Its columns are the distances first, first + 1, ..., or
+those that `distances` lists in ascending order. Encodings list distances where positions lie so far apart that few of
+those between them occur; then every distance that occurs is listed.
 """
 
 from collections.abc import Callable, Hashable
@@ -18,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.span import Span
@@ -130,6 +132,7 @@ class ToeplitzBias:
 
     table: Float[Tensor, "h n"]
     first: int = 0
+    distances: Int[Tensor, " n"] | None = None
     # What a backend made of the table, once for all calls that this form is kept for.
     made: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -152,6 +155,7 @@ class ProgressiveBias:
     u: Float[Tensor, " n"]
     w: Float[Tensor, "b i"]
     exact: Callable[[Tensor], Tensor] | None = None
+    distances: Int[Tensor, " n"] | None = None
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,7 @@ class QueryRelative:
     table: Float[Tensor, "#h n d"]
     first: int = 0
     vector: Float[Tensor, "h d"] | None = None
+    distances: Int[Tensor, " n"] | None = None
     # What a backend made of the table, once for all calls that this form is kept for.
     made: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -227,6 +232,15 @@ class QueryGain:
 
     gain: Float[Tensor, "b h i"]
     both_ways: bool = False  # True: it does not go by the keys that a causal query sees
+
+
+def column(
+    distance: Int[Tensor, "*n"], size: int, first: int = 0, distances: Int[Tensor, " n"] | None = None
+) -> Int[Tensor, "*n"]:
+    """Return which of a table's `size` columns each distance takes: the nearest, past either end."""
+    if distances is None:
+        return (distance - first).clamp(0, size - 1)
+    return (torch.searchsorted(distances, distance.contiguous(), right=True) - 1).clamp(min=0)
 
 
 Term = ToeplitzBias | ProgressiveBias | QueryRelative | ContentRelative | KeyGlobal | CumulativeBias | DenseBias

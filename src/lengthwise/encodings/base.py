@@ -2,6 +2,8 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -85,6 +87,51 @@ class PositionEncoding(nn.Module, ABC):
 
 LARGEST = 2**31  # of a setting that counts something
 MOST_DISTANCES = 2**28
+MOST_NUMBERS = 2**29  # of a table over distances: 4 GiB in float64
+MOST_PAIRS = 2**25  # whose distances are sorted to find those that occur
+_SHORT = 2**16  # distances that any table may have
+_SMALL = 2**22  # numbers of a table that is made without a look at which distances occur: 32 MiB in float64
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The distances of a table's columns, ascending: first, first + 1, ..., or (`listed`) those that occur."""
+
+    distance: Int[Tensor, " n"]
+    first: int = 0
+    listed: bool = False
+
+    @property
+    def distances(self) -> Int[Tensor, " n"] | None:
+        """What a form is told: None where columns follow from `first`."""
+        return self.distance if self.listed else None
+
+
+def columns(span: Span, first: int, end: int, each: Callable[[], int]) -> Columns:
+    """Return the columns of a table for the distances first ... end - 1 of a span, with `each()` numbers in a column.
+
+    All of them, unless positions lie so far apart that such a table is large and the pairs of query and key are fewer:
+    then those that occur. Raise `ConfigError` for a table of more than `MOST_NUMBERS`.
+    """
+    size, device = end - first, span.q.device
+    if torch.compiler.is_compiling() or size <= _SHORT:
+        return Columns(distances(first, end, device), first)
+    width, pairs = each(), max(len(span.q), len(span.k)) * span.q.shape[1] * span.k.shape[1]
+    if size * width <= _SMALL or span.consecutive or pairs >= size or pairs > MOST_PAIRS:
+        _require_table(size, size * width)
+        return Columns(distances(first, end, device), first)
+    distance = span.distance().clamp(first, end - 1).unique()
+    _require_table(size, len(distance) * width)
+    return Columns(distance, first, listed=True)
+
+
+def _require_table(size: int, numbers: int) -> None:
+    if numbers > MOST_NUMBERS:
+        raise ConfigError(
+            f"positions reach over {size:,} distances, and a table for these tokens would have {numbers:,} numbers, more than "
+            f"the {MOST_NUMBERS:,} allowed (4 GiB); bring the positions closer together, use fewer tokens at a time, or choose "
+            "an encoding without a table (RoPE, NoPE)"
+        )
 
 
 def distances(first: int, end: int, device: torch.device) -> Int[Tensor, " n"]:
@@ -93,11 +140,8 @@ def distances(first: int, end: int, device: torch.device) -> Int[Tensor, " n"]:
         torch._check(
             end - first <= MOST_DISTANCES, lambda: f"positions reach over more than {MOST_DISTANCES:,} distances"
         )
-    elif end - first > MOST_DISTANCES:
-        raise ConfigError(
-            f"positions reach over {end - first:,} distances, and a table has at most {MOST_DISTANCES:,}; bring the positions "
-            "closer together, or choose an encoding without a table (RoPE, NoPE)"
-        )
+    else:
+        _require_table(end - first, end - first)
     return torch.arange(first, end, device=device)
 
 
@@ -177,8 +221,11 @@ class DistanceBias(PositionEncoding):
 
     def effect(self, span: Span) -> Effect:
         n = span.reach if self.reach is None else torch.sym_min(span.reach, self.reach + 1)
-        first = -n if self.both_ways else 0
-        return Effect(terms=(ToeplitzBias(self.bias(distances(first, n, span.q.device)), first),))
+        at = columns(span, -n if self.both_ways else 0, n, lambda: self._heads(span.q.device))
+        return Effect(terms=(ToeplitzBias(self.bias(at.distance), at.first, at.distances),))
+
+    def _heads(self, device: torch.device) -> int:
+        return len(self.bias(torch.zeros(1, dtype=torch.long, device=device)))
 
 
 class _Project(torch.autograd.Function):

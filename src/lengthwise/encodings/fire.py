@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings import piecewise
-from lengthwise.encodings.base import PositionEncoding, at_least, distances, positive
+from lengthwise.encodings.base import PositionEncoding, at_least, columns, positive
 from lengthwise.encodings.piecewise import grid_pieces, relu_pieces
 from lengthwise.forms import Effect, ProgressiveBias, ToeplitzBias, wide
 from lengthwise.span import Span
@@ -121,13 +121,14 @@ class FIRE(PositionEncoding):
 
     def effect(self, span: Span) -> Effect:
         layers = self._linears()
-        distance, exact = distances(0, span.reach, span.q.device), None
+        at, exact = columns(span, 0, span.reach, self._widest), None
+        distance = at.distance
         if self.activation == "relu" or (len(layers) == 1 and not self.final_activation):
             slope, intercept, knots = relu_pieces(layers, final=self.final_activation)
         elif self._below_threshold(span):
             start = torch.zeros((), dtype=torch.long, device=distance.device)
             x = self.psi(distance) / self._denominator(start)
-            return Effect(terms=(ToeplitzBias(self.f(x[:, None]).T.contiguous()),))
+            return Effect(terms=(ToeplitzBias(self.f(x[:, None]).T.contiguous(), distances=at.distances),))
         else:
             exact = self.f
             slope, intercept, knots = grid_pieces(self.f, like=layers[0].weight)
@@ -139,7 +140,11 @@ class FIRE(PositionEncoding):
             u, w = self.psi(distance) / unit, unit / self._denominator(span.q)
         else:
             u, w = _Tables.apply(self.c, self.L_multiplier, distance, span.q.long(), self.L, self.eps)
-        return Effect(terms=(ProgressiveBias(slope, intercept, knots, u, w, exact),))
+        return Effect(terms=(ProgressiveBias(slope, intercept, knots, u, w, exact, at.distances),))
+
+    def _widest(self) -> int:
+        """The most numbers that are made for a distance."""
+        return max(layer.out_features for layer in self._linears())
 
     def _below_threshold(self, span: Span) -> bool:
         """Whether every query is divided by ψ(|multiplier| · `L`), so that the bias is a function of the distance alone. Never
