@@ -117,13 +117,22 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
     if layout == "interleaved":
         # One complex product in place of five passes over the tensor. (torch.compile leaves it as it is, which on a CPU is
         # faster than what it makes of the five.)
-        z = torch.view_as_complex(turned.contiguous().unflatten(-1, (pairs, 2)))
+        z = torch.view_as_complex(_at_even_places(turned.contiguous().unflatten(-1, (pairs, 2))))
         out = torch.view_as_real(z * torch.complex(cos, sin)).flatten(-2)
     else:
         first, second = turned.chunk(2, -1)
         out = torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
     out = out.to(x.dtype)
     return torch.cat([out, rest], -1) if rest.shape[-1] else out
+
+
+def _at_even_places(x: Float[Tensor, "b h t pairs 2"]) -> Float[Tensor, "b h t pairs 2"]:
+    """`x`, or a copy where a pair of numbers begins at an odd place in memory, which complex numbers never do. (A tensor
+    may be contiguous with odd strides: of axes with one entry.)"""
+    odd = any(stride % 2 for stride in x.stride()[:-1])
+    if not odd and not torch.compiler.is_compiling():  # which does not know where memory begins
+        odd = x.storage_offset() % 2 == 1
+    return x.clone(memory_format=torch.contiguous_format) if odd else x
 
 
 @dataclass(frozen=True)
@@ -255,6 +264,7 @@ class Effect:
     values: tuple[ValueRelative, ...] = ()
     rewrite: LogitRewrite | None = None
     gain: QueryGain | None = None
+    encoding: str | None = None  # whose effect it is, for messages
 
     @property
     def one_way(self) -> list[str]:

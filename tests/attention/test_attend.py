@@ -88,9 +88,9 @@ def test_autocast_leaves_precision_to_attention(encoding, backend):
         ({"encoding": encodings.ALiBi(num_heads=4), "causal": False}, "causal"),
         (
             {"encoding": encodings.LogN(head_dim=8, train_length=4), "causal": False},
-            "QueryGain says nothing about keys after",
+            "LogN says nothing about keys after",
         ),
-        ({"encoding": encodings.XPos(head_dim=8), "causal": False}, "Rotation says nothing about keys after the query"),
+        ({"encoding": encodings.XPos(head_dim=8), "causal": False}, "XPos says nothing about keys after the query"),
         ({"encoding": encodings.ALiBi(num_heads=3)}, "heads"),
         ({"encoding": encodings.ALiBi(num_heads=1)}, r"made for 1 heads, and q has 4; make ALiBi\(num_heads=4\)"),
         (

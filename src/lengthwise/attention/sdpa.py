@@ -105,6 +105,8 @@ def _hide(bias: Tensor, mask: Mask) -> Tensor:
 
 
 def _fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Mask, scale: float) -> Tensor:
+    if scale <= 0:  # torch's would multiply the -inf of a hidden key by it
+        q, scale = q * scale, 1.0
     if bias is None:
         return F.scaled_dot_product_attention(q, k, v, is_causal=mask.causal_only, scale=scale)
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype), scale=scale)

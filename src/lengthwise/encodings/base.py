@@ -1,19 +1,20 @@
 """The families of position encodings. A method overrides `embed`, `effect`, `features` with `content`, or (NoPE) none."""
 
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.config import ConfigError, context_of
+from lengthwise.config import ConfigError, context_of, settings_of, shown_settings
 from lengthwise.forms import Effect, Rotation, Term, ToeplitzBias, wide
 from lengthwise.span import Span
-from lengthwise.values import require_whole
+from lengthwise.values import require_known, require_whole
 
 # What a choice is checked against before any model is known; every method has to work at these sizes.
 _NOMINAL = {"num_heads": 8, "head_dim": 64, "d_model": 512, "train_length": 512}
@@ -32,7 +33,21 @@ class PositionEncoding(nn.Module, ABC):
     )
     # Moving every position by the same amount changes no logit; an instance may say otherwise (DAPE: as its base).
     shift_invariant: ClassVar[bool] = True
+    always_shown: ClassVar[tuple[str, ...]] = ()  # settings that labels show even where they are the default
     max_length: int | None = None  # positions it can serve; None: any
+    given: dict[str, Any]  # the arguments that it was made with
+
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        """Check the names of arguments here, so that an unknown one is said with what is meant."""
+        if not _takes_anything(cls):
+            require_known(cls.__name__, given, [*context_of(cls), *settings_of(cls)])
+        made = super().__new__(cls)
+        made.__dict__["given"] = given
+        return made
+
+    def extra_repr(self) -> str:
+        """The settings as in the label of a choice: `RoPE(base=500000.0)`."""
+        return shown_settings(type(self), self.given)
 
     def embed(self, x: Float[Tensor, "b t c"], positions: Int[Tensor, "#b t"]) -> Float[Tensor, "b t c"]:
         """What absolute encodings do to the embeddings, once, before the first layer."""
@@ -83,6 +98,10 @@ class PositionEncoding(nn.Module, ABC):
                 f"{cls.__name__}: such an encoding cannot be made ({reason}); make a setting smaller"
             ) from error
         return settings
+
+
+def _takes_anything(make: type) -> bool:
+    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(make).parameters.values())
 
 
 LARGEST = 2**31  # of a setting that counts something
