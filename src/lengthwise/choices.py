@@ -26,6 +26,15 @@ def context_of(make: type) -> list[str]:
     return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
 
 
+def shown_settings(make: type, settings: Mapping[str, Any]) -> str:
+    """The settings that tell one choice of a class from another: those unlike their defaults, and those that the class always
+    shows (`always_shown`), because no default of theirs goes without saying."""
+    always = getattr(make, "always_shown", ())
+    known = {name: p.default for name, p in settings_of(make).items()}
+    complete = {name: settings.get(name, default) for name, default in known.items() if name in {*settings, *always}}
+    return ", ".join(f"{k}={v}" for k, v in complete.items() if k in always or v != known[k])
+
+
 @dataclass(frozen=True)
 class Choice:
     """A class of a registry with its settings, defaults written out. Make it with `choose`; `build` makes the object."""
@@ -66,14 +75,14 @@ class Choice:
 
     @property
     def label(self) -> str:
-        """The name, with the settings that differ from their defaults: `FIRE(hidden_layers=1)`; `RoPE*3+NoPE`."""
+        """The name, with the settings that differ from their defaults: `FIRE(hidden_layers=1)`; `RoPE*3+NoPE`. A class may
+        name some that are always shown: `YaRN(factor=4.0)`."""
         if self.then:
             runs = [(label, len(list(same))) for label, same in groupby(choice.label for choice in self.layers)]
             return "+".join(f"{label}*{count}" if count > 1 else label for label, count in runs)
         skip = {"sha256", *getattr(self.make, "not_identity", ())}
-        known = settings_of(self.make)
-        odd = [f"{k}={v}" for k, v in self.settings if k not in skip and v != known[k].default]
-        return f"{self.name}({', '.join(odd)})" if odd else self.name
+        shown = shown_settings(self.make, {k: v for k, v in self.settings if k not in skip})
+        return f"{self.name}({shown})" if shown else self.name
 
 
 def choose(make: type, **settings: Any) -> Choice:
@@ -194,6 +203,9 @@ class Registry:
         else:
             self._makes[point.name] = make
 
+    def _has(self, name: str) -> bool:
+        return _plain(name.strip()) in self._plain_names()
+
     def _plain_names(self) -> dict[str, type]:
         # A choice knows its class by the class' own name, whatever name another package lists it under.
         own = {_plain(make.__name__): make for make in self._makes.values()}
@@ -211,6 +223,8 @@ class Registry:
         found = self._plain_names().get(_plain(name))
         if found is not None:
             return found
+        if "," in name and all(self._has(part) for part in name.split(",")):
+            raise ConfigError(f"{name!r}: separate {self.kind}s with spaces, as in: {' '.join(name.split(','))}")
         for broken, why in self.broken.items():
             if _plain(broken) == _plain(name):
                 raise ConfigError(f"{why}; mend or remove that package")
@@ -241,6 +255,8 @@ class Registry:
         for part in filter(None, between_commas(rest)):
             key, equals, value = part.partition("=")
             key = key.strip().replace("-", "_")
+            if not equals and self._has(part):
+                raise ConfigError(f"{text!r}: separate {self.kind}s with spaces, and not with commas: ... {part} ...")
             if not equals:
                 raise ConfigError(f"{text!r}: {part!r} is not a setting; write {make.__name__.lower()}:name=value")
             _require_settings(make, [key])

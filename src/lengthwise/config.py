@@ -22,6 +22,7 @@ from lengthwise.choices import (
     choose,
     context_of,
     settings_of,
+    shown_settings,
 )
 from lengthwise.values import ConfigError, cast, near_miss, parse_value, require_known
 
@@ -44,6 +45,7 @@ __all__ = [
     "parse_value",
     "require_known",
     "settings_of",
+    "shown_settings",
 ]
 
 MOST_EXAMPLES = 10**12  # of a fixed training set; far more than any training sees

@@ -10,7 +10,9 @@ The logit of query i and key j in head h is
 where the terms see q and k before rotation. Terms are in nats: they are added after scaling.
 
 A table over distances begins at the distance `first`. Below 0 it has something to say about keys after the query and
-serves both directions; `first = 0` serves causal masks alone.
+serves both directions; `first = 0` serves causal masks alone. Its columns are the distances first, first + 1, ..., or
+those that `distances` lists in ascending order. Encodings list distances where positions lie so far apart that few of
+those between them occur; then every distance that occurs is listed.
 """
 
 from collections.abc import Callable, Hashable
@@ -18,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.span import Span
@@ -115,7 +117,7 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
     if layout == "interleaved":
         # One complex product in place of five passes over the tensor. (torch.compile leaves it as it is, which on a CPU is
         # faster than what it makes of the five.)
-        z = torch.view_as_complex(turned.contiguous().unflatten(-1, (pairs, 2)))
+        z = torch.view_as_complex(_at_even_places(turned.contiguous().unflatten(-1, (pairs, 2))))
         out = torch.view_as_real(z * torch.complex(cos, sin)).flatten(-2)
     else:
         first, second = turned.chunk(2, -1)
@@ -124,12 +126,22 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
     return torch.cat([out, rest], -1) if rest.shape[-1] else out
 
 
+def _at_even_places(x: Float[Tensor, "b h t pairs 2"]) -> Float[Tensor, "b h t pairs 2"]:
+    """`x`, or a copy where a pair of numbers begins at an odd place in memory, which complex numbers never do. (A tensor
+    may be contiguous with odd strides: of axes with one entry.)"""
+    odd = any(stride % 2 for stride in x.stride()[:-1])
+    if not odd and not torch.compiler.is_compiling():  # which does not know where memory begins
+        odd = x.storage_offset() % 2 == 1
+    return x.clone(memory_format=torch.contiguous_format) if odd else x
+
+
 @dataclass(frozen=True)
 class ToeplitzBias:
     """`+ table[h, distance - first]`. A distance past either end takes the nearest column. ALiBi, T5, KERPLE, Sandwich."""
 
     table: Float[Tensor, "h n"]
     first: int = 0
+    distances: Int[Tensor, " n"] | None = None
     # What a backend made of the table, once for all calls that this form is kept for.
     made: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -140,6 +152,10 @@ class ProgressiveBias:
 
     Piecewise linear in one coordinate x, with knots shared by all heads. `u` has one entry per distance, `w` one per
     query. A distance past either end of `u` takes the nearest entry.
+
+    `exact`: the function of x that the pieces approximate, x [..., 1] -> [..., h]; None where the pieces are exact. It
+    defines the meaning, so the reference evaluates it for every pair. Other backends use the pieces, and whoever makes
+    them states how far they are off.
     """
 
     slope: Float[Tensor, "h s"]
@@ -147,6 +163,8 @@ class ProgressiveBias:
     knots: Float[Tensor, " s-1"]
     u: Float[Tensor, " n"]
     w: Float[Tensor, "b i"]
+    exact: Callable[[Tensor], Tensor] | None = None
+    distances: Int[Tensor, " n"] | None = None
 
 
 @dataclass(frozen=True)
@@ -157,6 +175,7 @@ class QueryRelative:
     table: Float[Tensor, "#h n d"]
     first: int = 0
     vector: Float[Tensor, "h d"] | None = None
+    distances: Int[Tensor, " n"] | None = None
     # What a backend made of the table, once for all calls that this form is kept for.
     made: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -224,6 +243,15 @@ class QueryGain:
     both_ways: bool = False  # True: it does not go by the keys that a causal query sees
 
 
+def column(
+    distance: Int[Tensor, "*n"], size: int, first: int = 0, distances: Int[Tensor, " n"] | None = None
+) -> Int[Tensor, "*n"]:
+    """Return which of a table's `size` columns each distance takes: the nearest, past either end."""
+    if distances is None:
+        return (distance - first).clamp(0, size - 1)
+    return (torch.searchsorted(distances, distance.contiguous(), right=True) - 1).clamp(min=0)
+
+
 Term = ToeplitzBias | ProgressiveBias | QueryRelative | ContentRelative | KeyGlobal | CumulativeBias | DenseBias
 
 
@@ -236,6 +264,7 @@ class Effect:
     values: tuple[ValueRelative, ...] = ()
     rewrite: LogitRewrite | None = None
     gain: QueryGain | None = None
+    encoding: str | None = None  # whose effect it is, for messages
 
     @property
     def one_way(self) -> list[str]:

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 
+LARGEST = 2**53  # lengths up to it: positions are exact in float64 then
+
 
 @dataclass(frozen=True)
 class Span:
@@ -37,6 +39,12 @@ class Span:
     length_q: Int[Tensor, "b i"] | None = None
     length_k: Int[Tensor, "b j"] | None = None
     first: int = 0
+
+    def __post_init__(self) -> None:
+        for name, positions in (("q", self.q), ("k", self.k)):
+            _require_whole(f"Span: {name}", positions)
+        if isinstance(self.length, int) and not 0 <= self.length <= LARGEST:
+            raise ConfigError(f"Span: length is {self.length}; it has to be 0 to 2^53, the highest position + 1")
 
     @property
     def reach(self) -> int:
@@ -71,7 +79,7 @@ def own_lengths(positions: Int[Tensor, "#b t"], documents: Int[Tensor, "#b t"] |
 
 
 def ends(positions: Int[Tensor, "b t"]) -> tuple[int, int]:
-    """The lowest and the highest position (waits for the device once). `ConfigError` when one is below 0."""
+    """The lowest and the highest position (waits for the device once). `ConfigError` when one is below 0 or not below 2^53."""
     if not positions.numel():
         return 0, 0
     if torch.compiler.is_compiling():  # a graph speaks of no number, but for the one that tables need: 0 is low enough
@@ -82,6 +90,11 @@ def ends(positions: Int[Tensor, "b t"]) -> tuple[int, int]:
     lowest, highest = (int(p) for p in torch.stack(torch.aminmax(positions)).tolist())
     if lowest < 0:
         raise ConfigError(f"positions go down to {lowest}; the first position is 0")
+    if highest >= LARGEST:
+        raise ConfigError(
+            f"positions go up to {highest}; they have to be below 2^53, up to where float64 holds whole numbers exactly: "
+            "subtract the first one, or count in larger units"
+        )
     return lowest, highest
 
 
@@ -89,8 +102,15 @@ def whole_numbers(name: str, given: Tensor | None, rows: int, tokens: int) -> In
     """`given` as int64, in which nothing wraps around; `ConfigError` unless it is None or [rows or 1, tokens] whole numbers."""
     if given is None:
         return None
+    _require_whole(name, given)
     if given.ndim != 2 or given.shape[1] != tokens or given.shape[0] not in (1, rows):
         raise ConfigError(f"{name} has shape {tuple(given.shape)}; it has to be [{rows} or 1, {tokens}], one per token")
-    if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
-        raise ConfigError(f"{name} is {given.dtype}; it has to hold whole numbers")
     return given.long()
+
+
+def _require_whole(name: str, given: object) -> None:
+    """Raise `ConfigError` unless it is a tensor of whole numbers that int64 holds."""
+    if not isinstance(given, Tensor):
+        raise ConfigError(f"{name} is a {type(given).__name__}; it has to be a tensor of whole numbers (int64)")
+    if given.is_floating_point() or given.is_complex() or given.dtype in (torch.bool, torch.uint64):
+        raise ConfigError(f"{name} is {given.dtype}; it has to hold whole numbers (int64)")

@@ -13,6 +13,69 @@ class ConfigError(ValueError):
     """A setting that cannot be. The message is one line that says what it got, why that cannot be, and what to do."""
 
 
+class ArgumentError(ConfigError, TypeError):
+    """An argument or setting that the function or class called does not have."""
+
+
+# What other libraries and papers call our settings: for each of their names ours, the first that a class has is meant.
+ALIASES: dict[str, tuple[str, ...]] = {
+    "theta": ("base",),
+    "rope_theta": ("base",),
+    "rope_base": ("base",),
+    "rotary_emb_base": ("base",),
+    "freq_base": ("base",),
+    "max_period": ("base",),
+    "scaling_factor": ("factor",),
+    "scale_factor": ("factor",),
+    "rope_factor": ("factor",),
+    "alpha": ("factor",),
+    "rotary_pct": ("rotary_fraction",),
+    "rotary_percent": ("rotary_fraction",),
+    "partial_rotary_factor": ("rotary_fraction",),
+    "interleaved": ("layout",),
+    "is_neox_style": ("layout",),
+    "dim": ("head_dim", "d_model"),
+    "dim_head": ("head_dim",),
+    "d_head": ("head_dim",),
+    "head_size": ("head_dim",),
+    "heads": ("num_heads",),
+    "n_heads": ("num_heads",),
+    "n_head": ("num_heads",),
+    "nhead": ("num_heads",),
+    "num_attention_heads": ("num_heads",),
+    "n_kv_heads": ("num_kv_heads",),
+    "num_key_value_heads": ("num_kv_heads",),
+    "embed_dim": ("d_model",),
+    "n_embd": ("d_model",),
+    "hidden_size": ("d_model", "width"),
+    "hidden_dim": ("width", "d_ff"),
+    "mlp_width": ("width",),
+    "depth": ("hidden_layers", "num_layers"),
+    "n_layers": ("num_layers",),
+    "n_layer": ("num_layers",),
+    "num_hidden_layers": ("num_layers",),
+    "intermediate_size": ("d_ff",),
+    "max_position_embeddings": ("max_length", "train_length"),
+    "original_max_position_embeddings": ("train_length",),
+    "max_seq_len": ("max_length", "train_length"),
+    "max_seq_length": ("max_length", "train_length"),
+    "max_len": ("max_length",),
+    "relative_attention_num_buckets": ("num_buckets",),
+    "relative_attention_max_distance": ("max_distance",),
+    "learnable": ("learned",),
+    "trainable": ("learned",),
+    "init_c": ("c",),
+    "init_L": ("L",),
+}
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'base'?` for `theta` and the like, and otherwise the near miss, if there is one."""
+    known = list(known)
+    ours = next((ours for ours in ALIASES.get(name, ()) if ours in known), None)
+    return near_miss(name, known) if ours is None else f"; did you mean {ours!r}?"
+
+
 def near_miss(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'alibi'?` when a known name is close to `name` (case ignored), and an empty string otherwise."""
     spelled = {k.lower(): k for k in known}
@@ -21,12 +84,12 @@ def near_miss(name: str, known: Iterable[str]) -> str:
 
 
 def require_known(what: str, got: Iterable[str], known: Iterable[str]) -> None:
-    """Raise `ConfigError` for the first name in `got` that `known` lacks, naming the near miss and what there is."""
+    """Raise `ArgumentError` for the first name in `got` that `known` lacks, naming what is meant and what there is."""
     known = list(known)
     for name in got:
         if name not in known:
             there_is = f"its settings are: {', '.join(known)}" if known else "it has no settings"
-            raise ConfigError(f"{what} has no setting {name!r}{near_miss(name, known)}; {there_is}")
+            raise ArgumentError(f"{what} has no setting {name!r}{meant(name, known)}; {there_is}")
 
 
 def require_whole(what: str, low: int, **values: object) -> None:

@@ -9,9 +9,10 @@ import torch
 
 import lengthwise
 from lengthwise import encodings
-from lengthwise.attention import BACKENDS, Mask, check_backend, no_gradients, plan
-from lengthwise.config import ConfigError
+from lengthwise.attention import BACKENDS, KVCache, Mask, check_backend, no_gradients, plan
+from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.forms import DenseBias, Effect, ToeplitzBias
+from lengthwise.models import Decoder
 from lengthwise.span import Span
 
 WIDE = torch.float64
@@ -69,15 +70,41 @@ def test_memory_may_lie_in_any_way(layout, backend):
     torch.testing.assert_close(*answers, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("make", [encodings.RoPE, encodings.XPos, encodings.LogN, encodings.PI])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 3), (1, 1, 4, 3), (2, 2, 1, 5), (0, 2, 3, 5)])
+def test_numbers_may_begin_at_odd_places(shape, make, backend):
+    """`x[..., 1:]`: of one token its axes count as contiguous, whatever their strides."""
+    torch.manual_seed(0)
+    wide = [torch.randn(shape, dtype=WIDE).requires_grad_() for _ in range(3)]
+    q, k, v = (x[..., 1:] for x in wide)
+    told = {"train_length": 8} if make in (encodings.LogN, encodings.PI) else {}
+    told = {name: value for name, value in told.items() if name in inspect.signature(make).parameters}
+    encoding = make(head_dim=q.shape[-1], **told)
+    learns = backend in LEARNING
+    with torch.set_grad_enabled(learns):
+        out = attend(q, k, v, encoding, backend=backend)
+        wanted = attend(*(x.clone() for x in (q, k, v)), encoding, backend="reference")
+    torch.testing.assert_close(out, wanted, rtol=1e-12, atol=1e-12)
+    if learns:
+        weight = torch.randn(out.shape, dtype=WIDE)
+        torch.testing.assert_close(
+            *(torch.autograd.grad(x, wide, weight) for x in (out, wanted)), rtol=1e-12, atol=1e-12
+        )
+
+
 # ---- nothing at all
 
 
 @pytest.mark.parametrize("backend", LEARNING)
 @pytest.mark.parametrize(
-    "make", [None, encodings.ALiBi, encodings.T5, encodings.FIRE], ids=lambda m: getattr(m, "__name__", "none")
+    "make",
+    [None, encodings.ALiBi, encodings.T5, encodings.FIRE, encodings.RoPE, encodings.XPos, encodings.Shaw],
+    ids=lambda m: getattr(m, "__name__", "none"),
 )
 def test_an_empty_batch_has_an_empty_answer_and_no_gradient(make, backend):
-    encoding = make(num_heads=4) if make else None
+    told = {"num_heads": 4, "head_dim": 8}
+    encoding = make(**{n: told[n] for n in told if n in inspect.signature(make).parameters}) if make else None
     given = [x.requires_grad_() for x in qkv(b=0)]
     effect = encoding.effect(Span.of(9, 7)) if encoding else Effect()
     require_backend(backend, effect, Span.of(9, 7), Mask(7, 9), given[0])
@@ -148,6 +175,7 @@ FLOAT8 = torch.float8_e4m3fn
         ({"h": 3}, {}, "the 3 heads of q have to be a multiple of the 2"),
         ({"i": 0}, {}, "there have to be 1 to 9 queries"),
         ({"i": 10}, {}, "there have to be 1 to 9 queries"),
+        ({"i": 0, "j": 0}, {}, "there are no keys; a call takes at least one token"),
         ({}, {"window": 0}, "window is 0; it has to be a whole number of keys, at least 1"),
         ({}, {"window": -3}, "window is -3; it has to be a whole number"),
         ({}, {"window": 2.0}, "window is 2.0; it has to be a whole number"),
@@ -168,6 +196,168 @@ def test_what_cannot_be_is_said_in_one_line(change, settings, words, backend, mo
     with pytest.raises(ConfigError, match=words) as error:
         attend(*qkv(**change), backend=backend, **settings)
     assert "\n" not in str(error.value)
+
+
+SPOILED = {
+    "the largest": (
+        torch.tensor([[2**63 - 1] * 9]),
+        r"positions go up to 9223372036854775807; they have to be below 2\^53",
+    ),
+    "not exact": (torch.tensor([[2**53] * 9]), r"positions go up to 9007199254740992; they have to be below 2\^53"),
+    "negative": (torch.tensor([[-1, *range(8)]]), "positions go down to -1; the first position is 0"),
+    "the smallest": (torch.tensor([[-(2**63), *range(8)]]), "positions go down to -9223372036854775808"),
+    "float": (torch.arange(9.0)[None], r"positions is torch.float32; it has to hold whole numbers \(int64\)"),
+    "bool": (torch.ones(1, 9, dtype=torch.bool), "positions is torch.bool; it has to hold whole numbers"),
+    "uint64": (torch.ones(1, 9, dtype=torch.uint64), "positions is torch.uint64; it has to hold whole numbers"),
+    "a list": ([list(range(9))], "positions is a list; it has to be a tensor of whole numbers"),
+}
+
+
+@pytest.mark.parametrize("spoiled", SPOILED)
+@pytest.mark.parametrize(
+    "make",
+    [None, encodings.ALiBi, encodings.RoPE, encodings.FIRE, encodings.DynamicNTK, encodings.LogN, encodings.XPos],
+    ids=lambda m: getattr(m, "__name__", "none"),
+)
+def test_positions_that_cannot_be_are_refused_in_one_line(make, spoiled):
+    told = {"num_heads": 4, "head_dim": 8, "train_length": 8}
+    encoding = make(**{n: told[n] for n in told if n in inspect.signature(make).parameters}) if make else None
+    positions, words = SPOILED[spoiled]
+    q, k, v = qkv()
+    for call in (lambda: attend(q, k, v, encoding, positions=positions), lambda: statistics(q, k, encoding, positions)):
+        with pytest.raises(ConfigError, match=words) as error:
+            call()
+        assert "\n" not in str(error.value)
+
+
+def statistics(q, k, encoding, positions):
+    return inspect.unwrap(lengthwise.attention.statistics)(q, k, encoding, positions=positions)
+
+
+@pytest.mark.parametrize("documents", [torch.ones(1, 9), torch.ones(1, 9, dtype=torch.bool), [[0] * 9]])
+def test_documents_that_are_no_whole_numbers(documents):
+    with pytest.raises(ConfigError, match=r"documents is .*; it has to .* whole numbers"):
+        attend(*qkv(), documents=documents)
+
+
+def test_the_highest_position_is_served():
+    q, k, v = qkv()
+    positions = torch.arange(2**53 - 9, 2**53)[None]
+    near = attend(q, k, v, encodings.ALiBi(num_heads=4), positions=positions - positions.min())
+    torch.testing.assert_close(attend(q, k, v, encodings.ALiBi(num_heads=4), positions=positions), near)
+
+
+@pytest.mark.parametrize(
+    ("q", "length", "words"),
+    [
+        (torch.arange(3.0)[None], 3, "Span: q is torch.float32; it has to hold whole numbers"),
+        (torch.ones(1, 3, dtype=torch.bool), 3, "Span: q is torch.bool"),
+        ([[0, 1]], 3, "Span: q is a list"),
+        (torch.arange(3)[None], 2**63, r"Span: length is 9223372036854775808; it has to be 0 to 2\^53"),
+        (torch.arange(3)[None], -1, "Span: length is -1"),
+    ],
+)
+def test_a_span_of_what_is_no_position(q, length, words, monkeypatch):
+    monkeypatch.setattr(Span, "__init__", inspect.unwrap(Span.__init__))
+    with pytest.raises(ConfigError, match=words):
+        Span(q, torch.arange(3)[None], length)
+
+
+@pytest.mark.parametrize("make", [encodings.Sinusoidal, encodings.Learned, encodings.RoPE, encodings.DynamicNTK])
+@pytest.mark.parametrize("spoiled", SPOILED)
+def test_a_model_and_its_cache_refuse_them_too(make, spoiled):
+    config = ModelConfig(d_model=8, num_layers=1, num_heads=2, d_ff=8)
+    model = Decoder(config, choose(make), vocab_size=5, output_size=5, train_length=16)
+    forward = inspect.unwrap(Decoder.forward)
+    positions, words = SPOILED[spoiled]
+    cache = KVCache(1)
+    forward(model, torch.zeros(1, 2, dtype=torch.long), cache=cache)
+    before = cache.length, cache.furthest
+    for given in ({}, {"cache": cache}):
+        with torch.no_grad(), pytest.raises(ConfigError, match=words):
+            forward(model, torch.zeros(1, 9, dtype=torch.long), positions=positions, **given)
+    assert (cache.length, cache.furthest) == before
+
+
+# ---- any scale
+
+
+def _with_one_scale(backend, scale, make, dtype, queries=7, **given):
+    told = {"num_heads": 4, "head_dim": 8}
+    torch.manual_seed(3)
+    encoding = make(**{n: told[n] for n in told if n in inspect.signature(make).parameters}) if make else None
+    q, k, v = (x.requires_grad_() for x in qkv(i=queries, dtype=dtype))
+    learned = [] if encoding is None else list(encoding.parameters())
+    with torch.set_grad_enabled(backend in LEARNING):
+        out = attend(q, k, v, encoding, scale=scale, backend=backend, **given)
+    if backend not in LEARNING:
+        return out, []
+    weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
+    return out.detach(), torch.autograd.grad(out, [q, k, v, *learned], weight)
+
+
+SCALES = [0.0, 1e-30, -1e-30, 1.0, -1.0, 1e4, -1e4, 1e6, 1e10, 1e20, 1e30, -1e30]
+
+
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name not in ("reference", "flex")])
+@pytest.mark.parametrize("make", [None, encodings.ALiBi, encodings.FIRE, encodings.RoPE, encodings.Shaw])
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_scale_of_any_size(scale, make, backend):
+    """Where the reference is finite, so are all. A gradient of q, k or Shaw's keys has the scale as a factor, and with it the
+    rounding of
+    what it is a factor of: differences of numbers of about 100 at most."""
+    for dtype in (torch.float32, WIDE):
+        for given in (
+            {},
+            {"queries": 1},
+            {"documents": torch.tensor([[0, 0, 0, 1, 1, 1, 1, 1, 1]])},
+            {"window": 3},
+        ):
+            if make is encodings.Shaw and backend == "fused":
+                effect = make(head_dim=8).effect(Span.of(9))
+                assert BACKENDS[backend].refuses(effect, Span.of(9), Mask(9, 9), qkv()[0])
+                return
+            if make is encodings.Shaw and backend == "sdpa":
+                return
+            out, gradients = _with_one_scale(backend, scale, make, dtype, **given)
+            wanted, exact = _with_one_scale("reference", scale, make, dtype, **given)
+            eps = torch.finfo(dtype).eps
+            assert wanted.isfinite().all()
+            # Logits are of about 10 times the scale, and their rounding is what weights are relatively off by.
+            off = 100 * eps * (1 + min(10 * abs(scale), 1 / eps)) if abs(scale) < 1 / eps else 100 * eps
+            if abs(scale) < 1e5 or abs(scale) > 1e9:  # between them two keys may come close in some row
+                torch.testing.assert_close(out, wanted, rtol=off, atol=off)
+            if backend == "sdpa" and abs(scale) > 1e5:
+                continue  # torch's own gradients, from a logarithm of each row's sum that is rounded: not finite at 1e20
+            for n, (a, b) in enumerate(zip(gradients, exact, strict=True)):
+                assert b.isfinite().all()
+                assert a.isfinite().all(), (n, given)
+                if abs(scale) < 1e5 or abs(scale) > 1e9:
+                    allowed = (
+                        100
+                        * off
+                        * (1 + (abs(scale) if n < 2 or make is encodings.Shaw else 0))
+                        * (1 + float(b.abs().max()))
+                    )
+                    assert float((a - b).abs().max()) <= allowed, (n, given)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, 1e30])
+def test_a_scale_of_any_size_on_flex(scale):
+    out, wanted = (_with_one_scale(name, scale, encodings.ALiBi, WIDE)[0].detach() for name in ("flex", "reference"))
+    torch.testing.assert_close(out, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_equal_keys_share_a_query_whatever_the_scale():
+    """Logits of 1e30 that are the same: weights of 1/3 each, and a gradient of v of as much."""
+    q, k = torch.ones(1, 1, 3, 4), torch.ones(1, 1, 3, 4)
+    v = torch.randn(1, 1, 3, 4).requires_grad_()
+    for scale in (1e8, 1e30):
+        for backend in set(LEARNING) - {"sdpa"}:  # see above
+            out = attend(q, k, v, scale=scale, backend=backend, causal=False)
+            torch.testing.assert_close(out, v.mean(2, keepdim=True).expand_as(out))
+            (grad,) = torch.autograd.grad(out.sum(), v)
+            torch.testing.assert_close(grad, torch.ones_like(v))
 
 
 @pytest.mark.parametrize("name", ["q", "k", "v"])

@@ -9,13 +9,14 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any
+from typing import Any, Never
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lengthwise.attention import blocked, flex, fused, reference, sdpa
+from lengthwise.attention.arguments import refuse_unknown, transpose_hint, transposed
 from lengthwise.attention.cache import KVCache
 from lengthwise.attention.kept import Kept
 from lengthwise.attention.masks import Mask
@@ -53,14 +54,25 @@ class Plan:
         v: Float[Tensor, "b g j d"],
         *,
         scale: float | None = None,
+        **unknown: Never,
     ) -> Float[Tensor, "b h i d"]:
         """`k` and `v` may have fewer heads than `q` (grouped queries). `scale`: 1/sqrt(head_dim) when not given."""
+        refuse_unknown("a Plan", unknown, ("q", "k", "v", "scale"))
         return self.run(q, k, v, scale=q.shape[-1] ** -0.5 if scale is None else scale)
 
 
-def plan(effect: Effect, span: Span, mask: Mask, q: Float[Tensor, "b h i d"], *, backend: str = "auto") -> Plan:
+def plan(
+    effect: Effect,
+    span: Span,
+    mask: Mask,
+    q: Float[Tensor, "b h i d"],
+    *,
+    backend: str = "auto",
+    **unknown: Never,
+) -> Plan:
     """Choose a backend for queries like `q` (its device, dtype and head dim). "auto" takes the first that serves; a named
-    backend serves or raises, never falls back."""
+    backend serves or raises, never falls back. Raise `ArgumentError` for an `unknown` argument, with what to write instead."""
+    refuse_unknown("plan", unknown, ("effect", "span", "mask", "q", "backend"))
     _require_both_ways(effect, mask)
     if backend == "auto":
         names = [name for name in BACKENDS if name != "blocked" or blocked.pays(effect, mask)]
@@ -68,15 +80,16 @@ def plan(effect: Effect, span: Span, mask: Mask, q: Float[Tensor, "b h i d"], *,
         return Plan(name, BACKENDS[name].prepare(effect, span, mask))
     check_backend(backend)
     if reason := BACKENDS[backend].refuses(effect, span, mask, q):
-        raise ConfigError(f"backend {backend!r} refuses: {reason}; use backend='auto' or 'reference'")
+        whose = f" ({effect.encoding})" if effect.encoding else ""
+        raise ConfigError(f"backend {backend!r} refuses: {reason}{whose}; use backend='auto' or 'reference'")
     return Plan(backend, BACKENDS[backend].prepare(effect, span, mask))
 
 
 def _require_both_ways(effect: Effect, mask: Mask) -> None:
     if not mask.causal and effect.one_way:
         raise ConfigError(
-            f"{effect.one_way[0]} says nothing about keys after the query; use causal=True, or an encoding that looks "
-            "both ways (NoPE, RoPE, T5(bidirectional=True), ALiBi(symmetric=True))"
+            f"{effect.encoding or effect.one_way[0]} says nothing about keys after the query; use causal=True, or an encoding "
+            "that looks both ways (NoPE, RoPE, T5(bidirectional=True), ALiBi(symmetric=True))"
         )
 
 
@@ -112,6 +125,9 @@ def check_backend(backend: str) -> str:
     return backend
 
 
+_OF_BOTH = ("q", "k", "encoding", "positions", "documents", "x", "causal", "window", "scale")
+
+
 def attend(
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b g j d"],
@@ -126,6 +142,7 @@ def attend(
     scale: float | None = None,
     backend: str = "auto",
     kept: Kept | None = None,
+    **unknown: Never,
 ) -> Float[Tensor, "b h i d"]:
     """Attention with a position encoding, for a model of your own.
 
@@ -138,9 +155,13 @@ def attend(
     encodings that depend on content. `scale`: 1/sqrt(d) when not given. `kept`: a `Kept()` of the text, for the steps of a
     decoding loop; without it each makes the encoding's tables anew.
 
+    Raise `ConfigError` for what cannot be, and `ArgumentError` (a `TypeError` too) for an `unknown` argument, such as
+    `attn_mask`, with what to write instead.
+
     >>> fire = encodings.FIRE(num_heads=8)
     >>> out = attend(q, k, v, fire)
     """
+    refuse_unknown("attend", unknown, ("q", "k", "v", *_OF_BOTH[2:], "backend", "kept"))
     _check_kinds(scale, q=q, k=k, v=v)
     if kept is not None and not isinstance(kept, Kept):
         raise ConfigError(f"kept is a {type(kept).__name__}; it has to be a lengthwise.attention.Kept(), or None")
@@ -163,6 +184,7 @@ def statistics(
     edges: Sequence[int] | None = None,
     first: int = 4,
     last: int = 16,
+    **unknown: Never,
 ) -> Statistics:
     """What the attention of `attend` looks at, at lengths where no matrix of queries and keys fits: mass by distance,
     entropy, and mass on the first and last keys, per row of the batch and head. `Statistics` has the definitions.
@@ -178,6 +200,7 @@ def statistics(
     >>> s.first, s.entropy, s.most_entropy
     (tensor([[0.5208]], dtype=torch.float64), tensor([[0.7945]], dtype=torch.float64), tensor([[0.7945]], dtype=torch.float64))
     """
+    refuse_unknown("statistics", unknown, (*_OF_BOTH, "queries", "edges", "first", "last"))
     _check_kinds(scale, q=q, k=k)
     effect, span, mask = _call(q, k, None, encoding, positions, documents, x, causal, window)
     _require_both_ways(effect, mask)
@@ -227,6 +250,9 @@ def _call(
         effect = Effect()
     else:
         effect = encoding.effect(span) if kept is None else kept.effect(encoding, span)
+        effect = replace(effect, encoding=type(encoding).__name__)
+        if kept is not None:
+            kept.watch_scale(encoding, span)
     if encoding is not None and encoding.reads_content():
         if x is None or x.ndim != 3 or x.shape[:2] != (q.shape[0], keys):
             given = "is missing" if x is None else f"has shape {tuple(x.shape)}"
@@ -265,10 +291,15 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor | None) -> None:
         shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
     if q.ndim != 4 or k.ndim != 4 or k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
         raise ConfigError(f"{shapes}: q has to be [b, h, i, d], and k and v alike [b, g, j, d]")
+    fits = k.shape[1] and q.shape[1] and q.shape[1] % k.shape[1] == 0 and q.shape[2] <= k.shape[2]
+    if not fits and (which := transposed(q, k)):
+        raise ConfigError(transpose_hint(which, k if which == "k" else q))
     if not k.shape[1] or not q.shape[1] or q.shape[1] % k.shape[1]:
         raise ConfigError(
             f"{shapes}: the {q.shape[1]} heads of q have to be a multiple of the {k.shape[1]} of k and v, at least as many"
         )
+    if not k.shape[2]:
+        raise ConfigError(f"{shapes}: there are no keys; a call takes at least one token")
     if not 1 <= q.shape[2] <= k.shape[2]:
         raise ConfigError(f"{shapes}: there have to be 1 to {k.shape[2]} queries, the last of the {k.shape[2]} tokens")
     if not (q.dtype == k.dtype == v.dtype) or not (q.device == k.device == v.device):
@@ -300,6 +331,8 @@ def _check_fit(effect: Effect, q: Tensor, encoding: PositionEncoding) -> None:
     # What is made for one head would serve any number of them, in silence; a table may be shared by all heads beside one
     # that is not.
     heads = max([_heads(term) for term in effect.terms]) if effect.terms else q.shape[1]
+    if heads != q.shape[1] and heads == q.shape[2] > 1:
+        raise ConfigError(f"{transpose_hint('q and k', q)} ({name} was made for {heads} heads)")
     if heads != q.shape[1] and (heads > 1 or "num_heads" in _told(type(encoding))):
         raise ConfigError(
             f"{name} was made for {heads} heads, and q has {q.shape[1]}; make {name}(num_heads={q.shape[1]})"

@@ -22,6 +22,7 @@ and column of their table (or key, where these are fewer), for each layer.
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, no_type_check
 
 import torch
@@ -224,6 +225,10 @@ def _static(effect: Effect, span: Span, dtype: torch.dtype) -> list[_Pair]:
     pairs = []
     for term in effect.terms:
         match term:
+            case ToeplitzBias() | ProgressiveBias() if term.distances is not None:
+                # A mod has no search, and a number for every pair is less than a table of all distances.
+                pieces = replace(term, exact=None) if isinstance(term, ProgressiveBias) else term
+                pairs.append(_reader(reference.dense(pieces, span.q, span.k, span, 1.0).to(dtype)))
             case ToeplitzBias(table, first):
                 pairs.append(_toeplitz(table.to(dtype), _column(span, first, table.shape[1])))
             case ProgressiveBias():
@@ -248,7 +253,7 @@ def _of_content(effect: Effect, span: Span, q: Tensor, k: Tensor, scale: float) 
     for term in effect.terms:
         if isinstance(term, QueryRelative):
             asked = q.to(compute) if term.vector is None else q.to(compute) + term.vector.to(compute)[:, None]
-            pairs.append(_relative(asked * scale, term.table, term.first, span))
+            pairs.append(_relative(asked * scale, term.table, term.first, span, term.distances))
         elif isinstance(term, KeyGlobal):
             vector = term.vector.to(compute).unflatten(0, (k.shape[1], -1))
             pairs.append(_key_global(torch.einsum("grd,bgjd->bgrj", vector, k.to(compute)).flatten(1, 2) * scale))
@@ -296,12 +301,16 @@ def _cumulative(total: Float[Tensor, "b h j"], span: Span, dtype: torch.dtype) -
 
 
 def _relative(
-    x: Float[Tensor, "b h i d"], table: Float[Tensor, "#h n d"], first: int, span: Span
+    x: Float[Tensor, "b h i d"],
+    table: Float[Tensor, "#h n d"],
+    first: int,
+    span: Span,
+    distances: Tensor | None = None,
 ) -> Callable[..., Tensor]:
     """<x_i, table[h, distance - first]>: a mod has no vectors, so the products are made before."""
     columns = table.shape[1]
-    if columns > span.k.shape[1]:  # a number for every key is less
-        return _reader(reference.dense(ContentRelative(x, table, first), x, x, span, 1.0))
+    if distances is not None or columns > span.k.shape[1]:  # a number for every key is less
+        return _reader(reference.dense(QueryRelative(table, first, distances=distances), x, x, span, 1.0))
     rows = _reader(torch.einsum("bhid,hnd->bhin", x, table.to(x.dtype).expand(x.shape[1], -1, -1)))
     column = _column(span, first, columns)
     return lambda b, h, i, j: rows(b, h, i, column(b, h, i, j))

@@ -38,6 +38,8 @@ def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
             return "KeyGlobal beside a Rotation is no product with the key that is rotated"
         if not isinstance(term, (ToeplitzBias, ProgressiveBias, QueryRelative, ContentRelative, KeyGlobal)):
             return f"{type(term).__name__} is no bias from a table over distances"
+        if getattr(term, "distances", None) is not None:
+            return "positions lie so far apart that their distances are listed, and its tables have every distance"
     if met := _met(effect):
         size = _reach([(term.table, term.first) for term in met])[1]
         if mask.window and not mask.causal and mask.queries > relative.at_once(mask.queries, q.shape[-1], size):

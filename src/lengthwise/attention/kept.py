@@ -5,6 +5,7 @@ which tokens there are. So they are made once for all positions up to a power of
 it, or when a parameter is not what it was. No encoding knows of it: it is forms that are kept and cut.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +30,12 @@ class Kept:
     A `KVCache` has one. In a loop of your own make one where you begin a text, and give it to every `attend(..., kept=kept)`:
     one for all layers.
 
+    Encodings whose scale depends on the current length (dynamic NTK, dynamic YaRN, LongRoPE) are right for one layer alone:
+    its step equals the last row of one forward over the tokens so far. Past the trained length the scale changes, and keys
+    and values of upper layers, which the loop gives to every step, were computed from inputs under an older scale; so steps
+    differ from one forward, and `attend` warns once. (One forward over the whole text also has the last scale in every row,
+    which no step has.) `stretch` says when all tokens have to be read again: `Decoder` does it.
+
     It keeps only what is sure to be the same: where no gradients are asked for, queries are fewer than keys (a step, not a
     prompt), and positions reach no further than twice as many tokens as there are. Encodings that depend on the current
     length, biases for every pair, and rewrites are asked at every call, as all are in a graph of `torch.compile`.
@@ -41,6 +48,23 @@ class Kept:
 
     def __init__(self) -> None:
         self._held: dict[PositionEncoding, _Held | None] = {}  # None: not to be kept
+        self._scales: dict[PositionEncoding, tuple[int, int]] = {}  # length and stretch of the first call
+        self._warned = False
+
+    def watch_scale(self, encoding: PositionEncoding, span: Span) -> None:
+        """Warn, once, where an encoding's scale is another than at the first call: keys of upper layers are outdated then."""
+        if self._warned or not encoding.depends_on_length() or torch.compiler.is_compiling():
+            return
+        now = int(encoding.stretch(torch.tensor(span.length)))
+        length, before = self._scales.setdefault(encoding, (span.length, now))
+        if now != before:
+            self._warned = True
+            warnings.warn(
+                f"{type(encoding).__name__} has another scale at length {span.length} than at {length}, where this decoding loop "
+                "began: keys and values of all layers but the first were computed under the older one, and differ from those of "
+                "one forward pass. Read all tokens again where encoding.stretch(length) changes, as our Decoder does",
+                stacklevel=4,
+            )
 
     def effect(self, encoding: PositionEncoding, span: Span) -> Effect:
         """`encoding.effect(span)`, whose tables may reach further than the span does."""

@@ -23,6 +23,7 @@ from lengthwise.forms import (
     Term,
     ToeplitzBias,
     ValueRelative,
+    column,
 )
 from lengthwise.span import Span
 
@@ -67,15 +68,15 @@ class Parts:
     def term(self, term: Term, q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], scale: float) -> Part:
         """q and k as they are before rotation."""
         match term:
-            case ToeplitzBias(table, first):
-                return self._toeplitz(table, first)
+            case ToeplitzBias(table, first, distances):
+                return self._toeplitz(table, _Columns(first, table.shape[1], distances))
             case ProgressiveBias():
                 return self._progressive(term)
-            case QueryRelative(table, first, vector):
+            case QueryRelative(table, first, vector, distances):
                 q = q if vector is None else q + vector.to(q.dtype)[:, None]
-                return self._relative(q * scale, table, first)
+                return self._relative(q * scale, table, _Columns(first, table.shape[1], distances))
             case ContentRelative(content, table, first):
-                return self._relative(content, table, first)
+                return self._relative(content, table, _Columns(first, table.shape[1]))
             case CumulativeBias(total):
                 return self._cumulative(total)
             case DenseBias(bias):
@@ -86,38 +87,40 @@ class Parts:
 
     def value(self, value: ValueRelative) -> Part:
         """What of a query's weight falls to each column, times the columns."""
+        columns = _Columns(value.first, value.table.shape[1])
 
         def of(block: Block, table: Tensor, weights: Tensor) -> Tensor:
-            if self.span.consecutive:
+            if self._lays(columns):
                 return unshear(weights) @ table
-            columns = table.shape[1]
-            at = self._column(block, value.first, columns)[:, None].expand_as(weights)
-            return spread(weights, at, columns) @ table
+            at = self._column(block, columns)[:, None].expand_as(weights)
+            return spread(weights, at, columns.count) @ table
 
-        return Part((self._laid(value.table, value.first),), (self._window,), of)
+        return Part((self._laid(value.table, columns),), (self._cut(columns),), of)
 
-    def _toeplitz(self, table: Float[Tensor, "h n"], first: int) -> Part:
+    def _toeplitz(self, table: Float[Tensor, "h n"], columns: "_Columns") -> Part:
         def of(block: Block, table: Tensor) -> Tensor:
-            return self._of_distance(block, table, first).transpose(0, 1)
+            return self._of_distance(block, table, columns).transpose(0, 1)
 
-        return Part((self._laid(table, first),), (self._window,), of, shared=len(self.span.q) == 1)
+        return Part((self._laid(table, columns),), (self._cut(columns),), of, shared=len(self.span.q) == 1)
 
     def _progressive(self, bias: ProgressiveBias) -> Part:
+        columns = _Columns(0, len(bias.u), bias.distances)
+
         def of(block: Block, slope: Tensor, intercept: Tensor, u: Tensor, w: Tensor) -> Tensor:
-            x = self._of_distance(block, u, 0)[0] * w[..., None]
+            x = self._of_distance(block, u, columns)[0] * w[..., None]
             return of_pieces(slope, intercept, bias.knots.to(x.dtype), x).transpose(0, 1)
 
-        tensors = bias.slope, bias.intercept, self._laid(bias.u[None], 0), bias.w
+        tensors = bias.slope, bias.intercept, self._laid(bias.u[None], columns), bias.w
         shared = len(self.span.q) == len(bias.w) == 1
-        return Part(tensors, (_whole, _whole, self._window, _of_rows), of, shared)
+        return Part(tensors, (_whole, _whole, self._cut(columns), _of_rows), of, shared)
 
-    def _relative(self, x: Float[Tensor, "#b #h i d"], table: Float[Tensor, "#h n d"], first: int) -> Part:
-        """<x_i, table[h, distance - first]>"""
+    def _relative(self, x: Float[Tensor, "#b #h i d"], table: Float[Tensor, "#h n d"], columns: "_Columns") -> Part:
+        """<x_i, table[h, column of the distance]>"""
 
         def of(block: Block, x: Tensor, table: Tensor) -> Tensor:
-            if self.span.consecutive:
+            if self._lays(columns):
                 return shear(x @ table.mT, size(block.keys))
-            at = self._column(block, first, table.shape[1])
+            at = self._column(block, columns)
             if at.shape[-1] * x.shape[-1] <= table.shape[1]:  # few keys far apart: only what they ask for
                 asked = look(table.transpose(1, 2).flatten(0, 1), at).unflatten(0, (len(table), -1))
                 return torch.einsum("bhid,hdbij->bhij", x, asked)
@@ -126,7 +129,7 @@ class Parts:
             return take(rows.expand(*pairs, -1), at.expand(*pairs, -1))
 
         shared = len(self.span.q) == len(x) == 1
-        return Part((x, self._laid(table, first)), (_of_queries, self._window), of, shared)
+        return Part((x, self._laid(table, columns)), (_of_queries, self._cut(columns)), of, shared)
 
     def _cumulative(self, total: Float[Tensor, "#b #h j"]) -> Part:
         # What is the same for all keys of a query has no gradient, for its weights sum to 1.
@@ -137,25 +140,39 @@ class Parts:
 
         return Part((total,), (_of_keys,), of, shared=len(total) == 1, wide=True)
 
-    def _laid(self, table: Float[Tensor, "r n ..."], first: int) -> Tensor:
-        return along(table, self.keys - 1, 1 - self.queries, first) if self.span.consecutive else table
+    def _lays(self, columns: "_Columns") -> bool:
+        """Whether a table is laid along the keys."""
+        return self.span.consecutive and columns.distances is None
+
+    def _laid(self, table: Float[Tensor, "r n ..."], columns: "_Columns") -> Tensor:
+        return along(table, self.keys - 1, 1 - self.queries, columns.first) if self._lays(columns) else table
+
+    def _cut(self, columns: "_Columns") -> Callable[[Tensor, Block], Tensor]:
+        return self._window if self._lays(columns) else _whole
 
     def _window(self, laid: Tensor, block: Block) -> Tensor:
-        if not self.span.consecutive:
-            return laid
         start = self.queries - block.rows.stop + block.keys.start
         return laid[:, start : start + size(block.rows) + size(block.keys) - 1]
 
-    def _of_distance(self, block: Block, table: Float[Tensor, "r n"], first: int) -> Float[Tensor, "r #b i j"]:
-        if self.span.consecutive:
+    def _of_distance(self, block: Block, table: Float[Tensor, "r n"], columns: "_Columns") -> Float[Tensor, "r #b i j"]:
+        if self._lays(columns):
             return slide(table, size(block.keys))[:, None]
-        return look(table, self._column(block, first, table.shape[1]))
+        return look(table, self._column(block, columns))
 
-    def _column(self, block: Block, first: int, columns: int) -> Int[Tensor, "#b i j"]:
+    def _column(self, block: Block, columns: "_Columns") -> Int[Tensor, "#b i j"]:
         """Which column of a table each pair takes."""
         q, k = _of_rows(self.span.q, block), self.span.k
         k = k[block.batch, block.keys] if len(k) > 1 else k[:, block.keys]
-        return (q[:, :, None] - k[:, None] - first).clamp(0, columns - 1)
+        return column(q[:, :, None] - k[:, None], columns.count, columns.first, columns.distances)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The distances of a table's columns: first, first + 1, ..., or those that are listed."""
+
+    first: int
+    count: int
+    distances: Tensor | None = None
 
 
 def _alone(block: Block, x: Tensor) -> Tensor:

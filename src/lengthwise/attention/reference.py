@@ -18,6 +18,7 @@ from lengthwise.forms import (
     QueryRelative,
     Term,
     ToeplitzBias,
+    column,
 )
 from lengthwise.span import Span
 
@@ -64,8 +65,8 @@ def attention(
     out = weights @ v
     for value in effect.values:
         # What of a query's weight falls to each column; vectors for every pair would be d times the weights.
-        column = _column(span, value.first, value.table)[:, None].expand_as(weights)
-        share = weights.new_zeros(*weights.shape[:-1], value.table.shape[1]).scatter_add(-1, column, weights)
+        at = column(span.distance(), value.table.shape[1], value.first)[:, None].expand_as(weights)
+        share = weights.new_zeros(*weights.shape[:-1], value.table.shape[1]).scatter_add(-1, at, weights)
         out = out + share @ value.table.to(weights.dtype)
     return out
 
@@ -95,17 +96,19 @@ def logits(
 def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h #i j"]:
     """A term for every pair of query and key."""
     match term:
-        case ToeplitzBias(table, first):
-            return table[:, _column(span, first, table)].transpose(0, 1)
-        case ProgressiveBias(slope, intercept, knots, u, w):
-            x = u[span.distance().clamp(0, len(u) - 1)] * w[..., None]
+        case ToeplitzBias(table, first, distances):
+            return table[:, column(span.distance(), table.shape[1], first, distances)].transpose(0, 1)
+        case ProgressiveBias(slope, intercept, knots, u, w, exact, distances):
+            x = u[column(span.distance(), len(u), 0, distances)] * w[..., None]
+            if exact is not None:
+                return exact(x[..., None]).movedim(-1, 1)
             s = torch.bucketize(x.detach(), knots, right=True)  # the number of knots <= x
             return (slope[:, s] * x + intercept[:, s]).transpose(0, 1)
-        case QueryRelative(table, first, vector):
+        case QueryRelative(table, first, vector, distances):
             q = q if vector is None else q + vector.to(q.dtype)[:, None]
-            return _relative(q, table, first, span) * scale
+            return _relative(q, table, column(span.distance(), table.shape[1], first, distances)) * scale
         case ContentRelative(content, table, first):
-            return _relative(content, table, first, span)
+            return _relative(content, table, column(span.distance(), table.shape[1], first))
         case KeyGlobal(vector):
             return torch.einsum("hd,bhjd->bhj", vector.to(k.dtype), k)[:, :, None] * scale
         case CumulativeBias(total):
@@ -116,18 +119,12 @@ def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[T
 
 
 def _relative(
-    x: Float[Tensor, "b h i d"], table: Float[Tensor, "#h n d"], first: int, span: Span
+    x: Float[Tensor, "b h i d"], table: Float[Tensor, "#h n d"], at: Int[Tensor, "#b i j"]
 ) -> Float[Tensor, "b h i j"]:
-    """<x_i, table[h, distance - first]>"""
-    column = _column(span, first, table)
+    """<x_i, table[h, at]>"""
     # Few keys far apart: only what they ask for. A compiled graph is one for all lengths, and does not ask how many.
-    if not torch.compiler.is_compiling() and column.shape[-1] * x.shape[-1] <= table.shape[1]:
-        asked = table[:, column].to(x.dtype).transpose(0, 1)  # [b, h, i, j, d]
+    if not torch.compiler.is_compiling() and at.shape[-1] * x.shape[-1] <= table.shape[1]:
+        asked = table[:, at].to(x.dtype).transpose(0, 1)  # [b, h, i, j, d]
         return torch.einsum("bhid,bhijd->bhij", x, asked)
     rows = torch.einsum("bhid,hnd->bhin", x, table.to(x.dtype).expand(x.shape[1], -1, -1))
-    return rows.gather(-1, column[:, None].expand(*rows.shape[:3], -1))
-
-
-def _column(span: Span, first: int, table: Float[Tensor, "h n ..."]) -> Int[Tensor, "b i j"]:
-    """Which column of a table over distances a pair takes: the nearest, past either end."""
-    return (span.distance() - first).clamp(0, table.shape[1] - 1)
+    return rows.gather(-1, at[:, None].expand(*rows.shape[:3], -1))

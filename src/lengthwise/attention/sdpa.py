@@ -80,10 +80,10 @@ def _static(effect: Effect, span: Span, mask: Mask, q: Tensor) -> Tensor | None:
     dtype, total = torch.promote_types(q.dtype, torch.float32), None
     for term in effect.terms:
         match term:
-            case ToeplitzBias(table, first):
-                new = of_distance(table.to(dtype), span, first).transpose(0, 1)
-            case ProgressiveBias(slope, intercept, knots, u, w):
-                x = of_distance(u.to(dtype)[None], span)[0] * w.to(dtype)[..., None]
+            case ToeplitzBias(table, first, distances):
+                new = of_distance(table.to(dtype), span, first, distances).transpose(0, 1)
+            case ProgressiveBias(slope, intercept, knots, u, w, _, distances):
+                x = of_distance(u.to(dtype)[None], span, 0, distances)[0] * w.to(dtype)[..., None]
                 new = of_pieces(slope.to(dtype), intercept.to(dtype), knots.to(dtype), x).transpose(0, 1)
             case DenseBias() | ContentRelative() | CumulativeBias():
                 new = reference.dense(term, q, q, span, 1.0).to(dtype)
@@ -105,6 +105,8 @@ def _hide(bias: Tensor, mask: Mask) -> Tensor:
 
 
 def _fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Mask, scale: float) -> Tensor:
+    if scale <= 0:  # torch's would multiply the -inf of a hidden key by it
+        q, scale = q * scale, 1.0
     if bias is None:
         return F.scaled_dot_product_attention(q, k, v, is_causal=mask.causal_only, scale=scale)
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype), scale=scale)

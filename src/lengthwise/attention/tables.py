@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lengthwise.forms import column
 from lengthwise.span import Span
 
 
@@ -207,10 +208,12 @@ class _Pieces(torch.autograd.Function):
         return dx, None, _sums(s, grad * x, entries), _sums(s, grad, entries)
 
 
-def of_distance(table: Float[Tensor, "r n"], span: Span, first: int = 0) -> Float[Tensor, "r b i j"]:
-    """table[r, distance - first] for every pair; a distance past either end takes the nearest entry."""
-    if not span.consecutive:
-        return look(table, (span.distance() - first).clamp(0, table.shape[1] - 1))
+def of_distance(
+    table: Float[Tensor, "r n"], span: Span, first: int = 0, distances: Int[Tensor, " n"] | None = None
+) -> Float[Tensor, "r b i j"]:
+    """The table's column for the distance of every pair; a distance past either end takes the nearest."""
+    if distances is not None or not span.consecutive:
+        return look(table, column(span.distance(), table.shape[1], first, distances))
     queries, keys = span.q.shape[1], span.k.shape[1]
     return slide(along(table, keys - 1, 1 - queries, first), keys)[:, None]
 

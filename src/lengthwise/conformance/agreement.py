@@ -1,5 +1,7 @@
 """Question 2: is the output, and every gradient, what the forms mean?"""
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import cast
 
@@ -9,12 +11,18 @@ from torch import Tensor
 from lengthwise.attention import Mask, no_gradients
 from lengthwise.conformance import oracle
 from lengthwise.conformance.answers import Refused, Wrong, question
-from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, effect_with, numbers, run, tokens
+from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, effect_with, numbers, run, served, tokens
 from lengthwise.conformance.scenes import SCENES, Scene, gaps, packed, require_close
 from lengthwise.encodings import PositionEncoding
+from lengthwise.encodings.piecewise import GRID
+from lengthwise.forms import Effect, ProgressiveBias
 from lengthwise.layouts import consecutive
 from lengthwise.models.decoder import Block
 from lengthwise.span import Span, own_lengths
+
+Change = Callable[[PositionEncoding], PositionEncoding]
+
+FAR = 2000  # a position past those of all scenes
 
 
 @question(
@@ -37,14 +45,52 @@ def agrees(case: EncodingCase, backend: str) -> str:
 
 
 def _equals_reference(case: EncodingCase, backend: str) -> None:
-    """In its gradients too, where they are enabled."""
+    """In its gradients too, where they are enabled.
+
+    Where a form approximates a function, a backend has to equal the reference of the approximation itself, and its output
+    has to lie within the stated bound of the function. (Of gradients test_approximation.py derives the bounds.)
+    """
     both_ways = _looks_both_ways(case)
     for scene in SCENES:
         for causal in (True, False) if both_ways else (True,):
             got = _output_and_gradients(case, backend, scene, causal=causal)
             where = scene.name if causal else f"{scene.name}, both ways"
             _compare(where, got, _wanted(case, scene, causal), 1e-10)
+            if (off := chord_error(case.build(num_heads=scene.heads))) > 0:
+                with torch.no_grad():
+                    exact = _output_and_gradients(case, "reference", scene, causal=causal)
+                # An error of `off` in every logit changes a weight by at most 2 · off of itself, and an output by at most
+                # that share of the largest value; 10 is more than any value here is.
+                _compare(f"{where}, the function itself", {"output": got["output"]}, exact, 1e-10 + 2 * off * 10)
     _compare("2-layer model", _model_gradients(case, backend), _wanted(case, None, True), 1e-9)
+
+
+def chord_error(encoding: PositionEncoding) -> float:
+    """How far the pieces of a bias are off in nats: max|f''| / (8 · 4095²) on [0, 1]; 0 where they are exact."""
+    at = torch.tensor([served(encoding, 0, FAR)])
+    terms = encoding.effect(Span(at, at, int(at.max()) + 1)).terms
+    functions = [term.exact for term in terms if isinstance(term, ProgressiveBias) and term.exact is not None]
+    return sum(1.02 * curvature(f) / (8 * (GRID - 1) ** 2) for f in functions)  # 2 %: differences miss a narrow peak
+
+
+@torch.no_grad()
+def curvature(f: Callable[[Tensor], Tensor]) -> float:
+    """max|f''| on [0, 1], of all heads, by second differences."""
+    x, step = torch.linspace(0, 1, 20_001, dtype=torch.float64)[:, None], 1e-4
+    return float(((f(x + step) - 2 * f(x) + f(x - step)) / step**2).abs().max())
+
+
+def approximated(encoding: PositionEncoding) -> PositionEncoding:
+    """The encoding without the functions that its pieces approximate, so that the reference has what other backends have."""
+    say = encoding.effect
+
+    def effect(span: Span) -> Effect:
+        whole = say(span)
+        pieces = (replace(t, exact=None) if isinstance(t, ProgressiveBias) else t for t in whole.terms)
+        return replace(whole, terms=tuple(pieces))
+
+    encoding.effect = effect  # type: ignore[method-assign]
+    return encoding
 
 
 def _compare(where: str, got: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
@@ -55,15 +101,22 @@ def _compare(where: str, got: dict[str, Tensor], wanted: dict[str, Tensor], tole
 
 @lru_cache(maxsize=512)  # more than one encoding with all its settings has
 def _wanted(case: EncodingCase, scene: Scene | None, causal: bool) -> dict[str, Tensor]:
-    """The reference's answers with all gradients, in a scene or (None) in a model: made once, asked for by every backend."""
+    """The reference's answers with all gradients, in a scene or (None) in a model: made once, asked for by every backend.
+    Of an approximation those of the approximation itself."""
     with torch.enable_grad():
         if scene is None:
-            return _model_gradients(case, "reference")
-        return _output_and_gradients(case, "reference", scene, causal=causal)
+            return _model_gradients(case, "reference", approximated)
+        return _output_and_gradients(case, "reference", scene, approximated, causal=causal)
 
 
-def _output_and_gradients(case: EncodingCase, backend: str, scene: Scene, *, causal: bool = True) -> dict[str, Tensor]:
-    encoding = case.build(num_heads=scene.heads)
+def _as_it_is(encoding: PositionEncoding) -> PositionEncoding:
+    return encoding
+
+
+def _output_and_gradients(
+    case: EncodingCase, backend: str, scene: Scene, change: Change = _as_it_is, *, causal: bool = True
+) -> dict[str, Tensor]:
+    encoding = change(case.build(num_heads=scene.heads))
     layer = Layer(encoding, backend, num_heads=scene.heads, kv_heads=scene.kv_heads)
     x = numbers(11, scene.batch, scene.keys, layer.width).requires_grad_()
     out = layer(
@@ -85,8 +138,10 @@ def _of_parameters(module: torch.nn.Module) -> dict[str, Tensor]:
     return {f"gradient of {n}": torch.zeros_like(p) if p.grad is None else p.grad for n, p in module.named_parameters()}
 
 
-def _model_gradients(case: EncodingCase, backend: str) -> dict[str, Tensor]:
+def _model_gradients(case: EncodingCase, backend: str, change: Change = _as_it_is) -> dict[str, Tensor]:
     model = case.decoder(backend)
+    for encoding in model.encodings:
+        change(cast(PositionEncoding, encoding))
     logits = model(tokens(5, 3, 13))
     if not torch.is_grad_enabled():
         return {"logits": logits}
@@ -99,6 +154,8 @@ def _model_applies(case: EncodingCase, backend: str) -> None:
     ids, given_positions, documents = tokens(6, 2, 9), gaps(4, 2, 1500)(9), packed((4,), (7,))(9)
     for share in (True, False):
         model = case.decoder(backend, share=share)
+        for encoding in model.encodings if backend != "reference" else ():
+            approximated(cast(PositionEncoding, encoding))
         seen: list[Tensor] = []
         note = partial(_note, seen)
         blocks = cast(list[Block], list(model.blocks))

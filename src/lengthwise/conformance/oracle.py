@@ -105,15 +105,18 @@ def pair(effect: Effect, head: int, q: Numbers, k: Numbers, distance: int, scale
         total *= float(effect.gain.gain[0, head if effect.gain.gain.shape[1] > 1 else 0, 0])
     for term in effect.terms:
         match term:
-            case ToeplitzBias(table, first):
-                total += float(_entry(table, head, distance - first))
-            case ProgressiveBias(slope, intercept, knots, u, w):
-                x = float(u[min(max(distance, 0), len(u) - 1)]) * float(w)
+            case ToeplitzBias(table, first, distances):
+                total += float(_entry(table, head, _column(distance, first, distances)))
+            case ProgressiveBias(slope, intercept, knots, u, w, exact, distances):
+                x = float(_entry(u[None], 0, _column(distance, 0, distances))) * float(w)
+                if exact is not None:
+                    total += float(exact(torch.tensor([x], dtype=torch.float64))[head])
+                    continue
                 s = sum(knot <= x for knot in knots.tolist())
                 total += float(slope[head, s]) * x + float(intercept[head, s])
-            case QueryRelative(table, first, vector):
+            case QueryRelative(table, first, vector, distances):
                 more = [0.0] * len(q) if vector is None else vector[head].tolist()
-                entry = _entry(table, head, distance - first).tolist()
+                entry = _entry(table, head, _column(distance, first, distances)).tolist()
                 total += scale * math.fsum((a + m) * b for a, m, b in zip(q, more, entry, strict=True))
             case KeyGlobal(vector):
                 total += scale * math.fsum(a * b for a, b in zip(k, vector[head].tolist(), strict=True))
@@ -156,6 +159,10 @@ def turn(x: Numbers, rotation: Rotation, angle: Tensor | None, gain: Tensor | fl
         z = complex(x[a], x[b]) * cmath.exp(1j * radians) * stretch
         out[a], out[b] = z.real, z.imag
     return out
+
+
+def _column(distance: int, first: int, distances: Tensor | None) -> int:
+    return distance - first if distances is None else distances.tolist().index(max(distance, int(distances[0])))
 
 
 def _entry(table: Tensor, head: int, column: int) -> Tensor:

@@ -1,17 +1,20 @@
 """The families of position encodings. A method overrides `embed`, `effect`, `features` with `content`, or (NoPE) none."""
 
+import inspect
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.config import ConfigError, context_of
+from lengthwise.config import ConfigError, context_of, settings_of, shown_settings
 from lengthwise.forms import Effect, Rotation, Term, ToeplitzBias, wide
 from lengthwise.span import Span
-from lengthwise.values import require_whole
+from lengthwise.values import require_known, require_whole
 
 # What a choice is checked against before any model is known; every method has to work at these sizes.
 _NOMINAL = {"num_heads": 8, "head_dim": 64, "d_model": 512, "train_length": 512}
@@ -30,7 +33,21 @@ class PositionEncoding(nn.Module, ABC):
     )
     # Moving every position by the same amount changes no logit; an instance may say otherwise (DAPE: as its base).
     shift_invariant: ClassVar[bool] = True
+    always_shown: ClassVar[tuple[str, ...]] = ()  # settings that labels show even where they are the default
     max_length: int | None = None  # positions it can serve; None: any
+    given: dict[str, Any]  # the arguments that it was made with
+
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        """Check the names of arguments here, so that an unknown one is said with what is meant."""
+        if not _takes_anything(cls):
+            require_known(cls.__name__, given, [*context_of(cls), *settings_of(cls)])
+        made = super().__new__(cls)
+        made.__dict__["given"] = given
+        return made
+
+    def extra_repr(self) -> str:
+        """The settings as in the label of a choice: `RoPE(base=500000.0)`."""
+        return shown_settings(type(self), self.given)
 
     def embed(self, x: Float[Tensor, "b t c"], positions: Int[Tensor, "#b t"]) -> Float[Tensor, "b t c"]:
         """What absolute encodings do to the embeddings, once, before the first layer."""
@@ -83,8 +100,57 @@ class PositionEncoding(nn.Module, ABC):
         return settings
 
 
+def _takes_anything(make: type) -> bool:
+    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(make).parameters.values())
+
+
 LARGEST = 2**31  # of a setting that counts something
 MOST_DISTANCES = 2**28
+MOST_NUMBERS = 2**29  # of a table over distances: 4 GiB in float64
+MOST_PAIRS = 2**25  # whose distances are sorted to find those that occur
+_SHORT = 2**16  # distances that any table may have
+_SMALL = 2**22  # numbers of a table that is made without a look at which distances occur: 32 MiB in float64
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The distances of a table's columns, ascending: first, first + 1, ..., or (`listed`) those that occur."""
+
+    distance: Int[Tensor, " n"]
+    first: int = 0
+    listed: bool = False
+
+    @property
+    def distances(self) -> Int[Tensor, " n"] | None:
+        """What a form is told: None where columns follow from `first`."""
+        return self.distance if self.listed else None
+
+
+def columns(span: Span, first: int, end: int, each: Callable[[], int]) -> Columns:
+    """Return the columns of a table for the distances first ... end - 1 of a span, with `each()` numbers in a column.
+
+    All of them, unless positions lie so far apart that such a table is large and the pairs of query and key are fewer:
+    then those that occur. Raise `ConfigError` for a table of more than `MOST_NUMBERS`.
+    """
+    size, device = end - first, span.q.device
+    if torch.compiler.is_compiling() or size <= _SHORT:
+        return Columns(distances(first, end, device), first)
+    width, pairs = each(), max(len(span.q), len(span.k)) * span.q.shape[1] * span.k.shape[1]
+    if size * width <= _SMALL or span.consecutive or pairs >= size or pairs > MOST_PAIRS:
+        _require_table(size, size * width)
+        return Columns(distances(first, end, device), first)
+    distance = span.distance().clamp(first, end - 1).unique()
+    _require_table(size, len(distance) * width)
+    return Columns(distance, first, listed=True)
+
+
+def _require_table(size: int, numbers: int) -> None:
+    if numbers > MOST_NUMBERS:
+        raise ConfigError(
+            f"positions reach over {size:,} distances, and a table for these tokens would have {numbers:,} numbers, more than "
+            f"the {MOST_NUMBERS:,} allowed (4 GiB); bring the positions closer together, use fewer tokens at a time, or choose "
+            "an encoding without a table (RoPE, NoPE)"
+        )
 
 
 def distances(first: int, end: int, device: torch.device) -> Int[Tensor, " n"]:
@@ -93,11 +159,8 @@ def distances(first: int, end: int, device: torch.device) -> Int[Tensor, " n"]:
         torch._check(
             end - first <= MOST_DISTANCES, lambda: f"positions reach over more than {MOST_DISTANCES:,} distances"
         )
-    elif end - first > MOST_DISTANCES:
-        raise ConfigError(
-            f"positions reach over {end - first:,} distances, and a table has at most {MOST_DISTANCES:,}; bring the positions "
-            "closer together, or choose an encoding without a table (RoPE, NoPE)"
-        )
+    else:
+        _require_table(end - first, end - first)
     return torch.arange(first, end, device=device)
 
 
@@ -177,8 +240,11 @@ class DistanceBias(PositionEncoding):
 
     def effect(self, span: Span) -> Effect:
         n = span.reach if self.reach is None else torch.sym_min(span.reach, self.reach + 1)
-        first = -n if self.both_ways else 0
-        return Effect(terms=(ToeplitzBias(self.bias(distances(first, n, span.q.device)), first),))
+        at = columns(span, -n if self.both_ways else 0, n, lambda: self._heads(span.q.device))
+        return Effect(terms=(ToeplitzBias(self.bias(at.distance), at.first, at.distances),))
+
+    def _heads(self, device: torch.device) -> int:
+        return len(self.bias(torch.zeros(1, dtype=torch.long, device=device)))
 
 
 class _Project(torch.autograd.Function):

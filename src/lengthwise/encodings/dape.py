@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.alibi import ALiBi
-from lengthwise.encodings.base import DistanceBias, PositionEncoding, at_least, distances
+from lengthwise.encodings.base import DistanceBias, PositionEncoding, at_least, columns
 from lengthwise.encodings.fire import FIRE
 from lengthwise.encodings.kerple_log import KerpleLog
-from lengthwise.forms import Effect, LogitRewrite
+from lengthwise.forms import Effect, LogitRewrite, column
 from lengthwise.span import Span
 
 _Base = Literal["alibi", "kerple_log", "fire"]
@@ -58,9 +58,9 @@ class DAPE(PositionEncoding):
     def bias(self, span: Span) -> Float[Tensor, "b h i j"]:
         """B of every pair; what it is for keys after the query does not matter."""
         if isinstance(self.base, DistanceBias):
-            return self.base.bias(distances(0, span.reach, span.q.device))[:, span.distance().clamp(min=0)].transpose(
-                0, 1
-            )
+            at = columns(span, 0, span.reach, lambda: self.second.out_features)
+            pairs = column(span.distance(), len(at.distance), 0, at.distances)
+            return self.base.bias(at.distance)[:, pairs].transpose(0, 1)
         query = span.q[:, :, None]
         return self.base.f(self.base.coordinate(query, span.k[:, None].minimum(query))[..., None]).permute(0, 3, 1, 2)
 

@@ -32,6 +32,7 @@ class DynamicNTK(NTKAware):
     """
 
     shift_invariant: ClassVar[bool] = False  # a text that begins later ends later, and is longer
+    always_shown: ClassVar[tuple[str, ...]] = ()  # a factor of 1 goes without saying
 
     def __init__(
         self,

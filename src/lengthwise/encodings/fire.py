@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings import piecewise
-from lengthwise.encodings.base import PositionEncoding, at_least, distances, positive
+from lengthwise.encodings.base import PositionEncoding, at_least, columns, positive
 from lengthwise.encodings.piecewise import grid_pieces, relu_pieces
 from lengthwise.forms import Effect, ProgressiveBias, ToeplitzBias, wide
 from lengthwise.span import Span
@@ -36,10 +36,12 @@ class FIRE(PositionEncoding):
     The paper's ablations: `threshold=False` divides by ψ(i), without L (eq. 22; 0/0, at position 0, is 0),
     `transform="identity"` has ψ(d) = d, without c (both: eq. 21), `final_activation` puts one after the last layer too.
 
-    The MLP is never evaluated on pairs: attention gets its straight pieces (`piecewise.py`), exact for relu. For smooth
-    activations it gets a table over distances, exact too, while all positions are below |multiplier| · `L`; past it, and in
-    graphs of `torch.compile`, b is off by at most 7.5e-9 max|f''|, and f', which is in the gradients of c and the multiplier,
-    by at most 1.23e-4 max|f''|: it is the slope of a chord. With one module for all layers (`share_encoding`) this is FIRE-S.
+    Attention gets the straight pieces of the MLP (`piecewise.py`) and does not evaluate it on pairs. For relu they are exact.
+    For smooth activations attention gets a table over distances, which is exact too, while all positions are below
+    |multiplier| · `L`. Past it, and in graphs of `torch.compile`, it gets 4,095 chords: b is off by at most 7.5e-9 max|f''|,
+    and f', which is in the gradients of c and the multiplier, by at most 1.23e-4 max|f''|, because it is the slope of a chord.
+    `backend="reference"` evaluates the MLP on every pair instead and has neither error. With one module for all layers
+    (`share_encoding`) this is FIRE-S.
 
     Past the trained length: distances are squeezed into the interval that was trained, for x lies in [0, 1] for every causal
     pair, whatever the length.
@@ -119,14 +121,16 @@ class FIRE(PositionEncoding):
 
     def effect(self, span: Span) -> Effect:
         layers = self._linears()
-        distance = distances(0, span.reach, span.q.device)
+        at, exact = columns(span, 0, span.reach, self._widest), None
+        distance = at.distance
         if self.activation == "relu" or (len(layers) == 1 and not self.final_activation):
             slope, intercept, knots = relu_pieces(layers, final=self.final_activation)
         elif self._below_threshold(span):
             start = torch.zeros((), dtype=torch.long, device=distance.device)
             x = self.psi(distance) / self._denominator(start)
-            return Effect(terms=(ToeplitzBias(self.f(x[:, None]).T.contiguous()),))
+            return Effect(terms=(ToeplitzBias(self.f(x[:, None]).T.contiguous(), distances=at.distances),))
         else:
+            exact = self.f
             slope, intercept, knots = grid_pieces(self.f, like=layers[0].weight)
         if self.c is None:
             u, w = self.psi(distance), 1 / self._denominator(span.q)
@@ -136,7 +140,11 @@ class FIRE(PositionEncoding):
             u, w = self.psi(distance) / unit, unit / self._denominator(span.q)
         else:
             u, w = _Tables.apply(self.c, self.L_multiplier, distance, span.q.long(), self.L, self.eps)
-        return Effect(terms=(ProgressiveBias(slope, intercept, knots, u, w),))
+        return Effect(terms=(ProgressiveBias(slope, intercept, knots, u, w, exact, at.distances),))
+
+    def _widest(self) -> int:
+        """The most numbers that are made for a distance."""
+        return max(layer.out_features for layer in self._linears())
 
     def _below_threshold(self, span: Span) -> bool:
         """Whether every query is divided by ψ(|multiplier| · `L`), so that the bias is a function of the distance alone. Never

@@ -1,6 +1,6 @@
 """Llama 3.1's scaling of RoPE: slow pairs interpolated, fast ones kept, by their turns within the trained length."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -27,6 +27,8 @@ class Llama3(RoPE):
     >>> Llama3(head_dim=8, train_length=64).frequencies(torch.tensor(1))  # turns: 10.2, 1.02, 0.10, 0.01
     tensor([1.0000e+00, 1.3042e-02, 1.2500e-03, 1.2500e-04], dtype=torch.float64)
     """
+
+    always_shown: ClassVar[tuple[str, ...]] = ("factor",)
 
     def __init__(
         self,

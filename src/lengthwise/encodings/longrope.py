@@ -43,6 +43,7 @@ class LongRoPE(RoPE):
         "short_factor": ((1.0, 1.0, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0),),
         "long_factor": ((1.0, 1.1, 1.5, 2.0, 4.0, 8.0, 9.5, 12.0),),
     }
+    always_shown: ClassVar[tuple[str, ...]] = ("factor",)
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """NTK-aware scaling: RoPE with a larger base, so that the fast pairs stay and the slow ones are interpolated."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -27,6 +27,8 @@ class NTKAware(RoPE):
     >>> NTKAware(head_dim=8, factor=4.0).frequencies(torch.tensor(1))  # the last is 0.001 / 4
     tensor([1.0000e+00, 6.2996e-02, 3.9685e-03, 2.5000e-04], dtype=torch.float64)
     """
+
+    always_shown: ClassVar[tuple[str, ...]] = ("factor",)
 
     def __init__(
         self,

@@ -39,6 +39,7 @@ class NTKByParts(RoPE):
     # At the sizes of the conformance suite (16 positions, 8 pairs) no pair turns 32 times.
     conformance_settings: ClassVar[dict[str, Any]] = {"beta_slow": 0.1}
     alternatives: ClassVar[dict[str, tuple[Any, ...]]] = {"beta_fast": (0.5,), "beta_slow": (0.02,)}
+    always_shown: ClassVar[tuple[str, ...]] = ("factor",)
 
     def __init__(
         self,

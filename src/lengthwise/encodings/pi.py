@@ -1,6 +1,6 @@
 """PI: RoPE at positions divided by a factor."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -23,6 +23,8 @@ class PI(RoPE):
     >>> PI(head_dim=8, factor=4.0).frequencies(torch.tensor(1))
     tensor([0.2500, 0.0250, 0.0025, 0.0003], dtype=torch.float64)
     """
+
+    always_shown: ClassVar[tuple[str, ...]] = ("factor",)
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import PositionEncoding, at_least, distances, positive, some_at_a_time
+from lengthwise.encodings.base import PositionEncoding, at_least, columns, distances, positive, some_at_a_time
 from lengthwise.forms import Effect, KeyGlobal, QueryRelative, wide
 from lengthwise.span import Span
 from lengthwise.values import require_bool
@@ -92,5 +92,13 @@ class TransformerXL(PositionEncoding):
     def effect(self, span: Span) -> Effect:
         last = span.reach - 1 if self.max_distance is None else torch.sym_min(span.reach - 1, self.max_distance)
         first = -torch.sym_max(1, last) if self.bidirectional else 0
-        table = self.vectors(first, last + 1, span.q.device)
-        return Effect(terms=(QueryRelative(table, first, self.v), KeyGlobal(self.u)))
+        at = columns(span, first, last + 1, lambda: self.W_R.shape[0] * self.head_dim)
+        table = self._vectors_at(at.distance) if at.listed else self.vectors(first, last + 1, span.q.device)
+        return Effect(terms=(QueryRelative(table, first, self.v, at.distances), KeyGlobal(self.u)))
+
+    def _vectors_at(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n d"]:
+        """W_R R of any distances."""
+        of_sin, of_cos = self.W_R.to(wide(distance.device)).flatten(0, 1).chunk(2, 1)
+        angles = map(self.angles, some_at_a_time(distance, _AT_ONCE))
+        rows = torch.cat([angle.sin() @ of_sin.T + angle.cos() @ of_cos.T for angle in angles])
+        return rows.unflatten(1, self.W_R.shape[:2]).transpose(0, 1)

@@ -315,6 +315,7 @@ class _Attention:
         self.encoding, self.span, self.mask, self.backend, self.cache = encoding, span, mask, backend, cache
         self.watch = watch
         self.effect = encoding.effect(span) if cache is None else cache.kept.effect(encoding, span)
+        self.effect = replace(self.effect, encoding=type(encoding).__name__)
         self.rotation = self.effect.rotation if cache is not None else None
         if any(isinstance(term, KeyGlobal) for term in self.effect.terms):
             self.rotation = None  # a term that reads keys reads them before they are rotated

@@ -1775,6 +1775,41 @@ struct Unit {
     }
   }
 
+  // Whether rounding a row's lse to its type has cost more than 2^-12 of its weights: its logits are large.
+  static bool coarse(double lse) { return isfinite(lse) && fabs(lse) * (sizeof(T) == 4 ? 0x1p-24 : 0x1p-53) > 0x1p-12; }
+  // Peaks and totals of such rows from the very logits that the weights are made of, as in the forward pass. Otherwise a
+  // weight could be any power of 2, infinity too.
+  void refine_rows(const Block& block, i64 first, i64 panel) {
+    T peaks[BLOCK_Q], totals[BLOCK_Q];
+    bool any = false;
+    for (i64 r = 0; r < block.size; r++) any |= coarse((double)peak[r]);
+    if (!any) return;
+    for (i64 r = 0; r < block.size; r++) {
+      peaks[r] = peak[r];
+      totals[r] = total[r];
+      peak[r] = (T)-INFINITY;
+      total[r] = 0;
+    }
+    bool past = false;
+    met = 0;
+    for (i64 m = first; m < k_to && !past; m++) {
+      const Block& keys = layout->k[m];
+      Pair pair;
+      if (meets(block, keys, pair, past)) {
+        score(q, panels_k + panel, logits + N, ROW, block.size, keys.size, pair.begin, pair.edge);
+        choose_bias(block, keys);
+        softmax(pair);  // of `out` nobody needs anything any more
+        if (kept()) met++;
+      }
+      panel += round_up(keys.size, PANEL) * width;
+    }
+    for (i64 r = 0; r < block.size; r++) {
+      const bool better = coarse((double)peaks[r]);
+      peak[r] = better ? peak[r] : peaks[r];
+      total[r] = better ? 1 / total[r] : totals[r];
+    }
+  }
+
   void backward() {
     keep_keys();
     memset(sum_k, 0, sizeof(T) * call.keys * width);
@@ -1792,6 +1827,7 @@ struct Unit {
         if (call.drows) memset(drows_of(h, block.start), 0, sizeof(T) * block.size * call.rows_size);
         for (; reached < k_to && behind(layout->k[reached], offset + block.start); reached++)
           reached_panel += round_up(layout->k[reached].size, PANEL) * width;
+        refine_rows(block, reached, reached_panel);
         bool past = false;
         met = 0;
         for (i64 m = reached, panel = reached_panel; m < k_to && !past; m++) {

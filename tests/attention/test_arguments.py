@@ -1,0 +1,236 @@
+"""What users of other libraries type: one line that says what to write here."""
+
+import inspect
+
+import pytest
+import torch
+
+import lengthwise
+from lengthwise import attention, encodings
+from lengthwise.attention import Kept, Mask, plan
+from lengthwise.attention.arguments import INSTEAD
+from lengthwise.choices import context_of, settings_of
+from lengthwise.config import ConfigError, ModelConfig, choose
+from lengthwise.conformance import EncodingCase
+from lengthwise.encodings import ENCODINGS
+from lengthwise.forms import Effect
+from lengthwise.span import Span
+from lengthwise.values import ALIASES, ArgumentError
+
+
+def bare(function):
+    """Without the checks of shapes that tests have."""
+    return inspect.unwrap(function)
+
+
+def qkv(heads=8, tokens=16, dim=4, groups=None):
+    torch.manual_seed(0)
+    return [torch.randn(2, h, tokens, dim) for h in (heads, groups or heads, groups or heads)]
+
+
+# ---- arguments of calls
+
+
+@pytest.mark.parametrize("name", INSTEAD)
+def test_other_names_are_said_with_what_to_write(name):
+    q, k, v = qkv()
+    calls = {
+        "attend": lambda: bare(lengthwise.attend)(q, k, v, **{name: None}),
+        "statistics": lambda: bare(attention.statistics)(q, k, **{name: None}),
+        "plan": lambda: bare(plan)(Effect(), Span.of(16), Mask(16, 16), q, **{name: None}),
+        "a Plan": lambda: bare(attention.Plan.__call__)(
+            plan(Effect(), Span.of(16), Mask(16, 16), q), q, k, v, **{name: None}
+        ),
+    }
+    for what, call in calls.items():
+        if (what, name) == ("plan", "mask"):
+            continue  # which it has
+        with pytest.raises(ArgumentError) as error:
+            call()
+        assert str(error.value) == f"{what} has no argument {name!r}: {INSTEAD[name]}"
+        assert isinstance(error.value, TypeError)
+        assert isinstance(error.value, ConfigError)
+
+
+def test_a_name_that_nobody_has_gets_the_near_miss():
+    words = "attend has no argument 'windows'; did you mean 'window'.; its arguments are: q, k, v, encoding, positions"
+    with pytest.raises(ArgumentError, match=words):
+        bare(lengthwise.attend)(*qkv(), windows=3)
+
+
+@pytest.mark.parametrize("function", [lengthwise.attend, attention.statistics])
+def test_the_names_that_are_listed_are_those_that_there_are(function):
+    function = bare(function)
+    there = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    with pytest.raises(ArgumentError, match="its arguments are: " + ", ".join(there) + "$"):
+        function(*[None] * sum(p.default is p.empty and p.kind is not p.VAR_KEYWORD for p in
+                               inspect.signature(function).parameters.values()), qqqqq=1)  # fmt: skip
+
+
+# ---- tokens before heads
+
+
+SHAPES = {
+    "a decoding step": ((2, 1, 8, 4), (2, 16, 8, 4), "q (like k and v)", (2, 1, 8, 4)),
+    "grouped queries": ((2, 16, 8, 4), (2, 16, 2, 4), "q (like k and v)", (2, 16, 8, 4)),
+    "keys alone": ((2, 8, 3, 4), (2, 16, 8, 4), "k (and v)", (2, 16, 8, 4)),
+}
+
+
+@pytest.mark.parametrize("case", SHAPES)
+def test_tokens_before_heads_are_recognised(case):
+    of_q, of_k, which, shape = SHAPES[case]
+    q, k = torch.zeros(of_q), torch.zeros(of_k)
+    words = f"{which} has shape {shape}; attend expects [batch, heads, tokens, head_dim]: transpose with {which[0]}.transpose(1, 2)"
+    with pytest.raises(ConfigError) as error:
+        bare(lengthwise.attend)(q, k, k)
+    assert str(error.value) == words
+
+
+def test_an_encoding_s_heads_tell_it_too():
+    """Where q, k and v have as many heads the shapes fit, and another encoding would be advised."""
+    q, k, v = (x.transpose(1, 2) for x in qkv())
+    with pytest.raises(ConfigError, match=r"transpose with q.transpose\(1, 2\) \(FIRE was made for 8 heads\)"):
+        bare(lengthwise.attend)(q, k, v, encodings.FIRE(num_heads=8))
+    with pytest.raises(ConfigError, match=r"make FIRE\(num_heads=8\)"):  # no order of these axes has 3 heads
+        bare(lengthwise.attend)(*qkv(), encodings.FIRE(num_heads=3))
+
+
+def test_shapes_that_no_order_mends_are_said_as_they_are():
+    q, k = torch.zeros(2, 3, 5, 4), torch.zeros(2, 2, 5, 4)
+    with pytest.raises(ConfigError, match="the 3 heads of q have to be a multiple of the 2"):
+        bare(lengthwise.attend)(q, k, k)
+
+
+# ---- whose forms they are
+
+
+@pytest.mark.parametrize("name", ["FIRE", "DAPE", "FoX", "LogN", "XPos"])
+def test_a_refusal_names_the_encoding(name):
+    made_for = {"num_heads": 8, "head_dim": 4, "d_model": 32, "train_length": 8}
+    encoding = ENCODINGS.parse(name).build(**made_for)
+    x = torch.zeros(2, 16, 32) if encoding.reads_content() else None
+    with pytest.raises(ConfigError, match=f"^{name} says nothing about keys after the query"):
+        bare(lengthwise.attend)(*qkv(), encoding, x=x, causal=False)
+    with pytest.raises(ConfigError, match=f"^{name} says nothing about keys after the query"):
+        bare(attention.statistics)(*qkv()[:2], encoding, x=x, causal=False)
+
+
+def test_a_backend_s_refusal_names_the_encoding():
+    q, k, v = qkv()
+    with pytest.raises(ConfigError, match=r"'sdpa' refuses: LogitRewrite needs whole rows of logits.* \(CoPE\); use"):
+        bare(lengthwise.attend)(q, k, v, encodings.CoPE(head_dim=4), backend="sdpa")
+
+
+# ---- settings
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rope:theta=500000", "RoPE has no setting 'theta'; did you mean 'base'"),
+        ("yarn:scaling_factor=8", "YaRN has no setting 'scaling_factor'; did you mean 'factor'"),
+        ("rope:rotary_pct=0.25", "did you mean 'rotary_fraction'"),
+        ("t5:relative_attention_num_buckets=64", "did you mean 'num_buckets'"),
+        ("learned:max_position_embeddings=9", "did you mean 'max_length'"),
+        ("rope:bsae=3", "did you mean 'base'"),
+    ],
+)
+def test_other_names_of_settings(text, words):
+    with pytest.raises(ArgumentError, match=words):
+        ENCODINGS.parse(text)
+    name, _, setting = text.partition(":")
+    key, _, value = setting.partition("=")
+    with pytest.raises(ArgumentError, match=words):
+        choose(ENCODINGS.find(name), **{key: float(value)})
+    with pytest.raises(TypeError, match=words):  # and of Python's keywords
+        ENCODINGS.find(name)(**{key: float(value)})
+
+
+def test_what_the_model_tells_has_other_names_too():
+    with pytest.raises(ArgumentError, match="RoPE has no setting 'dim'; did you mean 'head_dim'"):
+        encodings.RoPE(dim=64)
+    with pytest.raises(ArgumentError, match="FIRE has no setting 'n_heads'; did you mean 'num_heads'"):
+        encodings.FIRE(n_heads=8)
+
+
+def test_every_alias_leads_to_a_setting_that_there_is():
+    there = {name for make in ENCODINGS for name in (*context_of(make), *settings_of(make))}
+    there |= set(inspect.signature(ModelConfig).parameters)
+    assert all(ours in there for several in ALIASES.values() for ours in several)
+    assert there & set(ALIASES) == {"dim"}  # of Sandwich
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "shown"),
+    [
+        (encodings.RoPE, {}, "RoPE"),
+        (encodings.RoPE, {"base": 500_000.0}, "RoPE(base=500000.0)"),
+        (encodings.YaRN, {}, "YaRN(factor=4.0)"),
+        (encodings.YaRN, {"factor": 8.0, "mscale": 0.5}, "YaRN(factor=8.0, mscale=0.5)"),
+        (encodings.PI, {}, "PI(factor=4.0)"),
+        (encodings.NTKAware, {}, "NTKAware(factor=4.0)"),
+        (encodings.NTKByParts, {}, "NTKByParts(factor=4.0)"),
+        (encodings.Llama3, {}, "Llama3(factor=8.0)"),
+        (encodings.LongRoPE, {}, "LongRoPE(factor=4.0)"),
+        (encodings.DynamicNTK, {}, "DynamicNTK"),
+        (encodings.DynamicNTK, {"factor": 2.0}, "DynamicNTK(factor=2.0)"),
+        (encodings.T5, {"std": 0.5, "num_buckets": 64}, "T5(num_buckets=64, std=0.5)"),
+    ],
+)
+def test_labels_and_representations_show_what_was_chosen(make, settings, shown):
+    assert choose(make, **settings).label == shown
+    told = {"head_dim": 8, "num_heads": 2, "train_length": 16}
+    told = {name: value for name, value in told.items() if name in inspect.signature(make).parameters}
+    made = make(**told, **settings)
+    assert repr(made) == (shown if "(" in shown else f"{shown}()")
+    assert repr(choose(make, **settings).build(**told)) == repr(made)
+
+
+def test_two_choices_never_have_one_label():
+    for make in ENCODINGS:
+        labels = [case.choice.label for case in EncodingCase.of(make).variants()]
+        assert len(set(labels)) == len(labels), make.__name__
+
+
+def test_encodings_are_separated_by_spaces():
+    for text, words in {
+        "rope,alibi": "'rope,alibi': separate encodings with spaces, as in: rope alibi",
+        "fire:L=8,alibi": "'fire:L=8,alibi': separate encodings with spaces, and not with commas: ... alibi ...",
+    }.items():
+        with pytest.raises(ConfigError, match=words):
+            ENCODINGS.parse(text)
+    with pytest.raises(ConfigError, match="there is no encoding 'rope,qqq'"):
+        ENCODINGS.parse("rope,qqq")
+
+
+# ---- a decoding loop with a scale that follows the length
+
+
+@pytest.mark.parametrize("name", ["DynamicNTK", "DynamicYaRN", "LongRoPE"])
+@torch.no_grad()
+def test_a_loop_is_warned_when_the_scale_changes(name):
+    encoding = ENCODINGS.parse(name).build(num_heads=2, head_dim=4, d_model=8, train_length=8)
+    q, k, v = qkv(heads=2)
+    kept = Kept()
+    for n in range(5, 9):  # up to the trained length there is one scale
+        lengthwise.attend(q[:, :, n - 1 : n], k[:, :, :n], v[:, :, :n], encoding, kept=kept)
+    with pytest.warns(
+        UserWarning, match=f"{name} has another scale at length 9 than at 5, where this decoding loop began"
+    ):
+        lengthwise.attend(q[:, :, 8:9], k[:, :, :9], v[:, :, :9], encoding, kept=kept)
+    lengthwise.attend(
+        q[:, :, 9:10], k[:, :, :10], v[:, :, :10], encoding, kept=kept
+    )  # once: a warning would be an error
+    for n in (7, 9):  # each step of one layer is the last row of one forward over as many tokens
+        step = lengthwise.attend(q[:, :, n - 1 : n], k[:, :, :n], v[:, :, :n], encoding)
+        whole = lengthwise.attend(q[:, :, :n], k[:, :, :n], v[:, :, :n], encoding)
+        torch.testing.assert_close(step, whole[:, :, -1:], rtol=1e-5, atol=1e-6)
+
+
+@torch.no_grad()
+def test_other_encodings_are_not_warned(recwarn):
+    kept, (q, k, v) = Kept(), qkv(heads=2)
+    for n in range(5, 16):
+        lengthwise.attend(q[:, :, n - 1 : n], k[:, :, :n], v[:, :, :n], encodings.RoPE(head_dim=4), kept=kept)
+    assert not [w for w in recwarn if "another scale" in str(w.message)]

@@ -1,0 +1,206 @@
+"""Positions far apart, timestamps for example: tables hold the distances that occur, and nothing else changes."""
+
+import dataclasses
+import inspect
+
+import pytest
+import torch
+
+import lengthwise
+from lengthwise import attention, encodings
+from lengthwise.attention import BACKENDS, Kept, no_gradients, refusal
+from lengthwise.config import ConfigError, ModelConfig, choose
+from lengthwise.encodings import ENCODINGS, base
+from lengthwise.models import Decoder
+from lengthwise.span import Span
+
+HEADS, DIM, TOKENS = 4, 8, 12
+WIDE = torch.float64
+MADE_FOR = {"num_heads": HEADS, "head_dim": DIM, "d_model": HEADS * DIM, "train_length": 64}
+# Those with a table that grows with the distances, and others that see positions.
+TABLES = [
+    "ALiBi", "ALiBi:symmetric=true,learned=true", "KerpleLog", "KerplePower", "Sandwich", "TransformerXL",
+    "TransformerXL:bidirectional=true", "FIRE", "FIRE:activation=gelu", "FIRE:transform=identity,threshold=false",
+    "FIRE:activation=gelu,L=1e12", "DAPE:base=alibi",
+]  # fmt: skip
+OTHERS = ["RoPE", "LogN", "T5", "T5:bidirectional=true", "Shaw", "BandedBias", "DAPE:base=fire", "CoPE", "FoX"]
+
+
+def made(name):
+    torch.manual_seed(1)
+    encoding = ENCODINGS.parse(name).build(**MADE_FOR).double()
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            if not parameter.any():
+                parameter.uniform_(-0.3, 0.3)
+    return encoding
+
+
+def given(queries=TOKENS, batch=2):
+    torch.manual_seed(0)
+    q = torch.randn(batch, HEADS, queries, DIM, dtype=WIDE)
+    k, v = torch.randn(2, batch, 2, TOKENS, DIM, dtype=WIDE)
+    return q, k, v, torch.randn(batch, TOKENS, HEADS * DIM, dtype=WIDE)
+
+
+def answers(encoding, backend, positions, queries=TOKENS, **more):
+    """Output, and every gradient where the backend has any."""
+    q, k, v, x = (t.requires_grad_() for t in given(queries))
+    learns = no_gradients(backend, "cpu") is None
+    with torch.set_grad_enabled(learns):
+        x = x if encoding.reads_content() else None
+        out = lengthwise.attend(q, k, v, encoding, positions=positions, x=x, backend=backend, **more)
+    if not learns:
+        return [out]
+    leaves = [q, k, v, *encoding.parameters()]
+    torch.manual_seed(9)
+    return [out.detach(), *torch.autograd.grad(out, leaves, torch.randn_like(out), allow_unused=True)]
+
+
+PLACES = {
+    "alike in all rows": torch.tensor([[0, 5, 6, 90, 91, 200, 1000, 1001, 1500, 1700, 1900, 2100]]),
+    "other ones in each row": torch.stack([torch.arange(TOKENS).pow(3), 700 + torch.arange(TOKENS) * 11]),
+    "going back": torch.tensor([[0, 700, 5, 90, 91, 2, 1000, 1001, 2, 1700, 1900, 3]]),
+}
+
+
+# FlexAttention takes seconds for every kind of effect.
+ASKED = [(name, place, backend) for name in TABLES for place in PLACES for backend in ("blocked", "sdpa", "reference")]
+ASKED += [(name, "other ones in each row", "flex") for name in ("ALiBi", "FIRE", "TransformerXL")]
+assert set(BACKENDS) == {"fused", *(backend for *_, backend in ASKED)}
+
+
+@pytest.mark.parametrize(("name", "place", "backend"), ASKED)
+def test_distances_that_are_listed_give_what_all_of_them_give(name, place, backend, monkeypatch):
+    """Output and every gradient, of a whole text and of a step."""
+    positions = PLACES[place]
+    encoding, span = made(name), Span(positions, positions, int(positions.max()) + 1)
+    for queries in (TOKENS, 1):
+        with monkeypatch.context() as patch:
+            patch.setattr(base, "_SHORT", 0)
+            patch.setattr(base, "_SMALL", 0)
+            effect = encoding.effect(span)
+            assert effect.rewrite or any(getattr(t, "distances", None) is not None for t in effect.terms)
+            if refusal(backend, effect, span):
+                pytest.skip("a rewrite")
+            listed = answers(encoding, backend, positions, queries)
+        everything = answers(encoding, backend, positions, queries)
+        torch.testing.assert_close(listed, everything, rtol=1e-11, atol=1e-11)
+
+
+def test_the_kernel_says_why_it_refuses(monkeypatch):
+    far = torch.arange(TOKENS)[None] * 10_000_000
+    with pytest.raises(
+        ConfigError, match="'fused' refuses: positions lie so far apart that their distances are listed"
+    ):
+        lengthwise.attend(*given()[:3], made("ALiBi"), positions=far, backend="fused")
+
+
+# ---- as far apart as timestamps are
+
+
+def by_formula(encoding, positions):
+    """The bias of every pair: [b, h, i, j]."""
+    distance = (positions[:, :, None] - positions[:, None]).clamp(min=0)
+    if isinstance(encoding, encodings.DistanceBias):
+        return encoding.bias(distance.flatten()).unflatten(1, distance.shape).transpose(0, 1)
+    query = positions[:, :, None].expand_as(distance)
+    return encoding.f(encoding.coordinate(query, query - distance)[..., None]).movedim(-1, 1)
+
+
+@pytest.mark.parametrize("name", [n for n in TABLES if not n.startswith(("TransformerXL", "DAPE", "ALiBi:"))])
+@pytest.mark.parametrize("spacing", [1_000_000, 16_000_000, 1 << 40])
+def test_the_bias_is_that_of_the_formula(name, spacing):
+    if name == "KerplePower" and spacing == 1 << 40:
+        pytest.skip("distances to a power: every weight but the nearest is 0")
+    encoding = made(name)
+    positions = torch.arange(TOKENS)[None] * spacing + torch.tensor([[0, 1, 5]]).repeat(1, TOKENS // 3)
+    q, k, v, _ = given(batch=1)
+    logits = q @ k.repeat_interleave(2, 1).mT * DIM**-0.5 + by_formula(encoding, positions)
+    hidden = torch.ones(TOKENS, TOKENS, dtype=torch.bool).triu(1)
+    wanted = logits.masked_fill(hidden, -torch.inf).softmax(-1) @ v.repeat_interleave(2, 1)
+    for backend in ("auto", "reference"):
+        got = lengthwise.attend(q, k, v, encoding, positions=positions, backend=backend)
+        torch.testing.assert_close(got, wanted, rtol=0, atol=1e-6 if "gelu" in name and backend == "auto" else 1e-11)
+
+
+@pytest.mark.parametrize("name", TABLES + OTHERS)
+def test_nothing_large_is_made(name):
+    """No tensor of more than 4 MB: of all distances there would be 50 GB and more."""
+    encoding, positions = made(name), torch.arange(TOKENS)[None] * 1_700_000_000
+    largest = 0
+
+    class Watch(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            nonlocal largest
+            out = function(*args, **(kwargs or {}))
+            for x in out if isinstance(out, (tuple, list)) else (out,):
+                if isinstance(x, torch.Tensor):
+                    largest = max(largest, x.untyped_storage().nbytes())
+            return out
+
+    q, k, v, x = given()
+    x = x if encoding.reads_content() else None
+    with Watch():
+        lengthwise.attend(q, k, v, encoding, positions=positions, x=x)
+        lengthwise.attend(q[:, :, -1:], k, v, encoding, positions=positions, x=x, kept=Kept())
+        if not encoding.both_ways if hasattr(encoding, "both_ways") else True:
+            attention.statistics(q, k, encoding, positions=positions, x=x)
+    assert 0 < largest < 1 << 22
+
+
+def test_statistics_of_far_positions():
+    """With no content every weight follows from the bias: the mass by distance by hand."""
+    alibi = encodings.ALiBi(num_heads=1)
+    positions = torch.tensor([[0, 10**8, 10**8 + 256]])
+    zeros = torch.zeros(1, 1, 3, 4, dtype=WIDE)
+    queries = torch.tensor([[False, False, True]])
+    found = attention.statistics(zeros, zeros, alibi, positions=positions, edges=[1, 1000], queries=queries)
+    near = torch.tensor([1.0, torch.tensor(-1.0, dtype=WIDE).exp()], dtype=WIDE)  # the slope is 1/256
+    wanted = torch.cat([near / near.sum(), torch.zeros(1, dtype=WIDE)])
+    torch.testing.assert_close(found.histogram[0, 0], wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_a_decoder_reads_timestamps():
+    config = ModelConfig(d_model=16, num_layers=2, num_heads=2, d_ff=16)
+    torch.manual_seed(0)
+    model = Decoder(config, choose(encodings.FIRE), vocab_size=5, output_size=5, train_length=16)
+    positions = torch.tensor([[0, 3_600, 1_700_000_000, 1_700_086_400]])
+    tokens = torch.tensor([[0, 1, 2, 3]])
+    whole = model(tokens, positions=positions)
+    cache = attention.KVCache(2)
+    steps = [model(tokens[:, [n]], positions=positions[:, [n]], cache=cache) for n in range(4)]
+    torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=1e-5, atol=1e-5)
+
+
+# ---- what no table holds
+
+
+def test_a_table_that_would_be_too_large_is_refused_before_it_is_made(monkeypatch):
+    monkeypatch.setattr(base, "MOST_NUMBERS", 200)
+    monkeypatch.setattr(base, "_SHORT", 0)
+    monkeypatch.setattr(base, "_SMALL", 0)
+    q, k, v, _ = given()
+    positions = torch.arange(TOKENS)[None].pow(5)
+    words = r"positions reach over 161,052 distances, and a table for these tokens would have 26\d numbers, more than the 200"
+    with pytest.raises(ConfigError, match=words):
+        lengthwise.attend(q, k, v, encodings.ALiBi(num_heads=HEADS), positions=positions)
+
+
+def test_many_tokens_far_apart_are_refused_with_what_to_do(monkeypatch):
+    monkeypatch.setattr(base, "MOST_PAIRS", 100)
+    q, k, v, _ = given()
+    with pytest.raises(ConfigError, match="use fewer tokens at a time, or choose an encoding without a table"):
+        lengthwise.attend(q, k, v, encodings.Sandwich(num_heads=HEADS), positions=torch.arange(TOKENS)[None] * 10**9)
+
+
+def test_ordinary_positions_have_tables_over_all_distances():
+    """So they take the kernel, and the bits are what they were: few distances, all of them in use, or consecutive ones."""
+    alibi = encodings.ALiBi(num_heads=8)
+    far = torch.tensor([[0, 70_000]])
+    assert alibi.effect(Span(far, far, 70_001)).terms[0].distances is None
+    many = torch.arange(0, 1_200_000, 1_000)[None]
+    assert alibi.effect(Span(many, many, int(many.max()) + 1)).terms[0].distances is None
+    consecutive = alibi.effect(dataclasses.replace(Span.of(4, 1), length=1_000_000)).terms[0]
+    assert consecutive.distances is None
+    assert inspect.signature(encodings.TransformerXL.vectors).parameters.keys() >= {"first", "end"}
