@@ -1,7 +1,7 @@
 """Compiles the attention kernel while the package is built: into wheels, and beside the source for editable installs.
 
-How, and where the library is looked for: src/lengthwise/attention/cpu/building.py. Without a compiler the installation
-goes on; the first use then says what is missing.
+How it is compiled: src/lengthwise/attention/cpu/building.py. Without a compiler the installation goes on; the first use then
+says what is missing.
 """
 
 import importlib.util
@@ -12,12 +12,13 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDER = "src/lengthwise/attention/cpu"
+PACKAGE = "src/lengthwise"
+FOLDER = "attention/cpu"  # in the package
 
 
-def load_building(root: Path) -> ModuleType:
-    """building.py by its path: neither the package nor torch can be imported here."""
-    spec = importlib.util.spec_from_file_location("building", root / FOLDER / "building.py")
+def load(path: Path) -> ModuleType:
+    """A module by its path: neither the package nor torch can be imported here."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -26,12 +27,17 @@ def load_building(root: Path) -> ModuleType:
 
 class CompileAttention(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        building = load_building(Path(self.root))
-        folder = Path(self.root, FOLDER)
-        library = folder / building.name()
+        package = Path(self.root, PACKAGE)
+        building, files = load(package / FOLDER / "building.py"), load(package / "cache_folder.py")
+        folder = package / FOLDER
         try:
-            if not library.is_file():
-                building.build(folder)
+            intact = (path for path in building.candidates(folder) if building.name(path.read_bytes()) == path.name)
+            library = next(intact, None)
+            if library is None:
+                content = building.compiled()
+                library = folder / building.name(content)
+                files.write(library, content, 0o755)
+                building.remove_outdated(folder)
         except (building.CannotBuild, OSError) as error:
             self.app.display_warning(f"the fused CPU attention is left out: {error}")
             return
@@ -39,8 +45,8 @@ class CompileAttention(BuildHookInterface):  # type: ignore[type-arg]
             system = sysconfig.get_platform().replace("-", "_").replace(".", "_")
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{system}"
-            build_data["force_include"][str(library)] = f"lengthwise/attention/cpu/{library.name}"
+            build_data["force_include"][str(library)] = f"lengthwise/{FOLDER}/{library.name}"
 
     def clean(self, versions: list[str]) -> None:
-        for library in Path(self.root, FOLDER).glob("attention-*.so"):
+        for library in Path(self.root, PACKAGE, FOLDER).glob("attention-*.so"):
             library.unlink()

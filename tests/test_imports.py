@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "lengthwise"
 
 # A part may import the parts of earlier rows; parts in one row do not know each other.
 ORDER = [
-    {"values"},
+    {"values", "cache_folder"},
     {"choices"},
     {"config"},
     {"span", "baselines"},
@@ -32,6 +32,7 @@ ORDER = [
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 WITHOUT_TORCH = {
     "values",
+    "cache_folder",
     "choices",
     "config",
     "store",

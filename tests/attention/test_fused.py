@@ -2,10 +2,6 @@
 
 import contextlib
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +11,6 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lengthwise.attention import Mask, cpu, fused, operator, reference, sdpa
-from lengthwise.attention.cpu import building
 from lengthwise.encodings import FIRE, T5, ALiBi, KerpleLog, RoPE
 from lengthwise.forms import (
     DenseBias,
@@ -834,90 +829,3 @@ def test_pieces_behind_knots_at_infinity_change_nothing():
     for a, b in zip(*results, strict=True):
         assert torch.equal(a, b[tuple(map(slice, a.shape))])
         assert b.numel() == a.numel() or not b[:, a.shape[1] :].any()
-
-
-# ---- the library
-
-
-def test_the_library_is_where_it_is_looked_for_and_is_not_made_twice(monkeypatch, tmp_path):
-    made = compiled_into(monkeypatch, tmp_path)
-    assert building.find() is None
-    assert building.find_or_build().parent == tmp_path / "a" and len(made) == 1
-    (tmp_path / "b").mkdir()
-    (tmp_path / "a" / building.name()).rename(tmp_path / "b" / building.name())
-    assert building.find_or_build().parent == tmp_path / "b" and len(made) == 1
-
-
-def compiled_into(monkeypatch, tmp_path):
-    """Folders a and b as the places, and a library made without a compiler; a list of the times that one was made."""
-    made = []
-
-    @contextlib.contextmanager
-    def compiled():
-        made.append(tmp_path / "library")
-        made[-1].write_text("library")
-        yield made[-1]
-
-    monkeypatch.setattr(building, "places", lambda: [tmp_path / "a", tmp_path / "b"])
-    monkeypatch.setattr(building, "_compiled", compiled)
-    return made
-
-
-def test_a_place_that_cannot_be_written_is_passed_over_with_its_reason(monkeypatch, tmp_path):
-    compiled_into(monkeypatch, tmp_path)
-    (tmp_path / "a").touch()  # a file where a folder should be
-    assert building.find_or_build() == tmp_path / "b" / building.name()
-    (tmp_path / "b" / building.name()).unlink()
-    monkeypatch.setattr(building, "places", lambda: [tmp_path / "a", tmp_path / "b"])
-    monkeypatch.setattr(building.shutil, "copyfile", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
-    with pytest.raises(building.CannotBuild, match=r"a \(File exists\), nor .*b \(No space left\)"):
-        building.find_or_build()
-    assert [path.name for path in (tmp_path / "b").iterdir()] == [".attention.lock"]
-
-
-def test_what_hinders_compiling_is_not_taken_for_a_place_that_cannot_be_written(monkeypatch, tmp_path):
-    monkeypatch.setattr(building, "places", lambda: [tmp_path / "a", tmp_path / "b"])
-    monkeypatch.setattr(building.tempfile, "TemporaryDirectory", lambda **_: os.listdir(tmp_path / "nowhere"))
-    with pytest.raises(building.CannotBuild, match=r"temporary files.*No such file"):
-        building.find_or_build()
-    monkeypatch.setenv("CXX", "g++ 'x")
-    with pytest.raises(building.CannotBuild, match=r"CXX.*quotation"):
-        building.find_or_build()
-
-
-def test_a_compiler_that_fails_leaves_nothing(monkeypatch, tmp_path):
-    monkeypatch.setenv("CXX", "false")
-    with pytest.raises(building.CannotBuild, match="false failed: exit status 1, without a word"):
-        building.build(tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("source", ["SOURCE", "PIECES"])
-def test_the_name_follows_the_source(source, monkeypatch, tmp_path):
-    before = building.name()
-    changed = tmp_path / "changed.cpp"
-    changed.write_bytes(getattr(building, source).read_bytes() + b"\n")
-    monkeypatch.setattr(building, source, changed)
-    assert building.name() != before
-
-
-def test_without_a_compiler_it_says_so_once_and_refuses(tmp_path):
-    """In a fresh process, with a source whose library is nowhere."""
-    program = f"""
-import warnings, pathlib
-from lengthwise.attention import cpu, refusal
-from lengthwise.attention.cpu import building
-from lengthwise.forms import Effect
-from lengthwise.span import Span
-building.places = lambda: [pathlib.Path({str(tmp_path)!r})]
-with warnings.catch_warnings(record=True) as seen:
-    warnings.simplefilter("always")
-    reasons = [refusal("fused", Effect(), Span.of(2)) for _ in range(2)]
-assert len(seen) == 1, seen
-print(seen[0].message, reasons[1], sep="\\n")
-"""
-    env = {**os.environ, "CXX": "/nowhere/c++"}
-    said = subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True, text=True).stdout
-    warning, reason = said.splitlines()
-    assert "C++ compiler" in warning and "/nowhere/c++" in warning and "/nowhere/c++" in reason
-    assert not [path for path in Path(tmp_path).iterdir() if path.suffix in (".so", ".new")]

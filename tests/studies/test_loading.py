@@ -81,3 +81,5 @@ def test_paths_that_are_no_study(tmp_path: Path, study_file: Callable[..., Path]
         load(tmp_path)
     with pytest.raises(StudyError, match="no path of a file"):
         load("a\0b.py")
+    with pytest.raises(StudyError, match=r"there is no file ~nobody-has-this-name/a\.py"):
+        load("~nobody-has-this-name/a.py")

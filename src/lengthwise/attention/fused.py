@@ -8,6 +8,7 @@ on a CPU float64 too. Rotations are applied as q and k are read on a CPU, before
 
 import functools
 from collections.abc import Callable, Hashable
+from operator import index
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from lengthwise.attention import cpu, gpu, operator, relative
 from lengthwise.attention.buffers import computed_in
+from lengthwise.attention.gpu import verdicts
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import ContentRelative, Effect, KeyGlobal, ProgressiveBias, QueryRelative, Rotation, ToeplitzBias
 from lengthwise.span import Span
@@ -53,7 +55,27 @@ def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
         return f"it does not compute with {q.dtype} on {q.device.type}"
     if q.is_cuda and q.shape[-1] > gpu.MOST_DIMS:
         return f"on a GPU it has room for heads of {gpu.MOST_DIMS} dims, and these have {q.shape[-1]}"
-    return kernel.missing()
+    if (reason := kernel.missing()) or not q.is_cuda:
+        return reason
+    return _verdict(effect, q)
+
+
+def _verdict(effect: Effect, q: Tensor) -> str | None:
+    """Why the GPU's kernels are not used for an effect, as far as a comparison with the reference says; or None."""
+    # `index` makes a plain number also of one that a compiled graph keeps open; int() does not.
+    return verdicts.objection("+".join(_biases(effect)), index(q.shape[-1]), q.dtype, q.device)
+
+
+def _biases(effect: Effect) -> list[str]:
+    """Which of the GPU's kernels an effect needs: kinds out of `verdicts.BIASES`, in their order."""
+    sizes = [term.slope.shape[1] for term in effect.terms if isinstance(term, ProgressiveBias)]
+    needed = {
+        "table": any(isinstance(term, ToeplitzBias) for term in effect.terms),
+        "pieces": any(size <= operator.MANY for size in sizes),
+        "many pieces": any(size > operator.MANY for size in sizes),
+        "vectors": bool(_met(effect)),
+    }
+    return [bias for bias in verdicts.BIASES if needed[bias]]
 
 
 def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:

@@ -1,6 +1,7 @@
 """A study file, run: the `study` that it leaves."""
 
 import dataclasses
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -20,7 +21,7 @@ def load(path: str | Path) -> Study:
 
     Raises `StudyError` in one line, with the file's line, for whatever the file raises.
     """
-    given, path = str(path), Path(path).expanduser()
+    given, path = str(path), Path(os.path.expanduser(path))
     source = _source(given, path)
     path = path.resolve()
     module = ModuleType(f"lengthwise_study_{path.stem}")

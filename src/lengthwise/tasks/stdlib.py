@@ -13,9 +13,8 @@ Modules are all `.py` files of the standard library, by sorted path, without `si
 (which describes one machine) and `pydoc_data/topics.py` (which is the manual). The same Python version gives the same
 text, up to what a distributor changed; another version gives another text, and its scores cannot be compared.
 
-Extraction takes about a second; the result lies in the user's cache folder (`LENGTHWISE_CACHE` says another), one file
-per interpreter, written atomically, checked by SHA-256 when read, and made again when damaged or when a file of the
-standard library changes. Where nothing can be written, it works without.
+Extraction takes about a second; the result lies in the cache folder (cache_folder.py), one file per interpreter, and is made
+again when it is damaged or a file of the standard library changes.
 """
 
 import hashlib
@@ -24,11 +23,11 @@ import os
 import platform
 import sys
 import sysconfig
-import tempfile
 import warnings
 from importlib import import_module
 from pathlib import Path
 
+from lengthwise import cache_folder
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.tasks import extraction
 
@@ -59,12 +58,13 @@ def read(wanted: tuple[str, ...]) -> tuple[str, list[Part]]:
     """(Python version, documents of the domains in the order of `DOMAINS`), from the cache if there is a good one."""
     root = Path(sysconfig.get_path("stdlib"))
     files = modules(root)
-    cache = cache_file(root, files)
-    parts = load(cache) if cache else None
+    name = cache_name(root, files)
+    kept = cache_folder.load(name) if name else None
+    parts = None if kept is None else unpack(kept)
     if parts is None:
         parts = extract(root, files)
-        if cache:
-            save(cache, parts)
+        if name:
+            cache_folder.store(name, pack(parts))
     for domain in wanted:
         if not any(name.startswith(f"{domain}/") for name, _, _ in parts):
             lacks = MANUAL if domain == "manual" else "the source files of its standard library"
@@ -127,25 +127,8 @@ def manual() -> list[Part]:
 # ---- the cache --------------------------------------------------------------------------------------------------
 
 
-def cache_folder() -> Path | None:
-    """The user's cache folder for this package, or None where there is none."""
-    try:
-        if own := os.environ.get("LENGTHWISE_CACHE"):
-            return Path(own).expanduser()
-        if sys.platform == "win32":
-            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "lengthwise" / "Cache"
-        if sys.platform == "darwin":
-            return Path.home() / "Library" / "Caches" / "lengthwise"
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lengthwise"
-    except RuntimeError:  # no home
-        return None
-
-
-def cache_file(root: Path, files: dict[str, os.stat_result]) -> Path | None:
-    """One name per interpreter, state of its files, and text of the code that extracts."""
-    folder = cache_folder()
-    if folder is None:
-        return None
+def cache_name(root: Path, files: dict[str, os.stat_result]) -> str | None:
+    """One name per interpreter, state of its files, and text of the code that extracts; None where that text is missing."""
     state = hashlib.sha256(json.dumps([sys.version, str(root)]).encode())
     for name, status in files.items():
         state.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
@@ -154,36 +137,23 @@ def cache_file(root: Path, files: dict[str, os.stat_result]) -> Path | None:
             state.update(Path(code).read_bytes())
         except OSError:
             return None
-    return folder / f"python-{platform.python_version()}-{state.hexdigest()[:16]}.corpus"
+    return f"python-{platform.python_version()}-{state.hexdigest()[:16]}.corpus"
 
 
-def save(file: Path, parts: list[Part]) -> None:
-    """SHA-256 of all that follows; a line of JSON (names, origins, sizes); the bytes. Quiet where it cannot write."""
+def pack(parts: list[Part]) -> bytes:
+    """A line of JSON (names, origins, sizes), and the bytes of all parts."""
     header = json.dumps([[name, origin, len(data)] for name, origin, data in parts]).encode() + b"\n"
-    body = header + b"".join(data for _, _, data in parts)
-    scratch = None
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=file.name, suffix=".tmp", delete=False) as out:
-            scratch = out.name
-            out.write(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
-        os.replace(scratch, file)
-    except OSError:
-        if scratch:
-            Path(scratch).unlink(missing_ok=True)
+    return header + b"".join(data for _, _, data in parts)
 
 
-def load(file: Path) -> list[Part] | None:
-    """What `save` wrote; None if it is not there or not what was written."""
+def unpack(data: bytes) -> list[Part] | None:
+    """What `pack` was given, or None for what it cannot have made."""
+    header, _, body = data.partition(b"\n")
+    parts, start = [], 0
     try:
-        digest, _, body = file.read_bytes().partition(b"\n")
-        if hashlib.sha256(body).hexdigest().encode() != digest:
-            return None
-        start = body.index(b"\n") + 1
-        parts = []
-        for name, origin, size in json.loads(body[:start]):
+        for name, origin, size in json.loads(header):
             parts.append((name, origin, body[start : start + size]))
             start += size
-        return parts
-    except (OSError, ValueError):
+    except ValueError:
         return None
+    return parts

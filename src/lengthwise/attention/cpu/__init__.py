@@ -1,4 +1,4 @@
-"""The compiled CPU kernel (attention.cpp) behind operator.py: where it is found, and how it is called."""
+"""The compiled CPU kernel (attention.cpp) behind operator.py: how it is called."""
 
 import ctypes
 import functools
@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention.buffers import Gradients, computed_in, empty_gradients, like_heads
-from lengthwise.attention.cpu import building
+from lengthwise.attention.cpu import library
+from lengthwise.attention.cpu.building import CannotBuild
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
 TARGETS = ("portable", "avx2", "avx512")
@@ -65,7 +66,7 @@ missing._dynamo_marked_constant = True  # type: ignore[attr-defined]
 def _look() -> str | None:
     try:
         _library()
-    except building.CannotBuild as error:
+    except CannotBuild as error:
         warnings.warn(
             f"lengthwise's fused CPU attention is not there: {error}. Other backends serve attention on the CPU instead: the "
             "same results, several times more slowly. Install a C++ compiler (Debian and Ubuntu: apt install g++) and "
@@ -78,13 +79,7 @@ def _look() -> str | None:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    path = building.find_or_build()
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise building.CannotBuild(f"{path} does not load: {error}") from None
-    assert library.lengthwise_call_size() == ctypes.sizeof(_Call), "attention.cpp and _Call differ"
-    return library
+    return library.load(ctypes.sizeof(_Call))
 
 
 def best_target() -> str:

@@ -1,11 +1,11 @@
-"""Compiles attention.cpp and pieces.cpp into a shared library, once for each machine and version of the files.
+"""Compiles attention.cpp and pieces.cpp into a shared library. library.py finds it, keeps it and loads it.
 
-The library is called `attention-<hash>.so`, the hash being of the sources, the flags and the platform: one that was made
-from something else is never found. It is looked for beside the source and then in the user's cache folder
-(`$XDG_CACHE_HOME/lengthwise` or `~/.cache/lengthwise`). Installing makes it beside the source (hatch_build.py at the root
-of the repository, for wheels and for editable installs); where it is in neither place, as in a bare clone, the first use
-makes it in the first of the two that can be written. That takes about ten seconds and any C++17 compiler: `$CXX`, or
-`c++`, `g++`, `clang++` on PATH. It needs neither headers of Python nor of torch, and serves every version of both.
+The file is called `attention-<sources>-<content>.so`. The first hash is of the sources, the flags and the platform, so a
+library that was made from something else is never found. The second is of the file's own content, so one that was cut
+short or changed is recognised before it is loaded: the system would end the process with SIGBUS.
+
+Compiling takes about ten seconds and any C++17 compiler: `$CXX`, or `c++`, `g++`, `clang++` on PATH. It needs neither headers
+of Python nor of torch, and the library serves every version of both.
 
 Linux is tested. On macOS and other systems with such a compiler it is made in the same way. On Windows, and wherever it does
 not compile, `CannotBuild` says why, and attention is served without it.
@@ -20,12 +20,9 @@ import platform
 import shlex
 import shutil
 import subprocess
-import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
 
 SOURCE = Path(__file__).with_name("attention.cpp")
 PIECES = SOURCE.with_name("pieces.cpp")
@@ -48,61 +45,40 @@ def targets() -> dict[str, list[str]]:
     return X86 if platform.machine().lower() in ("x86_64", "amd64") else OTHER
 
 
-def name() -> str:
-    """The file name of the library that belongs to these sources on this platform."""
+def stem() -> str:
+    """Return what the names of all libraries that belong to these sources on this platform begin with."""
     made_of = hashlib.sha256(SOURCE.read_bytes())
     made_of.update(PIECES.read_bytes())
     made_of.update(repr((FLAGS, targets(), sysconfig.get_platform())).encode())
-    return f"attention-{made_of.hexdigest()[:16]}.so"
+    return f"attention-{made_of.hexdigest()[:16]}-"
 
 
-def places() -> list[Path]:
-    """The folders where the library may lie, the first before the second."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return [SOURCE.parent, Path(cache) / "lengthwise"]
+def name(library: bytes) -> str:
+    """Return the file name of a library with this content."""
+    return f"{stem()}{hashlib.sha256(library).hexdigest()[:16]}.so"
 
 
-def find() -> Path | None:
-    """The library, where there is one."""
-    return next((path for place in places() if (path := place / name()).is_file()), None)
+def candidates(folder: Path) -> list[Path]:
+    """Return the libraries of these sources in a folder, intact or not, the newest first."""
+    return sorted(folder.glob(f"{stem()}*.so"), key=_written, reverse=True)
 
 
-def find_or_build() -> Path:
-    """The library; made in the first place that can be written, where there is none. `CannotBuild` where it cannot be."""
-    if found := find():
-        return found
-    refusals = []
-    for place in places():
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            lock = open(place / ".attention.lock", "w")  # noqa: SIM115
-        except OSError as error:
-            refusals.append(f"{place} ({error.strerror or error})")
-            continue
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(lock)
-            _wait_for(lock)
-            if found := find():  # another process was faster
-                return found
-            print("lengthwise: compiling its attention kernel, once (about ten seconds)", file=sys.stderr, flush=True)
-            library = stack.enter_context(_compiled())
-            try:
-                return _put(library, place)
-            except OSError as error:
-                refusals.append(f"{place} ({error.strerror or error})")
-    raise CannotBuild(f"there is no place to keep it: {', nor '.join(refusals)}")
+def _written(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # deleted meanwhile
+        return 0.0
 
 
-def build(folder: Path) -> Path:
-    """Compile the library into `folder`. It appears there whole or not at all; two processes may do so at once.
-    `CannotBuild` where it does not compile, `OSError` where the folder does not take it."""
-    with _compiled() as library:
-        return _put(library, folder)
+def remove_outdated(folder: Path) -> None:
+    """Delete the libraries that were made from other sources, which were here before."""
+    for old in set(folder.glob("attention-*.so")) - set(candidates(folder)):
+        with contextlib.suppress(OSError):
+            old.unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def _compiled() -> Iterator[Path]:
-    """The library in a folder of its own, which is gone afterwards."""
+def compiled() -> bytes:
+    """Compile the library and return its content. Raise `CannotBuild` where it does not compile."""
     if os.name == "nt":
         raise CannotBuild("the attention kernel is not made for Windows")
     compiler = _compiler()
@@ -118,26 +94,10 @@ def _compiled() -> Iterator[Path]:
         _run(steps)
         library, objects = Path(made, "library"), [step[-1] for step in steps]
         _run([[*compiler, "-shared", "-o", str(library), *objects, "-pthread"]])
-        yield library
-
-
-def _put(library: Path, folder: Path) -> Path:
-    """A library that was compiled where it is looked for."""
-    handle, new = tempfile.mkstemp(dir=folder, prefix=".attention-", suffix=".new")
-    try:
-        os.close(handle)
-        shutil.copyfile(library, new)
-        os.chmod(new, 0o755)
-        os.replace(new, folder / name())
-    except BaseException:
-        Path(new).unlink(missing_ok=True)
-        raise
-    if folder == SOURCE.parent:  # what is left of an older source, which was here before
-        for old in folder.glob("attention-*.so"):
-            if old.name != name():
-                with contextlib.suppress(OSError):
-                    old.unlink(missing_ok=True)
-    return folder / name()
+        try:
+            return library.read_bytes()
+        except OSError as error:
+            raise CannotBuild(f"{compiler[0]} made no library ({error.strerror})") from None
 
 
 def _compiler() -> list[str]:
@@ -163,13 +123,3 @@ def _run(commands: list[list[str]]) -> None:
         if job.returncode:
             first = next((line for line in words.splitlines() if "error" in line), words.strip()[:200])
             raise CannotBuild(f"{commands[0][0]} failed: {first or f'exit status {job.returncode}, without a word'}")
-
-
-def _wait_for(lock: TextIO) -> None:
-    """One process at a time compiles into a folder, where the system has such locks; the others wait."""
-    try:
-        import fcntl
-    except ImportError:
-        return
-    with contextlib.suppress(OSError):  # some network file systems have no locks: then both compile
-        fcntl.flock(lock, fcntl.LOCK_EX)
