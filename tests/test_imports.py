@@ -12,8 +12,11 @@ SOURCE = Path(__file__).parent.parent / "src" / "lengthwise"
 # A part may import the parts of earlier rows; parts in one row do not know each other.
 ORDER = [
     {"values"},
+    {"code_hash"},
+    {"class_versions"},
     {"choices"},
     {"config"},
+    {"plugins"},
     {"span"},
     {"forms"},
     {"encodings", "layouts", "tasks"},
@@ -32,8 +35,11 @@ ORDER = [
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 WITHOUT_TORCH = {
     "values",
+    "code_hash",
+    "class_versions",
     "choices",
     "config",
+    "plugins",
     "store",
     "analysis",
     "report",

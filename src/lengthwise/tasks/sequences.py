@@ -122,9 +122,12 @@ class SequenceTask(AnsweringTask):
     def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
         """The length of an example, from its words."""
 
-    @abstractmethod
     def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
-        """The example as the text (prompt, target) of the published study, spaces and all; `separator` comes between."""
+        """The example as the text (prompt, target) of the published study, spaces and all; `separator` comes between.
+
+        Where no study has published the task: its words with spaces between them.
+        """
+        return f"{' '.join(question)} ", " ".join(answer)
 
     def lengths(self) -> Sequence[int] | None:
         """All lengths that have examples, where the task is a given set; None: any length may be asked for."""
