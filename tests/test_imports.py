@@ -12,8 +12,11 @@ SOURCE = Path(__file__).parent.parent / "src" / "lengthwise"
 # A part may import the parts of earlier rows; parts in one row do not know each other.
 ORDER = [
     {"values", "cache_folder"},
+    {"code_hash"},
+    {"class_versions"},
     {"choices"},
     {"config"},
+    {"plugins"},
     {"span", "baselines"},
     {"forms"},
     {"encodings", "layouts", "tasks"},
@@ -33,8 +36,11 @@ RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 WITHOUT_TORCH = {
     "values",
     "cache_folder",
+    "code_hash",
+    "class_versions",
     "choices",
     "config",
+    "plugins",
     "store",
     "analysis",
     "report",

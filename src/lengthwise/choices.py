@@ -8,7 +8,12 @@ from importlib.metadata import entry_points
 from itertools import groupby
 from typing import Any, ClassVar
 
+from lengthwise.class_versions import class_version, require_complete, require_set
 from lengthwise.values import ConfigError, cast, near_miss, parse_value, require_known
+
+
+class UnknownName(ConfigError):
+    """The name of an encoding, a task or a layout that no list has."""
 
 
 def settings_of(make: type) -> dict[str, inspect.Parameter]:
@@ -48,7 +53,9 @@ class Choice:
     def build(self, **context: Any) -> Any:
         """An instance; of `context`, the class gets just the arguments that it asks for."""
         assert not self.then, "a pattern over layers: build its `layers`"
-        return self.make(**{k: context[k] for k in context_of(self.make)}, **dict(self.settings))
+        instance = self.make(**{k: context[k] for k in context_of(self.make)}, **dict(self.settings))
+        require_set(instance)
+        return instance
 
     @property
     def layers(self) -> tuple["Choice", ...]:
@@ -64,8 +71,10 @@ class Choice:
             )
 
     def to_data(self) -> dict[str, Any]:
+        """Plain JSON data: the name, the version of the class (see `class_version`), and every setting."""
         # Lists, as JSON has them.
-        data = {"is": self.name, **{k: list(v) if isinstance(v, tuple) else v for k, v in self.settings}}
+        settings = {k: list(v) if isinstance(v, tuple) else v for k, v in self.settings}
+        data = {"is": self.name, "class": class_version(self.make), **settings}
         return {**data, "then": [choice.to_data() for choice in self.then]} if self.then else data
 
     def identity(self) -> dict[str, Any]:
@@ -94,6 +103,7 @@ def choose(make: type, **settings: Any) -> Choice:
     kind = getattr(make, "kind", None)
     if not isinstance(make, type) or kind is None:
         raise ConfigError(f"choose() takes the class of an encoding, a task or a layout, not {make!r}")
+    require_complete(make)
     known = settings_of(make)
     _require_settings(make, settings)
     complete = {
@@ -166,15 +176,17 @@ def annotation(make: type, parameter: inspect.Parameter) -> Any:
 class Registry:
     """The list of one kind ("encoding", "task"): the one place that names every method.
 
-    Other packages add theirs through the entry-point group `lengthwise.<kind>s`. Names ignore case.
+    Other packages add theirs through the entry-point group `lengthwise.<kind>s`, and plug-ins with `add` (see `plugins.py`).
+    Names ignore case.
     """
 
     known: ClassVar[dict[str, "Registry"]] = {}
 
     def __init__(self, kind: str, makes: Iterable[type]):
-        self.kind, self._makes = kind, {make.__name__: make for make in makes}
+        self.kind, self._first = kind, {make.__name__: make for make in makes}
+        self._makes = dict(self._first)
         self._outside_read = False
-        self.broken: dict[str, str] = {}  # what other packages name and cannot be had, and why
+        self.broken: dict[str, str] = {}  # what others name and cannot be had, and why
         Registry.known[kind] = self
 
     def _all(self) -> dict[str, type]:
@@ -192,19 +204,56 @@ class Registry:
             make = point.load()
         except Exception as error:
             self.broken[point.name] = (
-                f"{where} cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())}"
+                f"{where} cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())}; mend or remove that package"
             )
             return
-        taken = self._plain_names()
         if not isinstance(make, type) or getattr(make, "kind", None) != self.kind:
-            self.broken[point.name] = f"{where} is {make!r}, which is no {self.kind}"
-        elif clash := next((n for n in (point.name, make.__name__) if taken.get(_plain(n), make) is not make), None):
-            self.broken[point.name] = f"{where} is called like {taken[_plain(clash)].__name__}, which is there already"
+            self.broken[point.name] = f"{where} is {make!r}, which is no {self.kind}; mend or remove that package"
+        elif (clash := self._clash(point.name, make)) is not None:
+            self.broken[point.name] = (
+                f"{where} is called like {clash.__name__}, which is there already; mend or remove that package"
+            )
         else:
             self._makes[point.name] = make
 
     def _has(self, name: str) -> bool:
         return _plain(name.strip()) in self._plain_names()
+
+    def add(self, make: type) -> str | None:
+        """List a class of a plug-in. One that is incomplete is not listed, and whoever asks for it is told what it lacks, which
+        is also returned.
+
+        Raises `ConfigError` where another class has its name.
+        """
+        self._all()
+        if (clash := self._clash(make.__name__, make)) is not None:
+            raise ConfigError(
+                f"its {self.kind} {make.__name__} is called like {clash.__name__} of {clash.__module__}; rename it"
+            )
+        try:
+            require_complete(make)
+        except ConfigError as error:
+            self.broken[make.__name__] = str(error)
+            return str(error)
+        self._makes[make.__name__] = make
+        return None
+
+    def _clash(self, name: str, make: type) -> type | None:
+        """The class that is listed already under a name that this one would have."""
+        taken = self._plain_names()
+        others = (taken.get(_plain(n), make) for n in (name, make.__name__))
+        return next((other for other in others if other is not make), None)
+
+    def state(self) -> tuple[dict[str, type], dict[str, str]]:
+        """What is listed now, for `restore`."""
+        return dict(self._all()), dict(self.broken)
+
+    def restore(self, state: tuple[dict[str, type], dict[str, str]] | None) -> None:
+        """List what was listed then; None: what the list began with, and the entry points."""
+        if state is None:
+            self._makes, self.broken, self._outside_read = dict(self._first), {}, False
+        else:
+            self._makes, self.broken = dict(state[0]), dict(state[1])
 
     def _plain_names(self) -> dict[str, type]:
         # A choice knows its class by the class' own name, whatever name another package lists it under.
@@ -227,8 +276,10 @@ class Registry:
             raise ConfigError(f"{name!r}: separate {self.kind}s with spaces, as in: {' '.join(name.split(','))}")
         for broken, why in self.broken.items():
             if _plain(broken) == _plain(name):
-                raise ConfigError(f"{why}; mend or remove that package")
-        raise ConfigError(f"there is no {self.kind} {name!r}{near_miss(name, names)}; there are: {', '.join(names)}")
+                raise ConfigError(why)
+        raise UnknownName(
+            f"there is no {self.kind} {name!r}{near_miss(name, names)}; there are: {', '.join(names)} (your own: add --plugin FILE)"
+        )
 
     def parse(self, text: str) -> Choice:
         """A choice from one word of a command line: `fire`, `fire:hidden_layers=1,activation=gelu`; of encodings also a
@@ -281,9 +332,11 @@ def _plain(name: str) -> str:
 
 
 def choice_from_data(kind: str, data: Any) -> Choice:
+    """The choice that `to_data` described, of the class as it is now: whether its version is still the same is seen by
+    comparing keys."""
     if not isinstance(data, Mapping) or not isinstance(data.get("is"), str):
         raise ConfigError(f'a choice of {kind} is described by an object like {{"is": "NAME", ...}}, not by {data!r}')
-    settings = {k: v for k, v in data.items() if k not in ("is", "then")}
+    settings = {k: v for k, v in data.items() if k not in ("is", "class", "then")}
     choice = choose(Registry.known[kind].find(data["is"]), **settings)
     if "then" not in data:
         return choice

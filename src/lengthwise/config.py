@@ -395,7 +395,7 @@ class Run(Config):
             object.__setattr__(self, "model", dataclasses.replace(self.model, share_encoding=shared))
 
     def _require_no_positions(self) -> None:
-        if self.encoding.to_data() != {"is": "NoPE"}:
+        if self.encoding.then or self.encoding.name != "NoPE":
             raise ConfigError(
                 f"the encoding is {self.encoding.label}, and a Mamba has no attention that it could act on; choose NoPE"
             )

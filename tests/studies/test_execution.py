@@ -179,7 +179,7 @@ def test_a_worker_makes_no_new_results_where_they_were_moved_away(tmp_path: Path
     (tmp_path / "empty").mkdir()
     store = f"sqlite:///{tmp_path / 'empty' / 'results.db'}"
     spec = Spec(
-        store=store, study="s", results=str(tmp_path), runs=pickle.dumps({}), source=None,
+        store=store, study="s", results=str(tmp_path), runs=pickle.dumps({}), plugins=(), source=None,
         device="cpu", backend="auto", threads=1,
     )  # fmt: skip
     context = get_context("spawn")
@@ -195,7 +195,7 @@ def test_a_worker_makes_no_new_results_where_they_were_moved_away(tmp_path: Path
 
 def test_a_class_that_workers_cannot_find(study_file: Callable[..., Path], results: Path) -> None:
     study = load(study_file(encodings="[made()]", before="def made():\n    class Inner(NoPE): ...\n    return Inner"))
-    with pytest.raises(ConfigError, match="Inner cannot be found by its name in lengthwise_study_tiny"):
+    with pytest.raises(ConfigError, match="Inner cannot be found by its name in lengthwise_file_tiny"):
         run(study, results)
 
 

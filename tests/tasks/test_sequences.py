@@ -324,3 +324,33 @@ def test_different_questions_by_hand(split):
     assert found.answers.tolist() == [[2 if sum(row) % 2 else 3] for row in found.questions.tolist()]
     begins[:] = [0]
     assert different(draw, 3, split).questions.equal(found.questions[:3])
+
+
+class OneQuestion(SequenceTask):
+    """A task that does not list its questions, though it has only one."""
+
+    unit = "words"
+
+    def __init__(self):
+        super().__init__(["a", "b"])
+
+    def draw(self, generator, count, length):
+        return Pairs(torch.zeros(count, length).long(), torch.zeros(count, 1).long())
+
+    def widths(self, length):
+        return length, 1
+
+    def length_of(self, question, answer):
+        return len(question)
+
+
+def test_a_split_without_questions_is_an_error_and_no_endless_search():
+    task = OneQuestion()
+    split = "train" if held_out(torch.zeros(1, 3).long())[0] else "test"
+    for ask in (lambda: task.examples(0, 4, 3, split), lambda: task.sample(generator(0), 4, 3, split)):
+        with pytest.raises(ConfigError, match=f"none belongs to the {split} split.*define the task's method `every`"):
+            ask()
+
+
+def test_a_task_that_no_study_published_is_written_in_its_own_words():
+    assert OneQuestion().published(["a", "b"], ["b"]) == ("a b ", "b")

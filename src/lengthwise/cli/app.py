@@ -5,6 +5,7 @@ from collections.abc import Callable
 from cyclopts import App
 
 import lengthwise
+from lengthwise.cli.options import with_plugins
 from lengthwise.cli.verbs_of_parts import check, inspect_, lengths, pretrained, sample
 from lengthwise.cli.verbs_of_studies import compare, drop, list_, probe, report, run, show
 
@@ -35,4 +36,4 @@ VERBS: tuple[Callable[..., int], ...] = (
     pretrained,
 )
 for place, verb in enumerate(VERBS, 1):
-    app.command(verb, name=verb.__name__.rstrip("_"), sort_key=place, help_epilogue="")
+    app.command(with_plugins(verb), name=verb.__name__.rstrip("_"), sort_key=place, help_epilogue="")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.choices import Choice, annotation, choose, settings_of
+from lengthwise.class_versions import is_own
 from lengthwise.cli.printing import described, figure, print_json, stdout
 from lengthwise.values import ConfigError, parse_value, require_known
 
@@ -39,8 +40,13 @@ def show_inspection(word: str, settings: Sequence[str], sizes: dict[str, int | N
 
 
 def summary(make: type) -> str:
-    """What an encoding is, in one line: its module's docstring without the name, or how its own begins."""
-    of_module = (python.getdoc(python.getmodule(make)) or "").partition("\n")[0].partition(": ")[2]
+    """What an encoding is, in one line: its module's docstring without the name, or how its own begins.
+
+    A file from outside may define several classes, and its docstring says what the file is.
+    """
+    of_module = (
+        (python.getdoc(python.getmodule(make)) or "").partition("\n")[0].partition(": ")[2] if is_own(make) else ""
+    )
     own = described(make).partition("\n\n")[0]
     return of_module[:1].upper() + of_module[1:] or " ".join(own.split())
 

@@ -1,8 +1,10 @@
-"""What several verbs take: whole numbers, lists of encodings, the folder of the results, and how runs are executed."""
+"""What several verbs take: plug-ins, whole numbers, lists of encodings, the folder of the results, and how runs are executed."""
 
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter, Token
 
@@ -20,6 +22,11 @@ def _whole(kind: type, tokens: Sequence[Token]) -> int:
 def _a_folder(kind: type, value: str) -> None:
     if not value.strip():
         raise ValueError("Name a folder, or leave it out")
+
+
+def _a_plugin(kind: type, values: tuple[str, ...]) -> None:
+    if not all(value.strip() for value in values):
+        raise ValueError("Name a Python file or a module, or leave it out")
 
 
 def no_option(kind: type, value: str) -> None:
@@ -65,3 +72,32 @@ class Execution:
 
 
 USUAL = Execution()
+
+
+Plugins = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--plugin",
+        negative="",
+        show_default=False,
+        validator=_a_plugin,
+        help="A Python file or a module with encodings, tasks or layouts of your own, to be used like those of the lists; "
+        "may be repeated.",
+    ),
+]
+
+
+def with_plugins(verb: Callable[..., int]) -> Callable[..., int]:
+    """The verb with the option --plugin, which every command has: its classes are in the lists while the command runs."""
+    signature = inspect.signature(verb)
+    option = inspect.Parameter("plugin", inspect.Parameter.KEYWORD_ONLY, default=(), annotation=Plugins)
+
+    @functools.wraps(verb)
+    def command(*arguments: Any, plugin: tuple[str, ...] = (), **options: Any) -> int:
+        from lengthwise.plugins import plugins
+
+        with plugins(plugin):
+            return verb(*arguments, **options)
+
+    command.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
+    return command

@@ -130,8 +130,12 @@ def _ordered(details: dict[str, Any]) -> list[str]:
 
 def _settings(value: Any) -> str:
     if isinstance(value, dict):
-        name = f"{value['is']} " if "is" in value else ""
-        return name + ", ".join(f"{k}={_settings(v)}" for k, v in value.items() if k != "is")
+        version = value.get("class") if "is" in value else None
+        note = f" ({_settings(version).replace('=', ' ')})" if isinstance(version, dict) else ""
+        name = f"{value['is']}{note} " if "is" in value else ""
+        return name + ", ".join(
+            f"{k}={_settings(v)}" for k, v in value.items() if "is" not in value or k not in ("is", "class")
+        )
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

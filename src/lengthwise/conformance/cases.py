@@ -111,15 +111,16 @@ def alternatives(case: EncodingCase) -> dict[str, list[Any]]:
     found = {}
     for name, parameter in settings_of(case.make).items():
         now = dict(case.settings).get(name, parameter.default)
-        guesses = given[name] if name in given else list(_guesses(now, annotation(case.make, parameter)))
-        accepted = [value for value in guesses if value != now and _accepted(case.changed(name, value))]
+        others = given[name] if name in given else list(guesses(now, annotation(case.make, parameter)))
+        accepted = [value for value in others if value != now and _accepted(case.changed(name, value))]
         # Every option of a Literal and every value that the class names; of a number one is enough.
         several = name in given or not isinstance(now, (int, float)) or isinstance(now, bool)
         found[name] = accepted if several else accepted[:1]
     return found
 
 
-def _guesses(now: Any, wanted: Any) -> Iterator[Any]:
+def guesses(now: Any, wanted: Any) -> Iterator[Any]:
+    """Other values of a setting, from its type: a class may refuse them."""
     if typing.get_origin(wanted) is typing.Literal:
         yield from typing.get_args(wanted)
     elif isinstance(now, bool):
@@ -130,7 +131,7 @@ def _guesses(now: Any, wanted: Any) -> Iterator[Any]:
         yield from (now * 1.5, now * 0.5, now + 1.0, now + 0.25)
     elif isinstance(now, tuple) and now:
         for n, value in enumerate(now):
-            yield from ((*now[:n], other, *now[n + 1 :]) for other in _guesses(value, type(value)))
+            yield from ((*now[:n], other, *now[n + 1 :]) for other in guesses(value, type(value)))
     elif now is None:
         kinds = typing.get_args(wanted)
         yield from (

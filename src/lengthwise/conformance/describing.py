@@ -14,7 +14,7 @@ from lengthwise.encodings import ENCODINGS
 def describes(case: EncodingCase, backend: str) -> str:
     choice = case.choice
     data = choice.to_data()
-    if set(data) != {"is", *settings_of(case.make)}:
+    if set(data) != {"is", "class", *settings_of(case.make)}:
         raise Wrong(f"settings are not all written out: {sorted(data)}")
     text = json.dumps(data, allow_nan=False)
     if json.loads(text) != data or choice_from_data("encoding", json.loads(text)) != choice:

@@ -15,6 +15,7 @@ import torch
 from lengthwise.attention import BACKENDS
 from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, ask
 from lengthwise.encodings import ENCODINGS
+from lengthwise.plugins import load_plugins, loaded_plugins
 
 MARKS = {
     Verdict.OK: ("✓", "green"),
@@ -58,11 +59,17 @@ def ask_in_processes(names: Sequence[str], on_answer: Callable[[str], None]) -> 
     tasks = [(name, n) for name in names for n in range(len(QUESTIONS))]
     rows: list[Row] = []
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(cores, 8), spawn, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with ProcessPoolExecutor(min(cores, 8), spawn, initializer=_begin, initargs=(loaded_plugins(),)) as pool:
         for (name, n), answers in zip(tasks, pool.map(_ask, tasks), strict=True):
             rows += [Row(name, backend, QUESTIONS[n], answer) for backend, answer in answers]
             on_answer(name)
     return rows
+
+
+def _begin(plugins: tuple[str, ...]) -> None:
+    """What a worker process does first."""
+    torch.set_num_threads(1)
+    load_plugins(plugins)
 
 
 def _ask(task: tuple[str, int]) -> list[tuple[str, Answer]]:

@@ -28,6 +28,9 @@ class PositionEncoding(nn.Module, ABC):
     """
 
     kind: ClassVar[str] = "encoding"
+    version: ClassVar[int] = (
+        1  # counts for a run's key; raise it in the class whenever what it does to attention changes
+    )
     shared_across_layers: ClassVar[bool] = (
         True  # one module serves every layer, as in the source (or nothing is learned)
     )

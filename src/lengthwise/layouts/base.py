@@ -29,6 +29,9 @@ class Layout(ABC):
     """
 
     kind: ClassVar[str] = "layout"
+    version: ClassVar[int] = (
+        1  # counts for a run's key; raise it in the class whenever the positions that it gives change
+    )
 
     @abstractmethod
     def positions(

@@ -98,7 +98,7 @@ def require_alike(a: Run, b: Run, lengths: Iterable[int] = ()) -> None:
 
 
 def _described(run: Run) -> str:
-    settings = ", ".join(f"{k}={json.dumps(v)}" for k, v in run.task.identity().items() if k != "is")
+    settings = ", ".join(f"{k}={json.dumps(v)}" for k, v in run.task.identity().items() if k not in ("is", "class"))
     return f"{run.task.name}({settings})"
 
 

@@ -118,16 +118,17 @@ class Store:
         """Write down what a study wants, or what it wants now: the new list of runs and questions replaces the old one.
 
         Runs that are known keep their training, their scores and whoever works on them; failed ones may be tried again.
-        `published`: see `StudyRow`.
+        `published`: see `StudyRow`. The `facts` of a run may be left out; `finish` adds to them.
         """
         if not name:
             raise StoreError("a study has no name; give it one")
-        rows = [take(run, f"run {number} of study {name!r}", _RUN) for number, run in enumerate(runs)]
+        rows = [take(run, f"run {number} of study {name!r}", _RUN, {"facts": None}) for number, run in enumerate(runs)]
         questions = {row["key"]: _questions(row.pop("asked"), f"run {row['key']}: asked") for row in rows}
         if len(questions) < len(rows):
             raise StoreError(f"study {name!r} has the same run twice; each run is listed once")
         for row in rows:
             row["config"] = canonical(row["config"], f"run {row['key']}: config")
+            row["facts"] = canonical(row["facts"] or {}, f"run {row['key']}: facts")
         name = plain_text(name)
         about = {"question": question, "expectation": expectation, "cost": cost, "command": command}
         about = {k: plain_text(v) for k, v in about.items()}
@@ -138,8 +139,8 @@ class Store:
             now = _now(connection)
             study = {"name": name, **about, "published": numbers, "created": now, "updated": now}
             _upsert(connection, studies_table, ["name"], [study], ["created"])
-            fresh = {"created": now, "claims": 0, "step": 0, "steps": 0, "facts": "{}"}
-            _upsert(connection, runs_table, ["key"], [row | fresh for row in rows], list(fresh))
+            fresh = {"created": now, "claims": 0, "step": 0, "steps": 0}
+            _upsert(connection, runs_table, ["key"], [row | fresh for row in rows], [*fresh, "facts"])
             failed = runs_table.c.error.is_not(None)
             for some in _portions(keys):
                 connection.execute(update(runs_table).where(runs_table.c.key.in_(some), failed).values(error=None))

@@ -17,11 +17,14 @@ from typing import Any
 import torch
 
 from lengthwise.attention import check_backend
+from lengthwise.class_versions import is_own
 from lengthwise.config import ConfigError
+from lengthwise.plugins import loaded_plugins
 from lengthwise.store import Store, StoreError, open_store
 from lengthwise.studies.cost import costs
 from lengthwise.studies.estimate import estimate_seconds
 from lengthwise.studies.events import Begun, Counted, Done, Event, Failed, Note, Released, Started
+from lengthwise.studies.stored import change_of_classes
 from lengthwise.studies.study import Study
 from lengthwise.studies.worker import Bye, Hello, Spec, main
 
@@ -83,13 +86,25 @@ def execute(
             study=study.name,
             results=str(folder.resolve()),
             runs=_pickled(study),
+            plugins=loaded_plugins(),
             source=_own_source(study),
             device=device,
             backend=backend,
             threads=threads,
         )
-        store.add_study(**study.about(), runs=study.rows())
-        return _Crew(store, study, spec, workers, estimate, on_event or (lambda event: None)).work()
+        tell = on_event or (lambda event: None)
+        _add(store, study, tell)
+        return _Crew(store, study, spec, workers, estimate, tell).work()
+
+
+def _add(store: Store, study: Study, tell: Callable[[Event], None]) -> None:
+    """Put the study into the store; tell which classes have changed since runs of it were trained. Those stay in the store, and
+    are no runs of the study any more: a report never mixes them with the new ones."""
+    known = any(row.name == study.name for row in store.studies())
+    before = store.runs(study.name) if known else []
+    store.add_study(**study.about(), runs=study.rows())
+    if before and (change := change_of_classes(before, store.runs(study.name))):
+        tell(Note(text=change))
 
 
 def cores() -> int:
@@ -127,9 +142,9 @@ def _pickled(study: Study) -> bytes:
 
 
 def _own_source(study: Study) -> str | None:
-    """The study's file when some class is defined there, so that a worker can find it."""
-    own = any(c.make.__module__.startswith("lengthwise_study_") for run in study.runs for c in run.choices)
-    return str(study.source) if own and study.source is not None else None
+    """The study's file when some class is from outside lengthwise: defined there, or in a neighbour that the file imports."""
+    outside = any(not is_own(choice.make) for run in study.runs for choice in run.choices)
+    return str(study.source) if outside and study.source is not None else None
 
 
 class _Worker:

@@ -33,6 +33,7 @@ from lengthwise.probes import (
 )
 from lengthwise.store import ProbeRow, RunRow, Store, StoreError
 from lengthwise.studies.provenance import facts
+from lengthwise.studies.stored import stored_run, without_versions
 from lengthwise.studies.study import encoding, task
 from lengthwise.training.tensorfile import CheckpointError, DamagedFile
 
@@ -103,7 +104,7 @@ def able(items: Iterable[Item]) -> tuple[list[Item], list[str]]:
     kept, left_out = [], []
     for item in items:
         try:
-            require_in_context(_same(item.run), item.asked)
+            require_in_context(stored_run(item.run), item.asked)
         except ConfigError as error:
             left_out.append(f"{_named(item.run)}: {error}")
         else:
@@ -121,8 +122,12 @@ def of_task(runs: Sequence[RunRow], word: str, study: str) -> list[RunRow]:
         return [run for run in runs if run.task == word]
     if "(" not in word.partition(":")[0]:  # else it is a label, with a mistake in it
         choice = task(word)
-        wanted, skip = choice.identity(), getattr(choice.make, "not_identity", ())
-        found = [run for run in runs if {k: v for k, v in run.config["task"].items() if k not in skip} == wanted]
+        skip = getattr(choice.make, "not_identity", ())
+
+        def identity(data: dict[str, Any]) -> Any:  # of a changed class too: whoever asks its runs is told
+            return {k: v for k, v in without_versions(data).items() if k not in skip}
+
+        found = [run for run in runs if identity(run.config["task"]) == identity(choice.to_data())]
         if found:
             return found
         word = choice.label
@@ -221,16 +226,6 @@ def _protocol(run: RunRow) -> str:
     return canonical(protocol(run.config))
 
 
-def _same(row: RunRow) -> Run:
-    """The run of a row. `ConfigError` where that is another one here."""
-    run = Run.from_data(row.config)
-    if run.key != row.key:
-        raise ConfigError(
-            f"run {_named(row)} has the key {run.key} here: another version of lengthwise made it; use that version"
-        )
-    return run
-
-
 def _named(run: RunRow) -> str:
     return f"{run.key[:8]} ({run.label}, seed {run.seed})"
 
@@ -240,7 +235,7 @@ def _named(run: RunRow) -> str:
 
 def lengths_of(store: Store, row: RunRow, field: str) -> ProbeRow:
     """How long the run's examples are, from its rows where it is known; else counted, and stored where the store can be written."""
-    run = _same(row)
+    run = stored_run(row)
     asked = lengths_question(run, field, [question["length"] for question in row.asked])
     if (known := store.probe(row.key, asked)) is not None:
         return known
@@ -312,7 +307,7 @@ class Asker:
             raise ConfigError(
                 f"run {_named(row)} is {row.status}, and only a trained model can be looked into; run its study"
             )
-        run = _same(row)
+        run = stored_run(row)
         if not (weights := self.folder / "runs" / row.key / "weights.safetensors").exists():
             raise ConfigError(
                 f"run {_named(row)} has no weights here ({weights}); bring them here from where it was trained, or run its study "

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.choices import layers_of
+from lengthwise.class_versions import defined_in
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import check_lengths, encodings_of, questions
@@ -88,6 +89,7 @@ class Study:
     def _row(self, run: Run) -> dict[str, Any]:
         make: Any = run.task.make
         config = self.evaluation_of(run)
+        places = {choice.name: place for choice in run.choices if (place := defined_in(choice.make)) is not None}
         return {
             "key": run.key,
             "label": run.label,
@@ -100,6 +102,7 @@ class Study:
             "train_length": run.training.train_length,
             "config": run.to_data(),
             "asked": questions(make, config),
+            "facts": {"defined_in": places} if places else {},
         }
 
     def about(self) -> dict[str, Any]:

@@ -14,12 +14,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from lengthwise.class_versions import is_own
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import Score, evaluate, shifted, together
+from lengthwise.plugins import load_plugins
 from lengthwise.store import ClaimLost, RunRow, Store, StoreError, open_store, worker_name
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.loading import load
 from lengthwise.studies.provenance import facts
+from lengthwise.studies.stored import stored_run
 from lengthwise.training import Progress, Stopped, Trained, train
 from lengthwise.training.numerics import use_process
 
@@ -36,7 +39,8 @@ class Spec:
     study: str
     results: str
     runs: bytes  # {key: Run}, pickled
-    source: str | None  # the study's file, when runs are made of classes that it defines
+    plugins: tuple[str, ...]  # that the parent has loaded, so that stored runs find their classes by name
+    source: str | None  # the study's file, when runs are made of classes from outside lengthwise
     device: str
     backend: str
     threads: int
@@ -114,9 +118,11 @@ def main(pipe: Connection, spec: Spec) -> None:
     signal.signal(signal.SIGTERM, lambda *_: link.stop.set())
     try:
         use_process(spec.threads)
+        load_plugins(spec.plugins)
         if spec.source is not None:
             load(spec.source)
         runs: dict[str, Run] = pickle.loads(spec.runs)
+        require_same(runs)
         with open_store(spec.store, create=False) as store:
             Worker(spec, link, store, runs).work()
     except Exception as error:
@@ -171,7 +177,7 @@ class Worker:
                 self.link.send(Done(key=row.key, scores=scores, of_shifts=of_shifts, seconds=seconds))
 
     def run(self, row: RunRow, folder: Path, beat: Beat) -> tuple[tuple[tuple[int, float], ...], int]:
-        run = self.runs.get(row.key) or _from_store(row)
+        run = self.runs.get(row.key) or stored_run(row)
         missing = self.store.missing(row.key, row.asked)
         is_trained = row.finished is not None
         weights = folder / "weights.safetensors"
@@ -299,12 +305,13 @@ def _said_of(score: Score, note: str | None) -> dict[str, Any]:
     return {**({"note": note} if note else {}), **({"details": score.details} if score.details else {})}
 
 
-def _from_store(row: RunRow) -> Run:
-    """A run that another call put into the study while this one was at work."""
-    run = Run.from_data(row.config)
-    if run.key != row.key:
-        raise ConfigError(f"its settings as stored have the key {run.key} here: another version of lengthwise made it")
-    return run
+def require_same(runs: dict[str, Run]) -> None:
+    """Raise `ConfigError` where a class is another one in this process than where the study was read: its file was edited
+    since."""
+    for key, run in runs.items():
+        if run.key != key:
+            names = ", ".join(sorted({choice.name for choice in run.choices if not is_own(choice.make)}))
+            raise ConfigError(f"the file of {names} changed while the study was at work; run the same command again")
 
 
 def is_plain(error: BaseException) -> bool:

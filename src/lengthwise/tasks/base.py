@@ -88,6 +88,7 @@ class Task(ABC):
     """
 
     kind: ClassVar[str] = "task"
+    version: ClassVar[int] = 1  # counts for a run's key; raise it in the class whenever its examples or scores change
     metric: ClassVar[str]  # "exact match" or "log perplexity"
     better: ClassVar[Literal["higher", "lower"]]
     unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from lengthwise.config import ConfigError
 from lengthwise.tasks.splits import HELD_OUT, hashed, held_out, of_test
 
 NOTHING = -1  # a place of a row that holds no word: at its end, or a gap that `pack` closes
@@ -68,9 +69,10 @@ class Draft:
 def drawn(draw: Callable[[int], Pairs | Draft], count: int, split: str) -> Pairs:
     """`count` examples of a split, from a function that draws so many of both."""
     found: list[Pairs | Draft] = [draw(0)]
-    missing = count
+    missing, draws = count, 0
     while missing > 0:
         many = draw(_enough(missing, split))
+        draws += len(many)
         for part in (many[n : n + AT_ONCE] for n in range(0, len(many), AT_ONCE)):
             asked = part.questions
             kept = (held_out(asked) == (split == "test")).nonzero()[:missing, 0]
@@ -78,6 +80,7 @@ def drawn(draw: Callable[[int], Pairs | Draft], count: int, split: str) -> Pairs
             missing -= len(kept)
             if not missing:
                 break
+        _require_some(count - missing, draws, split)
     return Pairs.join(found)
 
 
@@ -90,9 +93,10 @@ def different(draw: Callable[[int], Pairs | Draft], count: int, split: str) -> P
     """
     found: list[Pairs | Draft] = [draw(0)]
     seen: set[int] = set()
-    missing, in_vain = count, 0
+    missing, in_vain, draws = count, 0, 0
     while missing > 0 and in_vain <= ENOUGH * len(seen):
         many = draw(_enough(max(missing, min(in_vain, MOST_IN_VAIN)), split))
+        draws += len(many)
         for part in (many[n : n + AT_ONCE] for n in range(0, len(many), AT_ONCE)):
             asked = part.questions
             hashes = hashed(asked)
@@ -104,7 +108,17 @@ def different(draw: Callable[[int], Pairs | Draft], count: int, split: str) -> P
             missing -= len(kept)
             if not missing:
                 break
+        _require_some(len(seen), draws, split)
     return Pairs.join(found)
+
+
+def _require_some(found: int, draws: int, split: str) -> None:
+    """Raise `ConfigError` where so many draws held no question of a split: it has none, and drawing would never end."""
+    if not found and draws >= MOST_IN_VAIN:
+        raise ConfigError(
+            f"{draws:,} questions of this length were drawn, and none belongs to the {split} split: they are too few to be "
+            "split by chance; define the task's method `every`, which lists them, or ask for a longer length"
+        )
 
 
 def balanced(

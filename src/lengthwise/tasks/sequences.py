@@ -100,10 +100,13 @@ class SequenceTask(AnsweringTask):
     def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
         """The length of an example, from its words."""
 
-    @abstractmethod
     def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         """The example as the text (prompt, target) that the study's repository makes of it, spaces and all; `separator` comes
-        between."""
+        between.
+
+        Where no study has published the task: its words with spaces between them.
+        """
+        return f"{' '.join(question)} ", " ".join(answer)
 
     def published_in_paper(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str] | None:
         """The example as the study's paper prints one (prompt, target); None where it prints none with these settings.

@@ -1,0 +1,109 @@
+"""Which version of a class a run was made of, and where a class from outside the package is defined."""
+
+import inspect
+import os
+import sys
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from lengthwise.code_hash import code_hash
+from lengthwise.values import ConfigError, require_whole
+
+_hashes: WeakKeyDictionary[type, str] = WeakKeyDictionary()
+
+
+def is_own(make: type) -> bool:
+    """Whether a class is one of lengthwise."""
+    return make.__module__.startswith("lengthwise.")
+
+
+def class_version(make: type) -> dict[str, Any]:
+    """Return what identifies the code of an encoding, a task or a layout, as it enters a run's key.
+
+    A class of lengthwise: `{"version": n}`, its class attribute. A class from outside that declares `version` in its own body:
+    `{"version": n, "module": the name of its file}`. Any other: `{"code": a hash of its source}`, see `code_hash`.
+    """
+    if is_own(make):
+        return {"version": make.version}  # type: ignore[attr-defined]
+    if "version" in vars(make):
+        version = vars(make)["version"]
+        require_whole(make.__name__, 1, version=version)
+        file = source_file(make)
+        return {"version": version, "module": file.stem if file else make.__module__}
+    if make not in _hashes:
+        _hashes[make] = code_hash(make)
+    return {"code": _hashes[make]}
+
+
+def source_file(make: type) -> Path | None:
+    """The file that defines a class; None where there is none."""
+    file = getattr(sys.modules.get(make.__module__), "__file__", None)
+    return Path(file).resolve() if file else None
+
+
+def defined_in(make: type) -> str | None:
+    """What `--plugin` takes to find a class from outside again: its file, or the module of an installed package.
+
+    None for a class of lengthwise.
+    """
+    if is_own(make):
+        return None
+    file = source_file(make)
+    package = getattr(sys.modules.get(make.__module__), "__package__", None)
+    return str(file) if file is not None and not package else make.__module__
+
+
+def place(make: type) -> str:
+    """`mytask.py, line 12`, for messages: where a class is defined; its module where the file is not known."""
+    try:
+        line = inspect.getsourcelines(make)[1]
+    except (OSError, TypeError):
+        return make.__module__
+    file = source_file(make)
+    return f"{shortened(str(file)) if file else make.__module__}, line {line}"
+
+
+def shortened(path: str) -> str:
+    """A path as it is written from the current folder, where it lies in that; else as it is."""
+    try:
+        inside = Path(path).is_absolute() and Path(path).is_relative_to(os.getcwd())
+    except OSError:  # the current folder is gone
+        return path
+    return os.path.relpath(path) if inside else path
+
+
+def require_complete(make: type) -> None:
+    """Raise `ConfigError` for a class that lacks methods or class attributes which every class of its kind has."""
+    methods = [f"the method {name}" for name in sorted(getattr(make, "__abstractmethods__", ()))]
+    attributes = [f"the class attribute {n}" for n, of_class in _declared(make) if of_class and not hasattr(make, n)]
+    if lacking := [*methods, *attributes]:
+        raise ConfigError(f"{place(make)}: class {make.__name__} lacks {_listed(lacking)}; define {_them(lacking)}")
+
+
+def require_set(instance: object) -> None:
+    """Raise `ConfigError` for an object whose `__init__` left out attributes which every object of its kind has."""
+    make = type(instance)
+    if is_own(make):
+        return
+    if lacking := [
+        f"self.{name}" for name, of_class in _declared(make) if not of_class and not hasattr(instance, name)
+    ]:
+        raise ConfigError(
+            f"{place(make)}: class {make.__name__} does not set {_listed(lacking)}; set {_them(lacking)} in __init__"
+        )
+
+
+def _declared(make: type) -> list[tuple[str, bool]]:
+    """The attributes that lengthwise's base classes declare, and whether each belongs to the class."""
+    bases = [base for base in make.__mro__ if is_own(base)]
+    found = {name: "ClassVar" in str(kind) for base in bases for name, kind in inspect.get_annotations(base).items()}
+    return list(found.items())
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _them(names: list[str]) -> str:
+    return "it" if len(names) == 1 else "them"

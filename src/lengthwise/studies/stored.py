@@ -1,0 +1,86 @@
+"""Runs as they are stored: made again from their rows, and compared with what their classes are now."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from lengthwise.analysis.gather import canonical
+from lengthwise.choices import UnknownName
+from lengthwise.config import ConfigError, Run
+from lengthwise.plugins import how_to_find
+from lengthwise.store import RunRow
+
+
+def stored_run(row: RunRow) -> Run:
+    """Return the run of a row.
+
+    Raises `ConfigError` where it cannot be made here as it was: its class is unknown (the message says in which file the class
+    was defined, which is never loaded by itself), its class has changed since, or another version of lengthwise made it.
+    """
+    named = f"run {row.key[:8]} ({row.label}, seed {row.seed})"
+    try:
+        run = Run.from_data(row.config)
+    except UnknownName as error:
+        places = row.facts.get("defined_in")
+        hints = filter(None, (how_to_find(choice["is"], places) for choice in choices_of(row.config)))
+        hint = "; ".join(dict.fromkeys(hints))
+        raise ConfigError(f"{named}: {hint}" if hint else f"{named}: {error}") from error
+    if run.key == row.key:
+        return run
+    if changed := changed_classes(row.config, run.to_data()):
+        raise ConfigError(
+            f"{named}: {_listed(changed)} changed since it was trained; run its study again, or go back to the code as it was"
+        )
+    raise ConfigError(f"{named} has the key {run.key} here: another version of lengthwise made it; use that version")
+
+
+def change_of_classes(before: Iterable[RunRow], after: Iterable[RunRow]) -> str | None:
+    """Return one line on the runs of a study that will be trained again because the code of a class changed; None without any.
+
+    `before`: the study's rows as they were; `after`: as they are now that it was added again. Two runs are the same but for the
+    code where everything in their settings but the versions is equal.
+    """
+    trained: dict[str, RunRow] = {_key(row): row for row in before if row.finished is not None}
+    names: dict[str, None] = {}
+    number = 0
+    for row in after:
+        old = trained.get(_key(row))
+        if old is not None and old.key != row.key and row.finished is None:
+            names |= dict.fromkeys(changed_classes(old.config, row.config))
+            number += 1
+    if not names:
+        return None
+    runs, they = ("1 run was", "it") if number == 1 else (f"{number} runs were", "they")
+    return f"{_listed(list(names))} changed since {runs} trained; {they} will be trained again"
+
+
+def changed_classes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """The names of the classes that have other versions in two descriptions of a run that are otherwise alike."""
+    pairs = zip(choices_of(old), choices_of(new), strict=False)
+    return list(dict.fromkeys(b["is"] for a, b in pairs if a["is"] == b["is"] and a.get("class") != b.get("class")))
+
+
+def choices_of(data: Any) -> Iterator[dict[str, Any]]:
+    """Every choice in the description of a run, in one order."""
+    if isinstance(data, dict):
+        if isinstance(data.get("is"), str):
+            yield data
+        for name in sorted(data):
+            yield from choices_of(data[name])
+    elif isinstance(data, list):
+        for item in data:
+            yield from choices_of(item)
+
+
+def without_versions(data: Any) -> Any:
+    """The description of a run, or of a choice, without the versions of classes."""
+    if isinstance(data, dict):
+        return {k: without_versions(v) for k, v in data.items() if not (k == "class" and "is" in data)}
+    return [without_versions(item) for item in data] if isinstance(data, list) else data
+
+
+def _key(row: RunRow) -> str:
+    return canonical(without_versions(row.config))
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

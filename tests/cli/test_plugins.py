@@ -1,0 +1,350 @@
+"""A user's own encodings, tasks and layouts: `--plugin` on every command, and what changes of their code do."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lengthwise.cli import main
+from lengthwise.cli.app import VERBS
+from lengthwise.encodings import ENCODINGS
+from lengthwise.layouts import LAYOUTS
+from lengthwise.store import open_store
+from lengthwise.tasks import TASKS
+
+Call = Callable[..., Any]
+
+OWN = '''
+import torch
+from lengthwise.encodings import DistanceBias
+from lengthwise.layouts import Layout
+from lengthwise.tasks.sequences import Pairs, SequenceTask
+
+
+class Windowed(DistanceBias):
+    """Hides what is far away."""
+
+    def __init__(self, *, num_heads: int, size: int = 3):
+        super().__init__()
+        self.num_heads, self.size = num_heads, size
+
+    def bias(self, distance):
+        return torch.where(distance > self.size, -10.0, 0.0).expand(self.num_heads, -1)
+
+
+class Largest(SequenceTask):
+    """Say the largest digit. `length` counts the digits."""
+
+    unit = "digits"
+
+    def __init__(self):
+        super().__init__("0123456789")
+
+    def draw(self, generator, count, length):
+        digits = torch.randint(10, (count, length), generator=generator)
+        return Pairs(digits, digits.max(1, keepdim=True).values)
+
+    def widths(self, length):
+        return length, 1
+
+    def length_of(self, question, answer):
+        return len(question)
+
+
+class Doubled(Layout):
+    """0, 2, 4, ..."""
+
+    def positions(self, inputs, documents, generator, training):
+        return 2 * torch.arange(inputs.shape[1]).expand(inputs.shape[:2])
+
+    def reach(self, tokens, training):
+        return 2 * tokens
+'''
+STUDY = """
+from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig
+from lengthwise.studies import Study, grid
+
+study = Study(
+    name="mine",
+    runs=grid(ENCODINGS, ["copy"], model=ModelConfig(d_model=16, num_layers=1, num_heads=2),
+              training=TrainingConfig(train_length=4, steps=3, batch_size=4)),
+    evaluation=EvaluationConfig(lengths=(4, 8), examples=16),
+)
+"""
+COMPARE = ["compare", "nope", "windowed", "--task", "largest", "--layout", "doubled", "--train-length", 3, "--lengths", "3,6",
+           "--steps", 3, "--d-model", 16, "--num-layers", 1, "--num-heads", 2, "--examples", 16, "--workers", 1]  # fmt: skip
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a plug-in, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(OWN)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder where a plug-in's encoding, task and layout were compared with ours, once."""
+    folder = tmp_path_factory.mktemp("compared")
+    (folder / "mine.py").write_text(OWN)
+    code = main([str(word) for word in (*COMPARE, "--plugin", folder / "mine.py", "--results", folder / "results")])
+    assert code == 0
+    return folder
+
+
+def listed() -> dict[str, list[str]]:
+    return {registry.kind: registry.names() for registry in (ENCODINGS, TASKS, LAYOUTS)}
+
+
+def one_line(ran: Any, says: str) -> None:
+    assert ran.code == 2, (ran.out, ran.err)
+    assert ran.err.startswith("lengthwise: ")
+    assert ran.err.count("\n") == 1, ran.err
+    assert says in ran.err, ran.err
+    assert "fault in the program" not in ran.err
+
+
+def test_every_command_has_the_option(here: Call) -> None:
+    for verb in VERBS:
+        ran = here(verb.__name__.rstrip("_"), "--help")
+        assert "--plugin" in ran.out, verb.__name__
+
+
+def test_what_takes_a_name_finds_them(here: Call, own: Path) -> None:
+    before = listed()
+    assert "Hides what is far away." in here("list", "encodings", "windowed", "--plugin", "mine.py").out
+    assert "Largest" in here("list", "tasks", "--plugin", "mine.py").out
+    assert "Doubled" in here("list", "layouts", "--plugin", own / "mine.py").out
+    assert "Hides what is far away." in here("inspect", "windowed:size=2", "--plugin", "mine.py").out
+    ran = here("sample", "--plugin", "mine.py", "largest", "--length", 4)
+    assert ran.code == 0, ran.err
+    assert "Largest: length 4 digits, test, seed 0" in ran.out
+    published = here("sample", "largest", "--length", 4, "--published", "--json", "--plugin", "mine.py")
+    assert published.code == 0, published.err
+    first = json.loads(published.out.splitlines()[0])
+    assert first["target"] == max(first["prompt"].split())
+    assert listed() == before, "a plug-in is there for one command"
+    one_line(here("sample", "largest"), "there is no task 'largest'")
+
+
+def test_a_module_is_a_plug_in_too(here: Call, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (own / "a_package_of_mine").mkdir()
+    (own / "a_package_of_mine" / "__init__.py").write_text("from .inner import Tilted\n")
+    (own / "a_package_of_mine" / "inner.py").write_text(
+        "from lengthwise.encodings import NoPE\nclass Tilted(NoPE): ...\n"
+    )
+    monkeypatch.syspath_prepend(str(own))
+    assert "Tilted" in here("list", "encodings", "--plugin", "a_package_of_mine", "--plugin", "mine.py").out
+    one_line(here("list", "tasks", "--plugin", "no_such_package.x"), "there is no module no_such_package.x")
+    one_line(here("list", "tasks", "--plugin", "mine.p"), "there is no module mine.p")
+
+
+def test_all_names_what_is_listed(here: Call, own: Path) -> None:
+    (own / "some.py").write_text(OWN + "\n__all__ = ['Doubled']\n")
+    assert "Windowed" not in here("list", "encodings", "--plugin", "some.py").out
+    assert "Doubled" in here("list", "layouts", "--plugin", "some.py").out
+    (own / "some.py").write_text(OWN + "\n__all__ = ['Dubbled']\n")
+    one_line(
+        here("list", "layouts", "--plugin", "some.py"),
+        "plug-in some.py: __all__ names 'Dubbled', which it does not define",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x = 1\n", "plug-in bad.py has no encoding, task or layout; define a class in it that derives from"),
+        ("x = 1\nnope\n", "bad.py, line 2: NameError: name 'nope' is not defined"),
+        ("def f(:\n", "bad.py, line 1: SyntaxError"),
+        (
+            "from lengthwise.encodings import NoPE\nclass Rope(NoPE): ...\n",
+            "its encoding Rope is called like RoPE of lengthwise",
+        ),
+        (
+            "x = 1\nfrom lengthwise.encodings import DistanceBias\nclass Slanted(DistanceBias): ...\n",
+            "bad.py, line 3: class Slanted lacks the method bias; define it",
+        ),
+    ],
+)
+def test_plug_ins_that_cannot_be(here: Call, own: Path, text: str, says: str) -> None:
+    (own / "bad.py").write_text(text)
+    before = listed()
+    one_line(here("list", "encodings", "--plugin", "bad.py"), says)
+    assert listed() == before
+
+
+def test_paths_that_are_no_plug_in(here: Call, own: Path) -> None:
+    one_line(here("list", "tasks", "--plugin", "mien.py"), "there is no file mien.py; did you mean 'mine.py'?")
+    one_line(here("list", "tasks", "--plugin", "."), ". is a folder; name a plug-in file in it: mine.py")
+    one_line(here("list", "tasks", "--plugin", ""), "Name a Python file or a module")
+    (own / "other.py").write_text(OWN)
+    ran = here("list", "tasks", "--plugin", "mine.py", "--plugin", "other.py")
+    one_line(ran, "plug-in other.py: its encoding Windowed is called like Windowed of lengthwise_file_mine; rename it")
+    (own / "deeper").mkdir()
+    (own / "deeper" / "mine.py").write_text(OWN)
+    one_line(
+        here("list", "tasks", "--plugin", "mine.py", "--plugin", "deeper/mine.py"),
+        "deeper/mine.py is called like mine.py",
+    )
+
+
+def test_the_same_plug_in_twice_is_one(here: Call, own: Path) -> None:
+    assert here("list", "tasks", "--plugin", "mine.py", "--plugin", "./mine.py").code == 0
+
+
+def test_an_incomplete_class_is_named_with_all_that_it_lacks(here: Call, own: Path) -> None:
+    text = OWN.replace("    def widths(self, length):\n        return length, 1\n", "").replace(
+        '    unit = "digits"\n', ""
+    )
+    (own / "mine.py").write_text(text)
+    line = text[: text.index("class Largest")].count("\n") + 1
+    says = f"mine.py, line {line}: class Largest lacks the method widths and the class attribute unit; define them"
+    one_line(here("sample", "largest", "--plugin", "mine.py"), says)
+    assert here("inspect", "windowed", "--plugin", "mine.py").code == 0, "the others of the file are there"
+    (own / "study.py").write_text(text + STUDY.replace('ENCODINGS, ["copy"]', '["nope"], [Largest]'))
+    one_line(
+        here("run", "study.py"), f"study.py, line {text.count(chr(10)) + 7}: study.py, line {line}: class Largest lacks"
+    )
+
+
+def test_attributes_that_init_leaves_out_are_named(here: Call, own: Path) -> None:
+    text = (
+        "from lengthwise.tasks import Task\nclass Bare(Task):\n"
+        + "".join(
+            f"    {name} = {value!r}\n"
+            for name, value in (("metric", "exact match"), ("better", "higher"), ("unit", "x"), ("per_token", False))
+        )
+        + "".join(
+            f"    def {name}(self, *a, **k): ...\n" for name in ("tokens", "sample", "score", "render", "check_length")
+        )
+    )
+    (own / "bare.py").write_text(text)
+    one_line(
+        here("sample", "bare", "--plugin", "bare.py"),
+        "class Bare does not set self.vocab_size and self.output_size; set them",
+    )
+
+
+def test_a_comparison_with_them_in_worker_processes(
+    compared: Path, here: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(compared)
+    with open_store("results", create=False) as store:
+        rows = {row.label: row for row in store.runs()}
+    assert set(rows) == {"NoPE with Doubled", "Windowed with Doubled"}
+    mine = str((compared / "mine.py").resolve())
+    assert rows["Windowed with Doubled"].facts["defined_in"] == {"Windowed": mine, "Largest": mine, "Doubled": mine}
+    assert here("report", "--results", "results").code == 0, "a report needs no plug-in"
+    key = rows["Windowed with Doubled"].key
+    assert here("show", key, "--results", "results").code == 0
+    for words in (["probe", "attended-distance", key], ["lengths", key]):
+        says = f"run {key[:8]} (Windowed with Doubled, seed 0): Windowed is defined in mine.py; add --plugin mine.py"
+        one_line(here(*words, "--results", "results"), says)
+    ran = here("probe", "attended-distance", key, "--results", "results", "--plugin", "mine.py")
+    assert ran.code == 0, ran.err
+    assert here("lengths", key, "--results", "results", "--plugin", "mine.py").code == 0
+
+
+def test_a_stored_path_is_shown_and_never_run(
+    compared: Path, here: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A results database may be somebody else's."""
+    import shutil
+    import sqlite3
+
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(compared / "results", tmp_path / "results")
+    (tmp_path / "trap.py").write_text("open('sprung', 'w').close()\n" + OWN)
+    with sqlite3.connect(tmp_path / "results" / "results.db") as db:
+        places = {name: str(tmp_path / "trap.py") for name in ("Windowed", "Largest", "Doubled")}
+        db.execute("UPDATE runs SET facts = ?", [json.dumps({"defined_in": places})])
+        (key,) = db.execute("SELECT key FROM runs WHERE label LIKE 'Windowed%'").fetchone()
+    for words in (["probe", "attended-distance", key], ["lengths", key], ["show", key], ["report"], ["list", "runs"]):
+        here(*words, "--results", "results")
+    assert not (tmp_path / "sprung").exists()
+    assert "trap.py; add --plugin trap.py" in here("lengths", key, "--results", "results").err
+    with sqlite3.connect(tmp_path / "results" / "results.db") as db:
+        db.execute("UPDATE runs SET facts = ?", [json.dumps({"defined_in": {"Windowed": 3, "Largest": "\x1b[2Jx\n"}})])
+    ran = here("lengths", key, "--results", "results")
+    one_line(ran, "Largest is defined in ")
+    assert "\x1b" not in ran.err
+
+
+def test_editing_a_class_trains_its_runs_again(here: Call, own: Path) -> None:
+    def study(text: str) -> Any:
+        (own / "study.py").write_text(text + STUDY.replace("ENCODINGS", '[Windowed, "nope"]'))
+        ran = here("run", "study.py", "--results", "results", "--workers", 1)
+        assert ran.code == 0, ran.err
+        return ran
+
+    def stored(study: str | None) -> dict[str, Any]:
+        with open_store("results", create=False) as store:
+            return {row.key: row for row in store.runs(study)}
+
+    study(OWN)
+    first = stored("mine")
+    assert "all 2 runs are done" in study(OWN.replace("Hides", "# Shows\n    Hides")).err, "a docstring is no change"
+    ran = study(OWN.replace("-10.0", "10.0"))
+    assert "Windowed changed since 1 run was trained; it will be trained again\n" in ran.err
+    assert ran.err.index("changed since") < ran.err.index("starts")
+    second = stored("mine")
+    old = next(key for key, row in first.items() if row.label == "Windowed")
+    assert old not in second, "the report of the study does not mix the two"
+    assert len(first.keys() & second.keys()) == 1
+    assert set(stored(None)) == first.keys() | second.keys(), "what was trained stays as a run"
+    ran = here("probe", "attended-distance", old, "--lengths", 4, "--results", "results", "--plugin", "study.py")
+    one_line(ran, "Windowed changed since it was trained; run its study again, or go back to the code as it was")
+    back = study(OWN)
+    assert "all 2 runs are done" in back.err
+    assert "changed" not in back.err
+    assert set(stored("mine")) == set(first)
+
+
+def test_a_declared_version_is_what_counts(here: Call, own: Path) -> None:
+    from lengthwise.studies import load
+
+    def keys(text: str) -> list[str]:
+        (own / "study.py").write_text(text + STUDY.replace("ENCODINGS", "[Windowed]"))
+        return [run.key for run in load(own / "study.py").runs]
+
+    declared = OWN.replace('    """Hides what is far away."""', "    version = 1")
+    assert keys(declared) == keys(declared.replace("-10.0", "10.0"))
+    assert keys(declared) != keys(declared.replace("version = 1", "version = 2"))
+
+
+def test_a_class_in_a_neighbour_of_the_study(here: Call, own: Path) -> None:
+    (own / "study.py").write_text("from mine import Windowed\n" + STUDY.replace("ENCODINGS", "[Windowed]"))
+    try:
+        ran = here("run", "study.py", "--results", "results", "--workers", 1)
+    finally:
+        import sys
+
+        sys.modules.pop("mine", None)
+    assert ran.code == 0, ran.err
+    with open_store("results", create=False) as store:
+        (row,) = store.runs()
+    ran = here("probe", "attended-distance", row.key, "--results", "results", "--plugin", "mine.py")
+    assert ran.code == 0, ran.err
+
+
+def test_a_file_edited_while_its_study_is_at_work_stops_the_worker(own: Path) -> None:
+    from lengthwise.config import ConfigError
+    from lengthwise.studies import load
+    from lengthwise.studies.worker import require_same
+
+    (own / "study.py").write_text(OWN + STUDY.replace("ENCODINGS", "[Windowed]"))
+    runs = {run.key: run for run in load(own / "study.py").runs}
+    require_same(runs)
+    (own / "study.py").write_text(OWN.replace("-10.0", "10.0") + STUDY.replace("ENCODINGS", "[Windowed]"))
+    edited = load(own / "study.py").runs
+    with pytest.raises(ConfigError, match="the file of Windowed changed while the study was at work"):
+        require_same(dict(zip(runs, edited, strict=True)))
+
+
+@pytest.mark.slow
+def test_the_conformance_suite_asks_them(here: Call, own: Path) -> None:
+    ran = here("check", "windowed", "--plugin", "mine.py")
+    assert ran.code == 0, ran.out + ran.err

@@ -1,0 +1,293 @@
+"""The hash of a class from outside: what changes it, and what does not."""
+
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from lengthwise.class_versions import class_version, defined_in
+from lengthwise.code_hash import code_hash
+from lengthwise.config import ConfigError, Run, TrainingConfig, choose
+from lengthwise.encodings import NoPE, RoPE
+from lengthwise.tasks import Copy
+
+FILE = '''
+"""A study."""
+
+import math
+import torch
+from lengthwise.encodings import DistanceBias
+from neighbour import helper, Base
+import others.inner
+
+SCALE = 2.0
+UNUSED = 1
+TABLE = {}
+TABLE["a"] = 1
+
+
+def slope(h):
+    # a comment
+    return SCALE * math.log(h + 2)
+
+
+def unused():
+    return 3
+
+
+def decorated(cls):
+    return cls
+
+
+@decorated
+class Windowed(Base):
+    """What it is."""
+
+    def __init__(self, *, num_heads: int, size: int = 16):
+        super().__init__()
+        self.num_heads, self.size = num_heads, size
+
+    def bias(self, distance):
+        table = TABLE["a"] + helper(1) + others.inner.CONSTANT
+        return torch.where(distance > self.size, -10.0, 0.0).expand(self.num_heads, -1) * slope(1) * table
+
+
+class Unrelated:
+    x = 1
+
+
+study = ("a", Windowed, 3)
+
+if __name__ == "__main__":
+    print(Windowed)
+'''
+NEIGHBOUR = """
+from lengthwise.encodings import DistanceBias
+from deeper import DEEP
+
+def helper(x):
+    from lazily import LAZY
+    return x + DEEP + LAZY
+
+def not_used():
+    return 1
+
+class Base(DistanceBias):
+    reach = 3
+"""
+FILES = {
+    "mine.py": FILE,
+    "neighbour.py": NEIGHBOUR,
+    "deeper.py": "DEEP = 1\nSHALLOW = 2\n",
+    "lazily.py": "LAZY = 0\n",
+    "others/__init__.py": "",
+    "others/inner.py": "CONSTANT = 4\nUNUSED = 5\n",
+}
+
+
+def hashed(folder: Path, files: dict[str, str], name: str = "Windowed", module: str = "mine") -> str:
+    """The hash of a class in a folder with these files, as a fresh interpreter finds it."""
+    loaded = {
+        m: sys.modules.pop(m)
+        for m in list(sys.modules)
+        if m in {"mine", "neighbour", "deeper", "lazily", "others", "others.inner"}
+    }
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    sys.path.insert(0, str(folder))
+    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+    try:
+        import importlib
+
+        importlib.invalidate_caches()
+        return code_hash(getattr(importlib.import_module(module), name))
+    finally:
+        sys.path.remove(str(folder))
+        sys.dont_write_bytecode = before
+        for m in ("mine", "neighbour", "deeper", "lazily", "others", "others.inner"):
+            sys.modules.pop(m, None)
+        sys.modules.update(loaded)
+
+
+def changed(path: str, old: str, new: str) -> dict[str, str]:
+    assert old in FILES[path], old
+    return {**FILES, path: FILES[path].replace(old, new)}
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        ("mine.py", "-10.0", "10.0"),
+        ("mine.py", "size: int = 16", "size: int = 17"),
+        ("mine.py", "SCALE = 2.0", "SCALE = 3.0"),
+        ("mine.py", "h + 2", "h + 3"),
+        ("mine.py", "math.log(", "math.exp("),
+        ("mine.py", "import torch\n", "import torch as other, numpy as torch\n"),
+        ("mine.py", 'TABLE["a"] = 1', 'TABLE["a"] = 2'),
+        ("mine.py", "class Unrelated", "TABLE.clear()\n\nclass Unrelated"),
+        ("mine.py", "class Unrelated", "Windowed.reach = 2\n\nclass Unrelated"),
+        ("mine.py", "class Unrelated", "others.inner.CONSTANT = 2\n\nclass Unrelated"),
+        ("mine.py", "    return cls", "    cls.reach = 2\n    return cls"),
+        ("neighbour.py", "x + DEEP", "x - DEEP"),
+        ("neighbour.py", "reach = 3", "reach = 4"),
+        ("deeper.py", "DEEP = 1", "DEEP = 2"),
+        ("lazily.py", "LAZY = 0", "LAZY = 1"),
+        ("others/inner.py", "CONSTANT = 4", "CONSTANT = 5"),
+    ],
+)
+def test_what_the_class_depends_on_changes_it(tmp_path: Path, path: str, old: str, new: str) -> None:
+    assert hashed(tmp_path, FILES) != hashed(tmp_path, changed(path, old, new))
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        ("mine.py", "    # a comment\n", ""),
+        ("mine.py", '    """What it is."""', '    """What else it is."""\n\n\n    # and a comment'),
+        ("mine.py", '"""A study."""', ""),
+        ("mine.py", "UNUSED = 1", "UNUSED = 2"),
+        ("mine.py", "return 3", "return 4"),
+        ("mine.py", "x = 1", "x = 2"),
+        ("mine.py", '("a", Windowed, 3)', '("b", Windowed, 4)'),
+        ("mine.py", "print(Windowed)", "print(Windowed, 2)"),
+        ("mine.py", "(self, distance)", "(self,\n        distance,\n    )"),
+        ("mine.py", "-10.0, 0.0)", "(-10.0), 0.00)"),
+        ("mine.py", "class Unrelated", "class Another:\n    pass\n\n\nclass Unrelated"),
+        ("neighbour.py", "return 1", "return 2"),
+        ("deeper.py", "SHALLOW = 2", "SHALLOW = 3"),
+        ("others/inner.py", "UNUSED = 5", "UNUSED = 6"),
+    ],
+)
+def test_what_it_does_not_depend_on_leaves_it(tmp_path: Path, path: str, old: str, new: str) -> None:
+    assert hashed(tmp_path, FILES) == hashed(tmp_path, changed(path, old, new))
+
+
+def test_it_is_the_same_in_another_folder_and_under_another_name(tmp_path: Path) -> None:
+    here = hashed(tmp_path / "a", FILES)
+    there = hashed(tmp_path / "b" / "c", {**FILES, "lazily.py": "LAZY = 0\n"})
+    assert here == there
+    renamed = {("yours.py" if path == "mine.py" else path): text for path, text in FILES.items()}
+    assert hashed(tmp_path / "d", renamed, module="yours") == here
+
+
+def test_it_is_the_same_in_every_version_of_python(tmp_path: Path) -> None:
+    """The digits are those of any interpreter: written down, and asked again by a process of its own."""
+    function = ["    def f(self, x: int = -1) -> str:", "        return f'{x + SIZE!r:>3}'"]
+    lines = ["SIZE = 3", "class Small:", '    """Doc."""', *function]
+    small = {"mine.py": "\n".join(lines)}
+    found = hashed(tmp_path, small, "Small")
+    assert found == "34d686cdaf7e5d56"
+    code = "import mine; from lengthwise.code_hash import code_hash; print(code_hash(mine.Small))"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == found
+
+
+def test_where_names_cannot_be_followed_the_whole_module_counts(tmp_path: Path) -> None:
+    for text in (
+        "OTHER = 1\n\ndef made():\n    class Windowed:\n        pass\n    return Windowed\n\nWindowed = made()\n",
+        "OTHER = 1\n\nclass Windowed:\n    def f(self):\n        return globals()['OTH' + 'ER']\n",
+        "import sys\n\nOTHER = 1\nsys.modules[__name__].HIDDEN = 2\n\nclass Windowed:\n    def f(self):\n        return HIDDEN\n",
+    ):
+        before = hashed(tmp_path, {"mine.py": text})
+        assert before != hashed(tmp_path, {"mine.py": text.replace("OTHER = 1", "OTHER = 2")}), text
+    handed_on = (
+        "import others.inner\n\nclass Windowed:\n    def f(self, name):\n        return getattr(others.inner, name)\n"
+    )
+    files = {**FILES, "mine.py": handed_on}
+    assert hashed(tmp_path, files) != hashed(tmp_path, {**files, "others/inner.py": "CONSTANT = 4\nUNUSED = 6\n"})
+
+
+def test_modules_that_import_each_other_and_everything(tmp_path: Path) -> None:
+    files = {
+        "mine.py": "from deeper import *\n\nclass Windowed:\n    x = DEEP\n",
+        "deeper.py": "from mine import *\nDEEP = 1\n",
+    }
+    before = hashed(tmp_path, files)
+    assert before != hashed(tmp_path, {**files, "deeper.py": "from mine import *\nDEEP = 2\n"})
+    assert before == hashed(tmp_path, {**files, "deeper.py": "from mine import *\nDEEP = 1\nSHALLOW = 2\n"})
+
+
+def test_relative_imports_in_a_package(tmp_path: Path) -> None:
+    files = {
+        "others/__init__.py": "from .inner import Windowed\n",
+        "others/inner.py": "from . import deep\nfrom .deep import A as B\n\nclass Windowed:\n    x = B + deep.C\n",
+        "others/deep.py": "A = 1\nC = 1\nD = 1\n",
+    }
+    before = hashed(tmp_path, files, module="others")
+    for text, same in (
+        ("A = 2\nC = 1\nD = 1\n", False),
+        ("A = 1\nC = 2\nD = 1\n", False),
+        ("A = 1\nC = 1\nD = 2\n", True),
+    ):
+        assert (hashed(tmp_path, {**files, "others/deep.py": text}, module="others") == before) == same, text
+
+
+def test_installed_neighbours_are_not_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "site-packages"
+    files = {"mine.py": "from deeper import DEEP\n\nclass Windowed:\n    x = DEEP\n", "deeper.py": "DEEP = 1\n"}
+    before = hashed(folder, files)
+    assert before == hashed(folder, {**files, "deeper.py": "DEEP = 2\n"})
+
+
+def test_a_raised_version_of_our_base_changes_what_derives_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = code_hash(Derived)
+    monkeypatch.setattr(RoPE, "version", 7, raising=False)
+    assert code_hash(Derived) != before
+
+
+class Derived(RoPE):
+    pass
+
+
+class Declared(NoPE):
+    version = 3
+
+
+class Inherits(Declared):
+    pass
+
+
+class Wrong(NoPE):
+    version = "2"
+
+
+def key(make: type) -> str:
+    return Run(encoding=choose(make), task=choose(Copy), training=TrainingConfig(train_length=8)).key
+
+
+def test_a_declared_version_replaces_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert class_version(Declared) == {"version": 3, "module": "test_code_hash"}
+    before = key(Declared)
+    monkeypatch.setattr(Declared, "version", 4)
+    assert key(Declared) != before
+    assert set(class_version(Inherits)) == {"code"}, "an inherited version says nothing about what was added"
+    with pytest.raises(ConfigError, match="Wrong: version is '2'; it has to be a whole number, at least 1"):
+        key(Wrong)
+
+
+def test_ours_have_a_version_and_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert class_version(RoPE) == {"version": RoPE.version}
+    assert defined_in(RoPE) is None
+    for make in (RoPE, Copy):
+        run = Run(encoding=choose(RoPE), task=choose(Copy), training=TrainingConfig(train_length=8))
+        before = run.key
+        monkeypatch.setattr(make, "version", 99, raising=False)
+        assert run.key != before
+
+
+def test_a_class_without_a_file_is_refused_unless_it_says_its_version() -> None:
+    space = types.ModuleType("typed_in")
+    sys.modules["typed_in"] = space
+    try:
+        exec(
+            "from lengthwise.encodings import NoPE\nclass Typed(NoPE): ...\nclass Versioned(NoPE):\n    version = 1",
+            space.__dict__,
+        )
+        with pytest.raises(ConfigError, match=r"Typed has no source file.*give the class a version"):
+            key(space.Typed)
+        assert key(space.Versioned)
+    finally:
+        del sys.modules["typed_in"]
