@@ -100,10 +100,6 @@ FAILURES = {
     "crash": ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "the comparison was ended by SIGSEGV"),
     "abort": ("import os; os.abort()", "the comparison was ended by SIGABRT"),
     "wrong numbers": (f"print('compiling'); print({DIFFERENT!r})", "decoding: the gradient of q is off by 3.0e-01"),
-    "error": ("1 / 0", "the comparison ended with exit status 1: ZeroDivisionError: division by zero"),
-    "nonsense": ("print('fine')", "the comparison gave no answer: 'fine'"),
-    "nothing": ("", "the comparison gave no answer: 'without a word'"),
-    "a list": ("print('[1]')", "the comparison gave no answer: '[1]'"),
 }
 
 
@@ -153,6 +149,10 @@ UNAVAILABLE = json.dumps({"result": "unavailable", "reason": "OutOfMemoryError: 
     [
         (f"print({UNAVAILABLE!r})", "OutOfMemoryError"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "ended by SIGKILL"),
+        ("import no_such_module", "ended with exit status 1: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("print('fine')", "gave no answer: 'fine'"),
+        ("", "gave no answer: 'without a word'"),
+        ("print('[1]')", "gave no answer: '[1]'"),
     ],
 )
 def test_what_may_pass_is_not_kept(code, reason, machine):
@@ -204,13 +204,13 @@ print(verdicts.objection("table", 64, torch.bfloat16, torch.device("cuda", 0)))
     env = {**os.environ, "PYTHONPATH": str(SOURCE)}
     started = [
         subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
-        for _ in range(3)
+        for _ in range(2)
     ]  # fmt: skip
-    assert [process.stdout.readline() for process in started] == ["ready\n"] * 3
+    assert [process.stdout.readline() for process in started] == ["ready\n"] * 2
     for process in started:
         process.stdin.write("go\n")
         process.stdin.flush()
-    assert [process.communicate()[0] for process in started] == ["None\n"] * 3
+    assert [process.communicate()[0] for process in started] == ["None\n"] * 2
     assert machine.times == 1
 
 

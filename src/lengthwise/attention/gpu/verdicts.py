@@ -31,9 +31,15 @@ from lengthwise.values import ConfigError
 BIASES = ("table", "pieces", "many pieces", "vectors")
 SECONDS = 600.0  # for one comparison; most of them go into compiling the kernels
 _ATTENTION = Path(__file__).parents[1]
-_CODE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from lengthwise.attention.gpu import comparison; comparison.main()"
-)
+# This very package, and all others from where this process has them; nothing from whatever the current folder is.
+_CODE = """
+import importlib, json, sys, typing
+root, others = json.loads(sys.argv[1])
+sys.path[:] = [root, *others]
+import lengthwise
+sys.path[:] = others
+importlib.import_module("lengthwise.attention.gpu.comparison").main()
+"""
 
 
 @dataclass(frozen=True)
@@ -197,14 +203,14 @@ def _compare(form: Form, device: torch.device, name: str) -> Verdict:
         by_others = ended in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         return Verdict(f"the comparison was ended by {ended.name if ended else -status}", final=not by_others)
     if status:
-        return Verdict(f"the comparison ended with exit status {status}: {_last_line(err)}")
+        return Verdict(f"the comparison ended with exit status {status}: {_last_line(err)}", final=False)
     return _answer(_last_line(out))
 
 
 def _command(form: Form, device: torch.device) -> list[str]:
+    paths = json.dumps([str(_ATTENTION.parents[1]), [path for path in sys.path if os.path.isabs(path)]])
     question = json.dumps({**asdict(form), "device": str(device)})
-    # -P: no module comes from the current folder. The package comes from where this one is.
-    return [sys.executable, "-P", "-c", _CODE, str(_ATTENTION.parents[1]), question]
+    return [sys.executable, "-P", "-c", _CODE, paths, question]
 
 
 def _run(command: list[str], seconds: float) -> tuple[int | None, str, str]:
@@ -237,7 +243,7 @@ def _answer(line: str) -> Verdict:
         found = json.loads(line)
         result, reason = found["result"], found["reason"]
     except (ValueError, KeyError, TypeError):
-        return Verdict(f"the comparison gave no answer: {line[:200]!r}")
+        return Verdict(f"the comparison gave no answer: {line[:200]!r}", final=False)
     if result == "equal":
         return Verdict(None)
     return Verdict(str(reason), final=result == "different")
