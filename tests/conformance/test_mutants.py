@@ -498,11 +498,11 @@ def test_a_reference_that_is_wrong_for_keys_after_the_query_is_found(
     make: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where all agree with the reference, plain numbers alone can find it; causal attention never does."""
-    right = reference._column
+    right = reference.column
     monkeypatch.setattr(
         reference,
-        "_column",
-        lambda span, first, table: (right(span, first, table) - (span.distance() < 0).long()).clamp(min=0),
+        "column",
+        lambda distance, *table: (right(distance, *table) - (distance < 0).long()).clamp(min=0),
     )
     answer = ask("agrees", make, "reference")
     assert answer.verdict is Verdict.FAILED, answer

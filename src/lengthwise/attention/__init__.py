@@ -291,9 +291,11 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor | None) -> None:
         shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
     if q.ndim != 4 or k.ndim != 4 or k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
         raise ConfigError(f"{shapes}: q has to be [b, h, i, d], and k and v alike [b, g, j, d]")
-    fits = k.shape[1] and q.shape[1] and q.shape[1] % k.shape[1] == 0 and q.shape[2] <= k.shape[2]
-    if not fits and (which := transposed(q, k)):
-        raise ConfigError(transpose_hint(which, k if which == "k" else q))
+    hint = None
+    if (not k.shape[1] or q.shape[1] % k.shape[1] or q.shape[2] > k.shape[2]) and (which := transposed(q, k)):
+        hint = transpose_hint(which, k if which == "k" else q)
+    if hint and (q.shape[1] != k.shape[1]):
+        raise ConfigError(hint)
     if not k.shape[1] or not q.shape[1] or q.shape[1] % k.shape[1]:
         raise ConfigError(
             f"{shapes}: the {q.shape[1]} heads of q have to be a multiple of the {k.shape[1]} of k and v, at least as many"
@@ -301,7 +303,10 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor | None) -> None:
     if not k.shape[2]:
         raise ConfigError(f"{shapes}: there are no keys; a call takes at least one token")
     if not 1 <= q.shape[2] <= k.shape[2]:
-        raise ConfigError(f"{shapes}: there have to be 1 to {k.shape[2]} queries, the last of the {k.shape[2]} tokens")
+        raise ConfigError(
+            f"{shapes}: there have to be 1 to {k.shape[2]} queries, the last of the {k.shape[2]} tokens"
+            + (f"; or tokens stand before heads: {hint}" if hint else "")
+        )
     if not (q.dtype == k.dtype == v.dtype) or not (q.device == k.device == v.device):
         raise ConfigError(
             f"q, k, v are {q.dtype}/{k.dtype}/{v.dtype} on {q.device}/{k.device}/{v.device}; make them alike"

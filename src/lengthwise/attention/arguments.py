@@ -72,12 +72,14 @@ def refuse_unknown(what: str, given: Mapping[str, object], known: Collection[str
 
 
 def transposed(q: Tensor, k: Tensor) -> str | None:
-    """Which of q and k (with v) are [batch, tokens, heads, head_dim], where shapes do not fit as they are and would so."""
+    """Which of q and k (with v) are [batch, tokens, heads, head_dim], where shapes do not fit as they are and would so. One
+    of them alone only if it has the other's heads then."""
     sizes = {"q": tuple(q.shape), "k": tuple(k.shape)}
     for names in ("q", "k"), ("q",), ("k",):
         turned = {name: (b, t, h, d) if name in names else (b, h, t, d) for name, (b, h, t, d) in sizes.items()}
         (_, heads, queries, _), (_, groups, keys, _) = turned["q"], turned["k"]
-        if heads and groups and heads % groups == 0 and 1 <= queries <= keys:
+        alike = heads == groups or (len(names) == 2 and groups and heads % groups == 0)
+        if heads and alike and 1 <= queries <= keys:
             return " and ".join(names)
     return None
 
