@@ -198,7 +198,7 @@ def test_the_caption_promises_as_many_ranges_as_there_are_buttons(
     some = [(r, length, min(mean, 2.3)) for r, length, mean in pairs]
     floors = beside(uniform=5.545, unigram=3.15, bigram=2.444, trigram=1.9)
     one = from_rows([], runs, [dataclasses.replace(make_score(*p), facts=floors) for p in some])
-    assert buttons_and_caption(one) == (["all", "encodings"], "all scores and baselines or all encodings")
+    assert buttons_and_caption(one) == (["all", "encodings"], "all scores and baselines or the encodings alone")
     assert buttons_and_caption(from_rows([], runs, [make_score(*p) for p in some])) == ([], "")
 
 

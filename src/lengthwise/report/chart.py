@@ -96,7 +96,7 @@ def axis_words(choices: list[Range], baselines: bool) -> str:
     """What the buttons of the ranges show, in words: as many as there are buttons."""
     words = {
         "all": "all scores and baselines" if baselines else "all scores",
-        "encodings": "all encodings",
+        "encodings": "the encodings alone",
         "most": "most of the scores",
         "best": "the better half of the encodings",
     }
