@@ -122,7 +122,7 @@ def test_what_takes_a_name_finds_them(here: Call, own: Path) -> None:
     ran = here("sample", "--plugin", "mine.py", "largest", "--length", 4)
     assert ran.code == 0, ran.err
     assert "Largest: length 4 digits, test, seed 0" in ran.out
-    published = here("sample", "largest", "--length", 4, "--published", "--json", "--plugin", "mine.py")
+    published = here("sample", "largest", "--length", 4, "--published", "repository", "--json", "--plugin", "mine.py")
     assert published.code == 0, published.err
     first = json.loads(published.out.splitlines()[0])
     assert first["target"] == max(first["prompt"].split())
