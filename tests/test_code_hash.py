@@ -210,6 +210,24 @@ def test_modules_that_import_each_other_and_everything(tmp_path: Path) -> None:
     assert before == hashed(tmp_path, {**files, "deeper.py": "from mine import *\nDEEP = 1\nSHALLOW = 2\n"})
 
 
+def test_which_name_is_which_counts(tmp_path: Path) -> None:
+    lines = ["from deeper import DEEP as a, SHALLOW as b", "import deeper as c, others.inner as d"]
+    lines += [
+        "from math import *",
+        "from neighbour import *",
+        "class Windowed:",
+        "    x = a - b, c, d.CONSTANT, helper",
+    ]
+    text = "\n".join(lines)
+    files = {**FILES, "mine.py": text, "neighbour.py": "helper = 1\n"}
+    before = hashed(tmp_path, files)
+    swapped = text.replace("DEEP as a, SHALLOW as b", "SHALLOW as a, DEEP as b")
+    assert hashed(tmp_path, {**files, "mine.py": swapped}) != before
+    assert hashed(tmp_path, {**files, "neighbour.py": "helper = 2\n"}) != before, (
+        "a library's star hides no neighbour's"
+    )
+
+
 def test_relative_imports_in_a_package(tmp_path: Path) -> None:
     files = {
         "others/__init__.py": "from .inner import Windowed\n",
