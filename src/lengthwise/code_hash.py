@@ -343,14 +343,16 @@ def _plain(node: Any) -> Any:
     if isinstance(node, ast.Constant):
         value = node.value
         return [type(value).__name__, hex(value) if type(value) is int else repr(value)]
+    if isinstance(node, ast.JoinedStr):  # some versions of Python put empty texts between its parts
+        return ["JoinedStr", [_plain(part) for part in node.values if getattr(part, "value", None) != ""]]
     if isinstance(node, ast.AST):
         fields = {name: _plain(value) for name, value in ast.iter_fields(node) if name not in ("ctx", "type_comment")}
         return [type(node).__name__, {name: value for name, value in fields.items() if value not in (None, [])}]
     if isinstance(node, list):
-        return [_plain(item) for item in node if not _does_nothing(item)]
+        return [_plain(item) for item in node if not _says_nothing(item)]
     return node
 
 
-def _does_nothing(node: Any) -> bool:
+def _says_nothing(node: Any) -> bool:
     """`pass`, docstrings, and other constants that stand alone."""
     return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
