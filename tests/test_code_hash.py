@@ -77,6 +77,34 @@ def not_used():
 class Base(DistanceBias):
     reach = 3
 """
+RICH = r'''
+from __future__ import annotations
+import math, os.path as p
+from typing import Generic, TypeVar
+T = TypeVar("T")
+A: int = -1_000
+X = {k: v for k, v in zip("ab", [1, 2.5])}
+async def g(x): return [i async for i in x]
+class Base(Generic[T]):
+    y: T | None = None
+class Small(Base[int]):
+    """Doc."""
+    z = [A for _ in range(3)]
+    def f(self, x: int = -1, *a, k=(lambda q: q + A), **kw) -> str:
+        match x:
+            case {"a": 1, **rest}: return rest
+            case [1, *_] | 2j: pass
+            case None: ...
+        if (n := x) > 1e-7: del n
+        try:
+            yield from X
+        except* ValueError as e:
+            raise KeyError from e
+        with open(p.join("a", f"{x!r:>{A}} {'q'} é")) as fh, g(1): print(__class__, b"\xff", u"x", ...)
+        async def h():
+            return await super().f() @ math.pi, not x, 10**30, 0x1F, True
+        return f"a" "b" f"{x=}"
+'''
 FILES = {
     "mine.py": FILE,
     "neighbour.py": NEIGHBOUR,
@@ -174,12 +202,9 @@ def test_it_is_the_same_in_another_folder_and_under_another_name(tmp_path: Path)
 
 
 def test_it_is_the_same_in_every_version_of_python(tmp_path: Path) -> None:
-    """The digits are those of any interpreter: written down, and asked again by a process of its own."""
-    function = ["    def f(self, x: int = -1) -> str:", "        return f'{x + SIZE!r:>3}'"]
-    lines = ["SIZE = 3", "class Small:", '    """Doc."""', *function]
-    small = {"mine.py": "\n".join(lines)}
-    found = hashed(tmp_path, small, "Small")
-    assert found == "34d686cdaf7e5d56"
+    """The digits are those of Python 3.11, 3.12 and 3.13, and of a process of its own."""
+    found = hashed(tmp_path, {"mine.py": RICH}, "Small")
+    assert found == "5711c5d19b7988a5"
     code = "import mine; from lengthwise.code_hash import code_hash; print(code_hash(mine.Small))"
     ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == found
@@ -208,6 +233,24 @@ def test_modules_that_import_each_other_and_everything(tmp_path: Path) -> None:
     before = hashed(tmp_path, files)
     assert before != hashed(tmp_path, {**files, "deeper.py": "from mine import *\nDEEP = 2\n"})
     assert before == hashed(tmp_path, {**files, "deeper.py": "from mine import *\nDEEP = 1\nSHALLOW = 2\n"})
+
+
+def test_which_name_is_which_counts(tmp_path: Path) -> None:
+    lines = ["from deeper import DEEP as a, SHALLOW as b", "import deeper as c, others.inner as d"]
+    lines += [
+        "from math import *",
+        "from neighbour import *",
+        "class Windowed:",
+        "    x = a - b, c, d.CONSTANT, helper",
+    ]
+    text = "\n".join(lines)
+    files = {**FILES, "mine.py": text, "neighbour.py": "helper = 1\n"}
+    before = hashed(tmp_path, files)
+    swapped = text.replace("DEEP as a, SHALLOW as b", "SHALLOW as a, DEEP as b")
+    assert hashed(tmp_path, {**files, "mine.py": swapped}) != before
+    assert hashed(tmp_path, {**files, "neighbour.py": "helper = 2\n"}) != before, (
+        "a library's star hides no neighbour's"
+    )
 
 
 def test_relative_imports_in_a_package(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ FILE = Path(__file__).with_suffix(".json")
 SOURCE = Path(__file__).parent.parent / "src"
 TOKENS = 24  # half again as many as the encodings are told of
 LENGTHS = 2  # of a task: the first ones that both splits have
+LABELS = ("name", "from", "source", "atol", "rtol", "approximation", "expected")  # of a case of the vectors
 CLOSE = 1e-9  # of the size of what the numbers are made of; float64 on another machine differs by 1e-14
 TEXT = "Call me Ishmael. Some years ago, never mind how long precisely, I thought I would sail about a little.\n" * 40
 
@@ -63,7 +64,7 @@ def of_encoding(make: type) -> Numbers:
         if parameters := [parameter.flatten() for parameter in encoding.parameters()]:
             found[f"{case.label}: parameters"] = summary(torch.cat(parameters))
     for case in vectors.load(make):
-        given = {k: v for k, v in case.items() if k not in ("name", "from", "atol", "rtol", "expected")}
+        given = {k: v for k, v in case.items() if k not in LABELS}
         found[f"vectors {_digest(given)}"] = [_digest(case["expected"])]
     return found
 

@@ -45,11 +45,11 @@ def source_file(make: type) -> Path | None:
 def defined_in(make: type) -> str | None:
     """What `--plugin` takes to find a class from outside again: its file, or the module of an installed package.
 
-    None for a class of lengthwise.
+    None for a class of lengthwise, and for one that was typed in.
     """
-    if is_own(make):
-        return None
     file = source_file(make)
+    if is_own(make) or (file is None and make.__module__ == "__main__"):
+        return None
     package = getattr(sys.modules.get(make.__module__), "__package__", None)
     return str(file) if file is not None and not package else make.__module__
 

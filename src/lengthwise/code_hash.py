@@ -218,7 +218,7 @@ class _Walk:
 
     def __init__(self, sources: _Sources):
         self.sources = sources
-        self.libraries: set[str] = set()  # what is imported from elsewhere, by its full name
+        self.imports: set[str] = set()  # what each module calls by which name
         self.followed: set[tuple[str, str, frozenset[Path_]]] = set()
 
     def take_class(self, module: _Module, qualname: str) -> None:
@@ -231,13 +231,16 @@ class _Walk:
             pass
 
     def parts(self) -> list[Any]:
-        """What is hashed: the statements of each module in their order; the class's own module has no name in it."""
+        """What is hashed: the statements of each module in their order; sorted by module."""
         found = []
         for module in self.sources.modules.values():
             if module is not None and module.taken:
-                name = "" if module is self.sources.own else module.name
-                found.append([name, [_plain(module.statements[n]) for n in sorted(module.taken)]])
-        return [sorted(found, key=lambda part: part[0]), sorted(self.libraries)]
+                found.append([self.label(module), [_plain(module.statements[n]) for n in sorted(module.taken)]])
+        return [sorted(found, key=lambda part: part[0]), sorted(self.imports)]
+
+    def label(self, module: _Module) -> str:
+        """A module's name; of the class's own module none, so that its file may be renamed."""
+        return "" if module is self.sources.own else module.name
 
     def take(self, module: _Module, statement: ast.stmt) -> None:
         place = module.statements.index(statement)
@@ -272,35 +275,33 @@ class _Walk:
                     self.follow_import(module, statement, alias, paths)
         if name in module.bindings or hasattr(builtins, name) or (name.startswith("__") and name.endswith("__")):
             return True
-        for star in module.stars:
+        found = False
+        for star in module.stars:  # the name may be of any of them
+            self.imports.add(f"{self.label(module)}: {module.absolute(star)}.*")
             source = self.sources.find(module.absolute(star))
-            if source is None:
-                self.libraries.add(f"{module.absolute(star)}.*")
-            elif not self.follow(source, name, paths):
-                continue
-            return True
-        self.take_all(module)  # it is there when the code runs, and nothing says where from
-        return False
+            found = source is None or self.follow(source, name, paths) or found
+        if not found:
+            self.take_all(module)  # it is there when the code runs, and nothing says where from
+        return found
 
     def follow_import(
         self, module: _Module, node: ast.Import | ast.ImportFrom, alias: ast.alias, paths: set[Path_]
     ) -> None:
         if isinstance(node, ast.Import):
-            name = alias.name if alias.asname else alias.name.partition(".")[0]
-            target = self.sources.find(name)
-            if target is None:
-                self.libraries.add(alias.name)
-                return
-            for path in paths:
-                self.follow_path(target, path)
+            bound = alias.asname or alias.name.partition(".")[0]
+            self.imports.add(f"{self.label(module)}: {alias.name} as {bound}")
+            target = self.sources.find(alias.name if alias.asname else bound)
+            self.follow_paths(target, paths)
         elif alias.name != "*":
             base = module.absolute(node)
+            self.imports.add(f"{self.label(module)}: {base}.{alias.name} as {alias.asname or alias.name}")
             source = self.sources.find(base)
-            if source is None:
-                self.libraries.add(f"{base}.{alias.name} as {alias.asname or alias.name}")
-                return
-            for path in paths:
-                self.follow_path(source, (alias.name, *path))
+            self.follow_paths(source, {(alias.name, *path) for path in paths})
+
+    def follow_paths(self, module: _Module | None, paths: set[Path_]) -> None:
+        if module is not None:
+            for path in sorted(paths):
+                self.follow_path(module, path)
 
     def follow_path(self, module: _Module, path: Path_) -> None:
         """Take what `module.a.b` refers to."""
@@ -342,14 +343,16 @@ def _plain(node: Any) -> Any:
     if isinstance(node, ast.Constant):
         value = node.value
         return [type(value).__name__, hex(value) if type(value) is int else repr(value)]
+    if isinstance(node, ast.JoinedStr):  # some versions of Python put empty texts between its parts
+        return ["JoinedStr", [_plain(part) for part in node.values if getattr(part, "value", None) != ""]]
     if isinstance(node, ast.AST):
         fields = {name: _plain(value) for name, value in ast.iter_fields(node) if name not in ("ctx", "type_comment")}
         return [type(node).__name__, {name: value for name, value in fields.items() if value not in (None, [])}]
     if isinstance(node, list):
-        return [_plain(item) for item in node if not _does_nothing(item)]
+        return [_plain(item) for item in node if not _says_nothing(item)]
     return node
 
 
-def _does_nothing(node: Any) -> bool:
+def _says_nothing(node: Any) -> bool:
     """`pass`, docstrings, and other constants that stand alone."""
     return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))

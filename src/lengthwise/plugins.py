@@ -6,6 +6,7 @@ is shown to people and never run: the database may be somebody else's.
 
 import importlib
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
@@ -192,4 +193,4 @@ def how_to_find(name: str, defined_in: Any) -> str | None:
     if not isinstance(place, str) or not place:
         return None
     place = shortened(place)
-    return f"{name} is defined in {place}; add --plugin {place}"
+    return f"{name} is defined in {place}; add --plugin {shlex.quote(place)}"  # it may be somebody else's text
