@@ -18,11 +18,13 @@ import torch
 
 from lengthwise.attention import check_backend
 from lengthwise.config import ConfigError
-from lengthwise.store import Store, StoreError, open_store
+from lengthwise.store import RunRow, Store, StoreError, StoreGone, open_results, run_folder
 from lengthwise.studies.cost import costs
 from lengthwise.studies.events import Begun, Counted, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.study import Study
 from lengthwise.studies.worker import Bye, Hello, Spec, main
+from lengthwise.training.checkpoint import WEIGHTS
+from lengthwise.values import require_no_address
 
 TICK_SECONDS = 0.2  # the longest that a signal waits
 COUNT_SECONDS = 1.0  # between two looks at what other calls have done
@@ -71,22 +73,24 @@ def execute(
     Raises `ConfigError`, `StoreError`, `WorkerError`; `Interrupted` after Ctrl-C or SIGTERM, when the workers have
     saved where they are. Workers are spawned: a script calls this under `if __name__ == "__main__":`.
     """
+    require_no_address("the results folder", results)
     _check(workers, device, backend, threads)
     study.check()
-    folder = Path(results)
-    with open_store(folder) as store:
+    tell = on_event or (lambda event: None)
+    with open_results(results) as store:
         spec = Spec(
             store=store.url,
             study=study.name,
-            results=str(folder.resolve()),
+            results=str(store.folder.resolve()),
             runs=_pickled(study),
             source=_own_source(study),
             device=device,
             backend=backend,
             threads=threads,
         )
-        store.add_study(**study.about(), runs=study.rows())
-        return _Crew(store, study, spec, workers, on_event or (lambda event: None)).work()
+        notes = [_said_of_left(study.name, store.add_study(**study.about(), runs=study.rows()))]
+        notes.append(_reopen(store, study.name))
+        return _Crew(store, study, spec, workers, tell).work([note for note in notes if note])
 
 
 def cores() -> int:
@@ -94,6 +98,37 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _said_of_left(study: str, left: list[RunRow]) -> str:
+    """One line about the runs that the study had before; "" where it has them all."""
+    if not left:
+        return ""
+    named = ", ".join(f"{run.label} on {run.task}, seed {run.seed} ({run.key[:8]})" for run in left[:3])
+    more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+    one = len(left) == 1
+    return (
+        f"{study} does not list {len(left)} run{'' if one else 's'} any more that it had before: {named}{more}; "
+        f"{'it leaves' if one else 'they leave'} its report and {'stays' if one else 'stay'} in the database "
+        "(`lengthwise list runs` shows every run)"
+    )
+
+
+def _reopen(store: Store, study: str) -> str:
+    """Have the study's finished runs trained again whose weights are not there any more; one line about them, or ""."""
+    missing = [
+        run.key
+        for run in store.runs(study)
+        if run.status == "done" and not (run_folder(store.folder, run.key) / WEIGHTS).is_file()
+    ]
+    reopened = store.reopen(missing)
+    if not reopened:
+        return ""
+    one = reopened == 1
+    return (
+        f"{study}: the weights of {reopened} finished run{'' if one else 's'} are missing in {store.folder / 'runs'}, and "
+        f"{'it is' if one else 'they are'} trained again; the scores are kept (`lengthwise report` needs no weights)"
+    )
 
 
 def _check(workers: int | None, device: str, backend: str, threads: int) -> None:
@@ -164,7 +199,7 @@ class _Crew:
         self.counted: tuple[dict[str, int], bool] | None = None
         self.count_at = 0.0
 
-    def work(self) -> Outcome:
+    def work(self, notes: list[str]) -> Outcome:
         begin = time.perf_counter()
         counts = self.store.progress(self.study.name)
         left = counts["pending"] + counts["running"]
@@ -174,6 +209,8 @@ class _Crew:
         cost = costs((run, self.study.evaluation_of(run)) for run in self.study.runs if run.key in todo)
         total = len(self.study.runs)
         self.tell(Begun(total=total, counts=counts, workers=number, costs=cost))
+        for note in notes:
+            self.tell(Note(text=note))
         with self._signals():
             try:
                 for _ in range(number):
@@ -254,6 +291,9 @@ class _Crew:
             return
         try:
             counts = self.store.progress(self.study.name)
+        except StoreGone as error:
+            self.error = str(error)
+            return
         except StoreError:  # locked for long: the next look will tell
             return
         self.count_at = time.perf_counter()
