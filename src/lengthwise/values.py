@@ -43,8 +43,8 @@ def require_no_address(what: str, where: str | os.PathLike[str]) -> None:
     if _ADDRESS.match(text := os.fspath(where)):
         at = f" (at {text.rpartition('@')[2]})" if "@" in text else ""
         raise ConfigError(
-            f"{what} is an address{at}, and it has to be a folder on this machine; databases are not supported by "
-            "address yet, give a folder or a .db file"
+            f"{what} is an address{at}, and it has to be a folder on this machine, or a file in one; databases are not "
+            "supported by address yet"
         )
 
 

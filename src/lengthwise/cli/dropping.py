@@ -26,8 +26,9 @@ def drop_runs(prefixes: Sequence[str], study: str | None, finished: bool, result
                 hint = "; --finished drops it all the same" if "is finished" in str(error) else ""
                 raise StoreError(f"{error}{hint}") from None
         _say(dropped, study)
-        for key in (*(run.key for run in dropped.runs), *filter(KEY.fullmatch, dropped.unreadable)):
-            delete_run(store.folder, key)
+        for key in (*(run.key for run in dropped.runs), *dropped.unreadable):
+            if isinstance(key, str) and KEY.fullmatch(key):  # others never had a folder
+                delete_run(store.folder, key)
     return 0
 
 

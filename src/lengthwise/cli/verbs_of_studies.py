@@ -91,7 +91,9 @@ def compare(
     tokens
         Tokens that are scored at each length, for text.
     name
-        The study's name; usually made of the task and the trained length.
+        The study's name. Default: made of the task, the trained length, the encodings, and each training or model setting that
+        differs from its default. Calls with the same name are one study, to which lengths and seeds can be added; others stay
+        beside it (`lengthwise list studies`).
     """
     from lengthwise.cli.comparing import Comparison, study_of
     from lengthwise.cli.running import run_study

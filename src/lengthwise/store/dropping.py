@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, delete, select
 
@@ -18,12 +19,12 @@ OF_A_RUN = (schema.probes, schema.curve, schema.scores, schema.asked, schema.stu
 class Dropped:
     """What is gone, and what stayed.
 
-    `unreadable`: keys of runs whose rows could not be read; they need not be keys of this program. `kept`: runs that a dropped
+    `unreadable`: keys of runs whose rows could not be read; they may be anything. `kept`: runs that a dropped
     study listed, each with the reason. `studies`: those that are gone.
     """
 
     runs: tuple[RunRow, ...] = ()
-    unreadable: tuple[str, ...] = ()
+    unreadable: tuple[Any, ...] = ()
     kept: tuple[tuple[RunRow, str], ...] = ()
     studies: tuple[str, ...] = ()
 
