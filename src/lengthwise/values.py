@@ -3,6 +3,8 @@
 import difflib
 import json
 import math
+import os
+import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -90,6 +92,28 @@ def require_known(what: str, got: Iterable[str], known: Iterable[str]) -> None:
         if name not in known:
             there_is = f"its settings are: {', '.join(known)}" if known else "it has no settings"
             raise ArgumentError(f"{what} has no setting {name!r}{meant(name, known)}; {there_is}")
+
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # also as a path has it, which keeps one slash; C:/ is a drive
+_SECRET = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/.*@", re.DOTALL)
+
+
+def require_no_address(what: str, where: str | os.PathLike[str]) -> None:
+    """Raise `ConfigError` for the address of a database or a web page where a folder or file is needed.
+
+    The message has nothing of what precedes an `@`, which may be a password.
+    """
+    if _ADDRESS.match(text := os.fspath(where)):
+        at = f" (at {text.rpartition('@')[2]})" if "@" in text else ""
+        raise ConfigError(
+            f"{what} is an address{at}, and it has to be a folder on this machine, or a file in one; databases are not "
+            "supported by address yet"
+        )
+
+
+def without_secrets(text: str) -> str:
+    """Return `text` without what precedes the last `@` of an address in it."""
+    return _SECRET.sub("***@", text)
 
 
 def require_whole(what: str, low: int, **values: object) -> None:

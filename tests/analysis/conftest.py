@@ -21,7 +21,7 @@ def run_row(label: str = "FIRE", seed: int = 0, lengths: Sequence[int] = (10, 20
         "seed": seed,
     }
     row: dict[str, Any] = {
-        "key": f"{label}-{seed}",
+        "key": sha256(f"{label}-{seed}".encode()).hexdigest()[:16],
         "label": label,
         "encoding": label,
         "task": "Text",

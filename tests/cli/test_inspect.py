@@ -117,7 +117,7 @@ def test_names_and_settings_as_elsewhere(here: Call, words: list[str], settings:
         (["fire", "--set", "activation=rleu"], "did you mean 'relu'?"),
         (["learned", "--length", "2049"], "position 2048 is past the 2048 rows of its table"),
         (["fire", "--length", "100000"], "at most 10,000,000 are shown"),
-        (["alibi", "--length", "9" * 30], "cannot be shown"),
+        (["alibi", "--length", "9" * 30], "is too large; it has to be at most 2147483647"),
         (["rope+nope"], "RoPE+NoPE is a pattern over layers"),
     ],
 )

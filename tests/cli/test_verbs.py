@@ -264,7 +264,9 @@ def test_compare_without_a_study_file(apart: Call, tmp_path: Path) -> None:
     assert "all 2 runs are done" in again.err
     ran = apart("list", "studies", "--results", results, "--json")
     (study,) = json.loads(ran.out)
-    assert study["name"] == "compare-text-war-and-peace.txt-16"
+    assert re.fullmatch(
+        r"compare-text-war-and-peace\.txt-[0-9a-f]{6}-16-fire-s-hidden_layers-1-rope-steps-5.*", study["name"]
+    )
     assert study["command"].startswith("lengthwise compare RoPE fire-s:hidden_layers=1 --text ")
 
 
@@ -381,9 +383,10 @@ def test_a_run_is_dropped_with_what_lies_in_its_folder(here: Call, finished: Pat
     assert (
         "is finished, and what it found would be lost; nothing was dropped; --finished drops it all the same" in ran.err
     )
-    assert (
-        "every run of tiny is finished or being worked on" in here("drop", "--study", "tiny", "--results", results).out
-    )
+    ran = here("drop", "--study", "tiny", "--results", results)
+    assert [line.split(" ")[0] for line in ran.out.splitlines()] == ["kept"] * 3
+    assert ran.out.count("it is finished; --finished drops it too") == 2
+    assert "kept study tiny" in ran.out
     assert (results / "runs" / key).is_dir()
     ran = here("drop", key[:8], "--finished", "--results", results)
     assert ran.code == 0
@@ -403,9 +406,17 @@ def test_the_unfinished_runs_of_a_study_are_dropped(here: Call, finished: Path, 
         pending = {name: getattr(row, name) for name in names} | {"key": "ffff000011112222", "seed": 5}
         store.add_study("later", evaluation={}, runs=[pending, {**pending, "key": row.key, "seed": row.seed}])
     ran = here("drop", "--study", "later", "--results", results)
-    assert (ran.code, ran.out.count("dropped"), ran.out.split()[1]) == (0, 1, "ffff000011112222")
-    left = json.loads(here("list", "runs", "--study", "later", "--results", results, "--json").out)
-    assert [run["key"] for run in left] == [row.key]
+    assert ran.code == 0
+    dropped, kept, study = ran.out.splitlines()
+    assert dropped.startswith("dropped ffff000011112222 (")
+    assert kept.startswith(f"kept {row.key} (")
+    assert kept.endswith(": study tiny lists it too")
+    assert study == "dropped study later"
+    assert [s["name"] for s in json.loads(here("list", "studies", "--results", results, "--json").out)] == ["tiny"]
+    ran = here("drop", "--study", "tiny", "--finished", "--results", results)
+    assert (ran.code, ran.out.count("dropped ")) == (0, 3)
+    assert list((results / "runs").iterdir()) == []
+    assert json.loads(here("list", "studies", "--results", results, "--json").out) == []
 
 
 @pytest.mark.parametrize(
@@ -413,7 +424,7 @@ def test_the_unfinished_runs_of_a_study_are_dropped(here: Call, finished: Path, 
     [
         ([], "name runs by their keys, or with --study"),
         (["ab", "--study", "s"], "one of the two"),
-        (["--study", "s", "--finished"], "--finished is for runs that are named"),
+        (["--study", "s", "--finished"], "there is no study 's'"),
         (["zz"], "there is no run whose key begins with 'zz'"),
     ],
 )

@@ -171,7 +171,7 @@ def point(step: int, loss: float = 1.0) -> dict[str, Any]:
 
 @pytest.fixture
 def make() -> Any:
-    """The builders above: `make.run("ab")`, `make.score(8)`, `make.point(10)`, `make.question(8)`."""
+    """The builders above: `make.run("ab00000000000000")`, `make.score(8)`, `make.point(10)`, `make.question(8)`."""
 
     class Make:
         run = staticmethod(run_data)

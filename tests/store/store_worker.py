@@ -16,7 +16,7 @@ from lengthwise.store import open_store, worker_name
 
 def main(where: str, log: Path, runs: int, pause: float, hang: bool) -> None:
     worker = worker_name()
-    keys = [f"{n:04x}" for n in range(runs)]
+    keys = [f"{n:016x}" for n in range(runs)]
     about = {"label": "L", "encoding": "E", "task": "T", "metric": "m", "better": "higher", "unit": "u"}
     asked = [{"length": 8}, {"length": 16}]
     chance = random.Random(os.getpid())

@@ -18,7 +18,7 @@ FAR_TOO = "elsewhere:1:b"
 
 @pytest.fixture
 def study(store: Store, make: Any) -> Store:
-    store.add_study("s", evaluation={}, runs=[make.run("a1"), make.run("b1")])
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000"), make.run("b100000000000000")])
     return store
 
 
@@ -30,48 +30,52 @@ def claimed(store: Store, worker: str) -> str | None:
 def test_runs_are_claimed_once_in_the_study_s_order(study: Store) -> None:
     row = study.claim("s", FAR)
     assert row is not None
-    assert (row.key, row.worker, row.status, row.claims) == ("a1", FAR, "running", 1)
-    assert claimed(study, FAR_TOO) == "b1"
+    assert (row.key, row.worker, row.status, row.claims) == ("a100000000000000", FAR, "running", 1)
+    assert claimed(study, FAR_TOO) == "b100000000000000"
     assert claimed(study, FAR) is None
     assert study.progress("s") == {"pending": 0, "running": 2, "done": 0, "failed": 0}
 
 
 def test_a_released_run_is_claimed_again(study: Store) -> None:
     claimed(study, FAR)
-    assert not study.release("a1", FAR_TOO), "not by another"
-    assert study.release("a1", FAR)
-    assert not study.release("a1", FAR)
-    assert study.run("a1").status == "pending"
-    assert claimed(study, FAR_TOO) == "a1"
+    assert not study.release("a100000000000000", FAR_TOO), "not by another"
+    assert study.release("a100000000000000", FAR)
+    assert not study.release("a100000000000000", FAR)
+    assert study.run("a100000000000000").status == "pending"
+    assert claimed(study, FAR_TOO) == "a100000000000000"
 
 
 def test_a_heartbeat_tells_how_far_it_is_and_keeps_the_run(study: Store, silence: Callable[[str, float], None]) -> None:
     claimed(study, FAR)
-    silence("a1", 59)
-    assert study.heartbeat("a1", FAR, 120, 1000)
-    silence("a1", 59)
-    assert (study.run("a1").step, study.run("a1").steps, study.run("a1").status) == (120, 1000, "running")
-    assert claimed(study, FAR_TOO) == "b1"
-    assert not study.heartbeat("a1", FAR_TOO, 1, 2)
+    silence("a100000000000000", 59)
+    assert study.heartbeat("a100000000000000", FAR, 120, 1000)
+    silence("a100000000000000", 59)
+    assert (
+        study.run("a100000000000000").step,
+        study.run("a100000000000000").steps,
+        study.run("a100000000000000").status,
+    ) == (120, 1000, "running")
+    assert claimed(study, FAR_TOO) == "b100000000000000"
+    assert not study.heartbeat("a100000000000000", FAR_TOO, 1, 2)
     assert not study.heartbeat("zz", FAR, 1, 2)
 
 
 def test_sixty_seconds_of_silence_lose_the_run(study: Store, silence: Callable[[str, float], None]) -> None:
     claimed(study, FAR)
-    study.heartbeat("a1", FAR, 120, 1000)
-    silence("a1", 61)
-    assert study.run("a1").status == "pending", "it shows as what it is: waiting for someone"
+    study.heartbeat("a100000000000000", FAR, 120, 1000)
+    silence("a100000000000000", 61)
+    assert study.run("a100000000000000").status == "pending", "it shows as what it is: waiting for someone"
     row = study.claim("s", FAR_TOO)
     assert row is not None
-    assert (row.key, row.worker, row.claims, row.step) == ("a1", FAR_TOO, 2, 120)
+    assert (row.key, row.worker, row.claims, row.step) == ("a100000000000000", FAR_TOO, 2, 120)
 
 
 def test_a_clock_that_was_set_back_does_not_hold_a_run_for_hours(
     study: Store, silence: Callable[[str, float], None]
 ) -> None:
     claimed(study, FAR)
-    silence("a1", -3600)
-    assert claimed(study, FAR_TOO) == "a1"
+    silence("a100000000000000", -3600)
+    assert claimed(study, FAR_TOO) == "a100000000000000"
 
 
 @pytest.mark.parametrize("later", ["claimed", "finished", "released"])
@@ -79,55 +83,59 @@ def test_who_lost_the_claim_cannot_write(
     study: Store, make: Any, silence: Callable[[str, float], None], later: str
 ) -> None:
     claimed(study, FAR)
-    study.add_curve("a1", [make.point(10, 2.0)], worker=FAR)
-    silence("a1", 61)
-    assert claimed(study, FAR_TOO) == "a1"
-    study.add_curve("a1", [make.point(10, 2.0), make.point(20, 1.0)], worker=FAR_TOO)
+    study.add_curve("a100000000000000", [make.point(10, 2.0)], worker=FAR)
+    silence("a100000000000000", 61)
+    assert claimed(study, FAR_TOO) == "a100000000000000"
+    study.add_curve("a100000000000000", [make.point(10, 2.0), make.point(20, 1.0)], worker=FAR_TOO)
     if later == "finished":
-        study.add_scores("a1", [make.score(8, 0.5), make.score(16, 0.5)], worker=FAR_TOO)
-        study.finish("a1", FAR_TOO, {"by": "b"})
+        study.add_scores("a100000000000000", [make.score(8, 0.5), make.score(16, 0.5)], worker=FAR_TOO)
+        study.finish("a100000000000000", FAR_TOO, {"by": "b"})
     elif later == "released":
-        study.release("a1", FAR_TOO)
-    before = study.run("a1"), study.scores(["a1"]), study.curve("a1")
+        study.release("a100000000000000", FAR_TOO)
+    before = study.run("a100000000000000"), study.scores(["a100000000000000"]), study.curve("a100000000000000")
 
-    assert not study.heartbeat("a1", FAR, 999, 1000)
-    assert not study.release("a1", FAR)
-    assert not study.fail("a1", FAR, "late")
-    with pytest.raises(ClaimLost, match=f"run a1 is held by .*, not by {FAR}; nothing was stored"):
-        study.add_scores("a1", [make.score(8, 0.1), make.score(16, 0.1), make.score(32, 0.1)], worker=FAR)
+    assert not study.heartbeat("a100000000000000", FAR, 999, 1000)
+    assert not study.release("a100000000000000", FAR)
+    assert not study.fail("a100000000000000", FAR, "late")
+    with pytest.raises(ClaimLost, match=f"run a100000000000000 is held by .*, not by {FAR}; nothing was stored"):
+        study.add_scores("a100000000000000", [make.score(8, 0.1), make.score(16, 0.1), make.score(32, 0.1)], worker=FAR)
     with pytest.raises(ClaimLost):
-        study.add_curve("a1", [make.point(5, 9.0)], worker=FAR)
+        study.add_curve("a100000000000000", [make.point(5, 9.0)], worker=FAR)
     with pytest.raises(ClaimLost):
-        study.finish("a1", FAR, {"by": "a"})
-    assert (study.run("a1"), study.scores(["a1"]), study.curve("a1")) == before
+        study.finish("a100000000000000", FAR, {"by": "a"})
+    assert (
+        study.run("a100000000000000"),
+        study.scores(["a100000000000000"]),
+        study.curve("a100000000000000"),
+    ) == before
 
 
 def test_without_a_worker_s_name_only_a_free_run_takes_results(study: Store, make: Any) -> None:
-    study.add_scores("a1", [make.score(8)])
+    study.add_scores("a100000000000000", [make.score(8)])
     claimed(study, FAR)
     with pytest.raises(ClaimLost, match="held by elsewhere:1:a, not by this caller"):
-        study.add_scores("a1", [make.score(16)])
+        study.add_scores("a100000000000000", [make.score(16)])
     with pytest.raises(ClaimLost):
-        study.add_curve("a1", [make.point(1)])
+        study.add_curve("a100000000000000", [make.point(1)])
 
 
 def test_a_run_is_not_finished_with_a_question_open(study: Store, make: Any) -> None:
     claimed(study, FAR)
-    study.add_scores("a1", [make.score(8)], worker=FAR)
-    with pytest.raises(StoreError, match="run a1 cannot be finished: length 16 has no score"):
-        study.finish("a1", FAR, {})
-    assert study.run("a1").status == "running"
+    study.add_scores("a100000000000000", [make.score(8)], worker=FAR)
+    with pytest.raises(StoreError, match="run a100000000000000 cannot be finished: length 16 has no score"):
+        study.finish("a100000000000000", FAR, {})
+    assert study.run("a100000000000000").status == "running"
 
 
 def test_a_question_that_comes_while_a_run_is_worked_on_is_not_lost(study: Store, make: Any) -> None:
     claimed(study, FAR)
-    study.add_study("s", evaluation={}, runs=[make.run("a1", (8, 16, 32))])
-    study.add_scores("a1", [make.score(8), make.score(16)], worker=FAR)
-    study.finish("a1", FAR, {})
+    study.add_study("s", evaluation={}, runs=[make.run("a100000000000000", (8, 16, 32))])
+    study.add_scores("a100000000000000", [make.score(8), make.score(16)], worker=FAR)
+    study.finish("a100000000000000", FAR, {})
     assert study.progress("s")["pending"] == 1
     row = study.claim("s", FAR)
     assert row is not None
-    assert study.missing("a1", row.asked) == [make.question(32)]
+    assert study.missing("a100000000000000", row.asked) == [make.question(32)]
 
 
 def test_the_last_moment_before_finish_is_not_lost(
@@ -135,13 +143,13 @@ def test_the_last_moment_before_finish_is_not_lost(
 ) -> None:
     """Killed after the last score and before `finish`: another claims it, has nothing left to answer, and finishes."""
     claimed(study, FAR)
-    study.add_scores("a1", [make.score(8), make.score(16)], worker=FAR)
-    silence("a1", 61)
+    study.add_scores("a100000000000000", [make.score(8), make.score(16)], worker=FAR)
+    silence("a100000000000000", 61)
     row = study.claim("s", FAR_TOO)
     assert row is not None
-    assert study.missing("a1", row.asked) == []
-    study.finish("a1", FAR_TOO, {})
-    assert study.run("a1").status == "done"
+    assert study.missing("a100000000000000", row.asked) == []
+    study.finish("a100000000000000", FAR_TOO, {})
+    assert study.run("a100000000000000").status == "done"
 
 
 # ---- dead or alive ----------------------------------------------------------------------------------------------
@@ -155,9 +163,9 @@ def test_a_process_that_ended_is_dead_at_once_and_this_one_lives(study: Store) -
     assert mine != mine_too
     assert not is_dead(mine, 0.0)
     assert is_dead(mine, 61.0)
-    assert claimed(study, ended) == "a1"
-    assert claimed(study, mine) == "a1", "the dead worker's run is there at once"
-    assert claimed(study, mine_too) == "b1", "two workers of one process are two"
+    assert claimed(study, ended) == "a100000000000000"
+    assert claimed(study, mine) == "a100000000000000", "the dead worker's run is there at once"
+    assert claimed(study, mine_too) == "b100000000000000", "two workers of one process are two"
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells when a process started")
@@ -206,7 +214,7 @@ def test_only_silence_tells_about_workers_elsewhere() -> None:
 
 def test_threads_share_a_store(store: Store, make: Any) -> None:
     """A worker's heartbeat may come from a thread of its own while the main one writes."""
-    store.add_study("s", evaluation={}, runs=[make.run(f"{n:02x}") for n in range(24)])
+    store.add_study("s", evaluation={}, runs=[make.run(f"{n:016x}") for n in range(24)])
 
     def work(number: int) -> list[str]:
         worker, done = f"elsewhere:{number}:w", []
@@ -221,15 +229,15 @@ def test_threads_share_a_store(store: Store, make: Any) -> None:
 
     with ThreadPoolExecutor(4) as threads:
         done = list(threads.map(work, range(4)))
-    assert sorted(key for keys in done for key in keys) == [f"{n:02x}" for n in range(24)]
+    assert sorted(key for keys in done for key in keys) == [f"{n:016x}" for n in range(24)]
     assert {(row.status, row.claims) for row in store.runs()} == {("done", 1)}
 
 
 def test_two_stores_see_each_other_s_claims(where: str, make: Any) -> None:
     with open_store(where) as one, open_store(where) as two:
-        one.add_study("s", evaluation={}, runs=[make.run("a1"), make.run("b1")])
-        assert claimed(two, FAR) == "a1"
-        assert claimed(one, FAR_TOO) == "b1"
+        one.add_study("s", evaluation={}, runs=[make.run("a100000000000000"), make.run("b100000000000000")])
+        assert claimed(two, FAR) == "a100000000000000"
+        assert claimed(one, FAR_TOO) == "b100000000000000"
         assert claimed(two, FAR_TOO) is None
 
 
@@ -239,33 +247,38 @@ def test_two_stores_see_each_other_s_claims(where: str, make: Any) -> None:
 def test_a_dropped_run_leaves_nothing(study: Store, make: Any) -> None:
     row = study.claim("s", FAR)
     assert row is not None
-    study.add_curve("a1", [make.point(5)], worker=FAR)
-    study.fail("a1", FAR, "out of memory")
-    study.add_probe("a1", {"probe": "p"}, {}, {})
-    (dropped,) = study.drop(["a1"])
-    assert (dropped.key, dropped.status, dropped.error) == ("a1", "failed", "out of memory")
-    assert [run.key for run in study.runs("s")] == ["b1"]
+    study.add_curve("a100000000000000", [make.point(5)], worker=FAR)
+    study.fail("a100000000000000", FAR, "out of memory")
+    study.add_probe("a100000000000000", {"probe": "p"}, {}, {})
+    (dropped,) = study.drop(["a100000000000000"]).runs
+    assert (dropped.key, dropped.status, dropped.error) == ("a100000000000000", "failed", "out of memory")
+    assert [run.key for run in study.runs("s")] == ["b100000000000000"]
     assert study.progress("s") == {"pending": 1, "running": 0, "done": 0, "failed": 0}
-    assert not study.curve("a1")
-    assert not study.probes(["a1"])
-    study.add_study("s", evaluation={}, runs=[make.run("a1"), make.run("b1")])
-    assert (study.run("a1").claims, study.run("a1").status) == (0, "pending"), "it begins anew"
+    assert not study.curve("a100000000000000")
+    assert not study.probes(["a100000000000000"])
+    study.add_study("s", evaluation={}, runs=[make.run("a100000000000000"), make.run("b100000000000000")])
+    assert (study.run("a100000000000000").claims, study.run("a100000000000000").status) == (0, "pending"), (
+        "it begins anew"
+    )
 
 
 def test_all_are_dropped_or_none(study: Store, make: Any) -> None:
-    assert claimed(study, FAR) == "a1"
-    with pytest.raises(StoreError, match=r"run a1 .* is being worked on; .* nothing was dropped"):
-        study.drop(["b1", "a1"])
-    study.add_scores("a1", [make.score(8), make.score(16)], worker=FAR)
-    study.finish("a1", FAR, {})
+    assert claimed(study, FAR) == "a100000000000000"
+    with pytest.raises(StoreError, match=r"run a1000000 .* is being worked on; .* nothing was dropped"):
+        study.drop(["b100000000000000", "a100000000000000"])
+    study.add_scores("a100000000000000", [make.score(8), make.score(16)], worker=FAR)
+    study.finish("a100000000000000", FAR, {})
     with pytest.raises(StoreError, match="is finished, and what it found would be lost"):
-        study.drop(["b1", "a1"])
+        study.drop(["b100000000000000", "a100000000000000"])
     with pytest.raises(StoreError, match="there is no run 'zz'"):
-        study.drop(["b1", "zz"])
-    assert [run.key for run in study.runs("s")] == ["a1", "b1"]
-    assert [run.key for run in study.drop(["b1", "a1", "b1"], finished=True)] == ["b1", "a1"]
+        study.drop(["b100000000000000", "zz"])
+    assert [run.key for run in study.runs("s")] == ["a100000000000000", "b100000000000000"]
+    dropped = study.drop(["b100000000000000", "a100000000000000", "b100000000000000"], finished=True)
+    assert [run.key for run in dropped.runs] == ["b100000000000000", "a100000000000000"]
     assert study.runs() == []
-    assert study.scores(["a1"]) == []
+    assert dropped.studies == ("s",)
+    assert study.studies() == [], "a study without runs is not listed"
+    assert study.scores(["a100000000000000"]) == []
 
 
 def test_what_a_dead_worker_s_last_transaction_finishes_is_not_claimed(
@@ -273,8 +286,8 @@ def test_what_a_dead_worker_s_last_transaction_finishes_is_not_claimed(
 ) -> None:
     """A server may still be at it while another worker looks for runs."""
     claimed(study, FAR)
-    study.add_scores("a1", [make.score(8), make.score(16)], worker=FAR)
-    silence("a1", 61)
+    study.add_scores("a100000000000000", [make.score(8), make.score(16)], worker=FAR)
+    silence("a100000000000000", 61)
     seen, in_need = [], reading.in_need
 
     def late(connection: Any, name: str) -> Any:
@@ -282,9 +295,54 @@ def test_what_a_dead_worker_s_last_transaction_finishes_is_not_claimed(
         if not seen:
             seen.append(found)
             values = {"worker": None, "heartbeat": None, "finished": 1.0}  # as `finish` leaves it, after the reading
-            connection.execute(schema.runs.update().where(schema.runs.c.key == "a1").values(values))
+            connection.execute(schema.runs.update().where(schema.runs.c.key == "a100000000000000").values(values))
         return found
 
     monkeypatch.setattr(reading, "in_need", late)
-    assert claimed(study, FAR_TOO) == "b1"
-    assert study.run("a1").claims == 1
+    assert claimed(study, FAR_TOO) == "b100000000000000"
+    assert study.run("a100000000000000").claims == 1
+
+
+# ---- studies that are dropped -----------------------------------------------------------------------------------
+
+A, B, C, D = ("a1" + "0" * 14, "b1" + "0" * 14, "c1" + "0" * 14, "d1" + "0" * 14)
+
+
+def test_dropping_a_study_keeps_what_is_finished_shared_or_held(store: Store, make: Any) -> None:
+    store.add_study("s", evaluation={}, runs=[make.run(key) for key in (A, B, C, D)])
+    store.add_study("other", evaluation={}, runs=[make.run(C)])
+    assert claimed(store, FAR) == A
+    store.add_scores(A, [make.score(8), make.score(16)], worker=FAR)
+    store.finish(A, FAR, {})
+    assert claimed(store, FAR) == B
+    dropped = store.drop_study("s")
+    assert [run.key for run in dropped.runs] == [D]
+    assert {run.key: why for run, why in dropped.kept} == {
+        A: "it is finished; --finished drops it too",
+        B: "it is being worked on",
+        C: "study other lists it too",
+    }
+    assert dropped.studies == ()
+    assert [study.name for study in store.studies()] == ["s", "other"]
+    store.release(B, FAR)
+    dropped = store.drop_study("s", finished=True)
+    assert [run.key for run in dropped.runs] == [A, B]
+    assert dropped.studies == ("s",)
+    assert [study.name for study in store.studies()] == ["other"]
+    assert [run.key for run in store.runs()] == [C]
+    assert store.scores([A]) == []
+
+
+def test_the_last_run_takes_its_study_along(store: Store, make: Any) -> None:
+    store.add_study("s", evaluation={}, runs=[make.run(A), make.run(B)])
+    store.add_study("other", evaluation={}, runs=[make.run(B)])
+    assert store.drop([A]).studies == ()
+    assert store.drop([B]).studies == ("other", "s")
+    assert store.studies() == []
+
+
+def test_runs_that_leave_a_study_are_returned(store: Store, make: Any) -> None:
+    assert store.add_study("s", evaluation={}, runs=[make.run(A), make.run(B)]) == []
+    assert [run.key for run in store.add_study("s", evaluation={}, runs=[make.run(B), make.run(C)])] == [A]
+    assert store.add_study("s", evaluation={}, runs=[make.run(B), make.run(C)]) == []
+    assert {run.key for run in store.runs()} == {A, B, C}

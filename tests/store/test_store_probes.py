@@ -6,58 +6,66 @@ import pytest
 
 from lengthwise.store import Store, StoreError
 
-ASKED = {"probe": "attention-distance", "against": "b2", "length": 8, "examples": 10}
+ASKED = {"probe": "attention-distance", "against": "b200000000000000", "length": 8, "examples": 10}
+ASKED |= {"seed": 0, "variant": "jensen-shannon"}
+
+
+def result(*layers: float, **more: Any) -> dict[str, Any]:
+    return {"layers": list(layers), "standard_errors": [0.1 for _ in layers], "n": 10, **more}
 
 
 @pytest.fixture
 def filled(store: Store, make: Any) -> Store:
-    store.add_study("s", evaluation={}, runs=[make.run("a1"), make.run("b2")])
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000"), make.run("b200000000000000")])
     return store
 
 
 def test_what_is_stored_comes_back(filled: Store) -> None:
-    result = {"layers": [0.25, 0.5], "n": 10, "none": None}
-    filled.add_probe("a1", ASKED, result, {"device": "cpu"})
-    (row,) = filled.probes(["b2", "a1"])
-    assert (row.key, row.asked, row.result, row.facts) == ("a1", ASKED, result, {"device": "cpu"})
+    found = result(0.25, 0.5, none=None)
+    filled.add_probe("a100000000000000", ASKED, found, {"device": "cpu"})
+    (row,) = filled.probes(["b200000000000000", "a100000000000000"])
+    assert (row.key, row.asked, row.result, row.facts) == ("a100000000000000", ASKED, found, {"device": "cpu"})
     assert row.created > 1.6e9
-    assert filled.probe("a1", dict(reversed(ASKED.items()))) == row, "the order of what is asked says nothing"
-    assert filled.probe("a1", {**ASKED, "length": 16}) is None
-    assert filled.probe("b2", ASKED) is None
+    assert filled.probe("a100000000000000", dict(reversed(ASKED.items()))) == row, (
+        "the order of what is asked says nothing"
+    )
+    assert filled.probe("a100000000000000", {**ASKED, "length": 16}) is None
+    assert filled.probe("b200000000000000", ASKED) is None
 
 
 def test_a_question_that_has_an_answer_keeps_it(filled: Store) -> None:
-    filled.add_probe("a1", ASKED, {"layers": [1.0]}, {})
-    filled.add_probe("a1", ASKED, {"layers": [2.0]}, {})
-    filled.add_probe("a1", {**ASKED, "length": 16}, {"layers": [3.0]}, {})
-    assert [row.result["layers"] for row in filled.probes(["a1"])] == [[3.0], [1.0]]
+    filled.add_probe("a100000000000000", ASKED, result(1.0), {})
+    filled.add_probe("a100000000000000", ASKED, result(2.0), {})
+    filled.add_probe("a100000000000000", {**ASKED, "length": 16}, result(3.0), {})
+    assert [row.result["layers"] for row in filled.probes(["a100000000000000"])] == [[3.0], [1.0]]
 
 
 def test_a_new_list_of_runs_keeps_them(filled: Store, make: Any) -> None:
-    filled.add_probe("a1", ASKED, {}, {})
-    filled.add_study("s", evaluation={}, runs=[make.run("a1")])
-    assert len(filled.probes(["a1"])) == 1
+    filled.add_probe("a100000000000000", ASKED, result(0.5), {})
+    filled.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
+    assert len(filled.probes(["a100000000000000"])) == 1
 
 
 def test_bad_input(filled: Store) -> None:
     for arguments, words in (
-        (("zz", ASKED, {}, {}), "there is no run 'zz'"),
-        (("a1", {"length": 8}, {}, {}), 'at least {"probe": NAME}'),
-        (("a1", ASKED, {"layers": [float("inf")]}, {}), "cannot be stored as JSON"),
-        (("a1", ASKED, {}, {"x": object()}), "cannot be stored as JSON"),
+        (("zz", ASKED, result(0.5), {}), "there is no run 'zz'"),
+        (("a100000000000000", {"length": 8}, {}, {}), 'at least {"probe": NAME}'),
+        (("a100000000000000", ASKED, {"layers": [float("inf")]}, {}), "cannot be stored as JSON"),
+        (("a100000000000000", ASKED, result(0.5), {"x": object()}), "cannot be stored as JSON"),
+        (("a100000000000000", ASKED, {"layers": [0.5], "n": 10}, {}), "whose result lacks standard_errors"),
     ):
         with pytest.raises(StoreError) as caught:
             filled.add_probe(*arguments)
         assert words in str(caught.value)
         assert "\n" not in str(caught.value)
-    assert filled.probes(["a1", "b2"]) == []
+    assert filled.probes(["a100000000000000", "b200000000000000"]) == []
 
 
 def test_published_numbers_of_a_study(store: Store, make: Any) -> None:
-    store.add_study("s", evaluation={}, runs=[make.run("a1")])
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
     assert store.studies()[0].published is None
-    numbers = {"Copy": {"FIRE": {"40": 0.5}}}
-    store.add_study("s", evaluation={}, runs=[make.run("a1")], published=numbers)
+    numbers = {"source": "A paper", "scores": {"Copy": {"FIRE": 0.5}}}
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")], published=numbers)
     assert store.studies()[0].published == numbers
-    store.add_study("s", evaluation={}, runs=[make.run("a1")])
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
     assert store.studies()[0].published is None, "what the study's file says now"

@@ -45,7 +45,7 @@ def log(tmp_path: Path, what: str) -> list[list[str]]:
 
 def everything_is_there(store: Store, runs: int) -> None:
     rows = store.runs("s")
-    assert [row.key for row in rows] == [f"{n:04x}" for n in range(runs)]
+    assert [row.key for row in rows] == [f"{n:016x}" for n in range(runs)]
     assert {row.status for row in rows} == {"done"}
     for row in rows:
         assert [score.length for score in store.scores([row.key])] == [8, 16], row.key
@@ -60,8 +60,8 @@ def test_processes_that_start_at_once_share_the_work(where: str, tmp_path: Path,
     with open_store(where) as store:
         everything_is_there(store, 80)
         assert {row.claims for row in store.runs()} == {1}
-    assert Counter(key for _, key, _, _ in log(tmp_path, "claim")) == Counter(f"{n:04x}" for n in range(80))
-    assert Counter(key for _, key, _ in log(tmp_path, "finish")) == Counter(f"{n:04x}" for n in range(80))
+    assert Counter(key for _, key, _, _ in log(tmp_path, "claim")) == Counter(f"{n:016x}" for n in range(80))
+    assert Counter(key for _, key, _ in log(tmp_path, "finish")) == Counter(f"{n:016x}" for n in range(80))
 
 
 def test_the_run_of_a_killed_process_is_taken_over_at_once(where: str, tmp_path: Path, start: Start) -> None:
@@ -84,7 +84,7 @@ def test_the_run_of_a_killed_process_is_taken_over_at_once(where: str, tmp_path:
         everything_is_there(store, 40)
         assert {row.key: row.claims for row in store.runs() if row.claims != 1} == {key: 2}
         assert store.run(key).facts["pid"] != victim.pid
-    assert Counter(key for _, key, _ in log(tmp_path, "finish")) == Counter(f"{n:04x}" for n in range(40))
+    assert Counter(key for _, key, _ in log(tmp_path, "finish")) == Counter(f"{n:016x}" for n in range(40))
 
 
 def test_kills_at_random_moments_lose_nothing(where: str, tmp_path: Path, start: Start) -> None:

@@ -21,10 +21,13 @@ def finish(store: Store, make: Any, key: str, lengths: tuple[int, ...] = (8, 16)
 def test_everything_stored_comes_back(store: Store, make: Any) -> None:
     about = {"question": "Does it?", "expectation": "No — 0 %", "cost": "1 min", "command": "lengthwise run s"}
     store.add_study(
-        "s", **about, evaluation={"Copy": {"lengths": [8, 16]}}, runs=[make.run("b1", seed=7), make.run("a1")]
+        "s",
+        **about,
+        evaluation={"Copy": {"lengths": [8, 16]}},
+        runs=[make.run("b100000000000000", seed=7), make.run("a100000000000000")],
     )
     first, second = store.runs("s")
-    assert (first.key, second.key) == ("b1", "a1"), "a study keeps its order"
+    assert (first.key, second.key) == ("b100000000000000", "a100000000000000"), "a study keeps its order"
     assert first.config == {"encoding": {"is": "FIRE"}, "seed": 0}
     assert (first.label, first.task, first.unit, first.seed) == ("FIRE(hidden_layers=1)", "Copy", "symbols", 7)
     assert first.asked == [make.question(8), make.question(16)]
@@ -34,159 +37,162 @@ def test_everything_stored_comes_back(store: Store, make: Any) -> None:
     assert study.evaluation == {"Copy": {"lengths": [8, 16]}}
     assert study.progress == {"pending": 2, "running": 0, "done": 0, "failed": 0}
 
-    store.add_scores("a1", [make.score(16, 0.25, facts={"device": "cpu"}), make.score(8, 0.75)])
-    short, long = store.scores(["a1"])
+    store.add_scores("a100000000000000", [make.score(16, 0.25, facts={"device": "cpu"}), make.score(8, 0.75)])
+    short, long = store.scores(["a100000000000000"])
     assert (short.length, short.mean, short.out_of_distribution) == (8, 0.75, False)
     assert (long.length, long.mean, long.out_of_distribution) == (16, 0.25, True)
     assert (long.asked, long.n, long.standard_error, long.seconds) == (make.question(16), 256, 0.01, 0.25)
     assert (long.facts, short.facts) == ({"device": "cpu"}, {})
-    assert store.scores(["b1"]) == []
+    assert store.scores(["b100000000000000"]) == []
 
-    store.add_curve("a1", [make.point(20, 1.5), make.point(10, 2.5)])
-    assert [(p.step, p.loss, p.tokens_per_second) for p in store.curve("a1")] == [(10, 2.5, 9000.0), (20, 1.5, 9000.0)]
+    store.add_curve("a100000000000000", [make.point(20, 1.5), make.point(10, 2.5)])
+    assert [(p.step, p.loss, p.tokens_per_second) for p in store.curve("a100000000000000")] == [
+        (10, 2.5, 9000.0),
+        (20, 1.5, 9000.0),
+    ]
 
 
 def test_it_is_all_there_after_closing(where: str, make: Any) -> None:
     with open_store(where) as store:
-        store.add_study("s", evaluation={}, runs=[make.run("a1")])
-        finish(store, make, "a1")
+        store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
+        finish(store, make, "a100000000000000")
         url = store.url
     with open_store(url, create=False) as again:
         assert again.url == url
         assert [row.status for row in again.runs()] == ["done"]
-        assert again.run("a1").facts == {"seconds": 1.5}
-        assert len(again.scores(["a1"])) == 2
+        assert again.run("a100000000000000").facts == {"seconds": 1.5}
+        assert len(again.scores(["a100000000000000"])) == 2
 
 
 def test_adding_a_study_again_changes_nothing(store: Store, make: Any) -> None:
-    runs = [make.run("a1"), make.run("b1")]
+    runs = [make.run("a100000000000000"), make.run("b100000000000000")]
     store.add_study("s", evaluation={"x": 1}, runs=runs)
-    finish(store, make, "a1")
+    finish(store, make, "a100000000000000")
     held = store.claim("s", "elsewhere:1:w")
-    before = store.runs(), store.scores(["a1", "b1"])
+    before = store.runs(), store.scores(["a100000000000000", "b100000000000000"])
     store.add_study("s", evaluation={"x": 1}, runs=runs)
-    assert (store.runs(), store.scores(["a1", "b1"])) == before
+    assert (store.runs(), store.scores(["a100000000000000", "b100000000000000"])) == before
     assert held is not None
-    assert store.heartbeat("b1", "elsewhere:1:w", 1, 10), "whoever works on a run keeps it"
+    assert store.heartbeat("b100000000000000", "elsewhere:1:w", 1, 10), "whoever works on a run keeps it"
 
 
 def test_a_new_length_makes_a_done_run_pending_and_keeps_its_training(store: Store, make: Any) -> None:
-    store.add_study("s", evaluation={}, runs=[make.run("a1")])
-    finish(store, make, "a1")
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
+    finish(store, make, "a100000000000000")
     assert store.progress("s")["done"] == 1
-    trained = store.run("a1").finished
+    trained = store.run("a100000000000000").finished
 
-    store.add_study("s", evaluation={}, runs=[make.run("a1", (8, 16, 32))])
-    assert store.run("a1").status == "pending"
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000", (8, 16, 32))])
+    assert store.run("a100000000000000").status == "pending"
     row = store.claim("s", "elsewhere:1:w")
     assert row is not None
     assert row.finished == trained, "the worker sees that it is trained"
-    assert store.missing("a1", row.asked) == [make.question(32)]
-    store.add_scores("a1", [make.score(32)], worker="elsewhere:1:w")
-    store.finish("a1", "elsewhere:1:w", {"evaluated": True})
-    assert store.run("a1").status == "done"
-    assert store.run("a1").facts == {"seconds": 1.5, "evaluated": True}
+    assert store.missing("a100000000000000", row.asked) == [make.question(32)]
+    store.add_scores("a100000000000000", [make.score(32)], worker="elsewhere:1:w")
+    store.finish("a100000000000000", "elsewhere:1:w", {"evaluated": True})
+    assert store.run("a100000000000000").status == "done"
+    assert store.run("a100000000000000").facts == {"seconds": 1.5, "evaluated": True}
 
-    store.add_study("s", evaluation={}, runs=[make.run("a1", (16,))])
-    assert store.run("a1").status == "done", "asking for less is answered already"
-    assert store.run("a1").asked == [make.question(16)]
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000", (16,))])
+    assert store.run("a100000000000000").status == "done", "asking for less is answered already"
+    assert store.run("a100000000000000").asked == [make.question(16)]
 
 
 def test_studies_share_runs_but_not_questions(store: Store, make: Any) -> None:
-    store.add_study("long", evaluation={}, runs=[make.run("a1", (8, 99999))])
-    store.add_study("short", evaluation={}, runs=[make.run("a1", (8,))])
+    store.add_study("long", evaluation={}, runs=[make.run("a100000000000000", (8, 99999))])
+    store.add_study("short", evaluation={}, runs=[make.run("a100000000000000", (8,))])
     row = store.claim("short", "elsewhere:1:w")
     assert row is not None
     assert row.asked == [make.question(8)], "nobody answers what another study asks"
     assert store.progress("long")["running"] == 1
     assert store.claim("long", "elsewhere:1:v") is None, "one worker per run, whatever the study"
-    store.add_scores("a1", [make.score(8)], worker="elsewhere:1:w")
-    store.finish("a1", "elsewhere:1:w", {})
+    store.add_scores("a100000000000000", [make.score(8)], worker="elsewhere:1:w")
+    store.finish("a100000000000000", "elsewhere:1:w", {})
     assert store.progress("short") == {"pending": 0, "running": 0, "done": 1, "failed": 0}
     assert store.progress("long") == {"pending": 1, "running": 0, "done": 0, "failed": 0}
     assert store.claim("short", "elsewhere:1:w") is None
-    assert store.run("a1").asked == [make.question(8), make.question(99999)]
-    assert store.run("a1").status == "pending"
+    assert store.run("a100000000000000").asked == [make.question(8), make.question(99999)]
+    assert store.run("a100000000000000").status == "pending"
     assert store.claim("long", "elsewhere:1:v") is not None
 
 
 def test_a_run_that_left_its_study_is_kept_but_not_worked_on(store: Store, make: Any) -> None:
-    store.add_study("s", evaluation={}, runs=[make.run("a1"), make.run("b1")])
-    store.add_study("s", evaluation={}, runs=[make.run("b1")])
-    assert [row.key for row in store.runs("s")] == ["b1"]
-    assert [row.key for row in store.runs()] == ["a1", "b1"]
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000"), make.run("b100000000000000")])
+    store.add_study("s", evaluation={}, runs=[make.run("b100000000000000")])
+    assert [row.key for row in store.runs("s")] == ["b100000000000000"]
+    assert [row.key for row in store.runs()] == ["a100000000000000", "b100000000000000"]
     row = store.claim("s", "elsewhere:1:w")
     assert row is not None
-    assert row.key == "b1"
+    assert row.key == "b100000000000000"
     assert store.claim("s", "elsewhere:1:w") is None
 
 
 def test_failed_runs_may_be_tried_again(store: Store, make: Any) -> None:
-    store.add_study("s", evaluation={}, runs=[make.run("a1")])
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
     store.claim("s", "elsewhere:1:w")
-    assert store.fail("a1", "elsewhere:1:w", "the loss is not a number\x00 in d\udce9tail")
-    assert store.run("a1").status == "failed"
-    assert store.run("a1").error == "the loss is not a number\\x00 in d\\udce9tail"
+    assert store.fail("a100000000000000", "elsewhere:1:w", "the loss is not a number\x00 in d\udce9tail")
+    assert store.run("a100000000000000").status == "failed"
+    assert store.run("a100000000000000").error == "the loss is not a number\\x00 in d\\udce9tail"
     assert store.claim("s", "elsewhere:1:w") is None, "not by itself"
-    store.add_study("s", evaluation={}, runs=[make.run("a1")])
-    assert store.run("a1").status == "pending"
-    assert store.run("a1").error is None
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
+    assert store.run("a100000000000000").status == "pending"
+    assert store.run("a100000000000000").error is None
     assert store.claim("s", "elsewhere:1:w") is not None
 
 
 def test_questions_are_equal_however_they_are_spelled(store: Store, make: Any) -> None:
-    store.add_study("s", evaluation={}, runs=[make.run("a1", (8,))])
-    store.add_scores("a1", [make.score(8, asked={"seed": 0, "examples": 256, "length": 8})])
-    assert store.missing("a1", [make.question(8)]) == []
-    assert store.missing("a1", [make.question(16), {**make.question(8), "seed": 1}]) == [
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000", (8,))])
+    store.add_scores("a100000000000000", [make.score(8, asked={"seed": 0, "examples": 256, "length": 8})])
+    assert store.missing("a100000000000000", [make.question(8)]) == []
+    assert store.missing("a100000000000000", [make.question(16), {**make.question(8), "seed": 1}]) == [
         make.question(16),
         {**make.question(8), "seed": 1},
     ]
 
 
 def test_an_answered_question_keeps_its_answer(store: Store, make: Any) -> None:
-    store.add_study("s", evaluation={}, runs=[make.run("a1")])
-    store.add_scores("a1", [make.score(8, 0.25)])
-    store.add_scores("a1", [make.score(8, 0.75), make.score(16, 0.5)])
-    assert [(s.length, s.mean) for s in store.scores(["a1"])] == [(8, 0.25), (16, 0.5)]
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
+    store.add_scores("a100000000000000", [make.score(8, 0.25)])
+    store.add_scores("a100000000000000", [make.score(8, 0.75), make.score(16, 0.5)])
+    assert [(s.length, s.mean) for s in store.scores(["a100000000000000"])] == [(8, 0.25), (16, 0.5)]
 
 
 def test_a_resumed_training_leaves_one_curve(store: Store, make: Any) -> None:
-    store.add_study("s", evaluation={}, runs=[make.run("a1"), make.run("b1")])
-    store.add_curve("b1", [make.point(150, 9.0)])
-    store.add_curve("a1", [make.point(50, 3.0), make.point(100, 2.0)])
-    store.add_curve("a1", [make.point(137, 1.5), make.point(150, 1.4)])
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000"), make.run("b100000000000000")])
+    store.add_curve("b100000000000000", [make.point(150, 9.0)])
+    store.add_curve("a100000000000000", [make.point(50, 3.0), make.point(100, 2.0)])
+    store.add_curve("a100000000000000", [make.point(137, 1.5), make.point(150, 1.4)])
     # Killed after 150 steps, resumed from the checkpoint of step 100 with points at other steps than before.
-    store.add_curve("a1", [make.point(100, 2.0), make.point(120, 1.6)])
-    assert [(p.step, p.loss) for p in store.curve("a1")] == [(50, 3.0), (100, 2.0), (120, 1.6)]
-    store.add_curve("a1", [make.point(150, 1.4)])
-    assert [p.step for p in store.curve("a1")] == [50, 100, 120, 150]
-    store.add_curve("a1", [])
-    assert [p.step for p in store.curve("a1")] == [50, 100, 120, 150]
-    assert [p.loss for p in store.curve("b1")] == [9.0], "of this run alone"
+    store.add_curve("a100000000000000", [make.point(100, 2.0), make.point(120, 1.6)])
+    assert [(p.step, p.loss) for p in store.curve("a100000000000000")] == [(50, 3.0), (100, 2.0), (120, 1.6)]
+    store.add_curve("a100000000000000", [make.point(150, 1.4)])
+    assert [p.step for p in store.curve("a100000000000000")] == [50, 100, 120, 150]
+    store.add_curve("a100000000000000", [])
+    assert [p.step for p in store.curve("a100000000000000")] == [50, 100, 120, 150]
+    assert [p.loss for p in store.curve("b100000000000000")] == [9.0], "of this run alone"
 
 
 def test_numbers_that_are_none_come_back(store: Store, make: Any) -> None:
-    store.add_study("s", evaluation={}, runs=[make.run("a1")])
-    store.add_scores("a1", [make.score(8, math.nan, standard_error=math.inf), make.score(16, 1e-300)])
-    store.add_curve("a1", [make.point(1, math.nan), make.point(2, math.inf)])
-    undefined, tiny = store.scores(["a1"])
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
+    store.add_scores("a100000000000000", [make.score(8, math.nan, standard_error=math.inf), make.score(16, 1e-300)])
+    store.add_curve("a100000000000000", [make.point(1, math.nan), make.point(2, math.inf)])
+    undefined, tiny = store.scores(["a100000000000000"])
     assert math.isnan(undefined.mean)
     assert undefined.standard_error == math.inf
     assert tiny.mean == 1e-300
-    assert math.isnan(store.curve("a1")[0].loss)
-    assert store.curve("a1")[1].loss == math.inf
+    assert math.isnan(store.curve("a100000000000000")[0].loss)
+    assert store.curve("a100000000000000")[1].loss == math.inf
 
 
 def test_rows_may_be_dataclasses_and_numpy_numbers(store: Store, make: Any) -> None:
     fields = make.score(8, np.float32(0.5), n=np.int64(3), out_of_distribution=np.bool_(True))
     score = dataclasses.make_dataclass("Score", fields)(**fields)
-    store.add_study("s", evaluation={}, runs=[make.run("a1", seed=np.int64(2**62))])
-    store.add_scores("a1", [score])
-    (row,) = store.scores(["a1"])
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000", seed=np.int64(2**62))])
+    store.add_scores("a100000000000000", [score])
+    (row,) = store.scores(["a100000000000000"])
     assert (row.mean, row.n, row.out_of_distribution) == (0.5, 3, True)
     assert type(row.mean) is float
-    assert store.run("a1").seed == 2**62
+    assert store.run("a100000000000000").seed == 2**62
 
 
 @pytest.mark.parametrize(
@@ -204,40 +210,42 @@ def test_rows_may_be_dataclasses_and_numpy_numbers(store: Store, make: Any) -> N
 )
 def test_a_run_that_cannot_be_stored(store: Store, make: Any, change: dict[str, Any], words: str) -> None:
     with pytest.raises(StoreError, match=r"^[^\n]*$") as caught:
-        store.add_study("s", evaluation={}, runs=[make.run("b1"), make.run("a1", **change)])
+        store.add_study("s", evaluation={}, runs=[make.run("b100000000000000"), make.run("a100000000000000", **change)])
     assert words in str(caught.value)
     assert store.runs() == [], "all or nothing"
     assert store.studies() == []
 
 
 def test_rows_that_cannot_be_stored(store: Store, make: Any) -> None:
-    lacking = make.run("a1")
+    lacking = make.run("a100000000000000")
     del lacking["metric"], lacking["unit"]
     with pytest.raises(StoreError, match="run 0 of study 's' lacks metric, unit; it has key, label"):
         store.add_study("s", evaluation={}, runs=[lacking])
     with pytest.raises(StoreError, match="the same run twice"):
-        store.add_study("s", evaluation={}, runs=[make.run("a1"), make.run("a1")])
-    store.add_study("s", evaluation={}, runs=[make.run("a1")])
-    with pytest.raises(StoreError, match="a score of run a1, mean is 'high'; it has to be of type float"):
-        store.add_scores("a1", [make.score(8), make.score(16, "high")])
-    assert store.scores(["a1"]) == []
+        store.add_study("s", evaluation={}, runs=[make.run("a100000000000000"), make.run("a100000000000000")])
+    store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
+    with pytest.raises(StoreError, match="a score of run a100000000000000, mean is 'high'; it has to be of type float"):
+        store.add_scores("a100000000000000", [make.score(8), make.score(16, "high")])
+    assert store.scores(["a100000000000000"]) == []
     with pytest.raises(StoreError, match="there is no run 'zz' in "):
         store.add_scores("zz", [make.score(8)])
-    with pytest.raises(StoreError, match="the curve of run a1 is a int; give a dict or a dataclass"):
-        store.add_curve("a1", [3])
+    with pytest.raises(StoreError, match="the curve of run a100000000000000 is a int; give a dict or a dataclass"):
+        store.add_curve("a100000000000000", [3])
 
 
 def test_finding_a_run_by_the_beginning_of_its_key(store: Store, make: Any) -> None:
     with pytest.raises(StoreError, match=r"there are no runs in .*; run a study first"):
         store.run("a")
-    keys = ["0a11", "0a12", "0b00", "0A", "c%00"]
-    store.add_study("s", evaluation={}, runs=[make.run(key) for key in keys])
-    assert store.run("0b").key == "0b00"
-    assert store.run(" 0B00 ").key == "0b00"
-    assert store.run("0A").key == "0A", "a whole key is no prefix of another"
-    with pytest.raises(StoreError, match=r"'0a1' begins 2 keys: 0a11 \(FIRE\(hidden_layers=1\), Copy, seed 0\), 0a12 "):
+    one, other, third = ("0a11" + "0" * 12, "0a12" + "0" * 12, "0b00" + "0" * 12)
+    store.add_study("s", evaluation={}, runs=[make.run(key) for key in (one, other, third)])
+    assert store.run("0b").key == third
+    assert store.run(" 0B00 ").key == third
+    assert store.run(one.upper()).key == one
+    with pytest.raises(
+        StoreError, match=rf"'0a1' begins 2 keys: {one} \(FIRE\(hidden_layers=1\), Copy, seed 0\), {other} "
+    ):
         store.run("0a1")
-    with pytest.raises(StoreError, match=r"no run whose key begins with '0a2'; there are 0A .*0a11 .*0a12 "):
+    with pytest.raises(StoreError, match=rf"no run whose key begins with '0a2'; there are {one} .*{other} "):
         store.run("0a2")
     for unknown in ("", "%", "_"):
         with pytest.raises(StoreError, match=r"no run whose key begins with"):
@@ -247,7 +255,7 @@ def test_finding_a_run_by_the_beginning_of_its_key(store: Store, make: Any) -> N
 def test_an_unknown_study_names_the_near_miss(store: Store, make: Any) -> None:
     with pytest.raises(StoreError, match="there is no study 's'; there are none yet"):
         store.runs("s")
-    store.add_study("quickstart", evaluation={}, runs=[make.run("a1")])
+    store.add_study("quickstart", evaluation={}, runs=[make.run("a100000000000000")])
     for ask in (store.runs, store.progress, lambda name: store.claim(name, "w")):
         with pytest.raises(StoreError, match="no study 'quikstart'; did you mean 'quickstart'"):
             ask("quikstart")
@@ -255,7 +263,7 @@ def test_an_unknown_study_names_the_near_miss(store: Store, make: Any) -> None:
 
 def test_names_that_are_hard_to_store(store: Store, make: Any) -> None:
     name = "d\udce9j\x00à <b>'\"; DROP TABLE runs --"
-    store.add_study(name, question=name, evaluation={"à": "\udce9"}, runs=[make.run("a1", label=name)])
+    store.add_study(name, question=name, evaluation={"à": "\udce9"}, runs=[make.run("a100000000000000", label=name)])
     assert store.progress(name)["pending"] == 1
     assert store.claim(name, "elsewhere:1:w") is not None
     assert store.runs(name)[0].label == "d\\udce9j\\x00à <b>'\"; DROP TABLE runs --"
@@ -263,7 +271,7 @@ def test_names_that_are_hard_to_store(store: Store, make: Any) -> None:
 
 
 def test_many_runs_in_one_study(store: Store, make: Any) -> None:
-    keys = [f"{n:04x}" for n in range(1200)]
+    keys = [f"{n:016x}" for n in range(1200)]
     store.add_study("s", evaluation={}, runs=[make.run(key, (8,)) for key in keys])
     assert [row.key for row in store.runs("s")] == keys
     assert store.progress("s")["pending"] == 1200

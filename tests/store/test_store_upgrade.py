@@ -41,16 +41,16 @@ CREATE TABLE curve (key TEXT NOT NULL, step BIGINT NOT NULL, loss DOUBLE PRECISI
 CREATE INDEX study_runs_by_key ON study_runs (key);
 INSERT INTO lengthwise VALUES (1);
 INSERT INTO studies VALUES ('s', 'Does it?', 'No', '1 min', 'lengthwise run s', '{"lengths":[8]}', 100.5, 101.5);
-INSERT INTO runs VALUES ('a1', 'FIRE', 'FIRE', 'Copy', 'exact match', 'higher', 'symbols', 7, 8, '{"seed":7}', 100.5,
+INSERT INTO runs VALUES ('a100000000000000', 'FIRE', 'FIRE', 'Copy', 'exact match', 'higher', 'symbols', 7, 8, '{"seed":7}', 100.5,
   NULL, NULL, NULL, 1, 10, 10, 100.75, 101.25, NULL, '{"seconds":1.5}');
-INSERT INTO study_runs VALUES ('s', 'a1', 0);
-INSERT INTO asked VALUES ('s', 'a1', '{"examples":256,"length":8,"seed":0}', 0);
-INSERT INTO scores VALUES ('a1', '{"examples":256,"length":8,"seed":0}', 8, 'exact match', 'higher', 256, 0.5, 0.01, false,
-  0.25, '{}', 101.0);
-INSERT INTO curve VALUES ('a1', 5, 2.5, 0.001, 1.0, 900.0);
-INSERT INTO curve VALUES ('a1', 10, NULL, 0.001, 1.0, 900.0)
+INSERT INTO study_runs VALUES ('s', 'a100000000000000', 0);
+INSERT INTO asked VALUES ('s', 'a100000000000000', '{"examples":256,"length":8,"seed":0}', 0);
+INSERT INTO scores VALUES ('a100000000000000', '{"examples":256,"length":8,"seed":0}', 8, 'exact match', 'higher', 256, 0.5, 0.01,
+  false, 0.25, '{}', 101.0);
+INSERT INTO curve VALUES ('a100000000000000', 5, 2.5, 0.001, 1.0, 900.0);
+INSERT INTO curve VALUES ('a100000000000000', 10, NULL, 0.001, 1.0, 900.0)
 """
-ASKED = {"probe": "attention-distance", "against": "b2", "length": 8}
+ASKED = {"probe": "p", "length": 8}
 
 
 def engine_of(where: str) -> Engine:
@@ -85,25 +85,31 @@ def everything_is_there(store: Store) -> None:
     assert (study.name, study.question, study.evaluation) == ("s", "Does it?", {"lengths": [8]})
     assert (study.created, study.updated, study.published) == (100.5, 101.5, None)
     (run,) = store.runs("s")
-    assert (run.key, run.status, run.seed, run.claims, run.facts) == ("a1", "done", 7, 1, {"seconds": 1.5})
+    assert (run.key, run.status, run.seed, run.claims, run.facts) == (
+        "a100000000000000",
+        "done",
+        7,
+        1,
+        {"seconds": 1.5},
+    )
     assert (run.started, run.finished, run.config) == (100.75, 101.25, {"seed": 7})
-    (score,) = store.scores(["a1"])
+    (score,) = store.scores(["a100000000000000"])
     assert (score.mean, score.n, score.created, score.out_of_distribution) == (0.5, 256, 101.0, False)
-    first, last = store.curve("a1")
+    first, last = store.curve("a100000000000000")
     assert (first.step, first.loss, last.step) == (5, 2.5, 10)
     assert last.loss != last.loss
-    assert store.probes(["a1"]) == []
+    assert store.probes(["a100000000000000"]) == []
 
 
 def test_opening_for_writing_upgrades_and_loses_nothing(old: str, make: Any) -> None:
     with open_store(old) as store:
         assert version(old) == SCHEMA_VERSION == 2
         everything_is_there(store)
-        store.add_probe("a1", ASKED, {"layers": [0.1]}, {})
-        store.add_study("t", evaluation={}, runs=[make.run("b2")], published={"Copy": {"FIRE": 0.5}})
+        store.add_probe("a100000000000000", ASKED, {"layers": [0.1]}, {})
+        store.add_study("t", evaluation={}, runs=[make.run("b200000000000000")], published={"source": "A paper"})
     with open_store(old) as again:
-        assert [row.result for row in again.probes(["a1"])] == [{"layers": [0.1]}]
-        assert {row.name: row.published for row in again.studies()} == {"s": None, "t": {"Copy": {"FIRE": 0.5}}}
+        assert [row.result for row in again.probes(["a100000000000000"])] == [{"layers": [0.1]}]
+        assert {row.name: row.published for row in again.studies()} == {"s": None, "t": {"source": "A paper"}}
 
 
 def test_the_upgraded_tables_are_those_of_a_new_database(old: str, tmp_path: Path) -> None:
@@ -133,21 +139,21 @@ def test_the_upgraded_tables_are_those_of_a_new_database(old: str, tmp_path: Pat
 def test_reading_changes_nothing_until_something_is_written(old: str) -> None:
     with open_store(old, create=False) as store:
         everything_is_there(store)
-        assert store.probe("a1", ASKED) is None
+        assert store.probe("a100000000000000", ASKED) is None
         assert version(old) == 1
         with pytest.raises(StoreError, match="there is no run 'zz'"):
             store.add_probe("zz", ASKED, {}, {})
-        store.add_probe("a1", ASKED, {"layers": []}, {})
+        store.add_probe("a100000000000000", ASKED, {"layers": []}, {})
         assert version(old) == 2
-        assert store.probe("a1", ASKED) is not None
+        assert store.probe("a100000000000000", ASKED) is not None
 
 
 def test_a_reader_sees_what_another_process_upgraded_meanwhile(old: str) -> None:
     with open_store(old, create=False) as reader:
         everything_is_there(reader)
         with open_store(old) as writer:
-            writer.add_probe("a1", ASKED, {"layers": []}, {})
-        assert len(reader.probes(["a1"])) == 1
+            writer.add_probe("a100000000000000", ASKED, {"layers": []}, {})
+        assert len(reader.probes(["a100000000000000"])) == 1
         assert reader.studies()[0].published is None
 
 
@@ -188,7 +194,7 @@ from lengthwise.store import open_store
 print("ready", flush=True)
 sys.stdin.readline()
 with open_store(sys.argv[1]) as store:
-    store.add_probe("a1", {"probe": "p", "n": int(sys.argv[2])}, {}, {})
+    store.add_probe("a100000000000000", {"probe": "p", "n": int(sys.argv[2])}, {}, {})
 """
 
 
@@ -207,7 +213,7 @@ def test_processes_that_upgrade_at_once(old: str) -> None:
         _, errors = writer.communicate(timeout=120)
         assert writer.returncode == 0, errors
     with open_store(old) as store:
-        assert [row.asked["n"] for row in store.probes(["a1"])] == [0, 1, 2]
+        assert [row.asked["n"] for row in store.probes(["a100000000000000"])] == [0, 1, 2]
         assert len(store.runs("s")) == 1
 
 
@@ -219,9 +225,10 @@ with open_store(sys.argv[2]) as warm:  # everything is imported before the right
 if os.getuid() == 0:
     os.setuid(65534)  # whoever may do everything has no read-only files
 with open_store(sys.argv[1], create=False) as store:
-    print(store.readonly, [(r.key, r.status) for r in store.runs()], store.studies()[0].published, store.probes(["a1"]))
+    found = [(r.key, r.status) for r in store.runs()]
+    print(store.readonly, found, store.studies()[0].published, store.probes(["a100000000000000"]))
     try:
-        store.add_probe("a1", {"probe": "p"}, {}, {})
+        store.add_probe("a100000000000000", {"probe": "p"}, {}, {})
     except StoreError as error:
         print(error)
 """
@@ -252,7 +259,7 @@ def test_a_reader_that_may_not_write_reads_version_1(public: Path, tmp_path: Pat
     )
     assert ran.returncode == 0, ran.stderr
     seen, refused = ran.stdout.splitlines()
-    assert seen == "True [('a1', 'done')] None []"
+    assert seen == "True [('a100000000000000', 'done')] None []"
     assert "is read-only" in refused
     assert (folder / "results.db").read_bytes() == content
 

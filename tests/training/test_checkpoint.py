@@ -184,7 +184,7 @@ def test_damaged_weights_are_named_and_trained_again(tmp_path):
 def test_another_runs_files_are_refused_and_left(tmp_path):
     stopped_at(4, tmp_path)
     before = names(tmp_path)
-    with pytest.raises(CheckpointError, match=rf"belongs to run {a_run().key}, not to {a_run(seed=1).key}"):
+    with pytest.raises(CheckpointError, match=rf"belongs to run '{a_run().key}', not to {a_run(seed=1).key}"):
         train(a_run(seed=1), tmp_path)
     assert names(tmp_path) == before
     train(a_run(), tmp_path)

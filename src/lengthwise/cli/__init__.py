@@ -10,9 +10,11 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 __all__ = ["main"]
 
@@ -30,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter shows a question mark
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    with _ctrl_c_remembered() as pressed:
+    with _ctrl_c_remembered() as pressed, _rows_left_out():
         return _answer(given, pressed)
 
 
@@ -49,8 +51,9 @@ def _answer(given: list[str], pressed: list[bool]) -> int:
         if os.environ.get("LENGTHWISE_DEBUG", "") not in ("", "0"):
             traceback.print_exc()
         from lengthwise.cli.printing import shown
+        from lengthwise.values import without_secrets
 
-        print(f"lengthwise: {shown(_line(error, given))}", file=sys.stderr)
+        print(f"lengthwise: {shown(without_secrets(_line(error, given)))}", file=sys.stderr)
         return WRONG
     return code
 
@@ -73,6 +76,25 @@ def _ctrl_c_remembered() -> Iterator[list[bool]]:
         yield pressed
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def _rows_left_out() -> Iterator[None]:
+    """Says once on stderr which row of a database could not be read (`StoreWarning`), in one line each."""
+    said: set[str] = set()
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if category.__name__ != "StoreWarning" or category.__module__ != "lengthwise.store.errors":
+                usual(message, category, *where, **more)
+            elif (line := str(message)) not in said:
+                said.add(line)
+                print(f"lengthwise: {line}", file=sys.stderr)  # it is ASCII and has no control characters
+
+        warnings.showwarning = show
+        warnings.filterwarnings("always", module=r"lengthwise\.store\.")
+        yield
 
 
 def _run(given: list[str]) -> int:

@@ -1,13 +1,15 @@
 """`lengthwise compare`: a study without a file."""
 
+import hashlib
 import re
 import shlex
 import sys
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from lengthwise.config import Choice, ConfigError, EvaluationConfig, ModelConfig, TrainingConfig, choose
+from lengthwise.config import Choice, ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.studies import Study, grid
 from lengthwise.studies import task as task_from_word
 from lengthwise.tasks import Text
@@ -45,7 +47,7 @@ def study_of(asked: Comparison) -> Study:
     task = _task(asked)
     runs = grid(asked.encodings, [task], asked.seeds, training=training, model=model, layouts=asked.layouts)
     return Study(
-        name=asked.name or f"compare-{_slug(task)}-{asked.train_length}",
+        name=asked.name or _name(asked, task, runs),
         question=f"Trained at length {asked.train_length}, what is right at {', '.join(map(str, lengths))}?",
         command=shlex.join(["lengthwise", *sys.argv[1:]]),
         runs=runs,
@@ -75,8 +77,26 @@ def _lengths(asked: Comparison) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-def _slug(task: Choice) -> str:
-    """A name for a study of that task, from the last part of a text's path."""
-    path = dict(task.settings).get("path")
-    words = f"{task.name} {Path(path).name if path else ''}"
+LONGEST = 80  # characters of a name that is made here
+
+
+def _name(asked: Comparison, task: Choice, runs: tuple[Run, ...]) -> str:
+    """Name the study after all that makes its runs: the task, the trained length, what is compared, and other settings than the
+    usual ones. So another comparison has another name, and both stay; lengths and seeds may be added to the same one."""
+    from lengthwise.cli.verbs_of_studies import compare
+
+    usual = {name: option.default for name, option in signature(compare).parameters.items()}
+    settings = asked.training | asked.model
+    changed = [f"{name} {value}" for name, value in settings.items() if value != usual[name]]
+    labels = sorted({run.label for run in runs})
+    text = dict(task.settings)
+    which = f"text {Path(text['path']).name} {text['sha256'][:6]}" if "sha256" in text else task.label
+    name = _slug(" ".join(["compare", which, str(asked.train_length), *labels, *changed]))
+    if len(name) <= LONGEST:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: LONGEST - 9]}-{digest}"
+
+
+def _slug(words: str) -> str:
     return re.sub(r"[^\w.]+", "-", words).strip("-").lower()

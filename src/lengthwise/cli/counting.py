@@ -31,11 +31,11 @@ def show_lengths(file: str, field: str, results: str, json: bool) -> int:
 
 
 def _show_run(key: str, field: str, results: str, json: bool) -> int:
-    from lengthwise.store import StoreError, open_store
+    from lengthwise.store import StoreError, open_results
     from lengthwise.studies.probing import lengths_of
 
     try:
-        store = open_store(Path(results), create=False)
+        store = open_results(results, create=False)
         with store:
             row = store.run(key)
             found = of_row(lengths_of(store, row, field))

@@ -1,45 +1,49 @@
-"""`lengthwise drop`: runs that nobody wants any more. Imports no torch."""
+"""`lengthwise drop`: runs and studies that nobody wants any more. Imports no torch."""
 
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
 
 from lengthwise.cli.printing import shown
 from lengthwise.config import ConfigError
-from lengthwise.store import RunRow, Store, StoreError, open_store
+from lengthwise.store import Dropped, RunRow, StoreError, delete_run, open_results
+from lengthwise.store.checks import KEY
 
 
 def drop_runs(prefixes: Sequence[str], study: str | None, finished: bool, results: str) -> int:
-    """Forget runs, and delete what lies in their folders."""
+    """Forget runs or a study, and delete what lies in the runs' folders."""
     if bool(prefixes) == (study is not None):
         raise ConfigError(
-            "name runs by their keys, or with --study a study whose unfinished runs are to be dropped, one of the two; "
+            "name runs by their keys, or with --study a study that is to be dropped, one of the two; "
             "`lengthwise list runs` shows the keys"
         )
-    if study is not None and finished:
-        raise ConfigError(
-            "--finished is for runs that are named by their keys; of a study only unfinished ones are dropped"
-        )
-    folder = Path(results)
-    with open_store(folder, create=False) as store:
-        keys = [store.run(prefix).key for prefix in prefixes] if study is None else _unfinished(store, study)
-        try:
-            dropped = store.drop(keys, finished=finished)
-        except StoreError as error:
-            hint = "; --finished drops it all the same" if "is finished" in str(error) else ""
-            raise StoreError(f"{error}{hint}") from None
-    for run in dropped:
-        _forget(run, (folder.parent if folder.is_file() else folder) / "runs" / run.key)
-    if not dropped:
-        print(f"There is nothing to drop: every run of {shown(study)} is finished or being worked on.")
+    with open_results(results, create=False) as store:
+        if study is not None:
+            dropped = store.drop_study(study, finished=finished)
+        else:
+            keys = [store.run(prefix).key for prefix in prefixes]
+            try:
+                dropped = store.drop(keys, finished=finished)
+            except StoreError as error:
+                hint = "; --finished drops it all the same" if "is finished" in str(error) else ""
+                raise StoreError(f"{error}{hint}") from None
+        _say(dropped, study)
+        for key in (*(run.key for run in dropped.runs), *dropped.unreadable):
+            if isinstance(key, str) and KEY.fullmatch(key):  # others never had a folder
+                delete_run(store.folder, key)
     return 0
 
 
-def _unfinished(store: Store, study: str) -> list[str]:
-    return [run.key for run in store.runs(study) if run.finished is None and run.status != "running"]
+def _say(dropped: Dropped, study: str | None) -> None:
+    for run in dropped.runs:
+        print(f"dropped {_named(run)}: {run.status}")
+    for key in dropped.unreadable:
+        print(f"dropped {shown(key)}: it could not be read")
+    for run, why in dropped.kept:
+        print(f"kept {_named(run)}: {shown(why)}")
+    for name in dropped.studies:
+        print(f"dropped study {shown(name)}")
+    if study is not None and study not in dropped.studies:
+        print(f"kept study {shown(study)}: it still has the runs above")
 
 
-def _forget(run: RunRow, folder: Path) -> None:
-    if folder.is_dir() and not folder.is_symlink():
-        shutil.rmtree(folder)
-    print(f"dropped {run.key} ({shown(run.label)}, {shown(run.task)}, seed {run.seed}): {run.status}")
+def _named(run: RunRow) -> str:
+    return f"{run.key} ({shown(run.label)}, {shown(run.task)}, seed {run.seed})"

@@ -109,9 +109,9 @@ def _runs(study: str | None, results: str, json: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from lengthwise.store import open_store
+    from lengthwise.store import open_results
 
-    with open_store(results, create=False) as store:
+    with open_results(results, create=False) as store:
         rows = store.runs(study)
         where = store.name
     if json:
@@ -148,9 +148,9 @@ def _studies(results: str, json: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from lengthwise.store import open_store
+    from lengthwise.store import open_results
 
-    with open_store(results, create=False) as store:
+    with open_results(results, create=False) as store:
         rows = store.studies()
         where = store.name
     if json:

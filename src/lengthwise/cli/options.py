@@ -9,19 +9,27 @@ from typing import Annotated, Any
 from cyclopts import Parameter, Token
 
 from lengthwise.choices import between_commas
+from lengthwise.values import require_no_address
+
+MOST = 2**31 - 1  # of any count, length or seed: what is larger is a slip, and no memory holds it
 
 
 def _whole(kind: type, tokens: Sequence[Token]) -> int:
     """A whole number as it is written; cyclopts by itself rounds 2.5 to 2, and a study would be another than asked."""
+    written = tokens[0].value
     try:
-        return int(tokens[0].value)
+        found = int(written)
     except ValueError:
-        raise ValueError(f"{tokens[0].value!r} is no whole number") from None
+        raise ValueError(f"{written[:40]!r} is no whole number") from None
+    if abs(found) > MOST:
+        raise ValueError(f"{written[:40]} is too large; it has to be at most {MOST}")
+    return found
 
 
 def _a_folder(kind: type, value: str) -> None:
     if not value.strip():
         raise ValueError("Name a folder, or leave it out")
+    require_no_address("It", value)
 
 
 def _a_plugin(kind: type, values: tuple[str, ...]) -> None:

@@ -108,13 +108,12 @@ def _counts(text: str) -> list[int]:
 
 
 def probe(wanted: Wanted, results: str, device: str, threads: int, json: bool) -> int:
-    from lengthwise.store import open_store
+    from lengthwise.store import open_results
 
-    folder = Path(results)
-    with open_store(folder, create=False) as store:
+    with open_results(results, create=False) as store:
         left_out: list[str] = []
         items = _items(store, wanted, left_out)
-        answers = _ask(store, folder.parent if folder.is_file() else folder, items, device, threads)
+        answers = _ask(store, store.folder, items, device, threads)
     for line in left_out:
         print(f"lengthwise: left out: {shown(line)}", file=sys.stderr)
     if json:

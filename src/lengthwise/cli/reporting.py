@@ -14,11 +14,10 @@ if TYPE_CHECKING:
 def make_report(results: str, study: str | None, output: str | None, json: bool, ties: str = "average") -> int:
     from lengthwise.analysis import findings, ranking, ties_of
     from lengthwise.report import write
-    from lengthwise.store import open_store
+    from lengthwise.store import open_results
 
     rule = ties_of(ties)
-    folder = Path(results)
-    with open_store(folder, create=False) as store:
+    with open_results(results, create=False) as store:
         if json:
             found = findings(store, study)
             if output is not None:
@@ -26,7 +25,7 @@ def make_report(results: str, study: str | None, output: str | None, json: bool,
             order = ranking(found.tasks, rule)
             print_json({**as_data(found), "ranking": None if order is None else as_data(order)})
             return 0
-        page = print_table(store, study, Path(output) if output is not None else _beside(folder), rule)
+        page = print_table(store, study, Path(output) if output is not None else store.folder / "report.html", rule)
     print(f"Report: {shown(page)}")
     return 0
 
@@ -39,11 +38,6 @@ def print_table(store: "Store", study: str | None, page: Path, ties: "Ties" = "a
     found = findings(store, study)
     stdout().print(table(found, ties))
     return write(found, page, ties)
-
-
-def _beside(results: Path) -> Path:
-    """report.html in the folder; also when the database itself was named."""
-    return (results.parent if results.is_file() else results) / "report.html"
 
 
 def as_data(value: Any) -> Any:

@@ -21,7 +21,7 @@ def run_study(study: "Study", execution: "Execution") -> int:
     """Execute, report; 1 when a run failed."""
     from lengthwise.cli.progress import display
     from lengthwise.cli.reporting import print_table
-    from lengthwise.store import open_store
+    from lengthwise.store import open_results
     from lengthwise.studies import execute
 
     folder = Path(execution.results)
@@ -36,8 +36,8 @@ def run_study(study: "Study", execution: "Execution") -> int:
             estimate=True,
             on_event=show,
         )
-    with open_store(folder, create=False) as store:
-        page = print_table(store, study.name, folder / "report.html")
+    with open_results(folder, create=False) as store:
+        page = print_table(store, study.name, store.folder / "report.html")
     print(f"Report: {shown(page)}")
     if outcome.failed:
         runs = {run.key: run for run in study.runs}

@@ -12,7 +12,7 @@ from lengthwise.analysis.gather import baselines_beside
 from lengthwise.analysis.kinds import Kind, kind_of_score
 from lengthwise.analysis.training_set import training_set
 from lengthwise.cli.printing import figure, print_json, stdout
-from lengthwise.store import CurveRow, RunRow, ScoreRow, open_store
+from lengthwise.store import CurveRow, RunRow, ScoreRow, open_results
 
 BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 60
@@ -21,7 +21,7 @@ KEPT = {"kept": "could not be read", "broken": "has steps that could not be read
 
 
 def show_run(prefix: str, results: str, as_json: bool) -> int:
-    with open_store(results, create=False) as store:
+    with open_results(results, create=False) as store:
         run = store.run(prefix)
         scores, curve, probes = store.scores([run.key]), store.curve(run.key), store.probes([run.key])
     if as_json:

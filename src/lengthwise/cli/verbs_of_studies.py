@@ -94,7 +94,9 @@ def compare(
     tokens
         Tokens that are scored at each length, for text.
     name
-        The study's name; usually made of the task and the trained length.
+        The study's name. Default: made of the task, the trained length, the encodings, and each training or model setting that
+        differs from its default. Calls with the same name are one study, to which lengths and seeds can be added; others stay
+        beside it (`lengthwise list studies`).
     """
     from lengthwise.cli.comparing import Comparison, study_of
     from lengthwise.cli.running import run_study
@@ -201,20 +203,21 @@ def drop(
     finished: Annotated[bool, Parameter(negative="")] = False,
     results: Results = RESULTS,
 ) -> int:
-    """Forget runs that nobody wants any more: their checkpoints, scores and places in studies. What is finished stays.
+    """Delete runs, or a whole study: checkpoints, scores, and places in studies. What is finished stays without --finished.
 
-    A study file that still lists such a run begins it anew.
+    A study is deleted with its runs, but for those that another study lists too. Runs that are being worked on stay, and the
+    study with them. What is deleted and what stays is listed. A study file that still lists a deleted run begins it anew.
 
-    Example: lengthwise drop 3f9a 77c0; lengthwise drop --study quickstart
+    Example: lengthwise drop 3f9a 77c0; lengthwise drop --study quickstart; lengthwise drop --study quickstart --finished
 
     Parameters
     ----------
     runs
         The runs' keys, or how they begin.
     study
-        All runs of a study that are neither finished nor being worked on.
+        A study to delete, with its runs.
     finished
-        Drop runs that are finished too: their trained models and all that was found.
+        Delete runs that are finished too: their trained models and all that was found.
     results
         Folder of the results.
     """

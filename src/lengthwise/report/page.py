@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import os
-import secrets
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -24,6 +24,8 @@ from lengthwise.report.examples import examples
 from lengthwise.report.in_context import in_context
 from lengthwise.report.said import said
 from lengthwise.report.summary import summary
+from lengthwise.store.workers import is_dead, worker_name
+from lengthwise.values import require_no_address
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -67,9 +69,12 @@ def render(findings: Findings, ties: Ties = "average") -> str:
 
 def write(findings: Findings, path: str | os.PathLike[str], ties: Ties = "average") -> Path:
     """Render to `path`, all or nothing: who has the old page open never sees half a one. `ReportError` where it cannot."""
+    require_no_address("the page", path)
     target = Path(path)
+    _remove_stale_drafts(target.parent)
     text = render(findings, ties)
-    draft = target.parent / f".report-{secrets.token_hex(8)}.draft"  # a long name of the page leaves no room for more
+    # A long name of the page leaves no room for more, and a draft says who is at it.
+    draft = target.parent / f".report-{worker_name().replace(':', '~')}.draft"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # A file name need not be text: its odd bytes are written as \udcff.
@@ -85,6 +90,15 @@ def write(findings: Findings, path: str | os.PathLike[str], ties: Ties = "averag
         with contextlib.suppress(OSError, ValueError):
             draft.unlink()
     return target
+
+
+def _remove_stale_drafts(folder: Path) -> None:
+    """Remove what reports left that were killed while they were written."""
+    with contextlib.suppress(OSError):
+        for draft in folder.glob(".report-*.draft"):
+            writer = draft.name.removeprefix(".report-").removesuffix(".draft").replace("~", ":")
+            if is_dead(writer, time.time() - draft.lstat().st_mtime):
+                draft.unlink()
 
 
 # ---- parts of the page ------------------------------------------------------------------------------------------

@@ -8,8 +8,10 @@ a report is made on a laptop from the database alone.
             print(run.label, run.status, store.scores([run.key]))
 """
 
-from lengthwise.store.errors import ClaimLost, StoreError
-from lengthwise.store.opening import open_store
+from lengthwise.store.dropping import Dropped
+from lengthwise.store.errors import ClaimLost, StoreError, StoreGone, StoreWarning
+from lengthwise.store.folders import delete_run, run_folder
+from lengthwise.store.opening import open_results, open_store
 from lengthwise.store.results import Store
 from lengthwise.store.rows import STATUSES, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow
 from lengthwise.store.schema import SCHEMA_VERSION
@@ -20,12 +22,18 @@ __all__ = [
     "STATUSES",
     "ClaimLost",
     "CurveRow",
+    "Dropped",
     "ProbeRow",
     "RunRow",
     "ScoreRow",
     "Store",
     "StoreError",
+    "StoreGone",
+    "StoreWarning",
     "StudyRow",
+    "delete_run",
+    "open_results",
     "open_store",
+    "run_folder",
     "worker_name",
 ]

@@ -2,14 +2,17 @@
 
 import logging
 import os
+import re
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from lengthwise.values import without_secrets
 
 PATIENCE = 3.0  # seconds in which nobody wonders what is going on
 _WAITING = "lengthwise: waiting for %s, which another program may have locked (for up to %g s)"
@@ -20,26 +23,38 @@ class StoreError(ValueError):
     """Results that cannot be read or written. One line: what it got, why that cannot be, and what to do."""
 
 
+class StoreWarning(UserWarning):
+    """A row of a database that cannot be read and is left out. One line, in ASCII."""
+
+
+class StoreGone(StoreError):
+    """The database's file was deleted or replaced while it was open: nothing that is written can be found again."""
+
+
 class ClaimLost(StoreError):
     """A write by a worker that does not hold the run (any more). Nothing was written: drop the run, claim another."""
 
 
 @contextmanager
-def plain_words(name: str, path: Path | None, timeout: float) -> Iterator[None]:
+def plain_words(name: str, path: Path | None, timeout: float) -> Iterator[Callable[[], None]]:
     """Turn what the database raises inside the block into a `StoreError`. `name` is the store as people know it.
 
     What takes long is logged, once: the database waits for others' locks without a word, for up to `timeout` seconds.
+    Call what the block is given once the lock is there: what takes long from then on is work.
     """
-    said = threading.Timer(PATIENCE, _LOG.warning, [_WAITING, name, timeout])
+    place = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
+    said = threading.Timer(PATIENCE, _LOG.warning, [_WAITING, place, timeout])
     said.daemon = True
     if timeout > PATIENCE:
         said.start()
     try:
-        yield
+        yield said.cancel
     except DBAPIError as error:
-        raise StoreError(_explain(error, name, path, timeout)) from error
+        raise StoreError(without_secrets(_explain(error, name, path, timeout))) from error
     except SQLAlchemyError as error:
-        raise StoreError(f"{name}: {_first_line(error)}") from error
+        raise StoreError(without_secrets(f"{name}: {_first_line(error)}")) from error
+    except UnicodeError as error:  # names of tables that are no text
+        raise StoreError(damaged(name, "it has names that are no text")) from error
     finally:
         said.cancel()
 
@@ -52,10 +67,8 @@ def _explain(error: DBAPIError, name: str, path: Path | None, timeout: float) ->
         )
     if code == sqlite3.SQLITE_NOTADB:
         return not_a_database(name)
-    undecodable = str(error.orig).startswith("Could not decode")
-    if code == sqlite3.SQLITE_CORRUPT or undecodable:
-        told = "it has text that is none" if undecodable else _first_line(error)
-        return f"{name} is damaged ({told}); restore a copy, or move it away and run the study again"
+    if code == sqlite3.SQLITE_CORRUPT:
+        return damaged(name, _first_line(error))
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _nearly_full(path)):
         return (
             f"{name} could not be written, the disk is full; free some space and run this again (what was stored stays)"
@@ -81,6 +94,10 @@ def _nearly_full(path: Path | None) -> bool:
         return False
 
 
+def damaged(name: str, why: str) -> str:
+    return f"{name} is damaged ({why}); restore a copy, or move it away and run the study again"
+
+
 def read_only(name: str) -> str:
     return f"{name} is read-only (it or its folder may not be written); change the permissions or give another folder"
 
@@ -91,4 +108,5 @@ def not_a_database(name: str) -> str:
 
 def _first_line(error: SQLAlchemyError) -> str:
     lines = str(getattr(error, "orig", None) or error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    first = lines[0] if lines else type(error).__name__
+    return re.sub(r'\b(user|role) "[^"]*"', r'\1 "***"', first)  # part of an address, as PostgreSQL repeats it

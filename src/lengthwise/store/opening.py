@@ -16,6 +16,7 @@ from sqlalchemy.pool import QueuePool
 from lengthwise.store import schema
 from lengthwise.store.errors import StoreError, not_a_database, plain_words, read_only
 from lengthwise.store.results import Store
+from lengthwise.values import require_no_address
 
 FILE_NAME = "results.db"
 _DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
@@ -34,14 +35,25 @@ def open_store(where: str | Path, create: bool = True, *, timeout: float = 60.0)
         if url.get_backend_name() == "postgresql":
             return _open_postgresql(url, create, timeout)
         where = _file_of(url)
+    else:
+        require_no_address("the results folder", where)  # a path that was made of one
     return _open_sqlite(_database_file(Path(where)), create, timeout)
+
+
+def open_results(where: str | Path, create: bool = True, *, timeout: float = 60.0) -> Store:
+    """Open the results at `where` like `open_store`, but only on this machine: `Store.folder` is there.
+
+    Commands and executions take this one: they also need the folder of the trained models. Raises `ConfigError` for an address.
+    """
+    require_no_address("the results folder", where)
+    return open_store(where, create, timeout=timeout)
 
 
 def _parse(where: str) -> URL:
     try:
         url = make_url(where)
     except ArgumentError:
-        raise StoreError(f"{where!r} is not a database URL; write postgresql://user@host/name, or a folder") from None
+        raise StoreError("the address is not a database URL; write postgresql://user@host/name, or a folder") from None
     if url.drivername not in ("sqlite", "postgresql", "postgresql+psycopg"):
         raise StoreError(
             f"{url.drivername}:// is not a store that lengthwise knows; give a folder, a .db file or postgresql://user@host/name"
@@ -51,9 +63,9 @@ def _parse(where: str) -> URL:
 
 def _file_of(url: URL) -> str:
     if not url.database or url.database == ":memory:":
-        raise StoreError(f"{url} would be lost when the program ends; give a file: sqlite:///results.db")
-    if url.query or url.host:
-        raise StoreError(f"{url} has options, which a SQLite store has not; write sqlite:///{url.database}")
+        raise StoreError("sqlite:// would be lost when the program ends; give a file: sqlite:///results.db")
+    if url.query or url.host or url.username:
+        raise StoreError(f"the URL has options, which a SQLite store has not; write sqlite:///{url.database}")
     return url.database
 
 
@@ -130,6 +142,7 @@ def _sqlite_engine(path: Path, options: str, timeout: float) -> Engine:
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+        connection.text_factory = _text
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA foreign_keys=ON")
         return connection
@@ -142,6 +155,11 @@ def _sqlite_engine(path: Path, options: str, timeout: float) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _text(stored: bytes) -> str:
+    """A cell's text. What is no UTF-8 becomes text that the checks of a row refuse, so that the other rows are read."""
+    return stored.decode("utf-8", "surrogateescape")
 
 
 def _sqlite_reader(path: Path, timeout: float) -> tuple[Engine, tempfile.TemporaryDirectory[str] | None]:
@@ -217,7 +235,8 @@ def _retry_while_locked(work: Callable[[], None], timeout: float) -> None:
 
 def _open_postgresql(url: URL, create: bool, timeout: float) -> Store:
     url = url.set(drivername="postgresql+psycopg")
-    name = url.set(drivername="postgresql").render_as_string(hide_password=True)
+    place = URL.create("postgresql", host=url.host, port=url.port, database=url.database, query=url.query)
+    name = place.difference_update_query(["user", "password"]).render_as_string()  # without who opens it
     options = f"-c lock_timeout={int(timeout * 1000)}"
     try:
         connect = {"connect_timeout": max(2, int(timeout)), "options": options}

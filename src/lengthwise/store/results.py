@@ -8,10 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, delete, insert, select, text, update
+from sqlalchemy import Connection, Engine, delete, select, text, update
 
-from lengthwise.store import reading, schema
-from lengthwise.store.errors import ClaimLost, StoreError, plain_words, read_only
+from lengthwise.store import columns, dropping, reading, schema
+from lengthwise.store.checks import Unreadable, parse, require_key
+from lengthwise.store.dropping import Dropped
+from lengthwise.store.errors import ClaimLost, StoreError, StoreGone, damaged, plain_words, read_only
+from lengthwise.store.folders import identity
 from lengthwise.store.rows import CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, canonical, plain_text, take
 from lengthwise.store.schema import asked as asked_table
 from lengthwise.store.schema import curve as curve_table
@@ -21,6 +24,7 @@ from lengthwise.store.schema import scores as scores_table
 from lengthwise.store.schema import studies as studies_table
 from lengthwise.store.schema import study_runs
 from lengthwise.store.workers import is_dead
+from lengthwise.store.writing import insert_rows, portions, remove_unreadable, repair, upsert
 
 _RUN: dict[str, type] = {
     "key": str,
@@ -65,6 +69,14 @@ class Store:
         self.name, self.url, self.path, self.readonly = name, url, path, readonly
         self._engine, self._timeout, self._scratch, self._process = engine, timeout, scratch, os.getpid()
         self._version = version  # of the tables, when they were last looked at
+        self._file = identity(path)
+
+    @property
+    def folder(self) -> Path:
+        """The results folder, in which the database's file lies. `StoreError` for a database on a server, which has none."""
+        if self.path is None:
+            raise StoreError(f"{self.name} has no folder on this machine; give the folder of the results")
+        return self.path.parent
 
     def __repr__(self) -> str:
         return f"Store({self.name!r}{', readonly=True' if self.readonly else ''})"
@@ -87,13 +99,25 @@ class Store:
         if writes and self.readonly:
             raise StoreError(read_only(self.name))
         engine = self._engine.execution_options(writes=True) if writes else self._engine
-        with plain_words(self.name, self.path, self._timeout):
+        self.require_there()
+        with plain_words(self.name, self.path, self._timeout) as granted:
             if writes and self._version < schema.SCHEMA_VERSION:  # by itself: what follows may fail, and this stays
                 with engine.begin() as connection:
                     schema.create(connection, self.name)
                 self._version = schema.SCHEMA_VERSION
             with engine.begin() as connection:
+                if writes and self.path is not None:  # SQLite locks the whole file at the beginning
+                    granted()
                 yield connection
+
+    def require_there(self) -> None:
+        """Raise `StoreGone` where the database's file was deleted or replaced since it was opened: SQLite would go on, and what it
+        writes could not be found again."""
+        if self._file is not None and identity(self.path) != self._file:
+            raise StoreGone(
+                f"{self.name} was deleted or replaced while it was in use, so nothing more can be kept there; put it back, or run "
+                "the same command again to begin anew"
+            )
 
     def _current(self, connection: Connection) -> int:
         """The version of the tables; others may have upgraded them since they were looked at."""
@@ -114,11 +138,12 @@ class Store:
         evaluation: dict[str, Any],
         runs: list[dict[str, Any]],
         published: dict[str, Any] | None = None,
-    ) -> None:
+    ) -> list[RunRow]:
         """Write down what a study wants, or what it wants now: the new list of runs and questions replaces the old one.
 
         Runs that are known keep their training, their scores and whoever works on them; failed ones may be tried again.
-        `published`: see `StudyRow`. The `facts` of a run may be left out; `finish` adds to them.
+        The `facts` of a run may be left out; `finish` adds to them. `published`: see `StudyRow`. Returns the runs that the study
+        listed before and lists no more; they are kept.
         """
         if not name:
             raise StoreError("a study has no name; give it one")
@@ -126,34 +151,41 @@ class Store:
         questions = {row["key"]: _questions(row.pop("asked"), f"run {row['key']}: asked") for row in rows}
         if len(questions) < len(rows):
             raise StoreError(f"study {name!r} has the same run twice; each run is listed once")
-        for row in rows:
+        for number, row in enumerate(rows):
+            require_key(row["key"], f"run {number} of study {name!r}: key")
             row["config"] = canonical(row["config"], f"run {row['key']}: config")
             row["facts"] = canonical(row["facts"] or {}, f"run {row['key']}: facts")
+            columns.require_readable("runs", columns.RUNS, row, f"run {row['key']}")
         name = plain_text(name)
         about = {"question": question, "expectation": expectation, "cost": cost, "command": command}
         about = {k: plain_text(v) for k, v in about.items()}
         about["evaluation"] = canonical(evaluation, f"study {name!r}: evaluation")
         numbers = None if published is None else canonical(published, f"study {name!r}: published")
+        columns.require_readable("studies", columns.STUDIES, about | {"published": numbers}, f"study {name!r}")
         keys = [row["key"] for row in rows]
         with self._transaction(writes=True) as connection:
             now = _now(connection)
+            left = reading.listed(connection, name, questions, now)
             study = {"name": name, **about, "published": numbers, "created": now, "updated": now}
-            _upsert(connection, studies_table, ["name"], [study], ["created"])
+            upsert(connection, studies_table, ["name"], [study], ["created"])
             fresh = {"created": now, "claims": 0, "step": 0, "steps": 0}
-            _upsert(connection, runs_table, ["key"], [row | fresh for row in rows], [*fresh, "facts"])
+            upsert(connection, runs_table, ["key"], [row | fresh for row in rows], [*fresh, "facts"])
+            usual = {"facts": "{}", "started": None, "finished": None, "error": None}
+            repair(connection, keys, fresh | _CLAIM_OVER | usual)
             failed = runs_table.c.error.is_not(None)
-            for some in _portions(keys):
+            for some in portions(keys):
                 connection.execute(update(runs_table).where(runs_table.c.key.in_(some), failed).values(error=None))
             connection.execute(delete(study_runs).where(study_runs.c.study == name))
             connection.execute(delete(asked_table).where(asked_table.c.study == name))
             members = [{"study": name, "key": key, "position": n} for n, key in enumerate(keys)]
-            _insert(connection, study_runs, members)
+            insert_rows(connection, study_runs, members)
             wanted = [
                 {"study": name, "key": key, "question": question, "position": n}
                 for key, texts in questions.items()
                 for n, question in enumerate(texts)
             ]
-            _insert(connection, asked_table, wanted)
+            insert_rows(connection, asked_table, wanted)
+        return left
 
     def studies(self) -> list[StudyRow]:
         """Every study, oldest first."""
@@ -178,23 +210,24 @@ class Store:
         with self._transaction(writes=True) as connection:
             now = _now(connection)
             for row in reading.in_need(connection, study):
-                if row.worker is not None and not is_dead(row.worker, now - row.heartbeat):
+                key, holder, claims = row["key"], row["worker"], row["claims"]
+                if holder is not None and not is_dead(holder, now - row["heartbeat"]):
                     continue
-                questions = reading.questions_of(connection, study, row.key)
+                questions = reading.questions_of(connection, study, key)
                 # SQLite lets one writer in at a time. Elsewhere two may choose the same run: the count of its claims
                 # makes the second one's update match nothing, and it takes the next. A server may still be at the last
                 # transaction of a worker that is gone: then the run is its worker's no more, and may be finished.
-                seen = runs_table.c.claims == row.claims, runs_table.c.worker.is_not_distinct_from(row.worker)
-                mine = update(runs_table).where(runs_table.c.key == row.key, *seen)
+                seen = runs_table.c.claims == claims, runs_table.c.worker.is_not_distinct_from(holder)
+                mine = update(runs_table).where(runs_table.c.key == key, *seen)
                 mine = mine.values(
                     worker=worker,
                     heartbeat=now,
                     started=now,
-                    claims=row.claims + 1,
+                    claims=claims + 1,
                     handed_out=canonical(questions, "asked"),
                 )
                 if connection.execute(mine).rowcount == 1:
-                    return reading.run(connection, row.key, study, now)
+                    return reading.run(connection, key, study, now)
         return None
 
     def heartbeat(self, key: str, worker: str, step: int, steps: int) -> bool:
@@ -223,35 +256,38 @@ class Store:
         canonical(facts, f"run {key}: facts")
         with self._transaction(writes=True) as connection:
             row = self._holding(connection, key, worker)
-            if open_questions := reading.unanswered(connection, key, reading.parse(row.handed_out)):
+            if open_questions := reading.unanswered(connection, key, _data(row.handed_out or "[]", self.name)):
                 lengths = ", ".join(str(question["length"]) for question in open_questions)
                 raise StoreError(f"run {key} cannot be finished: length {lengths} has no score; add_scores first")
-            facts = reading.parse(row.facts) | facts
+            facts = _data(row.facts, self.name) | facts
             values = {**_CLAIM_OVER, "error": None, "finished": _now(connection), "facts": canonical(facts, "facts")}
             connection.execute(_held(key, worker).values(values))
 
-    def drop(self, keys: Sequence[str], *, finished: bool = False) -> list[RunRow]:
-        """Forget runs and all that hangs on them: scores, curves, probes, and their places in studies. What they were.
+    def reopen(self, keys: Sequence[str]) -> int:
+        """Have finished runs that nobody works on trained again; how many there were. What is known of them stays."""
+        changed = 0
+        with self._transaction(writes=True) as connection:
+            for some in portions(list(keys)):
+                free = runs_table.c.key.in_(some), runs_table.c.worker.is_(None), runs_table.c.finished.is_not(None)
+                changed += connection.execute(update(runs_table).where(*free).values(finished=None)).rowcount
+        return changed
+
+    def drop(self, keys: Sequence[str], *, finished: bool = False) -> Dropped:
+        """Forget runs and all that hangs on them: scores, curves, probes, and their places in studies; and studies that list no run
+        any more.
 
         All of them or none: `StoreError` for one that a living worker holds, and, without `finished`, for one that is trained.
         """
         with self._transaction(writes=True) as connection:
-            now, dropped = _now(connection), []
-            for key in dict.fromkeys(keys):
-                locked = select(runs_table.c.key).where(runs_table.c.key == key).with_for_update()
-                if connection.execute(locked).one_or_none() is None:
-                    raise StoreError(f"there is no run {key!r} in {self.name}; nothing was dropped")
-                run = reading.run(connection, key, None, now)
-                named = f"run {key[:8]} ({run.label}, {run.task}, seed {run.seed})"
-                if run.status == "running":
-                    raise StoreError(f"{named} is being worked on; stop the command that does, nothing was dropped")
-                if run.finished is not None and not finished:
-                    raise StoreError(f"{named} is finished, and what it found would be lost; nothing was dropped")
-                dropped.append(run)
-            for some in _portions([run.key for run in dropped]):
-                for table in (probes_table, curve_table, scores_table, asked_table, study_runs, runs_table):
-                    connection.execute(delete(table).where(table.c.key.in_(some)))
-        return dropped
+            return dropping.drop_runs(connection, keys, finished, _now(connection), self.name)
+
+    def drop_study(self, study: str, *, finished: bool = False) -> Dropped:
+        """Forget a study and its runs, but for those that another study lists too.
+
+        Runs that a living worker holds stay, and, without `finished`, those that are trained; the study stays with them.
+        """
+        with self._transaction(writes=True) as connection:
+            return dropping.drop_study(connection, plain_text(study), finished, _now(connection))
 
     def _holding(self, connection: Connection, key: str, worker: str | None) -> Any:
         """The run's row, locked; `ClaimLost` unless `worker` holds it (None: unless nobody does)."""
@@ -283,11 +319,13 @@ class Store:
             value = take(row, f"a score of run {key}", _SCORE, {"facts": None})
             value["question"] = _questions([value.pop("asked")], f"a score of run {key}: asked")[0]
             value["facts"] = canonical(value["facts"] or {}, f"a score of run {key}: facts")
+            columns.require_readable("scores", columns.SCORES, value, f"a score of run {key}")
             values.append({"key": key, **value})
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
             now = _now(connection)
-            _upsert(connection, scores_table, ["key", "question"], [v | {"created": now} for v in values], None)
+            remove_unreadable(connection, scores_table, columns.SCORES, scores_table.c.key == key)
+            upsert(connection, scores_table, ["key", "question"], [v | {"created": now} for v in values], None)
 
     def add_curve(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
         """Store points of the training curve: dicts or dataclasses with the columns of `CurveRow`.
@@ -301,7 +339,7 @@ class Store:
             if values:
                 old = curve_table.c.key == key, curve_table.c.step >= min(values)
                 connection.execute(delete(curve_table).where(*old))
-                _insert(connection, curve_table, [{"key": key, **value} for value in values.values()])
+                insert_rows(connection, curve_table, [{"key": key, **value} for value in values.values()])
 
     def scores(self, keys: Iterable[str]) -> list[ScoreRow]:
         """Every answer for these runs: in the order of the keys, then by length."""
@@ -324,10 +362,17 @@ class Store:
         row = {"key": key, "question": canonical(asked, f"a probe of run {key}: asked")}
         row |= {"result": canonical(result, f"a probe of run {key}: result")}
         row |= {"facts": canonical(facts, f"a probe of run {key}: facts")}
+        columns.require_readable(
+            "probes",
+            columns.PROBES,
+            {name: row[name] for name in ("question", "result", "facts")},
+            f"a probe of run {key}",
+        )
         with self._transaction(writes=True) as connection:
             if connection.scalar(select(runs_table.c.key).where(runs_table.c.key == key)) is None:
                 raise StoreError(f"there is no run {key!r} in {self.name}; add the study that lists it first")
-            _upsert(connection, probes_table, ["key", "question"], [row | {"created": _now(connection)}], None)
+            remove_unreadable(connection, probes_table, columns.PROBES, probes_table.c.key == key)
+            upsert(connection, probes_table, ["key", "question"], [row | {"created": _now(connection)}], None)
 
     def probe(self, key: str, asked: dict[str, Any]) -> ProbeRow | None:
         """The answer to one question; None where it was not asked yet."""
@@ -361,6 +406,13 @@ def _questions(asked: Sequence[Any], what: str) -> list[str]:
     return list(dict.fromkeys(canonical(question, what) for question in asked))
 
 
+def _data(text: str, name: str) -> Any:
+    try:
+        return parse(text)
+    except Unreadable as error:
+        raise StoreError(damaged(name, f"a cell {error}")) from error
+
+
 def _held(key: str, worker: str) -> Any:
     return update(runs_table).where(runs_table.c.key == key, runs_table.c.worker == worker)
 
@@ -370,32 +422,3 @@ def _now(connection: Connection) -> float:
     if connection.dialect.name == "postgresql":
         return float(connection.scalar(text("SELECT extract(epoch FROM clock_timestamp())")))
     return time.time()
-
-
-def _portions(items: list[Any], size: int = 500) -> Iterator[list[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
-def _insert(connection: Connection, table: Any, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        connection.execute(insert(table), rows)
-
-
-def _upsert(
-    connection: Connection, table: Any, key: list[str], rows: list[dict[str, Any]], keep: list[str] | None
-) -> None:
-    """Insert; where the key is there already, update the other columns except `keep` (None: leave the row as it is)."""
-    if not rows:
-        return
-    if connection.dialect.name == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert as insert_or
-    else:
-        from sqlalchemy.dialects.sqlite import insert as insert_or  # type: ignore[assignment]
-    statement = insert_or(table)
-    if keep is None:
-        statement = statement.on_conflict_do_nothing(index_elements=key)
-    else:
-        change = {name: statement.excluded[name] for name in rows[0] if name not in key and name not in keep}
-        statement = statement.on_conflict_do_update(index_elements=key, set_=change)
-    connection.execute(statement, rows)

@@ -159,8 +159,3 @@ def _as(value: Any, kind: type, what: str) -> Any:
     except (TypeError, ValueError, OverflowError):
         pass
     raise StoreError(f"{what} is {value!r}; it has to be of type {kind.__name__}")
-
-
-def number(value: float | None) -> float:
-    """A float column as it was before it was stored."""
-    return math.nan if value is None else value

@@ -151,7 +151,7 @@ def version(connection: Connection, name: str) -> int | None:
                 f"{name} is a database of another program (it has the table {there[0]!r}); give another folder or file"
             )
         return None
-    versions = list(connection.scalars(select(about.c.schema_version)))
+    versions = [number for number in connection.scalars(select(about.c.schema_version)) if isinstance(number, int)]
     found = max(versions, default=0)
     if len(versions) == 1 and _OLDEST <= found <= SCHEMA_VERSION:
         return found

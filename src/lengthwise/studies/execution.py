@@ -20,13 +20,15 @@ from lengthwise.attention import check_backend
 from lengthwise.class_versions import is_own
 from lengthwise.config import ConfigError
 from lengthwise.plugins import loaded_plugins
-from lengthwise.store import Store, StoreError, open_store
+from lengthwise.store import RunRow, Store, StoreError, StoreGone, open_results, run_folder
 from lengthwise.studies.cost import costs
 from lengthwise.studies.estimate import estimate_seconds
 from lengthwise.studies.events import Begun, Counted, Done, Event, Failed, Note, Released, Started
-from lengthwise.studies.stored import change_of_classes
+from lengthwise.studies.stored import but_for_versions, change_of_classes
 from lengthwise.studies.study import Study
 from lengthwise.studies.worker import Bye, Hello, Spec, main
+from lengthwise.training.checkpoint import WEIGHTS
+from lengthwise.values import require_no_address
 
 TICK_SECONDS = 0.2  # the longest that a signal waits
 COUNT_SECONDS = 1.0  # between two looks at what other calls have done
@@ -77,14 +79,15 @@ def execute(
     Raises `ConfigError`, `StoreError`, `WorkerError`; `Interrupted` after Ctrl-C or SIGTERM, when the workers have
     saved where they are. Workers are spawned: a script calls this under `if __name__ == "__main__":`.
     """
+    require_no_address("the results folder", results)
     _check(workers, device, backend, threads)
     study.check()
-    folder = Path(results)
-    with open_store(folder) as store:
+    tell = on_event or (lambda event: None)
+    with open_results(results) as store:
         spec = Spec(
             store=store.url,
             study=study.name,
-            results=str(folder.resolve()),
+            results=str(store.folder.resolve()),
             runs=_pickled(study),
             plugins=loaded_plugins(),
             source=_own_source(study),
@@ -92,19 +95,21 @@ def execute(
             backend=backend,
             threads=threads,
         )
-        tell = on_event or (lambda event: None)
-        _add(store, study, tell)
-        return _Crew(store, study, spec, workers, estimate, tell).work()
+        notes = _add(store, study)
+        return _Crew(store, study, spec, workers, estimate, tell).work(notes)
 
 
-def _add(store: Store, study: Study, tell: Callable[[Event], None]) -> None:
-    """Put the study into the store; tell which classes have changed since runs of it were trained. Those stay in the store, and
-    are no runs of the study any more: a report never mixes them with the new ones."""
-    known = any(row.name == study.name for row in store.studies())
-    before = store.runs(study.name) if known else []
-    store.add_study(**study.about(), runs=study.rows())
-    if before and (change := change_of_classes(before, store.runs(study.name))):
-        tell(Note(text=change))
+def _add(store: Store, study: Study) -> list[str]:
+    """Put the study into the store. Return what is different from before, in lines: runs that the study has no more, classes that
+    have changed, weights that are missing."""
+    left = store.add_study(**study.about(), runs=study.rows())
+    replaced = but_for_versions(left, store.runs(study.name))
+    gone = [row for row in left if row.key not in replaced]
+    return list(
+        filter(
+            None, (_said_of_left(study.name, gone), change_of_classes(replaced.values()), _reopen(store, study.name))
+        )
+    )
 
 
 def cores() -> int:
@@ -112,6 +117,37 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _said_of_left(study: str, left: list[RunRow]) -> str:
+    """One line about the runs that the study had before; "" where it has them all."""
+    if not left:
+        return ""
+    named = ", ".join(f"{run.label} on {run.task}, seed {run.seed} ({run.key[:8]})" for run in left[:3])
+    more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+    one = len(left) == 1
+    return (
+        f"{study} does not list {len(left)} run{'' if one else 's'} any more that it had before: {named}{more}; "
+        f"{'it leaves' if one else 'they leave'} its report and {'stays' if one else 'stay'} in the database "
+        "(`lengthwise list runs` shows every run)"
+    )
+
+
+def _reopen(store: Store, study: str) -> str:
+    """Have the study's finished runs trained again whose weights are not there any more; one line about them, or ""."""
+    missing = [
+        run.key
+        for run in store.runs(study)
+        if run.status == "done" and not (run_folder(store.folder, run.key) / WEIGHTS).is_file()
+    ]
+    reopened = store.reopen(missing)
+    if not reopened:
+        return ""
+    one = reopened == 1
+    return (
+        f"{study}: the weights of {reopened} finished run{'' if one else 's'} are missing in {store.folder / 'runs'}, and "
+        f"{'it is' if one else 'they are'} trained again; the scores are kept (`lengthwise report` needs no weights)"
+    )
 
 
 def _check(workers: int | None, device: str, backend: str, threads: int) -> None:
@@ -190,7 +226,7 @@ class _Crew:
         self.counted: tuple[dict[str, int], bool] | None = None
         self.count_at = 0.0
 
-    def work(self) -> Outcome:
+    def work(self, notes: list[str]) -> Outcome:
         begin = time.perf_counter()
         counts = self.store.progress(self.study.name)
         left = counts["pending"] + counts["running"]
@@ -207,6 +243,8 @@ class _Crew:
                 runs, cost, trained, workers=number, device=spec.device, backend=spec.backend, threads=spec.threads
             )
         self.tell(Begun(total=len(self.study.runs), counts=counts, workers=number, costs=cost, seconds=seconds))
+        for note in notes:
+            self.tell(Note(text=note))
         with self._signals():
             try:
                 for _ in range(number):
@@ -287,6 +325,9 @@ class _Crew:
             return
         try:
             counts = self.store.progress(self.study.name)
+        except StoreGone as error:
+            self.error = str(error)
+            return
         except StoreError:  # locked for long: the next look will tell
             return
         self.count_at = time.perf_counter()

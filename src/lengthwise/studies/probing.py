@@ -31,11 +31,13 @@ from lengthwise.probes import (
     require_attention,
     require_in_context,
 )
-from lengthwise.store import ProbeRow, RunRow, Store, StoreError
+from lengthwise.store import ProbeRow, RunRow, Store, StoreError, run_folder
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.stored import stored_run, without_versions
 from lengthwise.studies.study import encoding, task
+from lengthwise.training.checkpoint import WEIGHTS
 from lengthwise.training.tensorfile import CheckpointError, DamagedFile
+from lengthwise.values import require_no_address
 
 KEPT = 2  # trained models in memory: of a pair that is compared
 
@@ -256,6 +258,7 @@ class Asker:
     lie under `folder`."""
 
     def __init__(self, store: Store, folder: Path, *, device: str = "cpu", threads: int = 1):
+        require_no_address("the results folder", folder)
         self.store, self.folder, self.device = store, folder, device
         self.facts = facts(device, threads)
         self._subjects: dict[str, Subject] = {}
@@ -308,10 +311,10 @@ class Asker:
                 f"run {_named(row)} is {row.status}, and only a trained model can be looked into; run its study"
             )
         run = stored_run(row)
-        if not (weights := self.folder / "runs" / row.key / "weights.safetensors").exists():
+        if not (weights := run_folder(self.folder, row.key) / WEIGHTS).is_file():
             raise ConfigError(
                 f"run {_named(row)} has no weights here ({weights}); bring them here from where it was trained, or run its study "
-                "with one more length, for which it is trained again"
+                "again, which trains it again"
             )
         return run
 
@@ -320,13 +323,13 @@ class Asker:
             while len(self._subjects) >= KEPT:
                 other = next(key for key in self._subjects if beside is None or key != beside.key)
                 del self._subjects[other]
-            folder = self.folder / "runs" / row.key
+            folder = run_folder(self.folder, row.key)
             try:
                 self._subjects[row.key] = load_subject(self._run(row), folder, device=torch.device(self.device))
             except DamagedFile as error:
                 raise CheckpointError(
-                    f"{error}; bring it here again from where it was trained, or remove it and run its study with one more "
-                    "length, for which it is trained again"
+                    f"{error}; bring it here again from where it was trained, or remove it and run its study again, which "
+                    "trains it again"
                 ) from error
         return self._subjects[row.key]
 

@@ -33,24 +33,25 @@ def stored_run(row: RunRow) -> Run:
     raise ConfigError(f"{named} has the key {run.key} here: another version of lengthwise made it; use that version")
 
 
-def change_of_classes(before: Iterable[RunRow], after: Iterable[RunRow]) -> str | None:
-    """Return one line on the runs of a study that will be trained again because the code of a class changed; None without any.
+def but_for_versions(before: Iterable[RunRow], after: Iterable[RunRow]) -> dict[str, tuple[RunRow, RunRow]]:
+    """Return, by the key of each run of `before`, that run and the one of `after` that has the same settings, where they differ in
+    nothing but the versions of classes."""
+    now = {canonical(without_versions(row.config)): row for row in after}
+    pairs = ((row, now.get(canonical(without_versions(row.config)))) for row in before)
+    return {old.key: (old, new) for old, new in pairs if new is not None and new.key != old.key}
 
-    `before`: the study's rows as they were; `after`: as they are now that it was added again. Two runs are the same but for the
-    code where everything in their settings but the versions is equal.
+
+def change_of_classes(replaced: Iterable[tuple[RunRow, RunRow]]) -> str | None:
+    """Return one line on the runs that will be trained again because the code of a class changed; None without any.
+
+    `replaced`: runs that a study had, each with the run that it has now (see `but_for_versions`).
     """
-    trained: dict[str, RunRow] = {_key(row): row for row in before if row.finished is not None}
-    names: dict[str, None] = {}
-    number = 0
-    for row in after:
-        old = trained.get(_key(row))
-        if old is not None and old.key != row.key and row.finished is None:
-            names |= dict.fromkeys(changed_classes(old.config, row.config))
-            number += 1
+    trained = [(old, new) for old, new in replaced if old.finished is not None and new.finished is None]
+    names = list(dict.fromkeys(name for old, new in trained for name in changed_classes(old.config, new.config)))
     if not names:
         return None
-    runs, they = ("1 run was", "it") if number == 1 else (f"{number} runs were", "they")
-    return f"{_listed(list(names))} changed since {runs} trained; {they} will be trained again"
+    runs, they = ("1 run was", "it") if len(trained) == 1 else (f"{len(trained)} runs were", "they")
+    return f"{_listed(names)} changed since {runs} trained; {they} will be trained again"
 
 
 def changed_classes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -76,10 +77,6 @@ def without_versions(data: Any) -> Any:
     if isinstance(data, dict):
         return {k: without_versions(v) for k, v in data.items() if not (k == "class" and "is" in data)}
     return [without_versions(item) for item in data] if isinstance(data, list) else data
-
-
-def _key(row: RunRow) -> str:
-    return canonical(without_versions(row.config))
 
 
 def _listed(names: list[str]) -> str:

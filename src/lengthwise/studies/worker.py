@@ -18,12 +18,23 @@ from lengthwise.class_versions import is_own
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import Score, evaluate, shifted, together
 from lengthwise.plugins import load_plugins
-from lengthwise.store import ClaimLost, RunRow, Store, StoreError, open_store, worker_name
+from lengthwise.store import (
+    ClaimLost,
+    RunRow,
+    Store,
+    StoreError,
+    StoreGone,
+    StoreWarning,
+    open_store,
+    run_folder,
+    worker_name,
+)
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.loading import load
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.stored import stored_run
 from lengthwise.training import Progress, Stopped, Trained, train
+from lengthwise.training.checkpoint import WEIGHTS
 from lengthwise.training.numerics import use_process
 
 BEAT_SECONDS = 5.0  # the store takes a worker for dead after 60 s of silence
@@ -104,8 +115,12 @@ class Beat:
     def _run(self) -> None:
         while not self._over.wait(BEAT_SECONDS):
             # A beat that the store could not take is not the end: many more come before it takes us for dead.
-            with suppress(StoreError):
+            try:
                 self.lost = not self._store.heartbeat(self._key, self._worker, self.step, self.steps)
+            except StoreGone:  # what is trained from now on could not be kept
+                self.lost = True
+            except StoreError:
+                pass
             if self.lost:
                 return
 
@@ -118,6 +133,7 @@ def main(pipe: Connection, spec: Spec) -> None:
     signal.signal(signal.SIGTERM, lambda *_: link.stop.set())
     try:
         use_process(spec.threads)
+        warnings.simplefilter("ignore", StoreWarning)  # the parent reads the same rows, and says it
         load_plugins(spec.plugins)
         if spec.source is not None:
             load(spec.source)
@@ -157,12 +173,13 @@ class Worker:
     def take(self, row: RunRow) -> None:
         """Bring the run to its end, or give it back, or give it up."""
         begin = time.perf_counter()
-        folder = Path(self.spec.results) / "runs" / row.key
+        folder = run_folder(self.spec.results, row.key)
         with Beat(self.store, row.key, self.name) as beat:
             try:
                 with self.warnings_as_notes(row.key):
                     scores, of_shifts = self.run(row, folder, beat)
             except Stopped:
+                self.store.require_there()
                 self.give_back(row, "claim lost" if beat.lost else "stopped")
             except ClaimLost:
                 self.link.send(Released(key=row.key, reason="claim lost"))
@@ -171,6 +188,7 @@ class Worker:
                     self.give_back(row, "the store failed")
                 raise
             except Exception as error:
+                self.store.require_there()  # else whatever went wrong follows from that
                 self.give_up(row, folder, error)
             else:
                 seconds = time.perf_counter() - begin
@@ -180,9 +198,9 @@ class Worker:
         run = self.runs.get(row.key) or stored_run(row)
         missing = self.store.missing(row.key, row.asked)
         is_trained = row.finished is not None
-        weights = folder / "weights.safetensors"
-        self.link.send(Started(key=row.key, what="evaluate" if weights.exists() else "train"))
-        if is_trained and not weights.exists():
+        weights = folder / WEIGHTS
+        self.link.send(Started(key=row.key, what="evaluate" if weights.is_file() else "train"))
+        if is_trained and not weights.is_file():
             self.note(row.key, f"its weights are missing ({weights}); training again")
 
         def should_stop() -> bool:
@@ -248,7 +266,7 @@ class Worker:
             "seconds": round(trained.seconds, 3),
             "loop_overhead": round(trained.loop_overhead, 4),
             "backend": trained.backend,
-            "weights": f"runs/{key}/weights.safetensors",
+            "weights": f"runs/{key}/{WEIGHTS}",
             **trained.task.provenance(),
         }
 
@@ -265,7 +283,9 @@ class Worker:
         if not is_plain(error):  # a fault in the code of an encoding or a task: its author wants to see where
             with suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / "error.txt").write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+                (folder / "error.txt").unlink(missing_ok=True)  # a link there may lead anywhere
+                with open(folder / "error.txt", "x", encoding="utf-8") as file:
+                    file.write("".join(traceback.format_exception(error)))
                 said += f" (see {folder / 'error.txt'})"
         if debugging():
             traceback.print_exception(error)

@@ -1,6 +1,7 @@
 """What a run leaves in its folder: the newest two checkpoints while it trains, `weights.safetensors` at the end."""
 
 import json
+import os
 import re
 import warnings
 from collections.abc import Mapping
@@ -14,7 +15,9 @@ from torch import Tensor, nn
 
 from lengthwise.config import Run
 from lengthwise.training.tensorfile import CheckpointError, CheckpointWarning, DamagedFile, read, write
+from lengthwise.values import require_no_address
 
+WEIGHTS = "weights.safetensors"
 FORMAT = "1"  # of both kinds of file; another number is refused, never guessed at
 _NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")
 
@@ -23,11 +26,12 @@ class Folder:
     """The files of one run. Only one process works in it at a time (the store's claims see to that)."""
 
     def __init__(self, path: Path, run: Run):
+        require_no_address("the folder of a run", path)
         self.path, self.run = Path(path), run
 
     @property
     def weights(self) -> Path:
-        return self.path / "weights.safetensors"
+        return self.path / WEIGHTS
 
     def prepare(self) -> None:
         """Make the folder, and clear away what a killed writer left half done."""
@@ -56,11 +60,10 @@ class Folder:
         for nth, path in enumerate(there):
             try:
                 tensors, facts = read(path)
+                return tensors, self._own(path, facts, "state")
             except DamagedFile as error:
                 then = "goes on from the one before it" if nth + 1 < len(there) else "begins again"
                 _warn(f"{error}; it was moved aside to {_set_aside(path)}, and training {then}")
-                continue
-            return tensors, self._own(path, facts)["state"]
         return None
 
     def finish(self, tensors: Mapping[str, Tensor], trained: Mapping[str, Any]) -> None:
@@ -75,14 +78,17 @@ class Folder:
 
     def finished(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The final weights, and what `finish` was told. `CheckpointError` when missing, damaged, or of another run."""
-        if not self.weights.exists():
+        if not os.path.lexists(self.weights):
             raise CheckpointError(f"there is no {self.weights}; run {self.run.key} was not trained to its end: run it")
         tensors, facts = read(self.weights)
-        return tensors, self._own(self.weights, facts)["trained"]
+        trained = self._own(self.weights, facts, "trained")
+        if not _is_outcome(trained):
+            raise DamagedFile(f"{self.weights} is damaged: what it says about the training is not what was written")
+        return tensors, trained
 
     def finished_or_none(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Like `finished`; None where there are no weights, or damaged ones, which are moved aside with a warning."""
-        if not self.weights.exists():
+        if not os.path.lexists(self.weights):
             return None
         try:
             return self.finished()
@@ -94,21 +100,44 @@ class Folder:
         facts = {"format": FORMAT, "key": self.run.key, "run": self.run.to_data(), "made_with": _made_with(), **parts}
         return {name: value if isinstance(value, str) else json.dumps(value) for name, value in facts.items()}
 
-    def _own(self, path: Path, facts: Mapping[str, str]) -> dict[str, Any]:
-        """The facts of a whole file as data, once it is certain that it belongs to this run."""
+    def _own(self, path: Path, facts: Mapping[str, str], part: str) -> dict[str, Any]:
+        """One of the facts of a whole file as data, once it is certain that it belongs to this run. `DamagedFile` where the file is
+        whole and says something else than files of ours do."""
         if facts.get("format") != FORMAT:
             raise CheckpointError(
                 f"{path} has format {facts.get('format')!r}, this version reads {FORMAT!r}; remove it to train again"
             )
-        if facts["key"] != self.run.key:
+        if facts.get("key") != self.run.key:
             raise CheckpointError(
-                f"{path} belongs to run {facts['key']}, not to {self.run.key}; give each run a folder of its own"
+                f"{path} belongs to run {facts.get('key')!a}, not to {self.run.key}; give each run a folder of its own"
             )
-        was, now = json.loads(facts["made_with"]), _made_with()
+        was, now = _object(path, facts, "made_with"), _made_with()
         if path != self.weights and was != now:
             changed = ", ".join(f"{n} {was.get(n)} then, {now[n]} now" for n in now if was.get(n) != now[n])
             _warn(f"{path} goes on under other conditions ({changed}); the last digits may differ from an unbroken run")
-        return {name: json.loads(facts[name]) for name in ("state", "trained") if name in facts}
+        return _object(path, facts, part)
+
+
+def _object(path: Path, facts: Mapping[str, str], part: str) -> dict[str, Any]:
+    try:
+        found = json.loads(facts[part])
+    except (KeyError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise DamagedFile(f"{path} is damaged: it does not say its {part.replace('_', ' ')}")
+    return found
+
+
+def _is_outcome(trained: Mapping[str, Any]) -> bool:
+    """Whether this is what `train` knows of a finished training, see `loop.Trained`."""
+    kinds = {"seconds": (int, float), "parameters": (int,), "backend": (str,), "loop_overhead": (int, float)}
+    curve, columns = trained.get("curve"), {"step", "loss", "learning_rate", "gradient_norm", "tokens_per_second"}
+    return all(type(trained.get(name)) in allowed for name, allowed in kinds.items()) and (
+        isinstance(curve, list)
+        and all(isinstance(row, dict) and set(row) == columns for row in curve)
+        and all(type(value) in (int, float) for row in curve for value in row.values())
+        and all(type(row["step"]) is int for row in curve)
+    )
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
@@ -125,9 +154,9 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
 def put_tensors(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Copy `tensors` into the model. `CheckpointError` unless names and shapes are exactly the model's."""
     own = tensors_of(model)
-    odd = {(n, t.shape) for n, t in own.items()} ^ {(n, t.shape) for n, t in tensors.items()}
+    odd = {(n, t.shape, t.dtype) for n, t in own.items()} ^ {(n, t.shape, t.dtype) for n, t in tensors.items()}
     if odd:
-        names = ", ".join(sorted({name for name, _ in odd}))
+        names = ascii(", ".join(sorted({name for name, *_ in odd})))[1:-1]
         raise CheckpointError(f"{path} does not fit the model of this version ({names}); remove it to train again")
     for name, t in own.items():
         t.copy_(tensors[name])
@@ -142,9 +171,19 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dic
     }
 
 
-def put_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Undo `optimizer_tensors`. A count stays where AdamW keeps it; a moment goes to its parameter's device."""
+def put_optimizer(
+    optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor], path: Path
+) -> None:
+    """Undo `optimizer_tensors`. A count stays where AdamW keeps it; a moment goes to its parameter's device.
+
+    `CheckpointError` unless each parameter has its count and moments of its shape, or nothing.
+    """
     parameters = dict(model.named_parameters())
+    there = {name for key in tensors if (name := key.partition(":")[2]) in parameters}
+    shapes = {f"{what}:{name}": parameters[name].shape for name in there for what in ("exp_avg", "exp_avg_sq")}
+    shapes |= {f"step:{name}": torch.Size() for name in there}
+    if shapes != {key: t.shape for key, t in tensors.items()}:
+        raise CheckpointError(f"{path} does not fit the optimizer of this version; remove it to train again")
     optimizer.state.clear()
     for key, t in tensors.items():
         what, _, name = key.partition(":")
@@ -165,10 +204,12 @@ class Parts:
         return {f"{part}/{name}": t for part, tensors in vars(self).items() for name, t in tensors.items()}
 
     @classmethod
-    def split(cls, tensors: Mapping[str, Tensor]) -> "Parts":
+    def split(cls, tensors: Mapping[str, Tensor], path: Path) -> "Parts":
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "history": {}}
         for key, t in tensors.items():
             part, _, name = key.partition("/")
+            if part not in parts:
+                raise CheckpointError(f"{path} has tensors that no checkpoint has; remove it to train again")
             parts[part][name] = t
         return cls(**parts)
 

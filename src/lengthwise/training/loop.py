@@ -29,6 +29,7 @@ from lengthwise.training.numerics import reproducible, seed_step
 from lengthwise.training.optimiser import learning_rate, make_optimizer
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped, TrainingError
 from lengthwise.training.stopwatch import Stopwatch
+from lengthwise.training.tensorfile import CheckpointError
 
 ROWS = 200  # a curve has at most about this many rows
 
@@ -349,13 +350,25 @@ class Sitting:
         return parts.joined(), {"seconds": total, "busy": busy}
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any], path: Path) -> None:
-        parts, self.step = Parts.split(tensors), int(state["step"])
+        """Go on from a checkpoint. `CheckpointError` where it holds something else than `state` gives."""
+        parts = Parts.split(tensors, path)
+        step = state.get("step")
+        if type(step) is not int or not 0 <= step <= self.run.training.steps:
+            raise CheckpointError(f"{path} is of no step that this run has; remove it to train again")
+        history = {"measured": ((2, step), torch.float32), "places": ((step,), torch.int64)}
+        history["seconds"] = ((step,), torch.float64)
+        seconds, busy = state.get("seconds"), state.get("busy")
+        if history != {name: (tuple(t.shape), t.dtype) for name, t in parts.history.items()} or not (
+            isinstance(seconds, (int, float)) and isinstance(busy, (int, float))
+        ):
+            raise CheckpointError(f"{path} does not have the history of {step} steps; remove it to train again")
         put_tensors(self.model, parts.model, path)
-        put_optimizer(self.optimizer, self.model, parts.optimizer)
-        self.measured[:, : self.step] = parts.history["measured"].to(self.device)
-        self.places[: self.step] = parts.history["places"].numpy()
-        self.watch.restore(parts.history["seconds"].numpy(), state["seconds"], state["busy"])
-        self.known_finite = self.step
+        put_optimizer(self.optimizer, self.model, parts.optimizer, path)
+        self.step = step
+        self.measured[:, :step] = parts.history["measured"].to(self.device)
+        self.places[:step] = parts.history["places"].numpy()
+        self.watch.restore(parts.history["seconds"].numpy(), seconds, busy)
+        self.known_finite = step
 
     def curve(self) -> list[dict[str, float]]:
         """One row for every `row` steps: means over them, and the learning rate of the last."""

@@ -7,14 +7,17 @@ anywhere is found. Nothing is ever unpickled.
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save_file
+from safetensors.torch import load, save
 from torch import Tensor
+
+MOST_BYTES = 64 << 30  # of one file: weights of 16e9 parameters
 
 
 class CheckpointError(ValueError):
@@ -38,8 +41,11 @@ def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -
     metadata = {**facts, "sha256": digest(at_rest, facts)}
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        save_file(at_rest, temporary, metadata)
-        with open(temporary, "r+b") as file:
+        content = save(at_rest, metadata)
+        temporary.unlink(missing_ok=True)  # of a killed process that had this number
+        with open(temporary, "xb") as file:  # new: never through a link, and with the permissions that the umask leaves
+            file.write(content)
+            file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
         _sync_folder(path.parent)
@@ -58,10 +64,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
     Raises `DamagedFile` when the content is not what was written, `CheckpointError` when the file cannot be read.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {_reason(error)}") from error
+    content = _content(path)
     try:
         end = 8 + int.from_bytes(content[:8], "little")
         facts = dict(json.loads(content[8:end])["__metadata__"])
@@ -72,6 +75,31 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     if digest(tensors, facts) != expected:
         raise DamagedFile(f"{path} is damaged: its checksum is not the one that was written into it")
     return tensors, facts
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a regular file. `DamagedFile` for anything else in its place: a pipe would block, and a device may not end."""
+    try:
+        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise DamagedFile(f"{path} is no regular file")
+            if found.st_size > MOST_BYTES:
+                raise DamagedFile(f"{path} is damaged: it has {found.st_size:,} bytes, more than any of ours")
+            return file.read(found.st_size)
+    except MemoryError as error:
+        raise CheckpointError(
+            f"cannot read {path}: there is not enough memory for its {found.st_size:,} bytes"
+        ) from error
+    except OSError as error:
+        if is_other_kind(path):  # a folder cannot be opened like a file, and neither can a socket
+            raise DamagedFile(f"{path} is no regular file") from error
+        raise CheckpointError(f"cannot read {path}: {_reason(error)}") from error
+
+
+def is_other_kind(path: Path) -> bool:
+    """Whether something lies at `path` that is no regular file, nor a link to one."""
+    return os.path.lexists(path) and not path.is_file()
 
 
 def digest(tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:

@@ -1,0 +1,248 @@
+"""The columns of each table as they are read, with the check that each cell has to pass.
+
+A row with a cell that fails is one that this program did not write, or that was damaged. It is left out wherever rows are read, and
+named once (`StoreWarning`).
+"""
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from lengthwise.store.checks import (
+    Check,
+    Unreadable,
+    digits,
+    each,
+    escaped,
+    flag,
+    key,
+    name,
+    name_or_number,
+    named,
+    number,
+    one_of,
+    optional,
+    parsed,
+    real,
+    record,
+    table,
+    text,
+    time,
+    whole,
+)
+from lengthwise.store.errors import StoreError, StoreWarning
+
+Columns = Mapping[str, Check]
+
+_count, _size = whole(low=0), whole(low=1)
+_objects = record()
+
+CONFIG = record(
+    {},
+    {
+        "encoding": _objects,
+        "task": _objects,
+        "model": record({}, {"mixer": optional(name)}),
+        "training": record(
+            {},
+            {
+                "steps": _size,
+                "min_length": optional(_size),
+                "curriculum": optional(record({}, {"length": optional(_size)})),
+                "layout": optional(_objects),
+            },
+        ),
+    },
+)
+QUESTION = record(
+    {"length": _size}, {"examples": _size, "tokens": _size, "prompt": _size, "seed": whole(), "shift": _objects}
+)
+_ANSWER = record({"question": text, "said": text}, closed=True)
+_SAID = record({"unreadable": number, "means": named(number)})
+DETAILS = record(
+    {},
+    {
+        "means": named(number),
+        "order": each(name),
+        "unreadable": number,
+        "kept": each(_ANSWER),
+        "broken": each(_ANSWER),
+        "groups": each(number),
+        "baselines": named(number),
+    },
+)
+PUBLISHED = record(
+    {"source": name}, {"about": text, "scores": named(named(number)), "ranks": named(number)}, closed=True
+)
+
+_SERIES = record({"mean": table(1)})
+_PROMPT = record(
+    {"kind": name, "at": name_or_number, "start": _count, "stop": _count, "score": real, "groups": table(1)},
+    {"curve": _SERIES, "low": real, "high": real},
+)
+_IN_CONTEXT = {"length": _size, "points": _size}
+RESULTS: dict[str, tuple[Check, Check]] = {
+    "attention-distance": (
+        record({"against": key, "length": _size, "examples": _size, "variant": name}),
+        record({"layers": table(1), "standard_errors": table(1), "n": _size}),
+    ),
+    "attended-distance": (
+        record({"length": _size, "examples": _size}),
+        record({"bins": _size, "most": table(3), "mass": table(3), "queries": _size, "n": _size}),
+    ),
+    "recency": (
+        record({**_IN_CONTEXT, "repeats": _size}),
+        record({"layers": table(3), "last": named(table(2)), "train_length": _size, "n": _size}),
+    ),
+    "duplicates": (record(_IN_CONTEXT), record({"prompts": each(_PROMPT, least=1), "n": _size})),
+    "lost-in-the-middle": (record(_IN_CONTEXT), record({"prompts": each(_PROMPT, least=1), "n": _size})),
+    "induction": (
+        record({**_IN_CONTEXT, "repeats": _size, "neighbours": _size}),
+        record(
+            {
+                "induction": table(2),
+                "prefix_score": real,
+                "nearest_score": real,
+                "uniform": named(real),
+                "start": _count,
+                "n": _size,
+            }
+        ),
+    ),
+    "lengths": (
+        record({"field": name}, {"examples": _size}),
+        record({"train": named(_size, digits), "test": named(_size, digits)}),
+    ),
+}
+"""What is asked and what is answered, by probe."""
+
+RUNS: Columns = {
+    "key": key,
+    "label": name,
+    "encoding": name,
+    "task": name,
+    "metric": name,
+    "better": one_of("higher", "lower"),
+    "unit": name,
+    "seed": whole(),
+    "train_length": _size,
+    "config": parsed(CONFIG),
+    "created": time,
+    "worker": optional(text),
+    "heartbeat": optional(time),
+    "claims": _count,
+    "step": _count,
+    "steps": _count,
+    "started": optional(time),
+    "finished": optional(time),
+    "error": optional(name),
+    "facts": parsed(_objects),
+}
+STUDIES: Columns = {
+    "name": name,
+    "question": text,
+    "expectation": text,
+    "cost": text,
+    "command": text,
+    "evaluation": parsed(_objects),
+    "created": time,
+    "updated": time,
+    "published": optional(parsed(PUBLISHED)),
+}
+_question = lru_cache(4096)(parsed(QUESTION))  # all runs of a study are asked the same few
+ASKED: Columns = {"key": key, "question": lambda value: dict(_question(value))}
+SCORES: Columns = {
+    "key": key,
+    "question": parsed(QUESTION),
+    "length": _size,
+    "metric": name,
+    "better": one_of("higher", "lower"),
+    "n": _size,
+    "mean": real,
+    "standard_error": real,
+    "out_of_distribution": flag,
+    "seconds": real,
+    "facts": parsed(record({}, {"details": optional(DETAILS)})),
+    "created": time,
+}
+CURVE: Columns = {
+    "step": _count,
+    "loss": real,
+    "learning_rate": real,
+    "gradient_norm": real,
+    "tokens_per_second": real,
+}
+PROBES: Columns = {
+    "key": key,
+    "question": parsed(record({"probe": name})),
+    "result": parsed(_objects),
+    "created": time,
+    "facts": parsed(_objects),
+}
+
+
+NAMES = {
+    "runs": ("key",),
+    "studies": ("name",),
+    "asked": ("key", "question"),
+    "scores": ("key", "question"),
+    "probes": ("key", "question"),
+    "curve": ("key", "step"),
+}
+"""The columns by which a row of a table is named."""
+
+
+def readable(what: str, columns: Columns, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Give the rows of a table that can be read, as Python has their cells; name the others. `what`: the table's name."""
+    for row in rows:
+        cells = row._mapping
+        try:
+            found = _checked(what, columns, cells)
+        except Unreadable as error:
+            warnings.warn(StoreWarning(f"{what}: left out the row {_named(what, cells)}, {error}"), stacklevel=2)
+        else:
+            yield found
+
+
+def require_readable(what: str, columns: Columns, cells: Mapping[str, Any], described: str) -> None:
+    """Raise `StoreError` for a row that nobody could read if it were stored."""
+    try:
+        _checked(what, columns, cells)
+    except Unreadable as error:
+        raise StoreError(f"{described} cannot be stored, {error}") from None
+
+
+def _checked(what: str, columns: Columns, cells: Mapping[str, Any]) -> dict[str, Any]:
+    found = {column: _cell(column, columns[column], cells[column]) for column in cells if column in columns}
+    _together(what, found)
+    return found
+
+
+def is_readable(what: str, columns: Columns, row: Any) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StoreWarning)
+        return any(True for _ in readable(what, columns, [row]))
+
+
+def _cell(column: str, check: Check, value: Any) -> Any:
+    try:
+        return check(value)
+    except Unreadable as error:
+        raise Unreadable(f"whose {column} {error}") from None
+
+
+def _together(what: str, found: Mapping[str, Any]) -> None:
+    """What no cell shows by itself."""
+    if what == "runs" and found.get("worker") is not None and found.get("heartbeat") is None:
+        raise Unreadable("which has a worker and no heartbeat")
+    if what == "scores" and "unreadable" in (details := found.get("facts", {}).get("details") or {}):
+        _SAID(details)  # of decoded answers both
+    if what == "probes" and (known := RESULTS.get(found["question"]["probe"])) is not None:
+        for column, check in zip(("question", "result"), known, strict=True):
+            _cell(column, check, found[column])
+
+
+def _named(what: str, cells: Mapping[str, Any]) -> str:
+    """The row by what tells it from the others of its table."""
+    return " ".join(escaped(cells[column]) for column in NAMES[what])

@@ -1,0 +1,102 @@
+"""What is forgotten when runs or a study are dropped, inside a transaction that is already open."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, select
+
+from lengthwise.store import reading, schema
+from lengthwise.store.checks import escaped
+from lengthwise.store.errors import StoreError
+from lengthwise.store.rows import RunRow
+from lengthwise.store.writing import portions
+
+OF_A_RUN = (schema.probes, schema.curve, schema.scores, schema.asked, schema.study_runs, schema.runs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropped:
+    """What is gone, and what stayed.
+
+    `unreadable`: keys of runs whose rows could not be read; they may be anything. `kept`: runs that a dropped
+    study listed, each with the reason. `studies`: those that are gone.
+    """
+
+    runs: tuple[RunRow, ...] = ()
+    unreadable: tuple[Any, ...] = ()
+    kept: tuple[tuple[RunRow, str], ...] = ()
+    studies: tuple[str, ...] = ()
+
+
+def drop_runs(connection: Connection, keys: Sequence[str], finished: bool, now: float, name: str) -> Dropped:
+    dropped = []
+    for key in dict.fromkeys(keys):
+        locked = select(schema.runs.c.key).where(schema.runs.c.key == key).with_for_update()
+        if connection.execute(locked).one_or_none() is None:
+            raise StoreError(f"there is no run {escaped(key)} in {name}; nothing was dropped")
+        run = reading.run(connection, key, None, now)
+        named = f"run {key[:8]} ({run.label}, {run.task}, seed {run.seed})"
+        if run.status == "running":
+            raise StoreError(f"{named} is being worked on; stop the command that does, nothing was dropped")
+        if run.finished is not None and not finished:
+            raise StoreError(f"{named} is finished, and what it found would be lost; nothing was dropped")
+        dropped.append(run)
+    gone = [run.key for run in dropped]
+    listing = set(_studies_of(connection, gone))
+    _delete(connection, gone)
+    still = set(connection.scalars(select(schema.study_runs.c.study)))
+    return Dropped(runs=tuple(dropped), studies=_delete_studies(connection, sorted(listing - still)))
+
+
+def drop_study(connection: Connection, study: str, finished: bool, now: float) -> Dropped:
+    reading.require_study(connection, study)
+    members = schema.study_runs
+    every = connection.scalars(select(members.c.key).where(members.c.study == study).order_by(members.c.position)).all()
+    known = {run.key: run for run in reading.runs(connection, study, now)}
+    others = _other_studies(connection, study)
+    dropped, kept, holding = [], [], False
+    for run in known.values():
+        if (elsewhere := others.get(run.key)) is not None:
+            kept.append((run, f"study {elsewhere} lists it too"))
+        elif run.status == "running":
+            kept.append((run, "it is being worked on"))
+            holding = True
+        elif run.finished is not None and not finished:
+            kept.append((run, "it is finished; --finished drops it too"))
+            holding = True
+        else:
+            dropped.append(run)
+    odd = [key for key in every if key not in known and key not in others]
+    _delete(connection, [*(run.key for run in dropped), *odd])
+    gone = () if holding else _delete_studies(connection, [study])
+    return Dropped(runs=tuple(dropped), unreadable=tuple(odd), kept=tuple(kept), studies=gone)
+
+
+def _other_studies(connection: Connection, study: str) -> dict[str, str]:
+    """For each run that another study lists, the first such study."""
+    members = schema.study_runs
+    rows = select(members.c.key, members.c.study).where(members.c.study != study).order_by(members.c.study.desc())
+    return {row.key: row.study for row in connection.execute(rows)}
+
+
+def _studies_of(connection: Connection, keys: list[str]) -> list[str]:
+    members = schema.study_runs
+    return [
+        study
+        for some in portions(keys)
+        for study in connection.scalars(select(members.c.study).where(members.c.key.in_(some)))
+    ]
+
+
+def _delete(connection: Connection, keys: list[str]) -> None:
+    for some in portions(keys):
+        for table in OF_A_RUN:
+            connection.execute(delete(table).where(table.c.key.in_(some)))
+
+
+def _delete_studies(connection: Connection, names: Collection[str]) -> tuple[str, ...]:
+    for name in names:
+        for table, column in ((schema.asked, "study"), (schema.study_runs, "study"), (schema.studies, "name")):
+            connection.execute(delete(table).where(table.c[column] == name))
+    return tuple(names)

@@ -1,0 +1,64 @@
+"""Statements that both databases take, for rows of one kind, each inside a transaction that is already open."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, and_, delete, insert, select, update
+
+from lengthwise.store import columns, schema
+from lengthwise.store.checks import escaped
+from lengthwise.store.errors import StoreWarning
+
+
+def portions(items: list[Any], size: int = 500) -> Iterator[list[Any]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def insert_rows(connection: Connection, table: Any, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        connection.execute(insert(table), rows)
+
+
+def upsert(
+    connection: Connection, table: Any, key: list[str], rows: list[dict[str, Any]], keep: list[str] | None
+) -> None:
+    """Insert; where the key is there already, update the other columns except `keep` (None: leave the row as it is)."""
+    if not rows:
+        return
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert as insert_or
+    else:
+        from sqlalchemy.dialects.sqlite import insert as insert_or  # type: ignore[assignment]
+    statement = insert_or(table)
+    if keep is None:
+        statement = statement.on_conflict_do_nothing(index_elements=key)
+    else:
+        change = {name: statement.excluded[name] for name in rows[0] if name not in key and name not in keep}
+        statement = statement.on_conflict_do_update(index_elements=key, set_=change)
+    connection.execute(statement, rows)
+
+
+def repair(connection: Connection, keys: list[str], fresh: Mapping[str, Any]) -> None:
+    """Make what the database has of these runs readable: a run's row becomes `fresh`, and a score that cannot be read is removed,
+    so that its question is asked again. Each is named (`StoreWarning`)."""
+    runs = schema.runs
+    for some in portions(keys):
+        for row in connection.execute(select(runs).where(runs.c.key.in_(some))).all():
+            if not columns.is_readable("runs", columns.RUNS, row):
+                _say(f"runs: the row {escaped(row.key)} could not be read, and the run begins anew")
+                connection.execute(update(runs).where(runs.c.key == row.key).values(fresh))
+        remove_unreadable(connection, schema.scores, columns.SCORES, schema.scores.c.key.in_(some))
+
+
+def remove_unreadable(connection: Connection, table: Any, known: columns.Columns, which: Any) -> None:
+    """Delete the rows of a table with a question and an answer that cannot be read."""
+    for row in connection.execute(select(table).where(which)).all():
+        if not columns.is_readable(table.name, known, row):
+            _say(f"{table.name}: the row {escaped(row.key)} {escaped(row.question)} could not be read and was removed")
+            connection.execute(delete(table).where(and_(table.c.key == row.key, table.c.question == row.question)))
+
+
+def _say(line: str) -> None:
+    warnings.warn(StoreWarning(line), stacklevel=3)

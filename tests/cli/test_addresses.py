@@ -1,0 +1,127 @@
+"""An address where a folder belongs: refused by every command and function, and never printed with its password."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lengthwise import values
+from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig
+from lengthwise.report import write
+from lengthwise.store import StoreError, open_results, open_store
+from lengthwise.studies import Study, execute, grid
+from lengthwise.studies.probing import Asker
+from lengthwise.training import train
+
+Call = Callable[..., Any]
+
+ADDRESSES = [
+    "postgresql://user:hunter2@localhost:1/none",
+    "postgresql+psycopg://user:hunter2@localhost:1/none?password=hunter2@x",
+    "mysql://user:hunter@2@db/none",
+    "https://user:hunter2 with spaces@example.org/results",
+    "sqlite:////tmp/user:hunter2@x.db",
+    "postgresql:/user:hunter2@localhost:1/none",
+]
+SECRETS = ("hunter", "user")
+COMMANDS = [
+    ["run", "study.py"],
+    ["compare", "nope", "--task", "copy", "--train-length", "4"],
+    ["report"],
+    ["list", "runs"],
+    ["list", "studies"],
+    ["show", "3f9a"],
+    ["drop", "3f9a"],
+    ["drop", "--study", "s"],
+    ["probe", "recency", "3f9a"],
+    ["lengths", "3f9a"],
+]
+STUDY = """
+from lengthwise.config import EvaluationConfig, TrainingConfig
+from lengthwise.studies import Study, grid
+study = Study(name="s", runs=grid(["nope"], ["copy"], training=TrainingConfig(train_length=4)),
+              evaluation=EvaluationConfig(lengths=(4,)))
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.py").write_text(STUDY)
+    return tmp_path
+
+
+def harmless(text: str) -> bool:
+    return not any(secret in text.lower() for secret in SECRETS)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("how", ["option", "joined", "environment"])
+def test_every_command_refuses_it(
+    here: Call, place: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], address: str, how: str
+) -> None:
+    if how == "environment":
+        monkeypatch.setenv("LENGTHWISE_RESULTS", address)
+        ran = here(*command)
+    else:
+        ran = here(*command, *([f"--results={address}"] if how == "joined" else ["--results", address]))
+    assert ran.code == 2
+    assert ran.err.count("\n") == 1
+    assert "has to be a folder on this machine" in ran.err
+    assert harmless(ran.err + ran.out), ran.err
+    assert os.listdir(place) == ["study.py"]
+
+
+@pytest.mark.parametrize("words", [["--result"], ["--study"], ["--output"], []])
+def test_no_error_repeats_it(here: Call, place: Path, words: list[str]) -> None:
+    """Not even where it was written in the wrong place."""
+    for command in COMMANDS:
+        ran = here(*command, *words, ADDRESSES[0])
+        assert ran.code == 2
+        assert harmless(ran.err + ran.out), ran.err
+    assert os.listdir(place) == ["study.py"]
+
+
+def a_run() -> Run:
+    (run,) = grid(["nope"], ["copy"], model=ModelConfig(d_model=8, num_layers=1, num_heads=2),
+                  training=TrainingConfig(train_length=4, steps=1, batch_size=1))  # fmt: skip
+    return run
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("kind", [str, Path])
+def test_functions_that_take_a_results_folder_refuse_it(place: Path, address: str, kind: type) -> None:
+    where = kind(address)
+    study = Study(name="s", runs=(a_run(),), evaluation=EvaluationConfig(lengths=(4,)))
+    with open_results(place / "results") as store:
+        calls: list[Callable[[], object]] = [
+            lambda: execute(study, where),
+            lambda: open_results(where),
+            lambda: Asker(store, where),
+            lambda: train(a_run(), where),
+            lambda: write(None, where),  # type: ignore[arg-type]
+        ]
+        if kind is Path:
+            calls.append(lambda: open_store(where))
+        for call in calls:
+            with pytest.raises(ConfigError, match="has to be a ") as caught:
+                call()
+            assert harmless(str(caught.value))
+    assert sorted(os.listdir(place)) == ["results", "study.py"]
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql://user:hunter2@[broken", "mysql://user:hunter2@h/d", "sqlite://user:hunter2@h/d"]
+)
+def test_a_store_s_url_keeps_its_password_to_itself(place: Path, address: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        open_store(address)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("where", ["results", "/tmp/a@b", "C:/results", "a:b", "./x:/y", "user@host"])
+def test_folders_are_no_addresses(where: str) -> None:
+    values.require_no_address("it", where)

@@ -1,0 +1,109 @@
+"""Files of a study that are deleted: before it runs again, and while it runs."""
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lengthwise.config import ConfigError
+from lengthwise.store import StoreGone, open_results
+from lengthwise.studies import Event, execute, load
+from lengthwise.studies.events import Note, Started
+from lengthwise.studies.probing import Asker, lookings
+from lengthwise.training.tensorfile import read
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory, write_study: Callable[..., Path]) -> Path:
+    """A folder with a study and its results."""
+    folder = tmp_path_factory.mktemp("done")
+    execute(load(write_study(folder)), folder / "results", workers=1)
+    return folder
+
+
+@pytest.fixture
+def place(done: Path, tmp_path: Path) -> Path:
+    shutil.copytree(done, tmp_path / "place")
+    return tmp_path / "place"
+
+
+def rerun(place: Path, study: Path | None = None) -> tuple[Any, list[Event]]:
+    heard: list[Event] = []
+    outcome = execute(load(study or place / "tiny.py"), place / "results", workers=1, on_event=heard.append)
+    return outcome, heard
+
+
+def test_runs_without_weights_are_trained_again(place: Path) -> None:
+    with open_results(place / "results") as store:
+        first, _ = store.runs("tiny")
+        before = {(s.key, s.length): s.mean for s in store.scores([r.key for r in store.runs()])}
+    old, _ = read(place / "results" / first.facts["weights"])
+    shutil.rmtree(place / "results" / "runs")
+    with open_results(place / "results") as store, pytest.raises(ConfigError) as caught:
+        Asker(store, store.folder).require(lookings(store.runs("tiny")[:1], [8]))
+    assert "has no weights here" in str(caught.value)
+    assert "run its study again, which trains it again" in str(caught.value)
+    outcome, heard = rerun(place)
+    assert outcome.counts["done"] == 2
+    (note,) = (event.text for event in heard if isinstance(event, Note))
+    assert "the weights of 2 finished runs are missing in" in note
+    assert "the scores are kept" in note
+    assert [event.what for event in heard if isinstance(event, Started)] == ["train", "train"]
+    new, _ = read(place / "results" / first.facts["weights"])
+    assert all(torch.equal(old[name], new[name]) for name in old)
+    with open_results(place / "results") as store:
+        assert {(s.key, s.length): s.mean for s in store.scores([r.key for r in store.runs()])} == before
+    assert not [event for event in rerun(place)[1] if isinstance(event, (Note, Started))]
+
+
+def test_runs_that_a_study_does_not_list_any_more_are_named(place: Path, write_study: Callable[..., Path]) -> None:
+    (place / "new").mkdir()
+    outcome, heard = rerun(place, write_study(place / "new", encodings='["rope"]'))
+    assert outcome.counts["done"] == 1
+    (note,) = (event.text for event in heard if isinstance(event, Note))
+    assert note.startswith("tiny does not list 1 run any more that it had before: NoPE on Copy, seed 0 (")
+    assert "stays in the database" in note
+    with open_results(place / "results") as store:
+        assert len(store.runs()) == 2
+    assert not [event for event in rerun(place, place / "new" / "tiny.py")[1] if isinstance(event, Note)]
+
+
+def test_a_link_in_the_place_of_a_run_s_folder_is_not_followed(place: Path, tmp_path: Path) -> None:
+    with open_results(place / "results") as store:
+        first, _ = store.runs("tiny")
+        folder = store.folder / "runs" / first.key
+    (tmp_path / "victim").mkdir()
+    shutil.rmtree(folder)
+    folder.symlink_to(tmp_path / "victim")
+    with pytest.raises(ValueError, match="is a link, and runs are written and deleted in the results folder alone"):
+        rerun(place)
+    assert list((tmp_path / "victim").iterdir()) == []
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_results_that_go_away_end_the_study_at_once(study_file: Callable[..., Path], tmp_path: Path, how: str) -> None:
+    study = load(study_file(encodings='["nope"]', steps=200_000))
+    results = tmp_path / "results"
+    gone_at = 0.0
+
+    def on_event(event: Event) -> None:
+        nonlocal gone_at
+        if isinstance(event, Started):
+            shutil.move(results, tmp_path / "elsewhere")
+            if how == "replaced":
+                with open_results(results):
+                    pass
+            gone_at = time.monotonic()
+
+    with pytest.raises(StoreGone, match="was deleted or replaced while it was in use") as caught:
+        execute(study, results, workers=1, on_event=on_event)
+    assert "\n" not in str(caught.value)
+    assert gone_at, "it never began"
+    assert time.monotonic() - gone_at < 30
+    assert not (results / "runs").exists()
