@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from lengthwise.attention import gpu
+from lengthwise.attention.gpu import comparison
 
 HERE = Path(__file__).parent
 BENCHMARKS = HERE.parent.parent / "benchmarks"
@@ -107,7 +108,7 @@ no_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no G
 @pytest.mark.gpu
 @no_gpu
 @needs_triton
-@pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-5), (torch.float16, 5e-3), (torch.bfloat16, 4e-2)])
+@pytest.mark.parametrize(("dtype", "close"), comparison.CLOSE.items(), ids=str)
 def test_on_a_gpu(dtype, close, monkeypatch):
     cases = _load("gpu_cases", HERE, monkeypatch)
     for case in cases.on_a_gpu(dtype):

@@ -46,9 +46,9 @@ class Shape:
 
 SHAPES = (
     Shape("grouped queries", 2.5, batch=2, heads=4, kv_heads=2),
-    Shape("packed documents, rotated", 2, 1, batch=2, documents=True, rotated=True),
+    Shape("packed documents, rotated", 2.0, 1.0, batch=2, documents=True, rotated=True),
     Shape("positions with gaps, a window", 1.5, window=True, gaps=True),
-    Shape("decoding", 3, 0, batch=2, heads=4, kv_heads=2),
+    Shape("decoding", 3.0, 0.0, batch=2, heads=4, kv_heads=2),
     Shape("both ways", 1.5, causal=False),
 )
 
