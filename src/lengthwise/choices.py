@@ -286,7 +286,7 @@ class Registry:
         pattern over layers, `rope*3+nope`. `ConfigError` for what is not known, and for a setting that is given twice."""
         # A task may have a plus in a path.
         parts = layers_of(text) if self.kind == "encoding" else [text]
-        times = [re.fullmatch(r"(.*[^*])\*(\d+)", part) for part in parts]
+        times = [re.fullmatch(r"(.*[^*])\*(\d{1,9})", part) for part in parts]
         if len(parts) > 1 or times[0]:
             if not all(part.strip() for part in parts):
                 raise ConfigError(f"{text!r}: a layer of the pattern has no name; write it like rope*3+nope")

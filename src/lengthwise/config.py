@@ -157,6 +157,7 @@ class ModelConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.positive("d_model", "num_layers", "num_heads")
+        self.within(1, MOST_LAYERS, "num_layers")
         if self.mixer is not None:
             self._require_mamba()
             return
@@ -223,6 +224,7 @@ class ModelConfig(Config):
         return cls(**{"mixer": "mamba", **settings})
 
 
+MOST_LAYERS = 1000
 OF_MAMBA = ("mixer", "d_model", "num_layers", "state_size", "dropout")  # the settings of `ModelConfig` that it has
 
 

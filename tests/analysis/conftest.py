@@ -1,6 +1,7 @@
 """Rows as the store gives them, from a short notation."""
 
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import pytest

@@ -155,7 +155,7 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
         (("attention-distance", "NOPE", "--against", "nope"), "has no finished run of nope to be compared with"),
         (
             ("attention-distance", "FIRE", "--against", "NOPE", "--lengths", "4,x"),
-            "--lengths is '4,x'; write whole numbers",
+            "--lengths has 'x'; write whole numbers",
         ),
         (("attention-distance", "FIRE", "--against", "NOPE", "--examples", "0"), "examples is 0"),
         (("attention-distance", "FIRE", "--against", "NOPE", "--variant", "publishd"), "did you mean 'published'"),

@@ -96,7 +96,7 @@ def test_of_a_study_what_can_be_asked_is(here: Call, results: Path) -> None:
             ("attended-distance", "KEY", "--points", 3),
             "--points is for recency, duplicates, lost-in-the-middle, induction",
         ),
-        (("duplicates", "KEY", "--noise", "0-3"), "--noise is '0-3'; write counts"),
+        (("duplicates", "KEY", "--noise", "0-3"), "--noise has '0-3'; write counts"),
         (("duplicates", "KEY", "--noise", "9"), "9 examples of noise cannot replace the last of 6"),
         (("duplicates", "KEY", "--points", 3), "take at least 4 (--points)"),
         (("lost-in-the-middle", "KEY", "--lengths", 6), "ask for a length of at least 7"),

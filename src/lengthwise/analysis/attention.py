@@ -2,12 +2,14 @@
 
 import json
 import math
-from collections import defaultdict
+import warnings
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
+from lengthwise.store import StoreWarning
 
 if TYPE_CHECKING:
     from lengthwise.store import ProbeRow, RunRow
@@ -114,7 +116,7 @@ def attended(labels: Mapping[str, str], probes: Iterable["ProbeRow"]) -> tuple[A
 
 def _distances(labels: Mapping[str, str], reference: str, across: bool, rows: Sequence["ProbeRow"]) -> list[Distances]:
     made = []
-    for lengths, some in _at_common_lengths(rows, lambda row: (row.key, row.asked["against"])):
+    for lengths, some in _at_common_lengths(of_one_shape(rows), lambda row: (row.key, row.asked["against"])):
         first = some[0].asked
         # The published divergence, half the sum of KL(M‖P) and KL(M‖Q), is not negative either; it has no upper end.
         bounds = (0.0, LN2 if first["variant"] == "jensen-shannon" else math.inf)
@@ -165,7 +167,7 @@ def _layer(layer: int, runs: Sequence[Sequence["ProbeRow"]], bounds: tuple[float
 
 def _attended(labels: Mapping[str, str], rows: Sequence["ProbeRow"]) -> list[AttendedDistances]:
     made = []
-    for lengths, some in _at_common_lengths(rows, lambda row: row.key):
+    for lengths, some in _at_common_lengths(of_one_shape(rows), lambda row: row.key):
         by_run: dict[str, list[ProbeRow]] = defaultdict(list)
         for row in some:
             by_run[row.key].append(row)
@@ -228,6 +230,28 @@ def _at_common_lengths(rows: Sequence["ProbeRow"], who: Any) -> list[tuple[tuple
         )
         for part in parts
     ]
+
+
+def of_one_shape(rows: Sequence["ProbeRow"]) -> list["ProbeRow"]:
+    """Return the rows whose result has the shape that most have. One with other layers, heads or places cannot be averaged with
+    them, and no run of the same task and model gives it."""
+    shapes = [_shape(row.result) for row in rows]
+    usual = Counter(shapes).most_common(1)[0][0] if shapes else ""
+    for row, shape in zip(rows, shapes, strict=True):
+        if shape != usual:
+            line = f"probes: left out the row {row.key!r}, whose result has another shape than those it belongs to"
+            warnings.warn(StoreWarning(line), stacklevel=2)
+    return [row for row, shape in zip(rows, shapes, strict=True) if shape == usual]
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{name}:{_shape(value[name])}' for name in sorted(value))}}}"
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        return f"[{','.join(map(_shape, value))}]"
+    if isinstance(value, list):
+        return f"[{len(value)}{_shape(value[0]) if value else ''}]"
+    return ""
 
 
 def _by_label(labels: Mapping[str, str], keys: Iterable[str]) -> dict[str, list[str]]:

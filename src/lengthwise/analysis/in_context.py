@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.analysis.attention import _by_label, _canonical, _facts
+from lengthwise.analysis.attention import _by_label, _canonical, _facts, of_one_shape
 from lengthwise.analysis.intervals import Interval, of_scores, over_examples, over_seeds
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def in_context(
         if row.key in labels and row.asked["probe"] in (RECENCY, DUPLICATES, MIDDLE, INDUCTION):
             groups[_canonical(row.asked)].append(row)
     found: dict[str, list[Any]] = defaultdict(list)
-    for rows in groups.values():
+    for rows in map(of_one_shape, groups.values()):
         found[rows[0].asked["probe"]].append(rows)
     return InContext(
         recency=tuple(_recency(labels, rows) for rows in found[RECENCY]),

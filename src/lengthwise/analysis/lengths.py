@@ -112,6 +112,7 @@ def of_row(row: "ProbeRow") -> ExampleLengths:
 def of_runs(keys: Collection[str], probes: Iterable["ProbeRow"]) -> tuple[ExampleLengths, ...]:
     """What is stored of runs that share task and training, each field once: the newest."""
     rows = [row for row in probes if row.asked["probe"] == LENGTHS and row.key in keys]
+    rows = [row for row in rows if row.result["train"] and row.result["test"]]
     found = {row.asked["field"]: of_row(row) for row in sorted(rows, key=lambda row: row.created)}
     return tuple(found[field] for field in sorted(found))
 

@@ -9,5 +9,5 @@ def training_set(training: Mapping[str, Any]) -> str:
     count = training.get("train_examples")
     if count is None:
         return "drawn anew at every step"
-    epochs = training["steps"] * training["batch_size"] / count
+    epochs = training.get("steps", 0) * training.get("batch_size", 0) / count
     return f"{count:,} fixed ones, {epochs:.3g} epochs"

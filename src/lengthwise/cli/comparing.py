@@ -9,6 +9,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from lengthwise.cli.options import whole_numbers
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.studies import Study, grid
 from lengthwise.studies import task as task_from_word
@@ -70,11 +71,7 @@ def _task(asked: Comparison) -> Choice:
 def _lengths(asked: Comparison) -> tuple[int, ...]:
     if asked.lengths is None:
         return tuple(asked.train_length * times for times in (1, 2, 4, 8))
-    words = [word for word in re.split(r"[,\s]+", asked.lengths.strip()) if word]
-    for word in words:
-        if not re.fullmatch(r"\d+", word):
-            raise ConfigError(f"--lengths has {word!r}, which is no length; write whole numbers: 256,512,1024")
-    return tuple(map(int, words))
+    return tuple(whole_numbers(asked.lengths, "--lengths", 1, "256,512,1024"))
 
 
 LONGEST = 80  # characters of a name that is made here

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter, Token
 
 from lengthwise.choices import between_commas
-from lengthwise.values import require_no_address
+from lengthwise.values import ConfigError, require_no_address
 
 MOST = 2**31 - 1  # of any count, length or seed: what is larger is a slip, and no memory holds it
 
@@ -24,6 +25,19 @@ def _whole(kind: type, tokens: Sequence[Token]) -> int:
     if abs(found) > MOST:
         raise ValueError(f"{written[:40]} is too large; it has to be at most {MOST}")
     return found
+
+
+def whole_numbers(written: str, option: str, least: int, example: str) -> list[int]:
+    """The numbers of `256,512,1024`, each once and in that order. `ConfigError` for what is none, or too large."""
+    parts = [part.strip() for part in re.split(r"[,\s]+", written) if part.strip()]
+    for part in parts:
+        if not re.fullmatch(r"[0-9]+", part) or len(part) > len(str(MOST)) or not least <= int(part) <= MOST:
+            raise ConfigError(
+                f"{option} has {part[:40]!r}; write whole numbers of {least} to {MOST}, with commas: {example}"
+            )
+    if not parts:
+        raise ConfigError(f"{option} is {written[:40]!r}; write whole numbers with commas: {example}")
+    return [int(part) for part in parts]
 
 
 def _a_folder(kind: type, value: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis.intervals import Interval, with_wilson
+from lengthwise.cli.options import whole_numbers
 from lengthwise.cli.printing import console, duration, json_text, print_json, shown, stdout
 from lengthwise.config import ConfigError
 
@@ -36,13 +37,7 @@ class Wanted:
     output: str | None
 
     def counts(self) -> tuple[int, ...]:
-        try:
-            found = [int(part) for part in self.examples.split(",") if part.strip()]
-        except ValueError:
-            found = []
-        if not found or min(found) < 0:
-            raise ConfigError(f"--examples is {self.examples!r}; write whole numbers with commas: 0,5,10,20,40")
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(whole_numbers(self.examples, "--examples", 0, "0,5,10,20,40")))
 
     def file(self) -> Path | None:
         """Where the results are kept; asked before anything is, for the work takes a while."""

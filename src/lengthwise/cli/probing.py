@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lengthwise.cli.options import whole_numbers
 from lengthwise.cli.printing import console, duration, figure, print_json, shown, stdout
 from lengthwise.config import ConfigError, near_miss
 
@@ -22,6 +24,7 @@ RECENCY, DUPLICATES, MIDDLE, INDUCTION = "recency", "duplicates", "lost-in-the-m
 IN_CONTEXT = (RECENCY, DUPLICATES, MIDDLE, INDUCTION)  # of functions learned in context
 PROBES = (DISTANCE, ATTENDED, *IN_CONTEXT)
 BARS = "▁▂▃▄▅▆▇█"
+MOST_COUNTS = 10_000  # of --noise
 EXAMPLES = {DISTANCE: 10, ATTENDED: 100}
 OPTIONS = {
     RECENCY: ("points", "repeats"),
@@ -86,25 +89,21 @@ class Wanted:
     def whole_lengths(self) -> list[int] | None:
         if self.lengths is None:
             return None
-        try:
-            found = [int(part) for part in self.lengths.split(",") if part.strip()]
-        except ValueError:
-            found = []
-        if not found or min(found) < 1:
-            raise ConfigError(f"--lengths is {self.lengths!r}; write whole numbers with commas: 20,40,80")
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(whole_numbers(self.lengths, "--lengths", 1, "20,40,80")))
 
 
 def _counts(text: str) -> list[int]:
     """`5-20` or `5,10,20`."""
-    try:
-        ends = [[int(end) for end in part.split("-", 1)] for part in text.split(",") if part.strip()]
-        found = sorted({n for end in ends for n in range(end[0], end[-1] + 1)})
-    except ValueError:
-        found = []
-    if not found or found[0] < 1:
-        raise ConfigError(f"--noise is {text!r}; write counts of examples, each at least 1: 5-20 or 5,10,20")
-    return found
+    found: set[int] = set()
+    for part in filter(None, map(str.strip, text.split(","))):
+        ends = re.fullmatch(r"([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?", part)
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (0, 0)
+        if not (1 <= first <= last) or last - first >= MOST_COUNTS:
+            raise ConfigError(f"--noise has {part[:40]!r}; write counts of examples, each at least 1: 5-20 or 5,10,20")
+        found |= set(range(first, last + 1))
+    if not found:
+        raise ConfigError("--noise is empty; write counts of examples, each at least 1: 5-20 or 5,10,20")
+    return sorted(found)
 
 
 def probe(wanted: Wanted, results: str, device: str, threads: int, json: bool) -> int:

@@ -48,6 +48,8 @@ CONFIG = record(
             {},
             {
                 "steps": _size,
+                "batch_size": _size,
+                "train_examples": optional(_size),
                 "min_length": optional(_size),
                 "curriculum": optional(record({}, {"length": optional(_size)})),
                 "layout": optional(_objects),
@@ -69,7 +71,7 @@ DETAILS = record(
         "kept": each(_ANSWER),
         "broken": each(_ANSWER),
         "groups": each(number),
-        "baselines": named(number),
+        "baselines": each(record({"name": name, "score": number, "floor": flag}, closed=True)),
     },
 )
 PUBLISHED = record(

@@ -16,6 +16,9 @@ from lengthwise.studies.published import require_published
 from lengthwise.tasks import TASKS
 from lengthwise.training import check_training
 
+MOST_RUNS = 10_000
+"""Of one study: listing them, and counting how many are done, takes about a second for that many."""
+
 Word = str | type | Choice
 """An encoding, a task or a layout: `"fire:hidden_layers=1"`, `FIRE`, or `choose(FIRE, hidden_layers=1)`."""
 
@@ -119,6 +122,7 @@ def _runs(study: str, runs: Any) -> tuple[Run, ...]:
     if not isinstance(runs, Iterable) or isinstance(runs, (str, Mapping)):
         raise ConfigError(f"study {study!r}: runs is {runs!r}; give a list of Run, such as grid(...) makes")
     runs = tuple(runs)
+    _require_few(len(runs))
     if not runs:
         raise ConfigError(f"study {study!r} has no runs; give at least one")
     seen: dict[str, Run] = {}
@@ -132,6 +136,13 @@ def _runs(study: str, runs: Any) -> tuple[Run, ...]:
             )
         seen[run.key] = run
     return runs
+
+
+def _require_few(number: int) -> None:
+    if number > MOST_RUNS:
+        raise ConfigError(
+            f"a study of {number:,} runs is too large; it has at most {MOST_RUNS:,}, so take fewer seeds, encodings or tasks"
+        )
 
 
 def _evaluation(study: str, given: Any, runs: tuple[Run, ...]) -> EvaluationConfig | dict[str, EvaluationConfig]:
@@ -191,6 +202,8 @@ def grid(
     names = list(dict.fromkeys(choice.name for choice in chosen))
     training_of = _per_task("training", training, TrainingConfig, names)
     laid_out = {name: _laid_out(config, layouts) for name, config in training_of.items()}
+    numbers = _seeds(seeds)
+    _require_few(len(numbers) * len(pairs) * sum(len(laid_out[task.name]) for task in chosen))
     model_of = _per_task("model", ModelConfig() if model is None else model, ModelConfig, names)
     return tuple(
         Run(
@@ -200,7 +213,7 @@ def grid(
             training=config,
             seed=seed,
         )
-        for seed in _seeds(seeds)
+        for seed in numbers
         for task in chosen
         for choice, share in pairs
         for config in laid_out[task.name]
@@ -284,11 +297,11 @@ def _several(what: str, given: Any) -> list[Any]:
     return given
 
 
-def _seeds(seeds: int | Iterable[int]) -> list[int]:
+def _seeds(seeds: int | Iterable[int]) -> Sequence[int]:
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         if seeds < 1:
             raise ConfigError(f"seeds is {seeds}; give at least 1, or a list of seeds")
-        return list(range(seeds))
+        return range(seeds)
     return _several("seeds", seeds)
 
 

@@ -1,0 +1,114 @@
+"""Whole numbers that are too large, of every option of every command: one plain line, at once."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lengthwise.cli.app import VERBS
+from lengthwise.cli.options import MOST, Execution, Whole, whole_numbers
+from lengthwise.config import ConfigError, ModelConfig, TrainingConfig
+from lengthwise.studies import grid
+from lengthwise.studies.study import MOST_RUNS
+
+Call = Callable[..., Any]
+
+NEEDED = {
+    "run": ["study.py"],
+    "compare": ["nope", "--task", "copy", "--train-length", "4"],
+    "sample": ["copy"],
+    "inspect": ["alibi"],
+    "probe": ["attended-distance", "3f9a"],
+    "pretrained": ["folder"],
+}
+NUMBERS = ["9" * 20, "-" + "9" * 20, str(2**63), str(MOST + 1), "9" * 5000]
+
+
+def takes_whole_numbers(function: Any) -> list[str]:
+    """The names of the options of a command, those of `Execution` too."""
+    options: dict[str, Any] = {name: p.annotation for name, p in inspect.signature(function).parameters.items()}
+    if "execution" in options:
+        options |= {name: inspect.get_annotations(Execution)[name] for name in inspect.get_annotations(Execution)}
+    return [
+        name.replace("_", "-")
+        for name, annotation in options.items()
+        if "converter=<function _whole" in repr(annotation)
+    ]
+
+
+OPTIONS = [(verb.__name__.rstrip("_"), option) for verb in VERBS for option in takes_whole_numbers(verb)]
+
+
+def test_the_options_are_found() -> None:
+    assert {("probe", "examples"), ("compare", "seeds"), ("compare", "workers"), ("run", "threads")} < set(OPTIONS)
+    assert {verb for verb, _ in OPTIONS} == set(NEEDED)
+    assert "converter" in repr(Whole)
+
+
+def plainly(ran: Any) -> None:
+    assert ran.code == 2
+    assert ran.err.count("\n") == 1
+    assert "fault in the program" not in ran.err
+
+
+@pytest.mark.parametrize(("verb", "option"), OPTIONS, ids=" ".join)
+def test_whole_numbers(here: Call, verb: str, option: str) -> None:
+    for number in NUMBERS:
+        words = list(NEEDED[verb])
+        if f"--{option}" in words:
+            words = words[: words.index(f"--{option}")]
+        ran = here(verb, *words, f"--{option}={number}")
+        plainly(ran)
+        assert option in ran.err
+        assert len(ran.err) < 300
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compare", "nope", "--task", "copy", "--train-length", "4", "--lengths"],
+        ["probe", "attended-distance", "3f9a", "--lengths"],
+        ["probe", "duplicates", "3f9a", "--noise"],
+        ["pretrained", ".", "--examples"],
+    ],
+    ids=lambda words: f"{words[0]} {words[-1]}",
+)
+def test_lists_of_whole_numbers(here: Call, words: list[str]) -> None:
+    for number in [*NUMBERS, "4,x", "1-999999999999", "1-999999999", "4.5", "", ",", "-1"]:
+        plainly(here(*words[:-1], f"{words[-1]}={number}"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["inspect", "learned:max_length={}"],
+        ["inspect", "rope*{}"],
+        ["inspect", "rope*{}+nope"],
+        ["sample", "copy:symbols={}"],
+        ["sample", "copy", "--length", str(MOST)],
+        ["sample", "copy", "--count", str(MOST)],
+        ["inspect", "alibi", "--length", str(MOST)],
+    ],
+    ids=" ".join,
+)
+def test_numbers_in_settings(here: Call, words: list[str]) -> None:
+    for number in ("9" * 40, "9" * 5000):
+        plainly(here(*(word.format(number) for word in words)))
+
+
+def test_a_list_of_numbers_is_read() -> None:
+    assert whole_numbers("4, 8,,16", "--lengths", 1, "4,8") == [4, 8, 16]
+    with pytest.raises(ConfigError, match="--lengths has '0'; write whole numbers of 1 to"):
+        whole_numbers("4,0", "--lengths", 1, "4,8")
+
+
+def test_a_study_of_too_many_runs_is_refused_before_they_are_made() -> None:
+    training = TrainingConfig(train_length=4)
+    for seeds in (MOST_RUNS + 1, 10**15):
+        with pytest.raises(ConfigError, match="runs is too large; it has at most 10,000"):
+            grid(["nope"], ["copy"], seeds, training=training)
+    with pytest.raises(ConfigError, match="at most 10,000"):
+        grid(["nope", "rope"], ["copy"], MOST_RUNS // 2 + 1, training=training)
+    with pytest.raises(ConfigError, match="num_layers is 1001; it has to lie in 1 "):
+        ModelConfig(num_layers=1001)
