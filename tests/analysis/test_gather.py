@@ -24,9 +24,9 @@ def test_seeds_are_the_unit(make_run: Make, make_score: Make) -> None:
     assert (point.mean, point.interval.half_width) == pytest.approx((1.2, 0.4968275))
     assert (point.n_seeds, point.n_examples, point.interval.basis) == (3, 192, "seeds")
     assert [(s.key, s.seed, s.mean) for s in point.seeds] == [
-        ("FIRE-0", 0, 1.0),
-        ("FIRE-1", 1, 1.2),
-        ("FIRE-2", 2, 1.4),
+        (runs[0].key, 0, 1.0),
+        (runs[1].key, 1, 1.2),
+        (runs[2].key, 2, 1.4),
     ]
     assert task.lengths == (10, 20, 80)
     assert series.at(80) is None
@@ -154,8 +154,8 @@ def test_one_label_with_two_meanings_is_two_encodings(make_run: Make, make_score
 def test_what_is_missing_is_named(make_run: Make, make_score: Make) -> None:
     runs = [make_run(seed=0), make_run(seed=1, status="failed", error="no"), make_run(seed=2, status="running", step=3)]
     found = from_rows([], runs, [make_score(runs[0], 1.0)])
-    assert [(r.key, r.error) for r in found.failed] == [("FIRE-1", "no")]
-    assert [(r.key, r.step) for r in found.unfinished] == [("FIRE-2", 3)]
+    assert [(r.key, r.error) for r in found.failed] == [(runs[1].key, "no")]
+    assert [(r.key, r.step) for r in found.unfinished] == [(runs[2].key, 3)]
     assert found.tasks[0].series[0].points[0].n_seeds == 1
 
 

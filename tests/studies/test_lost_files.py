@@ -12,7 +12,7 @@ import torch
 from lengthwise.config import ConfigError
 from lengthwise.store import StoreGone, open_results
 from lengthwise.studies import Event, execute, load
-from lengthwise.studies.events import Note, Started
+from lengthwise.studies.events import Advanced, Note, Started
 from lengthwise.studies.probing import Asker, lookings
 from lengthwise.training.tensorfile import read
 
@@ -94,7 +94,7 @@ def test_results_that_go_away_end_the_study_at_once(study_file: Callable[..., Pa
 
     def on_event(event: Event) -> None:
         nonlocal gone_at
-        if isinstance(event, Started):
+        if isinstance(event, Advanced) and not gone_at:
             shutil.move(results, tmp_path / "elsewhere")
             if how == "replaced":
                 with open_results(results):

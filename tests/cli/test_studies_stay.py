@@ -1,0 +1,139 @@
+"""What leaves a study says so, what differs stays beside it, and rows that cannot be read are made anew."""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lengthwise.cli import main
+from lengthwise.cli.app import app
+from lengthwise.cli.comparing import LONGEST, study_of
+from lengthwise.store import open_results
+
+Call = Callable[..., Any]
+SMALL = ["--d-model", "16", "--num-layers", "1", "--num-heads", "2", "--batch-size", "2", "--examples", "8"]
+
+
+def name_of(*words: str) -> str:
+    """The name of the study that `compare` makes of these words."""
+    found = []
+
+    def note(asked: Any) -> Any:
+        found.append(study_of(asked))
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("lengthwise.cli.comparing.study_of", note)
+        main(["compare", *words])
+    assert found, words
+    return str(found[0].name)
+
+
+BASE = ["rope", "alibi", "--task", "copy", "--train-length", "4"]
+
+
+def test_the_name_of_a_comparison_says_what_is_compared() -> None:
+    assert name_of(*BASE) == "compare-copy-4-alibi-rope"
+    assert name_of("alibi", "RoPE", *BASE[2:]) == "compare-copy-4-alibi-rope"
+    assert name_of(*BASE, "--steps", "20", "--d-model", "64") == "compare-copy-4-alibi-rope-steps-20-d_model-64"
+    assert name_of(*BASE, "--steps", "500") == name_of(*BASE), "a default that is written out"
+    assert name_of(*BASE, "--name", "mine") == "mine"
+
+
+@pytest.mark.parametrize(
+    "words", [["--steps", "20"], ["--learning-rate", "0.01"], ["--batch-size", "8"], ["--min-length", "2"], ["--num-heads", "8"],
+              ["--layout", "shift"]]
+)  # fmt: skip
+def test_what_makes_other_runs_makes_another_name(words: list[str]) -> None:
+    assert name_of(*BASE, *words) != name_of(*BASE)
+
+
+@pytest.mark.parametrize("words", [["--seeds", "3"], ["--lengths", "4,64"], ["--examples", "8"]])
+def test_what_adds_to_a_comparison_keeps_its_name(words: list[str]) -> None:
+    assert name_of(*BASE, *words) == name_of(*BASE)
+
+
+def test_other_tasks_and_texts_have_other_names(tmp_path: Path) -> None:
+    assert name_of("rope", "--task", "copy:symbols=5", "--train-length", "4") == "compare-copy-symbols-5-4-rope"
+    names = set()
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "notes.txt").write_text(f"All happy families are alike, {folder}.\n" * 400)
+        names.add(name_of("rope", "--text", str(tmp_path / folder / "notes.txt"), "--train-length", "16"))
+    assert len(names) == 2
+
+
+def test_a_long_name_is_cut_and_stays_the_only_one() -> None:
+    words = ["rope", "alibi", "nope", "t5", "fire", "kerplelog", "sandwich", "cope", "shaw", "yarn", "dapev2"][:10]
+    one, other = (name_of(*words, *BASE[2:], "--steps", steps) for steps in ("20", "40"))
+    assert one != other
+    assert max(len(one), len(other)) <= LONGEST
+
+
+def test_two_comparisons_with_other_steps_are_both_in_the_report(here: Call, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    words = ["compare", "nope", *BASE[2:], *SMALL, "--lengths", "4,8", "--results", results, "--workers", 1]
+    for steps in (2, 3):
+        assert here(*words, "--steps", steps).code == 0
+    assert "all 1 runs are done" in here(*words, "--steps", 2).err
+    found = json.loads(here("report", "--results", results, "--json").out)
+    assert [task["title"] for task in found["tasks"]] == ["Copy (steps 2)", "Copy (steps 3)"]
+    assert len(found["studies"]) == 2
+    more = here("compare", "rope", *words[2:], "--steps", 2, "--name", found["studies"][0]["name"])
+    assert "does not list 1 run any more that it had before: NoPE on Copy" in more.err
+
+
+def test_the_help_says_what_a_name_is_made_of(capsys: pytest.CaptureFixture[str]) -> None:
+    app(["compare", "--help"], exit_on_error=False, result_action="return_value")
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "Default: made of the task, the trained length, the encodings" in said
+
+
+def test_rows_that_cannot_be_read_are_made_anew_by_run(here: Call, finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished.parent, tmp_path / "copy")
+    results, study = tmp_path / "copy" / "results", tmp_path / "copy" / "tiny.py"
+    with open_results(results) as store:
+        first, second = store.runs("tiny")
+        before = {(s.key, s.length): s.mean for s in store.scores([first.key, second.key])}
+    with sqlite3.connect(results / "results.db") as other:
+        other.execute("UPDATE runs SET claims = 'many', facts = '[]' WHERE key = ?", (first.key,))
+        other.execute("UPDATE scores SET mean = 'high' WHERE key = ? AND length = 8", (second.key,))
+    other.close()
+    listed = here("list", "runs", "--results", results)
+    assert listed.code == 0
+    assert listed.err.count("\n") == 1
+    assert listed.err.startswith(f"lengthwise: runs: left out the row '{first.key}', whose claims is text")
+    ran = here("run", study, "--results", results, "--workers", 1)
+    assert ran.code == 0, ran.err
+    assert f"runs: the row '{first.key}' could not be read, and the run begins anew" in ran.err
+    assert "could not be read and was removed" in ran.err
+    with open_results(results) as store:
+        assert [run.status for run in store.runs("tiny")] == ["done", "done"]
+        assert {(s.key, s.length): s.mean for s in store.scores([first.key, second.key])} == before
+    assert "left out" not in here("list", "runs", "--results", results).err
+
+
+def test_drop_deletes_nothing_outside_of_the_results(here: Call, finished: Path, tmp_path: Path) -> None:
+    """A database by somebody else, whose keys are paths."""
+    results, victim = tmp_path / "results", tmp_path / "victim"
+    shutil.copytree(finished, results)
+    victim.mkdir()
+    (victim / "diary.txt").write_text("dear diary")
+    for key in (str(victim), "../../victim", "a\x1b]0;PWN\x07\x1b[31m"):
+        with sqlite3.connect(results / "results.db") as other:
+            (old,) = other.execute("SELECT key FROM runs ORDER BY rowid DESC").fetchone()
+            for table in ("runs", "study_runs", "asked", "scores", "curve"):
+                other.execute(f"UPDATE {table} SET key = ? WHERE key = ?", (key, old))
+        other.close()
+        for words in (["drop", key], ["drop", key, "--finished"], ["drop", "--study", "tiny", "--finished"]):
+            again = tmp_path / "again"
+            shutil.copytree(results, again)
+            ran = here(*words, "--results", again)
+            assert ran.code in (0, 2)
+            assert "\x1b" not in ran.out + ran.err
+            assert (victim / "diary.txt").read_text() == "dear diary"
+            shutil.rmtree(again)
