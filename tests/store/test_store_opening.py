@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,21 @@ def test_locked_for_writing(results: Path, make: Any) -> None:
                 write()
         other.execute("ROLLBACK")
         assert store.claim("s", "w") is not None, "and afterwards it goes on"
+
+
+def test_long_work_is_not_said_to_be_waiting(
+    results: Path, make: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Writing and reading thousands of runs takes seconds, and nobody has locked anything."""
+    monkeypatch.setattr("lengthwise.store.errors.PATIENCE", 0.05)
+    with open_store(results) as store:
+        for work in (store.studies, lambda: store.add_study("t", evaluation={}, runs=[make.run("c" * 16)])):
+            with monkeypatch.context() as patched:
+                for name in ("studies", "listed"):
+                    usual = getattr(reading, name)
+                    patched.setattr(reading, name, lambda *a, usual=usual: (time.sleep(0.2), usual(*a))[1])
+                work()
+    assert not caplog.messages
 
 
 def test_waiting_for_a_lock_is_said(

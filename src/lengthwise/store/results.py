@@ -106,7 +106,9 @@ class Store:
                     schema.create(connection, self.name)
                 self._version = schema.SCHEMA_VERSION
             with engine.begin() as connection:
-                if writes and self.path is not None:  # SQLite locks the whole file at the beginning
+                if self.path is not None:
+                    if not writes:  # writers have SQLite's lock from the beginning, readers from the first row on
+                        connection.execute(select(schema.about).limit(1))
                     granted()
                 yield connection
 

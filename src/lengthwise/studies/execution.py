@@ -321,7 +321,8 @@ class _Crew:
 
     def _count(self, now: bool = False) -> None:
         """Tell how many runs are done, other calls' too, when that has changed."""
-        if not now and time.perf_counter() - self.count_at < COUNT_SECONDS:
+        begin = time.perf_counter()
+        if not now and begin < self.count_at:
             return
         try:
             counts = self.store.progress(self.study.name)
@@ -330,7 +331,8 @@ class _Crew:
             return
         except StoreError:  # locked for long: the next look will tell
             return
-        self.count_at = time.perf_counter()
+        end = time.perf_counter()
+        self.count_at = end + max(COUNT_SECONDS, 10 * (end - begin))  # counting thousands of runs takes a while
         ours = sum(1 for worker in self.crew if worker.key)
         ready = any(worker.name for worker in self.crew)
         waiting = ready and not ours and counts["running"] > 0 and not counts["pending"]

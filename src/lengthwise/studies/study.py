@@ -17,7 +17,7 @@ from lengthwise.tasks import TASKS
 from lengthwise.training import check_training
 
 MOST_RUNS = 10_000
-"""Of one study: listing them, and counting how many are done, takes about a second for that many."""
+"""Of one study: every look at how many are done reads all of them."""
 
 Word = str | type | Choice
 """An encoding, a task or a layout: `"fire:hidden_layers=1"`, `FIRE`, or `choose(FIRE, hidden_layers=1)`."""
