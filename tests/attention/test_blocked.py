@@ -221,22 +221,29 @@ def test_every_case_is_asked_with_a_window_and_both_ways_where_it_can(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_blocks_as_they_are_in_float32(name, monkeypatch):
-    """More queries than one block has; at most three times as far from float64 as the reference in float32."""
-    span, mask = Span.of(200), Mask(200, 200, documents=torch.arange(200)[None] // 150, window=110)
+    """More queries than one block has; at most three times as far from float64 as the reference in float32.
 
-    def found(backend):
-        torch.manual_seed(0)
+    Over several draws: a gradient of few numbers may be very close to float64 by chance, in one draw and on one processor.
+    """
+    span, mask = Span.of(200), Mask(200, 200, documents=torch.arange(200)[None] // 150, window=110)
+    draws = range(4)
+
+    def found(backend, seed):
+        torch.manual_seed(seed)
         effect, learned = CASES[name](span)
         q, k, v, weight = (leaf(B, heads, 200, D) for heads in (H, G, G, H))
         return output_and_gradients(backend, effect, learned, span, mask, q, k, v, weight)
 
-    exact = found(reference)
+    exact = [found(reference, seed) for seed in draws]
     narrow(monkeypatch)
-    for a, b, wanted in zip(found(blocked), found(reference), exact, strict=True):
-        if wanted is not None:
-            assert a.dtype == torch.float32
-            error, allowed = ((x.double() - wanted).square().mean().sqrt().item() for x in (a, b))
-            assert error <= 3 * allowed + 1e-8
+    errors = []
+    for seed in draws:
+        each = zip(found(blocked, seed), found(reference, seed), exact[seed], strict=True)
+        wanted = [(a, b, value) for a, b, value in each if value is not None]
+        assert all(a.dtype == torch.float32 for a, _, _ in wanted)
+        errors.append([[(x.double() - value).square().mean().item() for x in (a, b)] for a, b, value in wanted])
+    for error, allowed in torch.tensor(errors).mean(0).sqrt().tolist():
+        assert error <= 3 * allowed + 1e-8
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -103,7 +103,8 @@ def measure(
     ask = _Asked(effect, span, mask, scale, edges, first, last)
     refused = fused.refuses_statistics(effect, span, mask, q)
     numbers = ask.of_blocks(q, k) if refused else ask.of_kernel(q, k)
-    mean = torch.einsum("bhin,bi->bhn", numbers, shares.expand(len(q), -1))
+    # A sum and no product of matrices, whose order of additions depends on the number of threads on some processors.
+    mean = (numbers * shares[:, None, :, None]).sum(2)
     seen = visible_keys(mask, q.device)
     even = (seen.to(shares.dtype).log() * shares).sum(-1, keepdim=True)
     return Statistics(
