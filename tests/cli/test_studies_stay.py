@@ -137,3 +137,21 @@ def test_drop_deletes_nothing_outside_of_the_results(here: Call, finished: Path,
             assert "\x1b" not in ran.out + ran.err
             assert (victim / "diary.txt").read_text() == "dear diary"
             shutil.rmtree(again)
+
+
+def test_a_finished_run_that_cannot_be_read_stays_without_finished(here: Call, finished: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    shutil.copytree(finished, results)
+    with open_results(results) as store:
+        key = store.runs("tiny")[0].key
+    with sqlite3.connect(results / "results.db") as other:
+        other.execute("UPDATE runs SET facts = '[]' WHERE key = ?", (key,))
+    other.close()
+    ran = here("drop", "--study", "tiny", "--results", results)
+    assert ran.code == 0
+    assert f"kept {key}: it could not be read, so it may be finished; --finished drops it too" in ran.out
+    assert (results / "runs" / key / "weights.safetensors").is_file()
+    ran = here("drop", "--study", "tiny", "--finished", "--results", results)
+    assert f"dropped {key}: it could not be read" in ran.out
+    assert "dropped study tiny" in ran.out
+    assert not (results / "runs" / key).exists()

@@ -37,6 +37,8 @@ def _say(dropped: Dropped, study: str | None) -> None:
         print(f"dropped {_named(run)}: {run.status}")
     for key in dropped.unreadable:
         print(f"dropped {shown(key)}: it could not be read")
+    for key in dropped.unknown:
+        print(f"kept {shown(key)}: it could not be read, so it may be finished; --finished drops it too")
     for run, why in dropped.kept:
         print(f"kept {_named(run)}: {shown(why)}")
     for name in dropped.studies:

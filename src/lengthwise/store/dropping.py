@@ -19,12 +19,13 @@ OF_A_RUN = (schema.probes, schema.curve, schema.scores, schema.asked, schema.stu
 class Dropped:
     """What is gone, and what stayed.
 
-    `unreadable`: keys of runs whose rows could not be read; they may be anything. `kept`: runs that a dropped
-    study listed, each with the reason. `studies`: those that are gone.
+    `unreadable`: keys of runs whose rows could not be read; they may be anything. `unknown`: such runs that stayed, since they may
+    be finished. `kept`: runs that a dropped study listed, each with the reason. `studies`: those that are gone.
     """
 
     runs: tuple[RunRow, ...] = ()
     unreadable: tuple[Any, ...] = ()
+    unknown: tuple[Any, ...] = ()
     kept: tuple[tuple[RunRow, str], ...] = ()
     studies: tuple[str, ...] = ()
 
@@ -67,10 +68,18 @@ def drop_study(connection: Connection, study: str, finished: bool, now: float) -
             holding = True
         else:
             dropped.append(run)
-    odd = [key for key in every if key not in known and key not in others]
-    _delete(connection, [*(run.key for run in dropped), *odd])
+    odd = tuple(key for key in every if key not in known and key not in others)
+    if odd and not finished:  # nobody can tell whether they are finished
+        holding = True
+    _delete(connection, [*(run.key for run in dropped), *(odd if finished else ())])
     gone = () if holding else _delete_studies(connection, [study])
-    return Dropped(runs=tuple(dropped), unreadable=tuple(odd), kept=tuple(kept), studies=gone)
+    return Dropped(
+        runs=tuple(dropped),
+        unreadable=odd if finished else (),
+        unknown=() if finished else odd,
+        kept=tuple(kept),
+        studies=gone,
+    )
 
 
 def _other_studies(connection: Connection, study: str) -> dict[str, str]:
