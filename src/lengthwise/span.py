@@ -43,6 +43,8 @@ class Span:
     def __post_init__(self) -> None:
         for name, positions in (("q", self.q), ("k", self.k)):
             _require_whole(f"Span: {name}", positions)
+        if torch.compiler.is_compiling():  # a length of a graph is a symbol, which has no size to compare
+            return
         if isinstance(self.length, int) and not 0 <= self.length <= LARGEST:
             raise ConfigError(f"Span: length is {self.length}; it has to be 0 to 2^53, the highest position + 1")
 
