@@ -61,8 +61,9 @@ class Kept:
             self._warned = True
             warnings.warn(
                 f"{type(encoding).__name__} has another scale at length {span.length} than at {length}, where this decoding loop "
-                "began: keys and values of all layers but the first were computed under the older one, and differ from those of "
-                "one forward pass. Read all tokens again where encoding.stretch(length) changes, as our Decoder does",
+                "began. In a model of several layers the keys and values of upper layers were computed under the older one, and "
+                "differ from those of one forward pass. Read all tokens again where "
+                "encoding.stretch(torch.tensor(length)) changes, as our Decoder does",
                 stacklevel=4,
             )
 

@@ -7,8 +7,19 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from lengthwise import attention
 from lengthwise.conformance.answers import Refused, Wrong, question
-from lengthwise.conformance.cases import HEAD_DIM, TRAIN_LENGTH, EncodingCase, Layer, numbers, run, served, tokens
+from lengthwise.conformance.cases import (
+    HEAD_DIM,
+    TRAIN_LENGTH,
+    EncodingCase,
+    Layer,
+    effect_with,
+    numbers,
+    run,
+    served,
+    tokens,
+)
 from lengthwise.conformance.scenes import require_close
 from lengthwise.encodings import PositionEncoding
 from lengthwise.span import Span
@@ -68,14 +79,14 @@ def _is_plain(case: EncodingCase, error: ValueError, limit: int | None, length: 
 @question(9, "precision", "float32 and bfloat16 against float64 at positions up to 10^6")
 def precision(case: EncodingCase, backend: str) -> str:
     exact = case.build()
-    scattered = torch.randperm(1_000_000, generator=torch.Generator().manual_seed(91))[:29].sort().values.tolist()
     top = 1_000_000 if exact.max_length is None else exact.max_length - 1
+    scattered = _scattered(exact, backend, top)
     worst = []
     for dtype, allowed in ((torch.float32, 2e-5), (torch.bfloat16, 1e-3)):
         low = case.build().to(dtype)
         exact = copy.deepcopy(low).double()  # the same rounded parameters
         off = 0.0
-        for positions in (list(range(top - 32, top + 1)), served(exact, *scattered, top), list(range(33))):
+        for positions in (list(range(top - 32, top + 1)), scattered, list(range(33))):
             for what, got, wanted, gain in _pairs(low, exact, backend, dtype, torch.tensor([positions])):
                 if got.dtype != dtype:
                     raise Wrong(f"{what} in {dtype} comes back in {got.dtype}")
@@ -99,6 +110,20 @@ def precision(case: EncodingCase, backend: str) -> str:
     _has_the_digits(case, torch.arange(top - 32, top + 1)[None])
     at_most = [f"positions to {top}, where its table ends"] if exact.max_length is not None else []
     return ", ".join(worst + at_most)
+
+
+def _scattered(encoding: PositionEncoding, backend: str, top: int) -> list[int]:
+    """30 positions up to `top`, from 0 on. For a backend whose tables have every distance, and which refuses such ones where a
+    table would be large, from 65,536 or 4,096 below `top` on."""
+    for reach in (1_000_000, 2**16, 2**12):
+        drawn = torch.randperm(reach, generator=torch.Generator().manual_seed(91))[:29] + max(0, top - reach)
+        positions = served(encoding, *drawn.sort().values.tolist(), top)
+        at = torch.tensor([positions])
+        span = Span(at, at, top + 1)
+        x = numbers(95, 1, len(positions), 4 * HEAD_DIM)
+        if attention.refusal(backend, effect_with(encoding, span, x), span) is None:
+            return positions
+    return positions
 
 
 def _pairs(

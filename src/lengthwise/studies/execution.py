@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import connection, get_context, resource_tracker
 from pathlib import Path
 from types import FrameType
@@ -235,13 +235,15 @@ class _Crew:
         todo = {row.key: row for row in self.store.runs(self.study.name) if row.status in ("pending", "running")}
         runs = [run for run in self.study.runs if run.key in todo]
         cost = costs((run, self.study.evaluation_of(run)) for run in runs)
+        trained = {row.key for row in todo.values() if row.finished is not None}
         seconds = None
         if self.estimate and runs:
             self.tell(Note(text="measuring a few training steps, to estimate how long this takes"))
-            spec, trained = self.spec, {row.key for row in todo.values() if row.finished is not None}
+            spec = self.spec
             seconds = estimate_seconds(
                 runs, cost, trained, workers=number, device=spec.device, backend=spec.backend, threads=spec.threads
             )
+        cost = {key: replace(own, train=0.0) if key in trained else own for key, own in cost.items()}
         self.tell(Begun(total=len(self.study.runs), counts=counts, workers=number, costs=cost, seconds=seconds))
         for note in notes:
             self.tell(Note(text=note))

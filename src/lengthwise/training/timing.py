@@ -9,15 +9,14 @@ from lengthwise.config import Run
 from lengthwise.training.loop import Sitting, build
 from lengthwise.training.numerics import reproducible
 
-FEWEST, MOST = 3, 50  # measured steps
+MOST = 50  # measured steps
 
 
 def measure_step(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto", seconds: float = 0.5) -> float:
     """Return the mean seconds of a training step of `run`, with a fresh model that is thrown away.
 
-    The first step, which also sets things up, does not count. At least 3 steps and at most 50 are measured, and none is
-    begun after `seconds`; where even the first takes longer than that, it is the measurement. Changes no file and no
-    random state.
+    The first step never counts, unless the run has no other: it may compile a kernel. At least one more is measured, and at
+    most 50; none but that one is begun later than `seconds` after the first. Changes no file and no random state.
     """
     place = torch.device(device)
     with reproducible(place):
@@ -29,8 +28,10 @@ def measure_step(run: Run, *, device: torch.device | str = "cpu", backend: str =
             before = time.perf_counter()
             sitting.advance()
             sitting.loss()  # waits for the device
-            times.append(time.perf_counter() - before)
-            spent = time.perf_counter() - begin
-            if spent >= seconds and (len(times) > FEWEST or times[0] >= seconds):
+            now = time.perf_counter()
+            times.append(now - before)
+            if len(times) == 1:
+                begin = now
+            elif now - begin >= seconds:
                 break
     return fmean(times[1:] or times)
