@@ -15,6 +15,10 @@ MARGIN = 0.05
 # A model that is right in fewer than half of the cases at the trained length has nothing that it could hold.
 LEARNED = 0.5
 
+FLOOR_WORDS = (
+    "a floor is a baseline that a model has to beat to have learned anything; other baselines are shown for comparison"
+)
+
 Verdict = Literal["holds", "loses", "open", "unclear", "unlearned", "one seed", "unknown"]
 
 
