@@ -228,3 +228,20 @@ def test_from_the_store(tmp_path: Path, make_run: Make, make_score: Make) -> Non
 def test_an_empty_store(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         assert findings(store) == Findings()
+
+
+@pytest.mark.parametrize("newest", [0, 1])
+def test_labels_say_which_code_was_trained_last(newest: int, make_run: Make, make_score: Make) -> None:
+    """A class of somebody's own file was changed between two studies of one folder."""
+    codes = ("a14a5b" + "0" * 10, "cb3678" + "0" * 10)
+    runs = [
+        make_run(
+            key=f"run-{n}", finished=9.0 if n == newest else 5.0,
+            config={**make_run().config, "encoding": {"is": "FIRE", "code": code}},
+        )
+        for n, code in enumerate(codes)
+    ]  # fmt: skip
+    (task,) = from_rows([], runs, [make_score(run, 1.0) for run in runs]).tasks
+    words = ["newest" if n == newest else "older" for n in (0, 1)]
+    assert [s.label for s in task.series] == [f"FIRE ({words[0]} code a14a5b00)", f"FIRE ({words[1]} code cb367800)"]
+    assert "".join(s.label for s in from_rows([], runs[:1], []).tasks[0].series) == "FIRE"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -313,3 +314,31 @@ def test_no_interval_of_a_squared_error_goes_below_0(make_run: Make, make_score:
     spoken = [dataclasses.replace(run, metric="total variation") for run in runs]
     (point,) = from_rows([], spoken, shares).tasks[0].series[0].points
     assert (point.interval.low, point.interval.high) == (0.0, 1.0)
+
+
+def test_one_seed_that_a_floor_beats_is_no_winner(make_run: Make, make_score: Make) -> None:
+    """FIRE is better than the bigram at the trained length, and worse at the longest."""
+    task = text_task({"FIRE": [[2.3, 2.4, 2.472]], "RoPE": [[2.3, 2.5, 2.9]]}, make_run, make_score)
+    assert task.reading == (
+        "At 80 bytes, 8× the trained length, the lowest log perplexity (FIRE: 2.472) is no better than the baseline "
+        "“bigram” (2.444); with one seed no difference can be told from chance."
+    )
+    alone = text_task({"FIRE": [[2.3, 2.4, 2.472]]}, make_run, make_score).reading
+    assert "FIRE has a log perplexity of 2.472, no better than the baseline “bigram” (2.444); what another" in alone
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_all_alike_and_worse_than_a_floor(seeds: int, make_run: Make, make_score: Make) -> None:
+    table = {name: [[2.3, 2.4, 2.472]] * seeds for name in ("FIRE", "RoPE")}
+    assert (
+        "of 2.472 there, no better than the baseline “bigram” (2.444)."
+        in text_task(table, make_run, make_score).reading
+    )
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_never_right_is_no_highest(seeds: int, make_study: Make) -> None:
+    """The other encoding has no score there yet."""
+    task = make_study({"FIRE": [[1.0, 1.0, 0.0]] * seeds, "T5": [[1.0, 1.0, None]]}, metric="exact match").tasks[0]
+    assert "FIRE has the highest" not in task.reading
+    assert re.search(r"exact match \(FIRE: 0\.000[^)]*\) is zero", task.reading)

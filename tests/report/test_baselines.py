@@ -83,7 +83,7 @@ def test_the_page_has_their_rows_below_all_others(study: Findings) -> None:
     page = render(study)
     body = page[page.index('<tbody class="baselines">') :]
     for name in NAMES:
-        kind = "baseline, floor" if name in FLOORS else "baseline"
+        kind = "floor" if name in FLOORS else "baseline"
         assert f"<span>{name}</span><small>{kind}</small>" in body
     assert page.index('data-label="NoPE"') < page.index('<tbody class="baselines">')
     assert "64 prompts per seed" not in page and "512 prompts per seed and length" in page
@@ -139,7 +139,9 @@ def test_the_terminal_shows_some_of_many_lengths_and_marks_baselines(study: Find
     assert {"1", "50", "400"} <= set(heads)
     for name in (*NAMES, "FIRE", "NoPE"):
         assert name in text
-    assert text.count("(baseline)") % len(NAMES) == 0
+    assert text.count("(floor)") * (len(NAMES) - 1) == text.count("(baseline)") > 0
+    assert "a floor is a baseline that a model has to beat" in " ".join(text.split())
+    assert "a floor is a baseline that a model has to beat" in render(study)
 
 
 def test_a_phone_shows_all_of_it(browser: Any, study: Findings, tmp_path: Any) -> None:

@@ -172,7 +172,7 @@ def test_who_has_not_learned_is_remarked_and_not_best(make_rows: Make) -> None:
     whole = render(found)
     assert "not learned" in whole
     assert "Not learned at the trained length, so that scores and ranks compare failures: Text (by none)." in whole
-    for name, kind in (("bigram", "baseline, floor"), ("trigram", "baseline")):
+    for name, kind in (("bigram", "floor"), ("trigram", "baseline")):
         assert f"<span>{name}</span><small>{kind}</small>" in whole
     assert "Not learned at" not in render(from_rows([], runs, scores))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lengthwise.analysis import Findings, from_rows
+from lengthwise.analysis import Baseline, Findings, baseline_over_lengths, from_rows
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig
 from lengthwise.report import render, table
 from lengthwise.studies import Study, grid
@@ -163,3 +163,30 @@ def test_many_notes_do_not_push_the_chart_away(make_study: Make, make_rows: Make
     console = Console(file=io.StringIO(), width=80)
     console.print(table(found))
     assert console.file.getvalue().count("(2 more notes on the page)") == 2  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("bigram", "marked"), [(1.7, 0), (1.776, 0), (1.80, 1)])
+def test_nobody_is_best_over_lengths_where_a_floor_is_no_worse(
+    bigram: float, marked: int, make_study: Make, make_rows: Make
+) -> None:
+    """FIRE is better than the bigram at 256 bytes in any case, and over all longer lengths it is not always."""
+    found = only("Text", make_study, make_rows, (128, 256, 512, 1024))
+    floor = Baseline(label="bigram", scores={128: 1.7, 256: 1.9, 512: bigram, 1024: bigram - 0.13}, floor=True)
+    other = Baseline(label="trigram", scores={256: 1.0, 512: 1.0, 1024: 1.3})
+    task = dataclasses.replace(found.tasks[0], baselines=(floor, other))
+    text = section(render(dataclasses.replace(found, tasks=(task,))))
+    assert text.count('<td class="best') == marked
+    rows = text[text.index('<tbody class="baselines">') :]
+    means = re.findall(r'<span class="mean">([^<]*)<', rows)
+    assert means == ["1.700", f"{(1.9 + 2 * bigram - 0.13) / 3:.3f}", "–", "1.100"]
+    assert "<small>floor</small>" in rows and "<small>baseline</small>" in rows
+
+
+def test_a_share_of_a_baseline_counts_each_example_alike(make_study: Make, make_rows: Make) -> None:
+    found = only("Copy", make_study, make_rows, (20, 40, 80, 160))
+    task = dataclasses.replace(
+        found.tasks[0],
+        baselines=(Baseline(label="constant", scores={20: 0.1, 40: 0.1, 80: 0.2, 160: 0.6}, floor=True),),
+    )
+    assert baseline_over_lengths(task, task.baselines[0], "longer") == pytest.approx(0.3)
+    assert baseline_over_lengths(task, Baseline(label="constant", scores={40: 0.1}), "longer") is None

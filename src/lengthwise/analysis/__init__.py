@@ -20,7 +20,15 @@ from lengthwise.analysis.in_context import InContext, Induction, Panel, Places, 
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
 from lengthwise.analysis.kinds import Kind
 from lengthwise.analysis.lengths import ExampleLengths, Histogram
-from lengthwise.analysis.ranks import Ranking, Ties, over_lengths, ranking, reciprocal_ranks, ties_of
+from lengthwise.analysis.ranks import (
+    Ranking,
+    Ties,
+    baseline_over_lengths,
+    over_lengths,
+    ranking,
+    reciprocal_ranks,
+    ties_of,
+)
 
 __all__ = [
     "AttendedDistances",
@@ -48,6 +56,7 @@ __all__ = [
     "StudyInfo",
     "TaskFindings",
     "Ties",
+    "baseline_over_lengths",
     "findings",
     "from_rows",
     "over_examples",

@@ -75,6 +75,11 @@ class Baseline:
     scores: Mapping[int, float]
     floor: bool = False
 
+    @property
+    def kind(self) -> str:
+        """Return what a table calls it."""
+        return "floor" if self.floor else "baseline"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFindings:

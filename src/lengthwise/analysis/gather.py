@@ -79,7 +79,11 @@ def from_rows(
                         run, flat(shared | {"question": question})
                     )
                 panel.add(run, asked["length"], answers.get((run.key, canonical(asked))))
-    titles = _titles([p.first.task for p in panels.values()], [p.settings for p in panels.values()])
+    titles = _titles(
+        [p.first.task for p in panels.values()],
+        [p.settings for p in panels.values()],
+        [max(map(_time, p.runs.values())) for p in panels.values()],
+    )
     return Findings(
         studies=tuple(_study(s) for s in studies),
         tasks=tuple(panel.findings(title, probes, known) for panel, title in zip(panels.values(), titles, strict=True)),
@@ -119,7 +123,10 @@ class _Panel:
 
     def findings(self, title: str, probes: Sequence["ProbeRow"], known: Mapping[str, "RunRow"]) -> TaskFindings:
         runs = list(self.encodings.values())
-        labels = _titles([r.label for r in runs], [flat(_encoding(r)) for r in runs])
+        times = dict.fromkeys(self.encodings, 0.0)
+        for run in self.runs.values():
+            times[_series(run)] = max(times[_series(run)], _time(run))
+        labels = _titles([r.label for r in runs], [flat(_encoding(r)) for r in runs], list(times.values()))
         first = self.first
         if any(name.startswith(SHIFTED) for name in self.settings):
             probes = ()  # they are asked of the task as it was trained, and stand there
@@ -266,15 +273,33 @@ def _info(run: "RunRow") -> RunInfo:
     )
 
 
-def _titles(names: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The names; those that occur twice get the settings in which they differ: `Text (train_length 64)`."""
+def _time(run: "RunRow") -> float:
+    """Return when a run was trained, or how far it came: Unix seconds."""
+    return run.finished or run.started or run.created
+
+
+def _titles(names: Sequence[str], settings: Sequence[Mapping[str, Any]], times: Sequence[float]) -> list[str]:
+    """The names; those that occur twice get the settings in which they differ: `Text (train_length 64)`.
+
+    A class from outside may have changed between runs: of several hashes of its code, the one with the latest of `times` is
+    marked as the newest, the others as older.
+    """
     titles = []
     for name, own in zip(names, settings, strict=True):
         twins = [s for n, s in zip(names, settings, strict=True) if n == name]
         odd = [k for k in own if any(canonical(t.get(k)) != canonical(own[k]) for t in twins)]
-        differs = ", ".join(f"{k.rpartition('.')[2]} {plain(own[k])}" for k in odd)
+        latest = max(zip(times, names, settings, strict=True), key=lambda entry: (entry[1] == name, entry[0]))[2]
+        differs = ", ".join(_setting(k, own[k], latest.get(k)) for k in odd)
         titles.append(f"{name} ({differs})" if differs else name)
     return titles
+
+
+def _setting(key: str, value: Any, latest: Any) -> str:
+    """Return a setting as titles have it: `train_length 64`, `newest code 1f3a9c02`."""
+    name = key.rpartition(".")[2]
+    if name != "code":
+        return f"{name} {plain(value)}"
+    return f"{'newest' if value == latest else 'older'} code {str(value)[:8]}"
 
 
 def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """One number per encoding over many tasks: its mean reciprocal rank, and the scores that it is made of."""
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
-from lengthwise.analysis.findings import Point, Series, TaskFindings, limits_of
+from lengthwise.analysis.findings import Baseline, Point, Series, TaskFindings, limits_of
 from lengthwise.analysis.intervals import Interval, of_scores, over_examples, over_seeds, with_wilson
 from lengthwise.analysis.kinds import Kind
 from lengthwise.values import ConfigError, near_miss
@@ -138,6 +139,26 @@ def over_lengths(task: TaskFindings, series: Series, kind: Kind) -> Interval | N
         score.groups for point in points for score in point.seeds
     )  # of the same prompts: no more than once
     return with_wilson(interval, max(counts) if asked_alike else sum(counts))
+
+
+def baseline_over_lengths(task: TaskFindings, baseline: Baseline, kind: Kind) -> float | None:
+    """Return a baseline's score over all lengths of a kind, with the weights that an encoding's lengths have in `overall`.
+
+    None where it has no score at one of the lengths, or where no encoding has all of them.
+    """
+    if not all(length in baseline.scores for length in task.of_kind(kind)):
+        return None
+    for series in task.series:
+        points = [p for p in series.points if task.kind(p.length) == kind]
+        if overall(task, series, kind):
+            same = [
+                dataclasses.replace(
+                    p, seeds=tuple(dataclasses.replace(s, mean=baseline.scores[p.length]) for s in p.seeds)
+                )
+                for p in points
+            ]
+            return next(iter(overall(task, dataclasses.replace(series, points=tuple(same)), kind).values()))
+    return None
 
 
 def _groups(points: Sequence[Point], seeds: Sequence[int]) -> list[list[float]]:

@@ -15,6 +15,10 @@ MARGIN = 0.05
 # A model that is right in fewer than half of the cases at the trained length has nothing that it could hold.
 LEARNED = 0.5
 
+FLOOR_WORDS = (
+    "a floor is a baseline that a model has to beat to have learned anything; other baselines are shown for comparison"
+)
+
 Verdict = Literal["holds", "loses", "open", "unclear", "unlearned", "one seed", "unknown"]
 
 
@@ -191,21 +195,18 @@ def _best(task: TaskFindings, length: int, there: str) -> str:
     if best is None:
         return ""
     here, ties = _leaders(task, length, best.mean)
+    beside = _beside(task, best)
     if len(ties) == len(here) > 1:
-        return _capital(_all_alike(task, ties, best.mean, there))
+        return _capital(_all_alike(task, ties, best, there))
     others = [(label, p) for label, p in here if label not in ties]
     near = [label for label, p in others if not p.interval.apart(best.interval)]
     extreme = "lowest" if task.better == "lower" else "highest"
     width = spread(best.interval) if len(ties) == 1 else ""
     value = f"{figure(best.mean)}{' ' if width.startswith('±') else ', ' if width else ''}{width}"
-    floor = task.unbeaten(best)
-    if floor is not None:
-        beside = f"no better than the baseline “{floor.label}” ({figure(floor.scores[length])})"
-        if len(task.series) == 1:
-            return f"Its mean {task.metric} {there} is {value}, {beside}."
-        return f"{_capital(there)} the {extreme} mean {task.metric} ({listing(ties)}: {value}) is {beside}."
     if len(task.series) == 1:
-        return f"Its mean {task.metric} {there} is {value}."
+        return f"Its mean {task.metric} {there} is {value}{beside and f', {beside}'}."
+    if task.best(length) is None:
+        return f"{_capital(there)} the {extreme} mean {task.metric} ({listing(ties)}: {value}) is {beside or 'zero'}."
     text = f"{listing(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric} ({value})"
     if there != "there":
         text += f" {there}"
@@ -224,9 +225,16 @@ def _leaders(task: TaskFindings, length: int, best: float) -> tuple[list[tuple[s
     return here, [label for label, p in here if figure(p.mean) == figure(best)]
 
 
-def _all_alike(task: TaskFindings, labels: list[str], mean: float, there: str = "there") -> str:
+def _beside(task: TaskFindings, best: Point) -> str:
+    """Which floor the leader does not beat, in words; empty where it beats all of them."""
+    floor = task.unbeaten(best)
+    return f"no better than the baseline “{floor.label}” ({figure(floor.scores[best.length])})" if floor else ""
+
+
+def _all_alike(task: TaskFindings, labels: list[str], best: Point, there: str = "there") -> str:
     both = f"{listing(labels)} both" if len(labels) == 2 else f"all {len(labels)} encodings"
-    return f"{both} have a mean {task.metric} of {figure(mean)} {there}."
+    beside = _beside(task, best)
+    return f"{both} have a mean {task.metric} of {figure(best.mean)} {there}{beside and f', {beside}'}."
 
 
 def _one_seed(task: TaskFindings, length: int, where: str) -> str:
@@ -235,11 +243,15 @@ def _one_seed(task: TaskFindings, length: int, where: str) -> str:
         return f"{where}, no score is a finite number."
     here, ties = _leaders(task, length, best.mean)
     if len(ties) == len(here) > 1:
-        return f"{where}: {_all_alike(task, ties, best.mean)}"
+        return f"{where}: {_all_alike(task, ties, best)}"
     extreme = "lowest" if task.better == "lower" else "highest"
+    beside = _beside(task, best)
     if len(task.series) == 1:
         score = f"{'an' if task.metric[0] in 'aeiou' else 'a'} {task.metric} of {figure(best.mean)}"
-        return f"{where}, {ties[0]} has {score}; what another seed would give is open."
+        return f"{where}, {ties[0]} has {score}{beside and f', {beside}'}; what another seed would give is open."
+    if task.best(length) is None:
+        score = f"the {extreme} {task.metric} ({listing(ties)}: {figure(best.mean)})"
+        return f"{where}, {score} is {beside or 'zero'}; with one seed no difference can be told from chance."
     return (
         f"{where}, {listing(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} {task.metric} "
         f"({figure(best.mean)}), but with one seed no difference can be told from chance."

@@ -104,7 +104,7 @@
       for (const b of info.baselines) {
         if (!(length in b.points)) continue;
         const row = element("tr", "baseline");
-        row.append(element("th", "", b.label), element("td", "mean", b.points[length]), element("td", "", "baseline"));
+        row.append(element("th", "", b.label), element("td", "mean", b.points[length]), element("td", "", b.kind));
         table.append(row);
       }
       const counts = new Set(points.map((p) => p.n));

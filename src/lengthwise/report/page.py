@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import lengthwise
 from lengthwise.analysis import Baseline, Findings, Kind, Point, SeedScore, TaskFindings, Ties
 from lengthwise.analysis.numbers import figure, listing, spread, times
-from lengthwise.analysis.reading import LEARNED, MARGIN, remark
+from lengthwise.analysis.reading import FLOOR_WORDS, LEARNED, MARGIN, remark
 from lengthwise.report import bundle, palette, provenance
 from lengthwise.report.attention import attention
 from lengthwise.report.chart import axis_words, describe, first, ranges, spec
@@ -63,6 +63,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
         prompts=any(s.groups for t in findings.tasks for series in t.series for p in series.points for s in p.seeds),
         margin=MARGIN,
         learned=LEARNED,
+        floor_words=FLOOR_WORDS,
         listing=listing,
     )
 
@@ -186,7 +187,7 @@ def _data(task: TaskFindings, looks: dict[str, palette.Look]) -> dict[str, Any]:
         "unit": task.unit,
         "better": task.better,
         "baselines": [
-            {"label": b.label, "points": {str(n): figure(value) for n, value in b.scores.items()}}
+            {"label": b.label, "kind": b.kind, "points": {str(n): figure(value) for n, value in b.scores.items()}}
             for b in task.baselines
         ],
         "lengths": [{"length": n, "text": f"{n:,} {task.unit}", "times": _relation(task, n)} for n in task.lengths],
@@ -234,7 +235,7 @@ def _baseline_line(task: TaskFindings, baseline: Baseline) -> dict[str, Any]:
     """A row of the table; a baseline has no interval of its own, for it was trained with no seed."""
     values = [baseline.scores.get(n) for n in task.lengths]
     cells = ["–" if value is None else figure(value) for value in values]
-    return {"label": baseline.label, "kind": "baseline, floor" if baseline.floor else "baseline", "cells": cells}
+    return {"label": baseline.label, "kind": baseline.kind, "cells": cells}
 
 
 def _interval(point: Point) -> str:

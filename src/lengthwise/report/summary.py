@@ -2,11 +2,21 @@
 the scores over all trained and over all longer lengths."""
 
 import math
-from collections.abc import Mapping
+import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lengthwise.analysis import Findings, Interval, Kind, TaskFindings, Ties, over_lengths, ranking
+from lengthwise.analysis import (
+    Findings,
+    Interval,
+    Kind,
+    TaskFindings,
+    Ties,
+    baseline_over_lengths,
+    over_lengths,
+    ranking,
+)
 from lengthwise.analysis.numbers import figure, spread
 from lengthwise.analysis.reading import remark, unlearned
 from lengthwise.report.palette import Look
@@ -33,6 +43,7 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
     alone = findings.tasks[0] if len(findings.tasks) == 1 and not findings.tasks[0].shifted else None
     if order is None and published is None and (alone is None or not _many(alone)):
         return None
+    kinds: list[Kind] = []  # of the columns of `alone`
     columns: list[tuple[str, dict[str, Interval | None], Mapping[str, float], str, bool]] = []
     if order is not None:
         ranks = published.ranks if published else {}
@@ -42,14 +53,16 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
     elif alone is not None:
         within = {s.label: over_lengths(alone, s, "trained") for s in alone.series}
         if any(within.values()):
-            columns.append((_lengths(alone, "trained"), within, {}, alone.better, _has_best(alone, "trained")))
+            columns.append((_lengths(alone, "trained"), within, {}, alone.better, _has_best(alone, within, "trained")))
+            kinds.append("trained")
     known = len(columns)
     for task in findings.tasks:
         scores = {s.label: over_lengths(task, s, "longer") for s in task.series}
         cited = published.scores.get(task.name, {}) if published else {}
         if any(scores.values()):
             head = task.title if alone is None else _lengths(task, "longer")
-            columns.append((head, scores, cited, task.better, _has_best(task, "longer")))
+            columns.append((head, scores, cited, task.better, _has_best(task, scores, "longer")))
+            kinds.append("longer")
     if not columns:
         return None
     labels = [r.label for r in order.ranks] if order else []
@@ -71,17 +84,36 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
         "ranking": order,
         "heads": [name for name, *_ in columns],
         "known": known,
+        "sides": [{"new": n >= known, "first": n == known} for n in range(len(columns))],
         "alone": alone,
         "lines": lines,
+        "baselines": _baseline_lines(alone, kinds) if alone is not None else [],
         "published": published,
         "unlearned": unlearned(findings.tasks) if alone is None else "",
         "shorter": any(task.of_kind("shorter") for task in findings.tasks),
     }
 
 
-def _has_best(task: TaskFindings, kind: Kind) -> bool:
-    """Whether some encoding may be called the best at a length of that kind (`TaskFindings.best`)."""
-    return any(task.best(length) is not None for length in task.of_kind(kind))
+def _has_best(task: TaskFindings, values: Mapping[str, Interval | None], kind: Kind) -> bool:
+    """Whether some encoding may be called the best over the lengths of a kind: at some length (`TaskFindings.best`), and
+    no floor has as good a score over all of them."""
+    if all(task.best(length) is None for length in task.of_kind(kind)):
+        return False
+    means = [float(f"{i.mean:.6g}") for i in values.values() if i is not None]  # with the digits of baselines
+    floors = [baseline_over_lengths(task, baseline, kind) for baseline in task.baselines if baseline.floor]
+    better = operator.lt if task.better == "lower" else operator.gt
+    return any(all(floor is None or better(mean, float(f"{floor:.6g}")) for floor in floors) for mean in means)
+
+
+def _baseline_lines(task: TaskFindings, kinds: Sequence[Kind]) -> list[dict[str, Any]]:
+    """The rows of the baselines that have a score in some column; a column for each of `kinds`."""
+    lines = []
+    for baseline in task.baselines:
+        means = [baseline_over_lengths(task, baseline, kind) for kind in kinds]
+        if any(mean is not None for mean in means):
+            cells = ["–" if mean is None else figure(mean) for mean in means]
+            lines.append({"label": baseline.label, "kind": baseline.kind, "cells": cells})
+    return lines
 
 
 def _many(task: TaskFindings) -> bool:

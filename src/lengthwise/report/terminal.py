@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from lengthwise.analysis import Distances, Findings, Ranking, TaskFindings, Ties, ranking
 from lengthwise.analysis.numbers import figure, spread, times
-from lengthwise.analysis.reading import remark, unlearned
+from lengthwise.analysis.reading import FLOOR_WORDS, remark, unlearned
 from lengthwise.report.attention import nats
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ def table(findings: Findings, ties: Ties = "average") -> "Group":
         parts += [Text(task.reading), *_notes(task), Text("")]
         for group in task.distances:
             parts += [_attention(group, task), Text("")]
+    if any(task.baselines for task in findings.tasks):
+        parts += [Text(f"Baselines need no model: {FLOOR_WORDS}."), Text("")]
     if (order := ranking(findings.tasks, ties)) is not None:
         parts.append(_ranks(order, findings))
         if order.ties == "published":
@@ -169,7 +171,7 @@ def _table(task: TaskFindings, lengths: tuple[int, ...], first: bool) -> "Table"
     for baseline in task.baselines:
         values = [baseline.scores.get(length) for length in lengths]
         cells = [Text("–" if value is None else figure(value), style="dim") for value in values]
-        shown.add_row(Text(f"{baseline.label}\n(baseline)", style="dim"), *cells)
+        shown.add_row(Text(f"{baseline.label}\n({baseline.kind})", style="dim"), *cells)
     return shown
 
 
