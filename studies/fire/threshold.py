@@ -9,6 +9,9 @@ Expectation (written before the first run): an audit that compared L = 8 with th
 ahead at 2T and beyond, against the advice that this project gave until then ("choose L below the training length"). We expect
 the same here: T/16 and T/4 are worst beyond the training length on text, at most 0.1 nats per byte behind; on copying 2T,
 512 and 1,024 are clearly ahead of T/4 and T/16 just beyond the training length; all are equal at the training length.
+Outcome: L of 512 and 1,024 are ahead at twice the training length and beyond, on both tasks and at both lengths; on text by more
+than expected (trained at 64 bytes, scored at 2,048: 1.66 nats per byte with L = 1,024, 2.10 with T/16). On copying 2T is no better
+than T, which was not expected. Every score: benchmarks/results/study-fire-threshold.json; the tables: docs/log.md.
 Cost: about half an hour of two CPU cores (93 runs).
 Command: lengthwise run studies/fire/threshold.py
 
