@@ -193,6 +193,116 @@ def test_what_it_does_not_depend_on_leaves_it(tmp_path: Path, path: str, old: st
     assert hashed(tmp_path, FILES) == hashed(tmp_path, changed(path, old, new))
 
 
+USING = "\n\nclass Windowed:\n    def bias(self, distance):\n        return distance * {}\n"
+REGISTRY = """
+T = {}
+def reg(name):
+    def add(f):
+        T[name] = f
+        return f
+    return add
+@reg("a")
+def fa(d):
+    return d * 0.5
+"""
+SUBCLASSES = """
+class Base:
+    T = {}
+    def __init_subclass__(cls):
+        Base.T[cls.__name__] = cls
+class Curve(Base):
+    k = 0.5
+"""
+META = """
+T = {}
+class Meta(type):
+    def __init__(cls, *given):
+        T[cls.__name__] = cls
+class Base(metaclass=Meta):
+    pass
+class Curve(Base):
+    k = 0.5
+"""
+ACTING = {
+    "decorator": {"mine.py": REGISTRY + USING.format('T["a"](1)')},
+    "decorator in a neighbour": {"mine.py": "from deeper import T" + USING.format('T["a"](1)'), "deeper.py": REGISTRY},
+    "method as decorator": {
+        "mine.py": "class R:\n    d = {}\n    def add(self, f):\n        self.d[f.__name__] = f\n        return f\nr = R()\n"
+        "@r.add\ndef fa(d): return d * 0.5" + USING.format('r.d["fa"](1)')
+    },
+    "singledispatch": {
+        "mine.py": "import functools\n@functools.singledispatch\ndef f(x): return x\n"
+        "@f.register\ndef _(x: int): return x * 0.5" + USING.format("f(1)")
+    },
+    "__init_subclass__": {"mine.py": SUBCLASSES + USING.format('Base.T["Curve"].k')},
+    "__init_subclass__ into another table": {
+        "mine.py": "T = {}"
+        + SUBCLASSES.replace("    T = {}\n", "").replace("Base.T", "T")
+        + USING.format('T["Curve"].k')
+    },
+    "__subclasses__": {
+        "mine.py": "class Base: pass\nclass Curve(Base):\n    k = 0.5" + USING.format("Base.__subclasses__()[0].k")
+    },
+    "metaclass": {"mine.py": META + USING.format('T["Curve"].k')},
+    "call": {"mine.py": 'T = {}\ndef setup(): T["k"] = 0.5\nsetup()' + USING.format('T["k"]')},
+    "call for a value": {"mine.py": 'T = {}\ndef setup(): T["k"] = 0.5\nx = setup()' + USING.format('T["k"]')},
+    "call through others": {
+        "mine.py": "T = {}\ndef setup(): inner()\ndef inner(): T.update(k=0.5)\nsetup()" + USING.format('T["k"]')
+    },
+    "setdefault": {"mine.py": 'T = {}\nx = T.setdefault("k", 0.5)' + USING.format('T["k"]')},
+    "alias": {"mine.py": 'T = {}\nALL = [T]\nALL[0]["k"] = 0.5' + USING.format('T["k"]')},
+    "class body": {"mine.py": 'T = {}\nclass Filling:\n    T["k"] = 0.5' + USING.format('T["k"]')},
+    "patched module": {
+        "mine.py": "import deeper\nimport neighbour" + USING.format("deeper.K"),
+        "deeper.py": "K = 1\n",
+        "neighbour.py": "import deeper\ndeeper.K = 0.5\n",
+    },
+    "patched table": {
+        "mine.py": "from deeper import T\nimport others" + USING.format('T["k"]'),
+        "deeper.py": "T = {}\n",
+        "others/__init__.py": "from . import inner\n",
+        "others/inner.py": 'import deeper\ndeeper.T["k"] = 0.5\n',
+    },
+}
+
+
+@pytest.mark.parametrize("case", ACTING)
+def test_what_acts_on_what_it_uses_changes_it(tmp_path: Path, case: str) -> None:
+    before = hashed(tmp_path, ACTING[case])
+    edited = {path: text.replace("0.5", "0.7") for path, text in ACTING[case].items()}
+    assert edited != ACTING[case]
+    assert hashed(tmp_path, edited) != before
+
+
+def test_the_order_in_which_neighbours_act_changes_it(tmp_path: Path) -> None:
+    patch = "import deeper\ndeeper.K = {}\n"
+    files = {"deeper.py": "K = 1\n", "neighbour.py": patch.format(1), "lazily.py": patch.format(2)}
+    one = "import deeper\nimport neighbour\nimport lazily" + USING.format("deeper.K")
+    other = "import deeper\nimport lazily\nimport neighbour" + USING.format("deeper.K")
+    assert hashed(tmp_path, {**files, "mine.py": one}) != hashed(tmp_path, {**files, "mine.py": other})
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        "study = grid(encodings=[Windowed], steps=0.5)",
+        "def build():\n    return grid(encodings=[Windowed], steps=0.5)\nstudy = build()",
+        "study = grid(encodings=[Windowed], steps=0.5)\nprint(study)",
+        "study = [Windowed, 0.5]\nstudy.append(1)",
+        "@dataclass\nclass Other:\n    x: float = 0.5\n    y: object = Windowed",
+        "class Other(Shared):\n    x = 0.5",
+        "@no_grad()\ndef measured():\n    return Windowed().bias(1) * 0.5",
+        "OTHERS = {}\ndef fill():\n    OTHERS['a'] = 0.5\nfill()",
+    ],
+)
+def test_what_stands_beside_it_leaves_it(tmp_path: Path, beside: str) -> None:
+    text = "from dataclasses import dataclass\nfrom torch import no_grad\n"
+    text += "from builtins import dict as grid\nclass Shared:\n    k = 1\n"
+    text += USING.format("1").replace("class Windowed", "class Windowed(Shared)")
+    text += "        distance[0] = 1\n" + beside + "\n"
+    assert hashed(tmp_path, {"mine.py": text}) == hashed(tmp_path, {"mine.py": text.replace("0.5", "0.7")})
+
+
 def test_it_is_the_same_in_another_folder_and_under_another_name(tmp_path: Path) -> None:
     here = hashed(tmp_path / "a", FILES)
     there = hashed(tmp_path / "b" / "c", {**FILES, "lazily.py": "LAZY = 0\n"})

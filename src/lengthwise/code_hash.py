@@ -6,7 +6,7 @@ import hashlib
 import json
 import symtable
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,21 @@ OWN = "lengthwise"  # never followed: what it computes is counted by versions
 INSTALLED = {"site-packages", "dist-packages"}
 COMPILED = (".pyc", ".so", ".pyd")
 DYNAMIC = {"globals", "eval", "exec", "__import__", "importlib", "import_module"}  # names that can reach any other
-INERT = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assert)
+CHANGING = {
+    "add",
+    "append",
+    "clear",
+    "extend",
+    "insert",
+    "pop",
+    "register",
+    "remove",
+    "setdefault",
+    "update",
+}  # methods
 
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Import = ast.Import | ast.ImportFrom
 Path_ = tuple[str, ...]  # attributes after a name: ("nn", "Linear") of torch.nn.Linear
 
 
@@ -26,14 +39,20 @@ def code_hash(make: type) -> str:
     """Return 16 hex digits that change when the source of a class changes.
 
     The hash covers the class statement and everything that it names, directly or through others, in its own file or in modules
-    of the same folder or package: base classes, decorators, functions, constants, and statements at the top level of a module
-    that act on one of these (`Windowed.size = 3`). Comments, blank lines, docstrings, other definitions of the same files,
+    of the same folder or package: base classes, decorators, functions, constants. So do the top-level statements of these
+    modules, and of all modules of the folder that they import, which may act on one of those: `Windowed.size = 3`, a call of a
+    function that fills a table, a function that a decorator puts into a table, a class that `__init_subclass__`, a metaclass or
+    `__subclasses__` finds. Where that is not clear, they count. Comments, blank lines, docstrings, other definitions of the files,
     `if __name__ == "__main__"` blocks, lengthwise and installed libraries do not count. It is computed from a normalised syntax
     tree, so it is the same in every process, on every machine that has the same files, and on every supported Python.
 
     Where names cannot be followed, everything at the top level of that module counts: for a class defined inside a function or
     made by a call, for code that uses `globals`, `eval`, `exec` or `importlib`, and for a module that is itself passed on as a
-    value. Not covered is what code reads when it runs (files, environment variables, values assigned from elsewhere).
+    value.
+
+    Not covered: files and environment variables that code reads when it runs; modules in folders that code puts into `sys.path`
+    when it runs; modules that no such import reaches, as a script that imports the class and then changes it; changes made by
+    functions when they are called later.
 
     Raises `ConfigError` where there is no source, as for a class typed into a notebook.
     """
@@ -73,7 +92,6 @@ class _Module:
     statements: list[ast.stmt]
     bindings: dict[str, list[ast.stmt]] = field(default_factory=dict)
     stars: list[ast.ImportFrom] = field(default_factory=list)
-    taken: set[int] = field(default_factory=set)  # indices of the statements that count
 
     @classmethod
     def read(cls, name: str, file: Path) -> "_Module":
@@ -94,6 +112,18 @@ class _Module:
         parts = self.name.split(".")
         package = parts[: len(parts) - node.level + (1 if self.is_package else 0)]
         return ".".join([*package, *([node.module] if node.module else [])])
+
+    def imported(self) -> list[str]:
+        """The full names that are imported when the module is, in their order; some may be no modules."""
+        names: list[str] = []
+        for node in (node for statement in self.statements for node in _run_at_once(statement)):
+            if isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                base = self.absolute(node)
+                names += [base, *(f"{base}.{alias.name}" for alias in node.names if alias.name != "*")]
+        parts = [name.split(".") for name in names]  # a package is imported before what is in it
+        return list(dict.fromkeys(".".join(part[:n]) for part in parts for n in range(1, len(part) + 1)))
 
 
 def _parsed(file: Path) -> ast.Module:
@@ -139,6 +169,17 @@ class _Sources:
             file = self._file(name)
             self.modules[name] = None if file is None else _Module.read(name, file)
         return self.modules[name]
+
+    def imported(self) -> list[_Module]:
+        """All modules that are known, and those that they import, and so on."""
+        waiting = [module for module in self.modules.values() if module is not None]
+        found = dict.fromkeys(waiting)
+        while waiting:
+            for name in waiting.pop().imported():
+                if (module := self.find(name)) is not None and module not in found:
+                    found[module] = None
+                    waiting.append(module)
+        return list(found)
 
     def _file(self, name: str) -> Path | None:
         """Its file, or its folder where that has no `__init__.py`; None where there is neither."""
@@ -202,12 +243,52 @@ class _Uses(ast.NodeVisitor):
         self.paths.setdefault(node.id, set()).add(())
 
 
-def _acts(statement: ast.stmt) -> bool:
-    """Whether a top-level statement may do something to what others define, and does not only bind names itself."""
-    if isinstance(statement, (ast.Assign, ast.AnnAssign)):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        return any(isinstance(node, (ast.Attribute, ast.Subscript)) for t in targets for node in ast.walk(t))
-    return not isinstance(statement, INERT)
+def _run_at_once(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a statement that run when its module is imported: not the bodies of functions."""
+    yield node
+    children = list(ast.iter_child_nodes(node))
+    if isinstance(node, _Function | ast.Lambda):
+        body = node.body if isinstance(node.body, list) else [node.body]
+        children = [child for child in children if child not in body]
+    for child in children:
+        yield from _run_at_once(child)
+
+
+def _changes(nodes: Iterable[ast.AST]) -> bool:
+    """Whether code may change something that it did not make, other than attributes of `self`."""
+    for node in nodes:
+        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            if _root(node) != "self":
+                return True
+        elif isinstance(node, ast.Global):
+            return True
+        elif isinstance(node, ast.Call):
+            if _calls_changing(node) or (isinstance(node.func, ast.Name) and node.func.id in {"setattr", "delattr"}):
+                return True
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _root(node.value.func) != "super":
+            return True
+    return False
+
+
+def _calls_changing(node: ast.AST) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr in CHANGING and _root(called) != "self"
+
+
+def _root(node: ast.AST) -> str | None:
+    """The name that an expression begins with: `a` of `a.b[0].c()`."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _only_binds(statement: ast.stmt) -> bool:
+    """Whether a statement has no other purpose than to bind names."""
+    return isinstance(statement, _Function | ast.ClassDef | _Import | ast.Assign | ast.AnnAssign | ast.Assert)
+
+
+def _decorators(nodes: Iterable[ast.AST]) -> list[ast.expr]:
+    return [d for node in nodes if isinstance(node, _Function | ast.ClassDef) for d in node.decorator_list]
 
 
 # ---- following them -----------------------------------------------------------------------------------------------
@@ -216,9 +297,11 @@ def _acts(statement: ast.stmt) -> bool:
 class _Walk:
     """Collects the statements that a class depends on."""
 
-    def __init__(self, sources: _Sources):
-        self.sources = sources
+    def __init__(self, sources: _Sources, deep: bool = True):
+        self.sources, self.deep = sources, deep  # not deep: only what is named directly
+        self.taken: dict[_Module, set[int]] = {}  # indices of the statements that count
         self.imports: set[str] = set()  # what each module calls by which name
+        self.acting: set[str] = set()  # modules that act on others when they are imported
         self.followed: set[tuple[str, str, frozenset[Path_]]] = set()
 
     def take_class(self, module: _Module, qualname: str) -> None:
@@ -227,16 +310,21 @@ class _Walk:
             self.take_all(module)
         else:
             self.follow(module, name, {()})
-        while self._take_acting():
+        reach = _Reach(self.sources)
+        while self._take_acting(reach):
             pass
 
     def parts(self) -> list[Any]:
         """What is hashed: the statements of each module in their order; sorted by module."""
         found = []
         for module in self.sources.modules.values():
-            if module is not None and module.taken:
-                found.append([self.label(module), [_plain(module.statements[n]) for n in sorted(module.taken)]])
-        return [sorted(found, key=lambda part: part[0]), sorted(self.imports)]
+            if module is not None and self.taken.get(module):
+                found.append([self.label(module), [_plain(module.statements[n]) for n in sorted(self.taken[module])]])
+        order = set()
+        for module in self.sources.imported() if self.acting else ():
+            if names := [name for name in module.imported() if name in self.acting]:
+                order.add(f"{self.label(module)}: runs {', '.join(names)}")
+        return [sorted(found, key=lambda part: part[0]), sorted(self.imports | order)]
 
     def label(self, module: _Module) -> str:
         """A module's name; of the class's own module none, so that its file may be renamed."""
@@ -244,9 +332,12 @@ class _Walk:
 
     def take(self, module: _Module, statement: ast.stmt) -> None:
         place = module.statements.index(statement)
-        if place in module.taken:
+        taken = self.taken.setdefault(module, set())
+        if place in taken:
             return
-        module.taken.add(place)
+        taken.add(place)
+        if not self.deep:
+            return
         names, paths = _referenced(statement), _Uses(statement).paths
         if names & DYNAMIC:
             self.take_all(module)
@@ -314,25 +405,109 @@ class _Walk:
         else:
             self.take_all(module)
 
-    def _take_acting(self) -> bool:
+    def _take_acting(self, reach: "_Reach") -> bool:
         """Take statements that act on what was taken; whether there were any."""
-        before = self._count()
-        for module in [m for m in self.sources.modules.values() if m is not None]:
-            defined = set().union(*(_bound(module.statements[n]) for n in module.taken))
-            defined |= {name for name in module.bindings if self._is_module(module, name)}
-            for n, statement in enumerate(module.statements):
-                if n not in module.taken and _acts(statement) and _Uses(statement).paths.keys() & defined:
-                    self.take(module, statement)
-        return self._count() > before
+        found = [
+            (module, statement)
+            for module in self.sources.imported()
+            for n, statement in enumerate(module.statements)
+            if n not in self.taken.get(module, ()) and reach.acts(module, statement, self.statements())
+        ]
+        for module, statement in found:
+            self.take(module, statement)
+            self.acting.add(module.name)
+        return bool(found)
 
-    def _is_module(self, module: _Module, name: str) -> bool:
-        """Whether a name is one of the modules that are followed, which a statement may change from outside."""
-        statements = [s for s in module.bindings[name] if isinstance(s, ast.Import)]
-        aliases = [a for s in statements for a in s.names if (a.asname or a.name.partition(".")[0]) == name]
-        return any((found := self.sources.modules.get(a.name)) is not None and found.taken for a in aliases)
+    def statements(self) -> set[ast.stmt]:
+        return {module.statements[n] for module, taken in self.taken.items() for n in taken}
 
-    def _count(self) -> int:
-        return sum(len(module.taken) for module in self.sources.modules.values() if module is not None)
+
+class _Reach:
+    """What top-level statements may do to others when their modules are imported."""
+
+    def __init__(self, sources: _Sources):
+        self.sources = sources
+        self.known: dict[tuple[bool, tuple[ast.AST, ...]], set[ast.stmt]] = {}
+        self.home: dict[ast.stmt, _Module] = {}
+
+    def acts(self, module: _Module, statement: ast.stmt, taken: set[ast.stmt]) -> bool:
+        """Whether a statement may do something to one of those taken, and does not only bind names itself."""
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            return False
+        nodes = list(_run_at_once(statement))
+        if self._is_found_as_subclass(module, nodes, taken):
+            return True
+        if self._changes(module, statement, nodes):
+            return bool(self.of(module, statement) & taken)
+        if _only_binds(statement) and not any(_calls_changing(node) for node in nodes):
+            return False
+        data = {s for s in taken if not isinstance(s, _Function | ast.ClassDef)}
+        return bool(self.of(module, statement) & data or self.of(module, statement, deep=False) & taken)
+
+    def of(self, module: _Module, *nodes: ast.AST, deep: bool = True) -> set[ast.stmt]:
+        """The statements that some code refers to; if `deep`, also through others."""
+        if (deep, nodes) not in self.known:
+            walk = _Walk(self.sources, deep)
+            for node in nodes:
+                statement = node if isinstance(node, ast.stmt) else ast.Expr(node)  # type: ignore[arg-type]
+                names, paths = _referenced(statement), _Uses(statement).paths
+                if names & DYNAMIC:
+                    walk.take_all(module)
+                for name in sorted(names):
+                    walk.follow(module, name, paths.get(name, {()}))
+            self.known[deep, nodes] = walk.statements()
+            self.home.update((s, m) for m in walk.taken for s in m.statements)
+        return self.known[deep, nodes]
+
+    def _changes(self, module: _Module, statement: ast.stmt, nodes: list[ast.AST]) -> bool:
+        """Whether what runs at once changes anything: itself, by functions that it calls, decorators, or base classes."""
+        if _changes(n for n in nodes if not isinstance(n, ast.Expr) and not _calls_changing(n)):
+            return True
+        if self.of(module, *_decorators(nodes)):
+            return True
+        called = (s for s in self._called(module, statement, nodes) if isinstance(s, _Function | ast.ClassDef))
+        return any(_changes(ast.walk(s)) for s in called) or any(self._notices(module, node) for node in nodes)
+
+    def _called(self, module: _Module, statement: ast.stmt, nodes: Iterable[ast.AST]) -> set[ast.stmt]:
+        """The statements of what is called, and of what that calls in turn."""
+        found: set[ast.stmt] = set()
+        waiting = [(module, statement, nodes)]
+        while waiting:
+            module, statement, nodes = waiting.pop()
+            names, paths = _referenced(statement), _Uses(statement).paths
+            called = {_root(node.func) or "" for node in nodes if isinstance(node, ast.Call)}
+            is_data = bool(found) and not isinstance(
+                statement, _Function | ast.ClassDef
+            )  # perhaps a table of functions
+            for name in sorted(names if is_data else names & called):
+                walk = _Walk(self.sources, deep=False)
+                walk.follow(module, name, paths.get(name, {()}))
+                for home, places in walk.taken.items():
+                    new = {home.statements[n] for n in places} - found
+                    new = {s for s in new if name in called or not isinstance(s, ast.ClassDef)}
+                    found |= new
+                    waiting += [(home, s, list(ast.walk(s))) for s in new]
+        return found
+
+    def _notices(self, module: _Module, node: ast.AST) -> bool:
+        """Whether a class statement runs code of a base or of a metaclass."""
+        if not isinstance(node, ast.ClassDef):
+            return False
+        if self.of(module, *(k.value for k in node.keywords if k.arg == "metaclass")):
+            return True
+        bases = [s for s in self.of(module, *node.bases) if isinstance(s, ast.ClassDef)]
+        return any(
+            any(isinstance(part, _Function) and part.name == "__init_subclass__" for part in base.body)
+            or self.of(self.home[base], *(k.value for k in base.keywords if k.arg == "metaclass"))
+            for base in bases
+        )
+
+    def _is_found_as_subclass(self, module: _Module, nodes: list[ast.AST], taken: set[ast.stmt]) -> bool:
+        """Whether there is a class among them that `__subclasses__` finds."""
+        bases = [base for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases]
+        return bool(self.of(module, *bases) & taken) and any(
+            getattr(node, "attr", None) == "__subclasses__" for statement in taken for node in ast.walk(statement)
+        )
 
 
 # ---- the normalised syntax tree -------------------------------------------------------------------------------------
