@@ -106,8 +106,10 @@ _ADDRESS = re.compile(
 )
 _SECRETS = (
     re.compile(rf"(?:\b{_KNOWN}|[A-Za-z][A-Za-z0-9+.-]*:/).*@\S*", re.DOTALL | re.IGNORECASE),
-    re.compile(r"""[^\s:/'"`]+:\S*@\S*"""),
-    re.compile(rf"""[^\s"']*{_SETTING}\s*(?:'[^']*'|[^"]*(?=")|[^']*(?=')|\S*)""", re.IGNORECASE),  # in a quoted text: the rest
+    re.compile(r"""[^\s:/'"`]{1,200}:\S*@\S*"""),
+    re.compile(
+        rf"""[^\s"']{0, 500}{_SETTING}\s*(?:'[^']*'|[^"]*(?=")|[^']*(?=')|\S*)""", re.IGNORECASE
+    ),  # to the closing quote
 )
 
 
