@@ -80,6 +80,10 @@ def _database_file(path: Path) -> Path:
         str(path).encode()  # a name that is no text would fail later, in the database
         if path.is_dir() or not (path.suffix in _DATABASE_SUFFIXES or path.is_file()):
             path /= FILE_NAME
+            if path.is_symlink():  # a folder from somebody else, whose link may lead to one's own results
+                raise StoreError(
+                    f"{path} is a link, and what is written or deleted would lie elsewhere; name the file that it leads to itself"
+                )
         if path.is_dir():
             raise StoreError(
                 f"{path} is a folder where the database file should be; move it away or give another folder"
