@@ -94,26 +94,49 @@ def require_known(what: str, got: Iterable[str], known: Iterable[str]) -> None:
             raise ArgumentError(f"{what} has no setting {name!r}{meant(name, known)}; {there_is}")
 
 
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # also as a path has it, which keeps one slash; C:/ is a drive
-_SECRET = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/.*@", re.DOTALL)
+EXAMPLE = "postgresql://user@host/name"  # of an address, in advice; it holds no secret
+_KNOWN = (
+    r"(?:postgres(?:ql)?|mysql|mariadb|mssql|oracle|sqlite|mongodb|redis|https?|ftps?|sftp|ssh)(?:\+[A-Za-z0-9_.]+)?:"
+)
+_SETTING = r"(?:passw(?:or)?d|pwd)\s*="  # of a connection, alone or in an address
+_ADDRESS = re.compile(
+    # The second is also what a path has, which keeps one slash; C:/ is a drive.
+    rf"://|^[A-Za-z][A-Za-z0-9+.-]+:/|(?:^|/){_KNOWN}|{_SETTING}|^(?![A-Za-z]:[/\\]).*:.*@",
+    re.DOTALL | re.IGNORECASE,
+)
+_SECRETS = (
+    re.compile(rf"(?:\b{_KNOWN}|[A-Za-z][A-Za-z0-9+.-]*:/).*@\S*", re.DOTALL | re.IGNORECASE),
+    re.compile(r"""[^\s:/'"`]{1,200}:\S*@\S*"""),
+    re.compile(
+        rf"""[^\s"']{0, 500}{_SETTING}\s*(?:'[^']*'|[^"]*(?=")|[^']*(?=')|\S*)""", re.IGNORECASE
+    ),  # to the closing quote
+)
 
 
 def require_no_address(what: str, where: str | os.PathLike[str]) -> None:
     """Raise `ConfigError` for the address of a database or a web page where a folder or file is needed.
 
-    The message has nothing of what precedes an `@`, which may be a password.
+    The message has nothing of the address but a scheme that is known: any other part may be a password. `ArgumentError` for what
+    is no path at all.
     """
-    if _ADDRESS.match(text := os.fspath(where)):
-        at = f" (at {text.rpartition('@')[2]})" if "@" in text else ""
+    text = os.fspath(where) if isinstance(where, (str, os.PathLike)) else None
+    if not isinstance(text, str):
+        raise ArgumentError(f"{what} is of type {type(where).__name__}; give a path, as text or a Path")
+    if _ADDRESS.search(text):
+        scheme = re.match(_KNOWN, text, re.IGNORECASE)
+        shown = f" ({scheme[0].partition('+')[0].rstrip(':')}://...)" if scheme else ""
         raise ConfigError(
-            f"{what} is an address{at}, and it has to be a folder on this machine, or a file in one; databases are not "
+            f"{what} is an address{shown}, and it has to be a folder on this machine, or a file in one; databases are not "
             "supported by address yet"
         )
 
 
 def without_secrets(text: str) -> str:
-    """Return `text` without what precedes the last `@` of an address in it."""
-    return _SECRET.sub("***@", text)
+    """Return `text` without the addresses in it that may have a password, and with `EXAMPLE` wherever it stands."""
+    parts = text.split(EXAMPLE)
+    for secret in _SECRETS:
+        parts = [secret.sub("***", part) for part in parts]
+    return EXAMPLE.join(parts)
 
 
 def require_whole(what: str, low: int, **values: object) -> None:

@@ -1,6 +1,7 @@
 """An address where a folder belongs: refused by every command and function, and never printed with its password."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,14 @@ ADDRESSES = [
     "https://user:hunter2 with spaces@example.org/results",
     "sqlite:////tmp/user:hunter2@x.db",
     "postgresql:/user:hunter2@localhost:1/none",
+    "postgresql://host/db?user=u&password=hunter2",
+    "postgresql+psycopg://user:x@127.0.0.1:1/db?sslpassword=hunter2",
+    "postgresql://user:a@hunter2",
+    "postgresql:user:hunter2@host/db",
+    "//user:hunter2@host/db",
+    "user:hunter2@host/db",
+    "host=h password=hunter2",
+    "a/postgresql://user:hunter2@host/db",
 ]
 SECRETS = ("hunter", "user")
 COMMANDS = [
@@ -104,7 +113,7 @@ def test_functions_that_take_a_results_folder_refuse_it(place: Path, address: st
             lambda: train(a_run(), where),
             lambda: write(None, where),  # type: ignore[arg-type]
         ]
-        if kind is Path:
+        if kind is Path or not re.match(r"[a-z+]+://", address):
             calls.append(lambda: open_store(where))
         for call in calls:
             with pytest.raises(ConfigError, match="has to be a ") as caught:
@@ -114,8 +123,10 @@ def test_functions_that_take_a_results_folder_refuse_it(place: Path, address: st
 
 
 @pytest.mark.parametrize(
-    "address", ["postgresql://user:hunter2@[broken", "mysql://user:hunter2@h/d", "sqlite://user:hunter2@h/d"]
-)
+    "address", ["postgresql://user:hunter2@[broken", "mysql://user:hunter2@h/d", "sqlite://user:hunter2@h/d", "postgresql://u:hunter2@127.0.0.1:bad/db",
+                "postgresql://u:a@hunter2@127.0.0.1:1/db", "postgresql://u@127.0.0.1:1/db?password=hunter2&sslpassword=hunter2",
+                "postgresql://u:hunter2@127.0.0.1:1/db?sslpassword=hunter2&nonsense=hunter2"]
+)  # fmt: skip
 def test_a_store_s_url_keeps_its_password_to_itself(place: Path, address: str) -> None:
     with pytest.raises(StoreError) as caught:
         open_store(address)
@@ -125,3 +136,19 @@ def test_a_store_s_url_keeps_its_password_to_itself(place: Path, address: str) -
 @pytest.mark.parametrize("where", ["results", "/tmp/a@b", "C:/results", "a:b", "./x:/y", "user@host"])
 def test_folders_are_no_addresses(where: str) -> None:
     values.require_no_address("it", where)
+
+
+@pytest.mark.parametrize("where", [None, b"results", 3])
+def test_what_is_no_path_is_said_so(where: Any) -> None:
+    for call in (open_store, open_results):
+        with pytest.raises(TypeError, match=f"is of type {type(where).__name__}; give a path"):
+            call(where)
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_advice_stays_and_secrets_go(address: str) -> None:
+    advice = f"; write {values.EXAMPLE}, or a folder"
+    assert values.without_secrets(f"that cannot be{advice}") == f"that cannot be{advice}"
+    masked = values.without_secrets(f"there is no option {address}{advice}")
+    assert harmless(masked.replace(values.EXAMPLE, "")), masked
+    assert masked.startswith("there is no option ")

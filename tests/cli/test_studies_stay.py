@@ -155,3 +155,50 @@ def test_a_finished_run_that_cannot_be_read_stays_without_finished(here: Call, f
     assert f"dropped {key}: it could not be read" in ran.out
     assert "dropped study tiny" in ran.out
     assert not (results / "runs" / key).exists()
+
+
+def test_no_row_goes_before_its_files(here: Call, finished: Path, tmp_path: Path) -> None:
+    """A link is refused before anything is dropped, and in a study it keeps its own run alone."""
+    results, elsewhere = tmp_path / "results", tmp_path / "elsewhere"
+    shutil.copytree(finished, results)
+    with open_results(results) as store:
+        first, second = (run.key for run in store.runs("tiny"))
+    (results / "runs").rename(elsewhere)
+    (results / "runs").symlink_to(elsewhere)
+    for words in ([first, second], ["--study", "tiny"]):
+        ran = here("drop", *words, "--finished", "--results", results)
+        assert ran.code == 2
+        assert "dropped " not in ran.out
+        assert "is a link" in ran.out + ran.err
+        with open_results(results) as store:
+            assert len(store.scores([first, second])) == 4
+    assert len(list(elsewhere.iterdir())) == 2
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_files_that_cannot_be_deleted_keep_their_run_alone(
+    here: Call, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    results = tmp_path / "results"
+    shutil.copytree(finished, results)
+    with open_results(results) as store:
+        first, second = (run.key for run in store.runs("tiny"))
+    usual = shutil.rmtree
+
+    def rmtree(path: Path) -> None:
+        if path.name == first:
+            raise PermissionError(13, "Permission denied", str(path))
+        usual(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("lengthwise.store.folders.shutil.rmtree", rmtree)
+        words = ["--study", "tiny"] if whole else [first, second]
+        ran = here("drop", *words, "--finished", "--results", results)
+    assert ran.code == 2
+    assert f"kept {first}: its files cannot be deleted (Permission denied" in ran.out
+    assert f"dropped {second}" in ran.out
+    assert ran.err.count("\n") == 1
+    with open_results(results) as store:
+        assert [run.key for run in store.runs("tiny")] == [first]
+    assert [path.name for path in (results / "runs").iterdir()] == [first]
+    assert here("drop", first, "--finished", "--results", results).code == 0, "and afterwards it goes"

@@ -197,6 +197,68 @@ def test_a_server_that_is_not_there_or_cannot_be_spoken_to() -> None:
     assert "me" not in message.split()
 
 
+def test_a_link_in_a_results_folder_is_not_followed(results: Path, tmp_path: Path) -> None:
+    """The folder may be somebody else's, and the link lead to one's own results; what is named itself may be a link."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    for target in (results / "results.db", tmp_path / "nothing.db"):
+        (theirs / "results.db").symlink_to(target)
+        for create in (True, False):
+            message = refused(theirs, create)
+            assert message.startswith(f"{theirs / 'results.db'} is a link, and ")
+            assert message.endswith("; name the file that it leads to itself")
+        (theirs / "results.db").unlink()
+    assert not (tmp_path / "nothing.db").exists()
+    (tmp_path / "folder").symlink_to(results)
+    (tmp_path / "mine.db").symlink_to(results / "results.db")
+    for named in ("folder", "mine.db"):
+        with open_store(tmp_path / named, create=False) as store:
+            assert len(store.runs()) == 1
+
+
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT x AS key FROM n"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        f"DROP TABLE curve; CREATE VIEW curve AS {ENDLESS}",
+        f"DROP TABLE lengthwise; CREATE VIEW Lengthwise AS {ENDLESS}",
+        "DROP TABLE curve; CREATE VIRTUAL TABLE curve USING fts5(key)",
+        "CREATE TRIGGER t AFTER UPDATE ON runs BEGIN DELETE FROM scores; END",
+    ],
+)
+@pytest.mark.parametrize("create", [True, False])
+def test_only_real_tables_are_read(results: Path, statements: str, create: bool) -> None:
+    with sqlite3.connect(results / "results.db") as raw:
+        raw.executescript(statements)
+    raw.close()
+    assert "a view, virtual table or trigger, at its table " in refused(results, create)
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        (
+            "UPDATE lengthwise SET schema_version = 1",
+            "is damaged (it says schema version 1, and its tables are of another)",
+        ),
+        ("INSERT INTO lengthwise VALUES (1)", "is damaged (it has 2 schema versions instead of one)"),
+        ("DROP TABLE curve", "is damaged (it lacks the table 'curve')"),
+        (
+            "ALTER TABLE studies DROP COLUMN published",
+            "is damaged (it says schema version 2, and its tables are of another)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("create", [True, False])
+def test_versions_that_contradict_the_tables(results: Path, statement: str, words: str, create: bool) -> None:
+    with sqlite3.connect(results / "results.db") as raw:
+        raw.execute(statement)
+    raw.close()
+    assert words in refused(results, create)
+
+
 # ---- locked, full -----------------------------------------------------------------------------------------------
 
 

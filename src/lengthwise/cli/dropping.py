@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from lengthwise.cli.printing import shown
 from lengthwise.config import ConfigError
-from lengthwise.store import Dropped, RunRow, StoreError, delete_run, open_results
-from lengthwise.store.checks import KEY
+from lengthwise.store import Dropped, RunRow, StoreError, open_results
 
 
 def drop_runs(prefixes: Sequence[str], study: str | None, finished: bool, results: str) -> int:
-    """Forget runs or a study, and delete what lies in the runs' folders."""
+    """Forget runs or a study, and delete what lies in the runs' folders. `StoreError` also where that could not be done for all."""
     if bool(prefixes) == (study is not None):
         raise ConfigError(
             "name runs by their keys, or with --study a study that is to be dropped, one of the two; "
@@ -25,10 +24,11 @@ def drop_runs(prefixes: Sequence[str], study: str | None, finished: bool, result
             except StoreError as error:
                 hint = "; --finished drops it all the same" if "is finished" in str(error) else ""
                 raise StoreError(f"{error}{hint}") from None
-        _say(dropped, study)
-        for key in (*(run.key for run in dropped.runs), *dropped.unreadable):
-            if isinstance(key, str) and KEY.fullmatch(key):  # others never had a folder
-                delete_run(store.folder, key)
+    _say(dropped, study)
+    if dropped.stuck:
+        raise StoreError(
+            f"the files of {len(dropped.stuck)} runs could not be deleted, so the runs stay; see above for the reasons"
+        )
     return 0
 
 
@@ -41,6 +41,8 @@ def _say(dropped: Dropped, study: str | None) -> None:
         print(f"kept {shown(key)}: it could not be read, so it may be finished; --finished drops it too")
     for run, why in dropped.kept:
         print(f"kept {_named(run)}: {shown(why)}")
+    for key, why in dropped.stuck:
+        print(f"kept {shown(key)}: {shown(why)}")
     for name in dropped.studies:
         print(f"dropped study {shown(name)}")
     if study is not None and study not in dropped.studies:

@@ -2,13 +2,15 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, delete, select
 
 from lengthwise.store import reading, schema
-from lengthwise.store.checks import escaped
+from lengthwise.store.checks import KEY, escaped
 from lengthwise.store.errors import StoreError
+from lengthwise.store.folders import delete_run, require_deletable
 from lengthwise.store.rows import RunRow
 from lengthwise.store.writing import portions
 
@@ -20,17 +22,21 @@ class Dropped:
     """What is gone, and what stayed.
 
     `unreadable`: keys of runs whose rows could not be read; they may be anything. `unknown`: such runs that stayed, since they may
-    be finished. `kept`: runs that a dropped study listed, each with the reason. `studies`: those that are gone.
+    be finished. `kept`: runs that a dropped study listed, each with the reason. `stuck`: keys of runs that stayed since their files
+    could not be deleted, each with the reason. `studies`: those that are gone.
     """
 
     runs: tuple[RunRow, ...] = ()
     unreadable: tuple[Any, ...] = ()
     unknown: tuple[Any, ...] = ()
     kept: tuple[tuple[RunRow, str], ...] = ()
+    stuck: tuple[tuple[Any, str], ...] = ()
     studies: tuple[str, ...] = ()
 
 
-def drop_runs(connection: Connection, keys: Sequence[str], finished: bool, now: float, name: str) -> Dropped:
+def drop_runs(
+    connection: Connection, keys: Sequence[str], finished: bool, now: float, name: str, folder: Path | None
+) -> Dropped:
     dropped = []
     for key in dict.fromkeys(keys):
         locked = select(schema.runs.c.key).where(schema.runs.c.key == key).with_for_update()
@@ -42,15 +48,20 @@ def drop_runs(connection: Connection, keys: Sequence[str], finished: bool, now: 
             raise StoreError(f"{named} is being worked on; stop the command that does, nothing was dropped")
         if run.finished is not None and not finished:
             raise StoreError(f"{named} is finished, and what it found would be lost; nothing was dropped")
+        if folder is not None:
+            require_deletable(folder, key)
         dropped.append(run)
+    stuck = _delete_files(folder, [run.key for run in dropped])
+    dropped = [run for run in dropped if run.key not in stuck]
     gone = [run.key for run in dropped]
     listing = set(_studies_of(connection, gone))
     _delete(connection, gone)
     still = set(connection.scalars(select(schema.study_runs.c.study)))
-    return Dropped(runs=tuple(dropped), studies=_delete_studies(connection, sorted(listing - still)))
+    studies = _delete_studies(connection, sorted(listing - still))
+    return Dropped(runs=tuple(dropped), stuck=tuple(stuck.items()), studies=studies)
 
 
-def drop_study(connection: Connection, study: str, finished: bool, now: float) -> Dropped:
+def drop_study(connection: Connection, study: str, finished: bool, now: float, folder: Path | None) -> Dropped:
     reading.require_study(connection, study)
     members = schema.study_runs
     every = connection.scalars(select(members.c.key).where(members.c.study == study).order_by(members.c.position)).all()
@@ -71,15 +82,38 @@ def drop_study(connection: Connection, study: str, finished: bool, now: float) -
     odd = tuple(key for key in every if key not in known and key not in others)
     if odd and not finished:  # nobody can tell whether they are finished
         holding = True
-    _delete(connection, [*(run.key for run in dropped), *(odd if finished else ())])
-    gone = () if holding else _delete_studies(connection, [study])
+    unreadable = odd if finished else ()
+    stuck = _delete_files(folder, [*(run.key for run in dropped), *unreadable])
+    dropped = [run for run in dropped if run.key not in stuck]
+    unreadable = tuple(key for key in unreadable if key not in stuck)
+    _delete(connection, [*(run.key for run in dropped), *unreadable])
+    gone = () if holding or stuck else _delete_studies(connection, [study])
     return Dropped(
         runs=tuple(dropped),
-        unreadable=odd if finished else (),
+        unreadable=unreadable,
         unknown=() if finished else odd,
         kept=tuple(kept),
+        stuck=tuple(stuck.items()),
         studies=gone,
     )
+
+
+def _delete_files(folder: Path | None, keys: Sequence[Any]) -> dict[Any, str]:
+    """Delete what lies in the runs' folders; return for each key whose files are still there the reason.
+
+    Files go before rows: what is interrupted in between can be dropped again, and no folder is left that nothing names.
+    """
+    stuck = {}
+    for key in keys:
+        if folder is None or not isinstance(key, str) or not KEY.fullmatch(key):  # such keys never had a folder
+            continue
+        try:
+            delete_run(folder, key)
+        except StoreError as error:
+            stuck[key] = str(error)
+        except OSError as error:
+            stuck[key] = f"its files cannot be deleted ({error.strerror}: {error.filename})"
+    return stuck
 
 
 def _other_studies(connection: Connection, study: str) -> dict[str, str]:

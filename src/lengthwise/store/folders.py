@@ -32,12 +32,19 @@ def run_folder(results: str | os.PathLike[str], key: str) -> Path:
 
 def delete_run(results: str | os.PathLike[str], key: str) -> None:
     """Delete the files of a run. A link in the place of its folder is removed, and what it leads to stays."""
-    link = Path(results) / "runs" / require_key(key, "the key")
-    if link.is_symlink() and not link.parent.is_symlink():
+    if (link := require_deletable(results, key)).is_symlink():
         link.unlink()
     folder = run_folder(results, key)
     if folder.is_dir():
         shutil.rmtree(folder)
+
+
+def require_deletable(results: str | os.PathLike[str], key: str) -> Path:
+    """Return the path at which `delete_run` finds the run's folder; raise `StoreError` where it would refuse."""
+    link = Path(results) / "runs" / require_key(key, "the key")
+    if link.parent.is_symlink() or not link.is_symlink():
+        run_folder(results, key)
+    return link
 
 
 def identity(path: Path | None) -> tuple[int, int] | None:

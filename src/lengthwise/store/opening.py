@@ -1,6 +1,7 @@
 """Opening a results database: which file or server is meant, and whether it can be used."""
 
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -10,16 +11,17 @@ from pathlib import Path
 from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from lengthwise.store import schema
 from lengthwise.store.errors import StoreError, not_a_database, plain_words, read_only
 from lengthwise.store.results import Store
-from lengthwise.values import require_no_address
+from lengthwise.values import EXAMPLE, require_no_address
 
 FILE_NAME = "results.db"
 _DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+_URL = re.compile("[A-Za-z0-9+_.-]*://")
 _SMALLEST = 512  # bytes; SQLite takes a smaller file for an empty database and would write over it
 
 
@@ -30,7 +32,7 @@ def open_store(where: str | Path, create: bool = True, *, timeout: float = 60.0)
     only be read, it is opened for reading alone (`Store.readonly`). `timeout`: seconds to wait for another program's
     lock. Raises `StoreError`.
     """
-    if isinstance(where, str) and "://" in where:
+    if isinstance(where, str) and _URL.match(where):
         url = _parse(where)
         if url.get_backend_name() == "postgresql":
             return _open_postgresql(url, create, timeout)
@@ -52,12 +54,14 @@ def open_results(where: str | Path, create: bool = True, *, timeout: float = 60.
 def _parse(where: str) -> URL:
     try:
         url = make_url(where)
-    except ArgumentError:
-        raise StoreError("the address is not a database URL; write postgresql://user@host/name, or a folder") from None
+    except (ArgumentError, ValueError):  # a port that is no number
+        raise StoreError(f"the address is not a database URL; write {EXAMPLE}, or a folder") from None
     if url.drivername not in ("sqlite", "postgresql", "postgresql+psycopg"):
         raise StoreError(
-            f"{url.drivername}:// is not a store that lengthwise knows; give a folder, a .db file or postgresql://user@host/name"
+            f"{url.drivername}:// is not a store that lengthwise knows; give a folder, a .db file or {EXAMPLE}"
         )
+    if "@" in (url.host or ""):
+        raise StoreError(f"the address has more than one @; write one in a password as %40: {EXAMPLE}")
     return url
 
 
@@ -76,6 +80,10 @@ def _database_file(path: Path) -> Path:
         str(path).encode()  # a name that is no text would fail later, in the database
         if path.is_dir() or not (path.suffix in _DATABASE_SUFFIXES or path.is_file()):
             path /= FILE_NAME
+            if path.is_symlink():  # a folder from somebody else, whose link may lead to one's own results
+                raise StoreError(
+                    f"{path} is a link, and what is written or deleted would lie elsewhere; name the file that it leads to itself"
+                )
         if path.is_dir():
             raise StoreError(
                 f"{path} is a folder where the database file should be; move it away or give another folder"
@@ -235,14 +243,17 @@ def _retry_while_locked(work: Callable[[], None], timeout: float) -> None:
 
 def _open_postgresql(url: URL, create: bool, timeout: float) -> Store:
     url = url.set(drivername="postgresql+psycopg")
-    place = URL.create("postgresql", host=url.host, port=url.port, database=url.database, query=url.query)
-    name = place.difference_update_query(["user", "password"]).render_as_string()  # without who opens it
+    server = {option: value for option, value in url.query.items() if option in ("host", "port", "dbname")}
+    place = URL.create("postgresql", host=url.host, port=url.port, database=url.database, query=server)
+    name = place.render_as_string()  # without who opens it and how
     options = f"-c lock_timeout={int(timeout * 1000)}"
     try:
         connect = {"connect_timeout": max(2, int(timeout)), "options": options}
         engine = create_engine(url, connect_args=connect, pool_pre_ping=True)
     except ModuleNotFoundError as error:
         raise StoreError(f"{name} needs the package psycopg; install it: pip install 'lengthwise[postgres]'") from error
+    except (SQLAlchemyError, TypeError, ValueError):
+        raise StoreError(f"{name} has options that cannot be; write {EXAMPLE}") from None
     try:
         with plain_words(name, None, timeout), engine.begin() as connection:
             if create:

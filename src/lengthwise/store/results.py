@@ -78,6 +78,10 @@ class Store:
             raise StoreError(f"{self.name} has no folder on this machine; give the folder of the results")
         return self.path.parent
 
+    @property
+    def _place(self) -> Path | None:
+        return None if self.path is None else self.path.parent
+
     def __repr__(self) -> str:
         return f"Store({self.name!r}{', readonly=True' if self.readonly else ''})"
 
@@ -275,21 +279,23 @@ class Store:
         return changed
 
     def drop(self, keys: Sequence[str], *, finished: bool = False) -> Dropped:
-        """Forget runs and all that hangs on them: scores, curves, probes, and their places in studies; and studies that list no run
-        any more.
+        """Forget runs and all that hangs on them: files, scores, curves, probes, and their places in studies; and studies that list
+        no run any more.
 
-        All of them or none: `StoreError` for one that a living worker holds, and, without `finished`, for one that is trained.
+        All of them or none: `StoreError` for one that a living worker holds or whose folder is a link, and, without `finished`, for
+        one that is trained. Only a run whose files the system does not delete stays alone (`Dropped.stuck`).
         """
         with self._transaction(writes=True) as connection:
-            return dropping.drop_runs(connection, keys, finished, _now(connection), self.name)
+            return dropping.drop_runs(connection, keys, finished, _now(connection), self.name, self._place)
 
     def drop_study(self, study: str, *, finished: bool = False) -> Dropped:
-        """Forget a study and its runs, but for those that another study lists too.
+        """Forget a study and its runs with their files, but for those that another study lists too.
 
-        Runs that a living worker holds stay, and, without `finished`, those that are trained; the study stays with them.
+        Runs that a living worker holds stay, those whose files cannot be deleted (`Dropped.stuck`), and, without `finished`,
+        those that are trained; the study stays with them.
         """
         with self._transaction(writes=True) as connection:
-            return dropping.drop_study(connection, plain_text(study), finished, _now(connection))
+            return dropping.drop_study(connection, plain_text(study), finished, _now(connection), self._place)
 
     def _holding(self, connection: Connection, key: str, worker: str | None) -> Any:
         """The run's row, locked; `ClaimLost` unless `worker` holds it (None: unless nobody does)."""

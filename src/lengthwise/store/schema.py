@@ -24,7 +24,8 @@ from sqlalchemy import (
     update,
 )
 
-from lengthwise.store.errors import StoreError
+from lengthwise.store.checks import escaped
+from lengthwise.store.errors import StoreError, damaged
 
 SCHEMA_VERSION = 2
 """Goes up with every change of the tables below; a database says which one it has.
@@ -144,6 +145,7 @@ def version(connection: Connection, name: str) -> int | None:
 
     `StoreError` when they are another program's, or of a version that this lengthwise cannot read.
     """
+    _require_plain(connection, name)
     there = inspect(connection).get_table_names()
     if about.name not in there:
         if there and connection.dialect.name == "sqlite":
@@ -153,13 +155,45 @@ def version(connection: Connection, name: str) -> int | None:
         return None
     versions = [number for number in connection.scalars(select(about.c.schema_version)) if isinstance(number, int)]
     found = max(versions, default=0)
+    if len(versions) > 1:
+        raise StoreError(damaged(name, f"it has {len(versions)} schema versions instead of one"))
     if len(versions) == 1 and _OLDEST <= found <= SCHEMA_VERSION:
+        _require_tables(connection, name, found, there)
         return found
     advice = "upgrade lengthwise" if found > SCHEMA_VERSION else "use the lengthwise that made it"
     raise StoreError(
         f"{name} has schema version {found or 'none'}, and this lengthwise reads versions {_OLDEST} to {SCHEMA_VERSION}; "
         f"{advice}, or give another folder"
     )
+
+
+def _require_plain(connection: Connection, name: str) -> None:
+    """Raise `StoreError` where something else is in a table's place, or goes off at a write: a view may run without end."""
+    if connection.dialect.name == "sqlite":  # a view and a virtual table have no page of their own
+        odd = "SELECT name FROM sqlite_master WHERE lower(tbl_name) = :n AND (type IN ('view', 'trigger') OR rootpage = 0)"
+    else:
+        odd = (
+            "SELECT relname FROM pg_class WHERE pg_table_is_visible(oid) AND relname = :n AND (relkind NOT IN ('r', 'p') "
+            "OR EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid = pg_class.oid AND NOT tgisinternal))"
+        )
+    for table in tables.tables:
+        if (found := connection.execute(text(odd), {"n": table}).scalar()) is not None:
+            raise StoreError(
+                f"{name} has {escaped(found)}, a view, virtual table or trigger, at its table {table!r}, which lengthwise never "
+                "makes; give other results"
+            )
+
+
+def _require_tables(connection: Connection, name: str, version: int, there: list[str]) -> None:
+    """Raise `StoreError` unless there are the tables of the version, and none of a later one."""
+    expected = {table for table in tables.tables if version > 1 or table != probes.name}
+    columns = (
+        {column["name"] for column in inspect(connection).get_columns(studies.name)} if studies.name in there else set()
+    )
+    if lacking := sorted(expected - set(there)):
+        raise StoreError(damaged(name, f"it lacks the table {lacking[0]!r}"))
+    if (version > 1) != ("published" in columns) or (version == 1 and probes.name in there):
+        raise StoreError(damaged(name, f"it says schema version {version}, and its tables are of another"))
 
 
 def create(connection: Connection, name: str) -> None:
