@@ -32,7 +32,7 @@ study = Study(
         seeds=3,
         model=ModelConfig(d_model=64, num_layers=2, num_heads=4),
         training={
-            "text": TrainingConfig(train_length=128, steps=600, batch_size=16, learning_rate=3e-3),
+            "text": TrainingConfig(train_length=128, steps=500, batch_size=16, learning_rate=3e-3),
             "copy": TrainingConfig(train_length=8, min_length=1, steps=1000, batch_size=32, learning_rate=4e-3),
         },
     ),
