@@ -6,11 +6,14 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lengthwise.cli import main
+from lengthwise.config import TrainingConfig
 from lengthwise.encodings import ENCODINGS
+from lengthwise.studies import grid, load
 from lengthwise.tasks import TASKS
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -28,7 +31,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with the files of both pages, which is the current one."""
     monkeypatch.chdir(tmp_path)
     named = re.findall(r"`(\w+\.py)`[^`]*```python\n(.*?)```", TASK, flags=re.S)
-    assert [name for name, _ in named] == ["largest.py", "dictator.py"]
+    assert [name for name, _ in named] == ["largest.py", "mystudy.py", "dictator.py"]
     for name, code in [*named, ("log_slopes.py", blocks("python", ENCODING[0])[0])]:
         (tmp_path / name).write_text(code, encoding="utf-8")
     yield tmp_path
@@ -51,6 +54,15 @@ def test_the_task_says_what_its_docstring_says(place: Path, capfd: pytest.Captur
     pairs = {(row[1], row[2]) for row in rows if row}
     assert len(pairs) == 9
     assert all(max(question.split()) == answer for question, answer in pairs)
+
+
+def test_study_files_pass_the_classes_themselves(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {run.task.name for run in load("mystudy.py").runs} == {"Largest"}
+    monkeypatch.syspath_prepend(str(place))
+    statement, call = re.search(r"\(`(from log_slopes .*?)`\).*?\n?`(grid\(.*?\))`", ENCODING[2], flags=re.S).groups()  # type: ignore[union-attr]
+    space: dict[str, Any] = {"grid": grid, "TrainingConfig": TrainingConfig}
+    exec(statement, space)
+    assert [run.encoding.name for run in eval(call, space)] == ["LogSlopes", "ALiBi"]
 
 
 def test_a_declared_version_is_read(place: Path) -> None:

@@ -278,7 +278,8 @@ class Registry:
             if _plain(broken) == _plain(name):
                 raise ConfigError(why)
         raise UnknownName(
-            f"there is no {self.kind} {name!r}{near_miss(name, names)}; there are: {', '.join(names)} (your own: add --plugin FILE)"
+            f"there is no {self.kind} {name!r}{near_miss(name, names)}; there are: {', '.join(names)} "
+            "(your own: add --plugin FILE, or pass the class itself in a study file)"
         )
 
     def parse(self, text: str) -> Choice:

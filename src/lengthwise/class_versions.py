@@ -3,6 +3,7 @@
 import inspect
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -36,8 +37,8 @@ def class_version(make: type) -> dict[str, Any]:
     return {"code": _hashes[make]}
 
 
-def source_file(make: type) -> Path | None:
-    """The file that defines a class; None where there is none."""
+def source_file(make: type | Callable[..., Any]) -> Path | None:
+    """The file that defines a class or a function; None where there is none."""
     file = getattr(sys.modules.get(make.__module__), "__file__", None)
     return Path(file).resolve() if file else None
 
@@ -54,8 +55,8 @@ def defined_in(make: type) -> str | None:
     return str(file) if file is not None and not package else make.__module__
 
 
-def place(make: type) -> str:
-    """`mytask.py, line 12`, for messages: where a class is defined; its module where the file is not known."""
+def place(make: type | Callable[..., Any]) -> str:
+    """`mytask.py, line 12`, for messages: where a class or a function is defined; its module where the file is not known."""
     try:
         line = inspect.getsourcelines(make)[1]
     except (OSError, TypeError):

@@ -1,7 +1,8 @@
 """What an encoding does at positions 0 ... N-1, as plain data: `lengthwise inspect`, the gallery and other programs read it.
 
 Nothing here knows a method by name: an encoding is asked for what its family has (frequencies, a bias per distance, an
-embedding), for `slopes`, `bucket` and `coordinate` where it has them, and its effect for the forms it is made of.
+embedding), for `slopes` (of a bias that is linear in the distance), `bucket` and `coordinate` where it has them, and its
+effect for the forms it is made of.
 """
 
 import math
@@ -50,7 +51,8 @@ def inspect(
       depend on the length also have `stretch`, the length that they are made for at N, and `frequencies_trained` and
       `gain_trained`, the same at `train_length`.
     - `bias` [h][distance] in nats for distances 0 ... N-1; `bias_ahead` [h][n] for distances -1, -2, ... where the method
-      looks both ways; `slopes` [h]; `buckets` [distance] and `buckets_ahead`. Of Transformer-XL, what its vector v makes
+      looks both ways; `slopes` [h] of a bias that is -slope times
+      the distance; `buckets` [distance] and `buckets_ahead`. Of Transformer-XL, what its vector v makes
       of each distance at the scale 1/sqrt(head_dim).
     - `bias` [h][i][j] where the distance alone does not decide, with `coordinate` [i][j] for a normalised distance.
       `bias_given`: what it was computed for, where it depends on the tokens' content (drawn with `seed` too).
@@ -195,9 +197,8 @@ def _distances(encoding: PositionEncoding, data: Data) -> Data:
     """What depends on the distance alone: a table over distances."""
     n = data["length"]
     found: Data = {}
-    slopes = getattr(encoding, "slopes", None)
-    if slopes is not None:
-        found["slopes"] = _plain(slopes() if callable(slopes) else slopes)
+    if (slopes := _slopes(encoding)) is not None:
+        found["slopes"] = slopes
     few = _glimpse(encoding, data)
     tables = _tables(few)
     if not tables or not all(isinstance(t, ToeplitzBias) for t in _biases(few)):
@@ -212,6 +213,23 @@ def _distances(encoding: PositionEncoding, data: Data) -> Data:
     return found
 
 
+def _slopes(encoding: PositionEncoding) -> list[float] | None:
+    """The `slopes` m_h of an encoding whose bias is -m_h times the distance; None where it has none, or they mean something
+    else."""
+    slopes = getattr(encoding, "slopes", None)
+    if not isinstance(encoding, DistanceBias) or not isinstance(slopes, tuple | list | Tensor):
+        return None
+    try:
+        each = torch.as_tensor(slopes, dtype=torch.float64).detach()
+    except (TypeError, ValueError):
+        return None
+    distance = torch.arange(4)
+    table = encoding.table(distance).double()
+    if each.shape != table.shape[:1] or not torch.allclose(table, -each[:, None] * distance, rtol=1e-6, atol=0):
+        return None
+    return each.tolist()
+
+
 def _tables(effect: Effect) -> list[ToeplitzBias | QueryRelative]:
     """The terms that are a number for each distance: tables, and what a vector that joins the query makes of one."""
     kinds = (ToeplitzBias, QueryRelative)
@@ -220,7 +238,7 @@ def _tables(effect: Effect) -> list[ToeplitzBias | QueryRelative]:
 
 def _by_distance(encoding: PositionEncoding, data: Data, distances: Tensor) -> Tensor:
     if isinstance(encoding, DistanceBias):
-        return encoding.bias(distances)
+        return encoding.table(distances)
     total = torch.zeros(1, len(distances), dtype=torch.float64)
     for form in _tables(encoding.effect(Span.of(data["length"]))):
         table = form.table

@@ -8,6 +8,7 @@ import importlib
 import os
 import shlex
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Any
 
 from lengthwise.choices import Registry
 from lengthwise.class_versions import is_own, shortened
+from lengthwise.code_hash import INSTALLED
 from lengthwise.values import ConfigError, near_miss
 
 FILE_MODULE = "lengthwise_file_"  # how modules made of files are called
@@ -132,6 +134,22 @@ def _line(error: BaseException, path: Path) -> str:
     """The last line of the file itself that the error came through."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return f", line {lines[-1]}" if lines else ""
+
+
+def fault_of_a_file(error: BaseException) -> str | None:
+    """`mine.py, line 9: AttributeError: ...` for an error that came through a file which belongs neither to lengthwise nor to an
+    installed package nor to Python: the last such line. None for an error of another origin."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if _is_somebodys(Path(frame.filename)):
+            return f"{shortened(frame.filename)}, line {frame.lineno}: {_said(error)}"
+    return None
+
+
+def _is_somebodys(file: Path) -> bool:
+    if not file.is_absolute() or INSTALLED & set(file.parts) or not file.is_file():
+        return False
+    folders = [Path(__file__).parent, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))]
+    return not any(file.resolve().is_relative_to(folder.resolve()) for folder in folders)
 
 
 def _said(error: BaseException) -> str:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from lengthwise.class_versions import shortened
 from lengthwise.cli import main
 from lengthwise.cli.app import VERBS
 from lengthwise.encodings import ENCODINGS
 from lengthwise.layouts import LAYOUTS
+from lengthwise.plugins import fault_of_a_file
 from lengthwise.store import open_store
 from lengthwise.tasks import TASKS
 
@@ -193,6 +195,71 @@ def test_paths_that_are_no_plug_in(here: Call, own: Path) -> None:
 
 def test_the_same_plug_in_twice_is_one(here: Call, own: Path) -> None:
     assert here("list", "tasks", "--plugin", "mine.py", "--plugin", "./mine.py").code == 0
+
+
+MISTAKES = """
+import torch
+from lengthwise.encodings import DistanceBias
+
+
+class Flat(DistanceBias):
+    def __init__(self, *, num_heads: int):
+        super().__init__()
+        self.slopes = (1.0,) * num_heads
+
+    def bias(self, distance):
+        return -distance.double()
+
+
+class Typo(Flat):
+    def bias(self, distance):
+        return torch.lg1p(distance)
+
+
+class Number(Flat):
+    def bias(self, distance):
+        return 1.5
+
+
+class Curved(Flat):
+    def bias(self, distance):
+        return -distance.double().log1p().expand(len(self.slopes), -1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (
+            "flat",
+            "bad.py, line 11: Flat.bias returned a tensor of shape [2]; it has to be [heads, distances], here [4, 2]",
+        ),
+        ("number", "Number.bias returned float, no tensor; it has to be [heads, distances], here [4, 2]"),
+        ("typo", "bad.py, line 17: AttributeError: module 'torch' has no attribute 'lg1p'"),
+    ],
+)
+def test_a_mistake_in_its_code_is_named_with_its_line(here: Call, own: Path, name: str, says: str) -> None:
+    (own / "bad.py").write_text(MISTAKES)
+    one_line(here("inspect", name, "--num-heads", 4, "--plugin", "bad.py"), says)
+
+
+def test_an_error_from_elsewhere_names_no_file_of_the_user() -> None:
+    with pytest.raises(ValueError, match="Expecting") as raised:
+        json.loads("{")
+    assert raised.tb is not None
+    here = f"{shortened(__file__)}, line {raised.tb.tb_lineno}: JSONDecodeError: Expecting"
+    assert str(fault_of_a_file(raised.value)).startswith(here)
+    assert fault_of_a_file(raised.value.with_traceback(raised.tb.tb_next)) is None, "lines of Python's library alone"
+
+
+def test_slopes_are_said_only_of_a_bias_that_has_them(here: Call, own: Path) -> None:
+    (own / "bad.py").write_text(MISTAKES)
+    assert "slopes" not in here("inspect", "curved", "--num-heads", 2, "--plugin", "bad.py").out
+    assert "slopes, nats per token: 0.0625" in here("inspect", "alibi", "--num-heads", 2).out
+
+
+def test_the_hint_for_an_unknown_name_fits_study_files(here: Call, own: Path) -> None:
+    one_line(here("inspect", "curved"), "(your own: add --plugin FILE, or pass the class itself in a study file)")
 
 
 def test_an_incomplete_class_is_named_with_all_that_it_lacks(here: Call, own: Path) -> None:

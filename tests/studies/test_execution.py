@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+import re
 import time
 from collections.abc import Callable
 from multiprocessing import get_context
@@ -117,7 +118,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(study_file: Callable[...
     outcome, heard = run(study, results, workers=1)
     ((key, error),) = outcome.failed
     assert key == study.runs[0].key
-    assert error.startswith("RuntimeError: broken on purpose (see ")
+    assert re.search(r"tiny\.py, line \d+: RuntimeError: broken on purpose \(see ", error), error
     assert "\n" not in error
     assert "broken on purpose" in (results / "runs" / key / "error.txt").read_text()
     assert "tiny.py" in (results / "runs" / key / "error.txt").read_text()

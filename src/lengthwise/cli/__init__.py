@@ -125,7 +125,10 @@ def _line(error: Exception, given: list[str]) -> str:
     if kind.__module__.startswith("cyclopts"):
         verb = given[0] if given and not given[0].startswith("-") and kind.__name__ != "UnknownCommandError" else ""
         return f"{text.rstrip('.')}; `{' '.join(filter(None, ['lengthwise', verb, '--help']))}` shows how it is written"
-    if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("lengthwise"):
+    from lengthwise.plugins import fault_of_a_file
+
+    fault = fault_of_a_file(error)
+    if isinstance(error, ModuleNotFoundError) and fault is None and not (error.name or "").startswith("lengthwise"):
         return _extra(error.name or "a package")
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
@@ -136,6 +139,8 @@ def _line(error: Exception, given: list[str]) -> str:
         return f"there is not enough memory for this{asked}; ask for shorter lengths, fewer examples or smaller batches"
     if isinstance(error, ValueError) and kind.__module__.startswith("lengthwise."):
         return text
+    if fault is not None:
+        return fault
     return f"{kind.__name__}: {text}; this looks like a fault in the program, LENGTHWISE_DEBUG=1 shows where"
 
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from lengthwise.class_versions import place
 from lengthwise.config import ConfigError, context_of, settings_of, shown_settings
 from lengthwise.forms import Effect, Rotation, Term, ToeplitzBias, wide
 from lengthwise.span import Span
@@ -244,10 +245,25 @@ class DistanceBias(PositionEncoding):
     def effect(self, span: Span) -> Effect:
         n = span.reach if self.reach is None else torch.sym_min(span.reach, self.reach + 1)
         at = columns(span, -n if self.both_ways else 0, n, lambda: self._heads(span.q.device))
-        return Effect(terms=(ToeplitzBias(self.bias(at.distance), at.first, at.distances),))
+        return Effect(terms=(ToeplitzBias(self.table(at.distance), at.first, at.distances),))
+
+    def table(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
+        """`bias(distance)`; `ConfigError` where that is no table of heads by distances."""
+        found: object = self.bias(distance)
+        if torch.compiler.is_compiling():  # sizes may not be known yet
+            return found  # type: ignore[return-value]
+        if not isinstance(found, Tensor) or found.ndim != 2 or found.shape[1] != len(distance):
+            is_tensor = isinstance(found, Tensor)
+            what = f"a tensor of shape {list(found.shape)}" if is_tensor else f"{type(found).__name__}, no tensor"  # type: ignore[attr-defined]
+            heads = self.given.get("num_heads", "heads")
+            raise ConfigError(
+                f"{place(type(self).bias)}: {type(self).__name__}.bias returned {what}; it has to be [heads, distances], here "
+                f"[{heads}, {len(distance)}]"
+            )
+        return found
 
     def _heads(self, device: torch.device) -> int:
-        return len(self.bias(torch.zeros(1, dtype=torch.long, device=device)))
+        return len(self.table(torch.zeros(1, dtype=torch.long, device=device)))
 
 
 class _Project(torch.autograd.Function):

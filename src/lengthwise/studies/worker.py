@@ -17,7 +17,7 @@ from typing import Any
 from lengthwise.class_versions import is_own
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import Score, evaluate, shifted, together
-from lengthwise.plugins import load_plugins
+from lengthwise.plugins import fault_of_a_file, load_plugins
 from lengthwise.store import (
     ClaimLost,
     RunRow,
@@ -340,11 +340,11 @@ def is_plain(error: BaseException) -> bool:
 
 
 def plain(error: BaseException) -> str:
-    """An error in one line; the kind of error too, unless it is one of ours."""
+    """An error in one line; the kind of error too, unless it is one of ours, and the line of a user's file that it came from."""
     first = (str(error).strip().splitlines() or [""])[0]
     if is_plain(error):
         return first
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return fault_of_a_file(error) or (f"{type(error).__name__}: {first}" if first else type(error).__name__)
 
 
 def debugging() -> bool:
