@@ -2,12 +2,17 @@
 
 import dataclasses
 import math
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lengthwise.store import Store, StoreError, open_store
+from lengthwise.config import ModelConfig, TrainingConfig
+from lengthwise.store import Store, StoreError, StoreWarning, open_store
+from lengthwise.store.checks import LONGEST, LONGEST_WORD
+from lengthwise.studies import grid
 
 
 def finish(store: Store, make: Any, key: str, lengths: tuple[int, ...] = (8, 16), study: str = "s") -> None:
@@ -275,3 +280,59 @@ def test_many_runs_in_one_study(store: Store, make: Any) -> None:
     store.add_study("s", evaluation={}, runs=[make.run(key, (8,)) for key in keys])
     assert [row.key for row in store.runs("s")] == keys
     assert store.progress("s")["pending"] == 1200
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "most"),
+    [
+        ("runs", "label", LONGEST),
+        ("runs", "task", LONGEST),
+        ("runs", "error", LONGEST),
+        ("runs", "unit", LONGEST_WORD),
+        ("scores", "metric", LONGEST_WORD),
+        ("studies", "expectation", LONGEST),
+        ("studies", "name", LONGEST_WORD),
+    ],
+)
+def test_text_that_nobody_would_write_is_left_out(
+    tmp_path: Path, make: Any, table: str, column: str, most: int
+) -> None:
+    key = "a" * 16
+    with open_store(tmp_path) as store:
+        store.add_study("s", evaluation={}, runs=[make.run(key)])
+        store.add_scores(key, [make.score(8)])
+        read = {"runs": store.runs, "scores": lambda: store.scores([key]), "studies": store.studies}[table]
+        for length in (most, most + 1):
+            with sqlite3.connect(tmp_path / "results.db") as raw:
+                raw.execute(f"UPDATE {table} SET {column} = ?", ("x" * length,))
+            raw.close()
+            if length == most:
+                assert len(read()) == 1
+        with pytest.warns(
+            StoreWarning, match=f"whose {column} has {most + 1:,} characters, more than {most:,}"
+        ) as said:
+            assert read() == []
+        assert all(len(str(warning.message)) < 300 for warning in said)
+
+
+def test_text_that_could_not_be_read_is_not_stored(store: Store, make: Any) -> None:
+    for change in ({"label": "x" * (LONGEST + 1)}, {"unit": "x" * (LONGEST_WORD + 1)}):
+        with pytest.raises(StoreError, match=r"cannot be stored, whose .* characters, more than"):
+            store.add_study("s", evaluation={}, runs=[make.run("a" * 16, **change)])
+    with pytest.raises(StoreError, match="cannot be stored, whose name has"):
+        store.add_study("s" * (LONGEST_WORD + 1), evaluation={}, runs=[])
+    assert store.studies() == []
+    store.add_study("s", evaluation={}, runs=[make.run("a" * 16, label="x" * LONGEST)])
+    assert store.claim("s", "w") is not None
+    store.fail("a" * 16, "w", "x" * (LONGEST + 1))
+    (run,) = store.runs()
+    assert run.status == "failed", "a long error is cut"
+    assert len(run.label) == len(run.error or "") == LONGEST
+
+
+def test_the_longest_labels_fit() -> None:
+    every = "+".join(f"rope:base={layer}.123" for layer in range(1, 1001))
+    for spec in ("rope*3+nope", every):
+        (run,) = grid([spec], ["copy"], model=ModelConfig(d_model=16, num_layers=1000, num_heads=2),
+                      training=TrainingConfig(train_length=4))  # fmt: skip
+        assert len(run.label) <= LONGEST

@@ -19,6 +19,10 @@ LATEST = 253402214400.0  # Unix seconds: the end of the year 9999, beyond which 
 LARGEST = 1e100  # of a number that means and squares are computed with
 
 
+LONGEST = 20_000  # characters of a text: the label of a model with 1,000 layers that all differ fits
+LONGEST_WORD = 1_000  # characters of a name that stands in a table: of a study, a metric, a unit
+
+
 class Unreadable(ValueError):
     """The reason why a value is not what the program stores there."""
 
@@ -48,7 +52,8 @@ def key(value: Any) -> str:
     return value
 
 
-def text(value: Any) -> str:
+def letters(value: Any) -> str:
+    """Text of any length, as JSON is."""
     if not isinstance(value, str):
         raise Unreadable(f"is {_kind(value)} instead of text")
     if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
@@ -56,9 +61,21 @@ def text(value: Any) -> str:
     return value
 
 
+def text(value: Any) -> str:
+    if len(letters(value)) > LONGEST:
+        raise Unreadable(f"has {len(value):,} characters, more than {LONGEST:,}")
+    return str(value)
+
+
 def name(value: Any) -> str:
     if not text(value).strip():
         raise Unreadable("is empty")
+    return str(value)
+
+
+def word(value: Any) -> str:
+    if len(name(value)) > LONGEST_WORD:
+        raise Unreadable(f"has {len(value):,} characters, more than {LONGEST_WORD:,}")
     return str(value)
 
 
@@ -133,7 +150,7 @@ def parsed(check: Check) -> Check:
     """Return what a cell's JSON says, once it fits `check`."""
 
     def read(value: Any) -> Any:
-        return check(parse(text(value)))
+        return check(parse(letters(value)))
 
     return read
 
@@ -202,7 +219,7 @@ def each(check: Check, least: int = 0) -> Check:
     return of
 
 
-def named(check: Check, names: Check = anything) -> Check:
+def named(check: Check, names: Check = text) -> Check:
     """An object all of whose members fit."""
 
     def of(value: Any) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from lengthwise.store.checks import (
     text,
     time,
     whole,
+    word,
 )
 from lengthwise.store.errors import StoreError, StoreWarning
 
@@ -124,9 +125,9 @@ RUNS: Columns = {
     "label": name,
     "encoding": name,
     "task": name,
-    "metric": name,
+    "metric": word,
     "better": one_of("higher", "lower"),
-    "unit": name,
+    "unit": word,
     "seed": whole(),
     "train_length": _size,
     "config": parsed(CONFIG),
@@ -142,7 +143,7 @@ RUNS: Columns = {
     "facts": parsed(_objects),
 }
 STUDIES: Columns = {
-    "name": name,
+    "name": word,
     "question": text,
     "expectation": text,
     "cost": text,
@@ -158,7 +159,7 @@ SCORES: Columns = {
     "key": key,
     "question": parsed(QUESTION),
     "length": _size,
-    "metric": name,
+    "metric": word,
     "better": one_of("higher", "lower"),
     "n": _size,
     "mean": real,

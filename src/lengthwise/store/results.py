@@ -11,7 +11,7 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine, delete, select, text, update
 
 from lengthwise.store import columns, dropping, reading, schema
-from lengthwise.store.checks import Unreadable, parse, require_key
+from lengthwise.store.checks import LONGEST, Unreadable, escaped, parse, require_key
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import ClaimLost, StoreError, StoreGone, damaged, plain_words, read_only
 from lengthwise.store.folders import identity
@@ -167,7 +167,9 @@ class Store:
         about = {k: plain_text(v) for k, v in about.items()}
         about["evaluation"] = canonical(evaluation, f"study {name!r}: evaluation")
         numbers = None if published is None else canonical(published, f"study {name!r}: published")
-        columns.require_readable("studies", columns.STUDIES, about | {"published": numbers}, f"study {name!r}")
+        columns.require_readable(
+            "studies", columns.STUDIES, about | {"name": name, "published": numbers}, f"study {escaped(name)}"
+        )
         keys = [row["key"] for row in rows]
         with self._transaction(writes=True) as connection:
             now = _now(connection)
@@ -250,7 +252,7 @@ class Store:
     def fail(self, key: str, worker: str, error: str) -> bool:
         """Give the run up: nobody tries it again until a study that lists it is added again. False as in `release`."""
         with self._transaction(writes=True) as connection:
-            values = {**_CLAIM_OVER, "error": plain_text(error) or "unknown"}
+            values = {**_CLAIM_OVER, "error": plain_text(error)[:LONGEST] or "unknown"}
             return connection.execute(_held(key, worker).values(values)).rowcount == 1
 
     def finish(self, key: str, worker: str, facts: dict[str, Any]) -> None:
