@@ -108,7 +108,7 @@ _SECRETS = (
     re.compile(rf"(?:\b{_KNOWN}|[A-Za-z][A-Za-z0-9+.-]*:/).*@\S*", re.DOTALL | re.IGNORECASE),
     re.compile(r"""[^\s:/'"`]{1,200}:\S*@\S*"""),
     re.compile(
-        rf"""[^\s"']{0, 500}{_SETTING}\s*(?:'[^']*'|[^"]*(?=")|[^']*(?=')|\S*)""", re.IGNORECASE
+        rf"""[^\s"']{{0,500}}{_SETTING}\s*(?:'[^']*'|[^"]*(?=")|[^']*(?=')|\S*)""", re.IGNORECASE
     ),  # to the closing quote
 )
 
