@@ -275,9 +275,12 @@ def test_settings_that_cannot_be(tmp_path, settings, says):
 
 @pytest.mark.parametrize("name", ["my-memory2", "can't allocate memory"])
 def test_a_folder_called_like_an_error(tmp_path, name):
-    make(tmp_path / name)
-    (tmp_path / name / "tokenizer_config.json").write_text("[]")
-    with pytest.raises(ConfigError, match="transformers cannot read its tokenizer"):
+    index = {"metadata": {}, "weight_map": {"lm_head.weight": "lost.safetensors"}}
+    (make(tmp_path / name) / "model.safetensors").rename(tmp_path / name / "other.safetensors")
+    (tmp_path / name / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(
+        ConfigError, match=r"transformers cannot read its weights .*No such file or directory: .*memory"
+    ):
         load(tmp_path / name)
 
 

@@ -201,12 +201,13 @@ def _require_layers_stored(path: Path, settings: dict[str, Any]) -> None:
     """Refuse a count of layers that the files cannot fill: building that many would take hours before the first is missed."""
     from safetensors import safe_open
 
+    asked = [(key, n) for key, n in _items(settings) if LAYERS.fullmatch(key) and isinstance(n, int)]
     tensors = 0
-    for file in path.glob("*.safetensors"):
+    for file in path.glob("*.safetensors") if asked else ():
         with _in_one_line(path, "weights"), safe_open(file, "pt") as opened:
             tensors += len(opened.keys())
-    for key, value in _items(settings):
-        if LAYERS.fullmatch(key) and isinstance(value, int) and value > tensors:
+    for key, value in asked:
+        if value > tensors:
             raise ConfigError(
                 f"{path / 'config.json'} asks for {key} = {value:,}, and its safetensors hold {tensors:,} tensors in all; get "
                 "the whole model"
