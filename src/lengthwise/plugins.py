@@ -6,6 +6,7 @@ is shown to people and never run: the database may be somebody else's.
 
 import importlib
 import os
+import reprlib
 import shlex
 import sys
 import sysconfig
@@ -16,11 +17,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from lengthwise import regular_file
 from lengthwise.choices import Registry
 from lengthwise.class_versions import is_own, shortened
 from lengthwise.code_hash import INSTALLED
 from lengthwise.values import ConfigError, near_miss
 
+MOST_BYTES = 16 << 20  # of a Python file
 FILE_MODULE = "lengthwise_file_"  # how modules made of files are called
 
 _loaded: dict[str, ModuleType] = {}  # what was loaded as a plug-in, by a file's full path or a module's name
@@ -105,7 +108,9 @@ def load_file(given: str, error: type[ValueError], what: str) -> ModuleType:
     except SyntaxError as wrong:
         where = f", line {wrong.lineno}" if wrong.filename == str(path) and wrong.lineno else ""
         raise error(f"{given}{where}: SyntaxError: {wrong.msg}") from wrong
-    except (Exception, SystemExit) as wrong:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as wrong:  # SystemExit, GeneratorExit and classes of the file's own end a program too
         raise error(f"{given}{_line(wrong, path)}: {_said(wrong)}") from wrong
     finally:
         sys.path.remove(folder)
@@ -119,13 +124,15 @@ def _source(given: str, path: Path, error: type[ValueError], what: str) -> bytes
         files = ", ".join(sorted(p.name for p in path.glob("*.py"))[:8])
         raise error(f"{given} is a folder; name a {what} file in it{f': {files}' if files else ''}")
     try:
-        return path.read_bytes()
+        return regular_file.read(path, MOST_BYTES)
     except FileNotFoundError as wrong:
         neighbours = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         near = near_miss(path.name, neighbours)
         raise error(f"there is no file {given}{near}; give the path of a {what}, a Python file") from wrong
     except OSError as wrong:
-        raise error(f"{given} cannot be read ({wrong.strerror}); change its permissions or its name") from wrong
+        raise error(
+            f"{given} cannot be read ({wrong.strerror}); give the path of a {what}, a Python file that you may read"
+        ) from wrong
     except ValueError as wrong:
         raise error(f"{given!r} is no path of a file ({wrong}); give the path of a {what}") from wrong
 
@@ -153,8 +160,11 @@ def _is_somebodys(file: Path) -> bool:
 
 
 def _said(error: BaseException) -> str:
-    first = (str(error).strip().splitlines() or [""])[0]
-    if is_own(type(error)):
+    try:
+        first = (str(error).strip().splitlines() or [""])[0]
+    except Exception:  # its own __str__ fails
+        first = ""
+    if is_own(type(error)) and first:
         return first
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
@@ -168,7 +178,9 @@ def _imported(name: str) -> ModuleType:
         file = f"{name.replace('.', '/')}.py"
         hint = f"; did you mean the file {file}?" if Path(file).exists() else "; a file is written with its .py"
         raise PluginError(f"there is no module {name} that could be a plug-in{hint}") from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise PluginError(f"plug-in {name}: {_said(error)}") from error
 
 
@@ -195,6 +207,8 @@ def _register(name: str, module: ModuleType) -> None:
 def _classes(name: str, module: ModuleType) -> list[type]:
     space = vars(module)
     listed = space.get("__all__")
+    if listed is not None and not (isinstance(listed, list | tuple) and all(isinstance(n, str) for n in listed)):
+        raise PluginError(f"plug-in {name}: __all__ is {_shown(listed)}; it has to be a list of names")
     if listed is not None and (missing := next((n for n in listed if n not in space), None)):
         raise PluginError(f"plug-in {name}: __all__ names {missing!r}, which it does not define")
     names = listed if listed is not None else [n for n in space if not n.startswith("_")]
@@ -202,7 +216,21 @@ def _classes(name: str, module: ModuleType) -> list[type]:
 
 
 def _is_method(value: Any) -> bool:
-    return isinstance(value, type) and getattr(value, "kind", None) in Registry.known and not is_own(value)
+    """Whether a thing of a plug-in is a class for a list. Its metaclass may answer anything, or raise."""
+    if not isinstance(value, type):
+        return False
+    try:
+        kind = getattr(value, "kind", None)
+        return isinstance(kind, str) and kind in Registry.known and not is_own(value)
+    except Exception:
+        return False
+
+
+def _shown(value: Any) -> str:
+    try:
+        return reprlib.repr(value)
+    except Exception:  # its own __repr__ fails
+        return f"a {type(value).__name__}"
 
 
 def how_to_find(name: str, defined_in: Any) -> str | None:

@@ -1,6 +1,7 @@
 """A user's own encodings, tasks and layouts: `--plugin` on every command, and what changes of their code do."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from lengthwise.cli import main
 from lengthwise.cli.app import VERBS
 from lengthwise.encodings import ENCODINGS
 from lengthwise.layouts import LAYOUTS
-from lengthwise.plugins import fault_of_a_file
+from lengthwise.plugins import fault_of_a_file, load_plugins
 from lengthwise.store import open_store
 from lengthwise.tasks import TASKS
 
@@ -415,3 +416,55 @@ def test_a_file_edited_while_its_study_is_at_work_stops_the_worker(own: Path) ->
 def test_the_conformance_suite_asks_them(here: Call, own: Path) -> None:
     ran = here("check", "windowed", "--plugin", "mine.py")
     assert ran.code == 0, ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("raise GeneratorExit", "hostile.py, line 1: GeneratorExit"),
+        ("class Own(BaseException): pass\nraise Own('x')", "hostile.py, line 2: Own: x"),
+        ("class Own(Exception):\n def __str__(self): raise RuntimeError\nraise Own", "hostile.py, line 3: Own"),
+        ("__all__ = 5", "plug-in hostile.py: __all__ is 5; it has to be a list of names"),
+        ("__all__ = [5]", "plug-in hostile.py: __all__ is [5]; it has to be a list of names"),
+        ("__all__ = [[]]", "plug-in hostile.py: __all__ is [[]]; it has to be a list of names"),
+        ("class X: kind = []", "plug-in hostile.py has no encoding, task or layout"),
+        (
+            "class M(type):\n def __getattr__(self, name): raise RuntimeError\nclass X(metaclass=M): pass",
+            "plug-in hostile.py has no encoding, task or layout",
+        ),
+    ],
+)
+def test_whatever_a_file_does_is_one_line(here: Call, own: Path, source: str, says: str) -> None:
+    (own / "hostile.py").write_text(source)
+    one_line(here("list", "encodings", "--plugin", "hostile.py"), says)
+
+
+@pytest.mark.parametrize("source", ["raise GeneratorExit", "class Own(BaseException): pass\nraise Own('x')"])
+def test_whatever_a_module_does_is_one_line(
+    here: Call, own: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.syspath_prepend(str(own))
+    (own / "hostile_module.py").write_text(source)
+    one_line(here("list", "encodings", "--plugin", "hostile_module"), "plug-in hostile_module: ")
+
+
+def test_an_interrupt_is_no_error_of_a_plug_in(own: Path) -> None:
+    (own / "interrupt.py").write_text("raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        load_plugins(["interrupt.py"])
+
+
+def test_what_is_no_regular_file_is_not_read(here: Call, own: Path) -> None:
+    """A pipe would block, and a device has no end."""
+    os.mkfifo(own / "pipe.py")
+    for words in (("list", "encodings", "--plugin"), ("run",)):
+        for name in ("pipe.py", "/dev/zero"):
+            one_line(here(*words, name), f"{name} cannot be read (it is no regular file); give the path of a ")
+
+
+def test_a_file_that_is_no_source_by_its_size(here: Call, own: Path) -> None:
+    with (own / "large.py").open("wb") as file:
+        file.truncate((16 << 20) + 1)
+    one_line(
+        here("list", "encodings", "--plugin", "large.py"), "large.py cannot be read (it has more than 16,777,216 bytes)"
+    )

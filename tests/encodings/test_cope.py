@@ -1,6 +1,7 @@
 """CoPE where another encoding says the same."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -49,3 +50,42 @@ def test_heads_of_another_width_get_a_plain_answer() -> None:
     q = torch.randn(1, 2, 5, 4)
     with pytest.raises(ConfigError, match="CoPE was made for heads of 8 dims, and q has 4"):
         attend(q, q, q, CoPE(head_dim=8))
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference", "blocked"])
+@pytest.mark.parametrize("which", ["q", "k"])
+def test_nan_stays_with_the_queries_that_see_it(which: str, backend: str) -> None:
+    """Token 3 of 6, in the second of two sequences; as without an encoding, forward and backward."""
+    met = {"q": torch.arange(6) == 3, "k": torch.arange(6) >= 3}[which]
+    cope = CoPE(head_dim=4, max_position=4)
+    torch.nn.init.normal_(cope.e)
+    given = torch.randn(3, 2, 2, 6, 4, generator=torch.Generator().manual_seed(0))
+    spoiled = given.clone()
+    spoiled["qk".index(which), 1, :, 3, 1] = math.nan
+    wanted = attend(*given, cope, backend=backend)
+    tensors = [x.clone().requires_grad_() for x in spoiled]
+    out = attend(*tensors, cope, backend=backend)
+    assert out[1][:, met].isnan().all()
+    assert torch.equal(out[0], wanted[0])
+    torch.testing.assert_close(out[1][:, ~met], wanted[1][:, ~met])
+    out.sum().backward()
+    assert cope.e.grad is not None and cope.e.grad.isnan().any()
+    plain = [x.clone().requires_grad_() for x in given]
+    attend(*plain, cope, backend=backend).sum().backward()
+    for found, clean in zip(tensors, plain, strict=True):
+        assert found.grad is not None and clean.grad is not None and found.grad[1].isnan().any()
+        torch.testing.assert_close(found.grad[0], clean.grad[0])
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference", "blocked"])
+@pytest.mark.parametrize("hidden", [{"documents": torch.tensor([[0, 0, 0, 1, 1, 1]])}, {"window": 2}])
+def test_a_hidden_nan_is_not_counted(hidden: dict[str, Any], backend: str) -> None:
+    """Key 1, which the last three queries do not see."""
+    cope = CoPE(head_dim=4, max_position=4)
+    torch.nn.init.normal_(cope.e)
+    q, k, v = torch.randn(3, 1, 2, 6, 4, generator=torch.Generator().manual_seed(0))
+    wanted = attend(q, k, v, cope, backend=backend, **hidden)
+    k[..., 1, 1] = math.nan
+    out = attend(q, k, v, cope, backend=backend, **hidden)
+    assert torch.equal(out[..., 3:, :], wanted[..., 3:, :])
+    assert out[..., 1, :].isnan().all()

@@ -12,7 +12,7 @@ import torch
 
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Plan, answers, boolean_tasks, load
-from lengthwise.evaluation.pretrained.loading import offline
+from lengthwise.evaluation.pretrained.loading import _in_one_line, offline
 
 THERE = all(importlib.util.find_spec(name) for name in ("transformers", "tokenizers"))
 pytestmark = pytest.mark.skipif(not THERE, reason="transformers is not installed: pip install 'lengthwise[outside]'")
@@ -246,3 +246,72 @@ def test_code_beside_a_model_is_not_run(tmp_path):
     for file in ("own.py", "custom_generate/generate.py"):
         (tmp_path / file).write_text("raise SystemExit('this ran')")
     assert load(tmp_path).architecture == "LlamaForCausalLM"
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"model_type": ["llama"]}, r"no causal language model of the type \['llama'\]"),
+        ({"model_type": {}}, r"no causal language model of the type \{\}"),
+        ({"architectures": [5]}, r"has architectures \[5\], which is no list of names"),
+        ({"architectures": "LlamaForCausalLM"}, "has architectures 'LlamaForCausalLM', which is no list of names"),
+        (
+            {"rope_parameters": {"rope_type": "dynamic", "factor": float("nan")}},
+            "by the factor nan; it has to be a finite",
+        ),
+        (
+            {"rope_parameters": {"rope_type": "dynamic", "factor": float("inf")}},
+            "by the factor inf; it has to be a finite",
+        ),
+        ({"num_hidden_layers": 10**7}, "num_hidden_layers = 10,000,000, and its safetensors hold 12 tensors in all"),
+        ({"text_config": {"num_layers": 10**7}}, "num_layers = 10,000,000, and its safetensors hold 12 tensors in all"),
+    ],
+)
+def test_settings_that_cannot_be(tmp_path, settings, says):
+    change(make(tmp_path), **settings)
+    with pytest.raises(ConfigError, match=says):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["my-memory2", "can't allocate memory"])
+def test_a_folder_called_like_an_error(tmp_path, name):
+    index = {"metadata": {}, "weight_map": {"lm_head.weight": "lost.safetensors"}}
+    (make(tmp_path / name) / "model.safetensors").rename(tmp_path / name / "other.safetensors")
+    (tmp_path / name / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(
+        ConfigError, match=r"transformers cannot read its weights .*No such file or directory: .*memory"
+    ):
+        load(tmp_path / name)
+
+
+@pytest.mark.parametrize("made", ["an error of Python", "an error of torch", "a text of torch"])
+def test_memory_that_runs_out_is_no_fault_of_the_folder(tmp_path, made):
+    """It is raised as it is: the command line says then what to do."""
+    error = {
+        "an error of Python": MemoryError,
+        "an error of torch": torch.OutOfMemoryError,
+        "a text of torch": RuntimeError,
+    }[made]
+    with pytest.raises(error, match="allocate" if error is RuntimeError else None), _in_one_line(tmp_path, "weights"):
+        if error is RuntimeError:
+            torch.empty(1 << 60, dtype=torch.uint8)
+        raise error
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_files_that_are_not_regular(tmp_path, name, kind):
+    """A pipe would block, and a device has no end."""
+    make(tmp_path)
+    (tmp_path / name).unlink()
+    {"pipe": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero"), "folder": os.mkdir}[kind](tmp_path / name)
+    with pytest.raises(ConfigError, match=r"get it again|get the whole folder again"):
+        load(tmp_path)
+
+
+def test_a_config_that_is_too_large(tmp_path):
+    make(tmp_path)
+    with (tmp_path / "config.json").open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    with pytest.raises(ConfigError, match="it has more than 67,108,864 bytes"):
+        load(tmp_path)

@@ -45,9 +45,10 @@ class CoPE(PositionEncoding):
         """[b, h, i, j] -> [b, h, i, j], see `LogitRewrite`."""
         gates = torch.where(visible, logits, -torch.inf).sigmoid().to(wide(logits.device))
         p = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.e) - 1)
-        below = p.detach().floor()
+        below, above = p.detach().floor(), p.detach().ceil()
         rows = q @ self.e.to(q.dtype).T  # [b, h, i, max_position]
-        low, high = rows.gather(-1, below.long()), rows.gather(-1, p.detach().ceil().long())
+        # Where a query sees NaN, p is NaN, which is no row; any row will do, as the weight between them is NaN.
+        low, high = (rows.gather(-1, at.nan_to_num(nan=0.0).long()) for at in (below, above))
         return logits + torch.lerp(low, high, (p - below).to(rows.dtype))
 
     def effect(self, span: Span) -> Effect:

@@ -8,6 +8,8 @@ its own choice, and Hugging Face's hub is switched off while a model is loaded o
 import hashlib
 import json
 import os
+import re
+import reprlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from typing import Any
 
 import torch
 
+from lengthwise import regular_file
 from lengthwise.config import ConfigError, near_miss
 
 REFUSED = {
@@ -27,6 +30,9 @@ REFUSED = {
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 VOCABULARIES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
+LAYERS = re.compile(r"(n|num)_(\w+_)?(layers?|blocks)|(encoder|decoder)_layers")
+"""Settings that count layers; each layer has at least one tensor."""
+MOST_SETTINGS = 64 << 20  # bytes of a file of settings; the index of a model of 10^5 tensors has 10^7
 MARGIN = 1000  # units of rounding: what two rows of a batch may differ by where a model sees the same
 
 
@@ -72,6 +78,7 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
     _require_model_alone(path, settings)
     transformers = _library()
     architecture = _architecture(path, settings, transformers)
+    _require_layers_stored(path, settings)
     local = {"local_files_only": True, "trust_remote_code": False}
     # With these names `config` has to be given too: what transformers reads from the file itself would come after them.
     computed = {"attn_implementation": _attention(transformers, architecture), "experts_implementation": "eager"}
@@ -80,6 +87,8 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
             tokenizer = transformers.AutoTokenizer.from_pretrained(path, **local)
         with _in_one_line(path, "weights"):
             config = transformers.AutoConfig.from_pretrained(path, **local)
+        most = _most(path, config)
+        with _in_one_line(path, "weights"):
             model, report = transformers.AutoModelForCausalLM.from_pretrained(
                 path,
                 config=config,
@@ -99,7 +108,7 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
     model = model.to(device).eval()
     with offline():
         _require_causal(path, model)
-    return Pretrained(path, model, tokenizer, architecture, _most(model.config))
+    return Pretrained(path, model, tokenizer, architecture, most)
 
 
 @contextmanager
@@ -135,8 +144,10 @@ def _settings(path: Path) -> dict[str, Any]:
 
 def _json_object(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        found = json.loads(regular_file.read(file, MOST_SETTINGS))
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read ({error.strerror}); get it again") from None
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file} is no JSON ({error}); get it again") from None
     if not isinstance(found, dict):
         raise ConfigError(f"{file} is no JSON object; get it again")
@@ -144,6 +155,9 @@ def _json_object(file: Path) -> dict[str, Any]:
 
 
 def _require_files(path: Path) -> None:
+    for file in (*path.iterdir(), *path.glob("additional_chat_templates/*")):
+        if file.exists() and not file.is_file() and not file.is_dir():  # a pipe would block, and a device may not end
+            raise ConfigError(f"{file} is no regular file; get the whole folder again")
     if not any(path.glob("*.safetensors")):
         pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in path.glob(pattern))
         has = f"; {pickled[0]} is pickled, which runs what is in it, and is not read" if pickled else ""
@@ -160,7 +174,7 @@ def _require_model_alone(path: Path, settings: dict[str, Any]) -> None:
         raise ConfigError(
             f"{path} holds an adapter (adapter_config.json), which names a model elsewhere; merge it into its model and save that"
         )
-    for key in _keys(settings):
+    for key, _ in _items(settings):
         if why := REFUSED.get(key):
             raise ConfigError(f"{path / 'config.json'} has {key}: {why}; get the model in float32, bfloat16 or float16")
     for file, name in _weight_files(path, settings):
@@ -171,16 +185,33 @@ def _require_model_alone(path: Path, settings: dict[str, Any]) -> None:
             )
 
 
-def _keys(value: Any) -> Iterator[str]:
-    """The names of all settings that are not null, in configurations of parts (text_config, ...) as well."""
+def _items(value: Any) -> Iterator[tuple[str, Any]]:
+    """All settings that are not null with their values, in configurations of parts (text_config, ...) as well."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if inner is not None:
-                yield key
-                yield from _keys(inner)
+                yield key, inner
+                yield from _items(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _keys(inner)
+            yield from _items(inner)
+
+
+def _require_layers_stored(path: Path, settings: dict[str, Any]) -> None:
+    """Refuse a count of layers that the files cannot fill: building that many would take hours before the first is missed."""
+    from safetensors import safe_open
+
+    asked = [(key, n) for key, n in _items(settings) if LAYERS.fullmatch(key) and isinstance(n, int)]
+    tensors = 0
+    for file in path.glob("*.safetensors") if asked else ():
+        with _in_one_line(path, "weights"), safe_open(file, "pt") as opened:
+            tensors += len(opened.keys())
+    for key, value in asked:
+        if value > tensors:
+            raise ConfigError(
+                f"{path / 'config.json'} asks for {key} = {value:,}, and its safetensors hold {tensors:,} tensors in all; get "
+                "the whole model"
+            )
 
 
 def _weight_files(path: Path, settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -214,11 +245,15 @@ def _architecture(path: Path, settings: dict[str, Any], transformers: Any) -> st
     kind = settings.get("model_type")
     known = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     declared = settings.get("architectures") or []
-    if kind not in known:
+    if not isinstance(declared, list) or not all(isinstance(each, str) for each in declared):
+        raise ConfigError(
+            f"{path / 'config.json'} has architectures {reprlib.repr(declared)}, which is no list of names; get it again"
+        )
+    if not isinstance(kind, str) or kind not in known:
         own = "; code that comes with a folder (auto_map) is never run" if settings.get("auto_map") else ""
         raise ConfigError(
-            f"{path}: transformers {transformers.__version__} has no causal language model of the type {kind!r}{own}; take a "
-            "model that says one token after the other, such as MPT or Llama"
+            f"{path}: transformers {transformers.__version__} has no causal language model of the type {reprlib.repr(kind)}{own}; "
+            "take a model that says one token after the other, such as MPT or Llama"
         )
     name: str = known[kind]
     if declared and name.lower() not in map(str.lower, declared):  # the first MPT wrote itself MPT
@@ -236,12 +271,19 @@ def _in_one_line(path: Path, part: str) -> Iterator[None]:
         yield
     except Exception as error:
         text = " ".join(str(error).split())
-        if isinstance(error, MemoryError) or "memory" in text:
+        if _is_of_memory(error):
             raise
         text = text if len(text) < 200 else f"{text[:200]}..."
         raise ConfigError(
             f"{path}: transformers cannot read its {part} ({type(error).__name__}: {text}); get the whole folder again"
         ) from error
+
+
+def _is_of_memory(error: Exception) -> bool:
+    """Whether memory ran out. A text alone says nothing: it may be that of a folder's name."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return type(error) is RuntimeError and re.match(r"\[enforce fail at .*DefaultCPUAllocator", str(error)) is not None
 
 
 def _require_causal(path: Path, model: Any) -> None:
@@ -259,19 +301,32 @@ def _require_causal(path: Path, model: Any) -> None:
         raise ConfigError(f"{path}: the model sees tokens that come later, so it is not causal; take another one")
 
 
-def _most(config: Any) -> int | None:
+def _most(path: Path, config: Any) -> int | None:
     """The positions that a model has. Dynamic NTK stretches them by its factor, without saying so in their number."""
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     for name in LIMITS:
         if isinstance(found := getattr(config, name, None), int) and found > 0:
             dynamic = isinstance(rope, dict) and rope.get("rope_type", rope.get("type")) == "dynamic"
-            return int(found * rope.get("factor", 1)) if dynamic else found
+            return _stretched(path, found, rope.get("factor", 1)) if dynamic else found
     return None
+
+
+def _stretched(path: Path, positions: int, factor: Any) -> int:
+    try:
+        if isinstance(factor, int | float) and factor > 0:
+            return int(positions * factor)
+    except OverflowError:  # infinite, or the product is
+        pass
+    raise ConfigError(
+        f"{path / 'config.json'} stretches its positions by the factor {reprlib.repr(factor)}; it has to be a finite number "
+        "above 0: get it again"
+    )
 
 
 def _read(path: Path) -> Iterable[Path]:
     """The files that say what a model computes."""
-    return sorted({path / "config.json", *path.glob("*.safetensors"), *path.glob("*token*"), *path.glob("vocab*")})
+    patterns = ("config.json", "*.safetensors", "*token*", "vocab*")
+    return sorted({file for pattern in patterns for file in path.glob(pattern) if file.is_file()})
 
 
 def _digest(path: Path) -> str:
