@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -26,6 +26,11 @@ from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import ContentRelative, CumulativeBias, DenseBias, Effect, KeyGlobal, ProgressiveBias, Term
 from lengthwise.layouts import consecutive
 from lengthwise.span import Span, ends, own_lengths, whole_numbers
+
+if TYPE_CHECKING:
+    from typing import Never as Unknown  # a type checker refuses arguments that attention has not got
+else:
+    Unknown = Any  # checks at run time take Never for what is returned only
 
 # The order is the order in which `auto` asks: the first that does not refuse serves. The reference serves all, so what
 # comes after it serves where it is named alone.
@@ -54,7 +59,7 @@ class Plan:
         v: Float[Tensor, "b g j d"],
         *,
         scale: float | None = None,
-        **unknown: Never,
+        **unknown: Unknown,
     ) -> Float[Tensor, "b h i d"]:
         """`k` and `v` may have fewer heads than `q` (grouped queries). `scale`: 1/sqrt(head_dim) when not given."""
         refuse_unknown("a Plan", unknown, ("q", "k", "v", "scale"))
@@ -68,7 +73,7 @@ def plan(
     q: Float[Tensor, "b h i d"],
     *,
     backend: str = "auto",
-    **unknown: Never,
+    **unknown: Unknown,
 ) -> Plan:
     """Choose a backend for queries like `q` (its device, dtype and head dim). "auto" takes the first that serves; a named
     backend serves or raises, never falls back. Raise `ArgumentError` for an `unknown` argument, with what to write instead."""
@@ -142,7 +147,7 @@ def attend(
     scale: float | None = None,
     backend: str = "auto",
     kept: Kept | None = None,
-    **unknown: Never,
+    **unknown: Unknown,
 ) -> Float[Tensor, "b h i d"]:
     """Attention with a position encoding, for a model of your own.
 
@@ -184,7 +189,7 @@ def statistics(
     edges: Sequence[int] | None = None,
     first: int = 4,
     last: int = 16,
-    **unknown: Never,
+    **unknown: Unknown,
 ) -> Statistics:
     """What the attention of `attend` looks at, at lengths where no matrix of queries and keys fits: mass by distance,
     entropy, and mass on the first and last keys, per row of the batch and head. `Statistics` has the definitions.
