@@ -1,4 +1,4 @@
-"""`lengthwise drop`: runs and studies that nobody wants any more. Imports no torch."""
+"""`lengthwise drop`: delete runs and studies. Imports no torch."""
 
 from collections.abc import Sequence
 

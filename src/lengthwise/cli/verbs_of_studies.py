@@ -72,7 +72,7 @@ def compare(
     min_length
         The shortest length in training, of which all up to train_length are drawn. Usually train_length: one length.
     train_examples
-        Train on a fixed set of so many examples, epoch after epoch. Usually examples are fresh at every step.
+        Train on a fixed set of this many examples, epoch after epoch. Default: fresh examples at every step.
     lengths
         Lengths to score, with commas: 256,512,1024. Usually 1, 2, 4 and 8 times the trained one.
     seeds
