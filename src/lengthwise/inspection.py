@@ -224,7 +224,7 @@ def _slopes(encoding: PositionEncoding) -> list[float] | None:
     except (TypeError, ValueError):
         return None
     distance = torch.arange(4)
-    table = encoding.table(distance).double()
+    table = encoding.checked_bias(distance).double()
     if each.shape != table.shape[:1] or not torch.allclose(table, -each[:, None] * distance, rtol=1e-6, atol=0):
         return None
     return each.tolist()
@@ -238,7 +238,7 @@ def _tables(effect: Effect) -> list[ToeplitzBias | QueryRelative]:
 
 def _by_distance(encoding: PositionEncoding, data: Data, distances: Tensor) -> Tensor:
     if isinstance(encoding, DistanceBias):
-        return encoding.table(distances)
+        return encoding.checked_bias(distances)
     total = torch.zeros(1, len(distances), dtype=torch.float64)
     for form in _tables(encoding.effect(Span.of(data["length"]))):
         table = form.table

@@ -245,9 +245,9 @@ class DistanceBias(PositionEncoding):
     def effect(self, span: Span) -> Effect:
         n = span.reach if self.reach is None else torch.sym_min(span.reach, self.reach + 1)
         at = columns(span, -n if self.both_ways else 0, n, lambda: self._heads(span.q.device))
-        return Effect(terms=(ToeplitzBias(self.table(at.distance), at.first, at.distances),))
+        return Effect(terms=(ToeplitzBias(self.checked_bias(at.distance), at.first, at.distances),))
 
-    def table(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
+    def checked_bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
         """`bias(distance)`; `ConfigError` where that is no table of heads by distances."""
         found: object = self.bias(distance)
         if torch.compiler.is_compiling():  # sizes may not be known yet
@@ -263,7 +263,7 @@ class DistanceBias(PositionEncoding):
         return found
 
     def _heads(self, device: torch.device) -> int:
-        return len(self.table(torch.zeros(1, dtype=torch.long, device=device)))
+        return len(self.checked_bias(torch.zeros(1, dtype=torch.long, device=device)))
 
 
 class _Project(torch.autograd.Function):
