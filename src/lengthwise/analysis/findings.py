@@ -144,7 +144,7 @@ class TaskFindings:
 
     def best(self, length: int) -> Point | None:
         """The leader at a length, where it may be called the best. None where all encodings have the same score (as it is
-        written), where the leader is no better than a floor, and where nobody is ever right."""
+        written), where the leader is no better than a floor, and where every score is zero."""
         leader = self.leader(length)
         if leader is None or self.unbeaten(leader) is not None or (self.bounds and figure(leader.mean) == figure(0.0)):
             return None

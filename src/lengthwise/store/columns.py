@@ -209,7 +209,7 @@ def readable(what: str, columns: Columns, rows: Iterable[Any]) -> Iterator[dict[
 
 
 def require_readable(what: str, columns: Columns, cells: Mapping[str, Any], described: str) -> None:
-    """Raise `StoreError` for a row that nobody could read if it were stored."""
+    """Raise `StoreError` for a row that could not be read back if it were stored."""
     try:
         _checked(what, columns, cells)
     except Unreadable as error:

@@ -80,7 +80,7 @@ def drop_study(connection: Connection, study: str, finished: bool, now: float, f
         else:
             dropped.append(run)
     odd = tuple(key for key in every if key not in known and key not in others)
-    if odd and not finished:  # nobody can tell whether they are finished
+    if odd and not finished:  # it is not known whether they are finished
         holding = True
     unreadable = odd if finished else ()
     stuck = _delete_files(folder, [*(run.key for run in dropped), *unreadable])

@@ -272,7 +272,7 @@ class Store:
             connection.execute(_held(key, worker).values(values))
 
     def reopen(self, keys: Sequence[str]) -> int:
-        """Have finished runs that nobody works on trained again; how many there were. What is known of them stays."""
+        """Mark finished runs that no worker holds to be trained again; return how many. Their scores stay."""
         changed = 0
         with self._transaction(writes=True) as connection:
             for some in portions(list(keys)):

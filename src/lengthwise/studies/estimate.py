@@ -15,7 +15,7 @@ from lengthwise.studies.cost import Cost
 from lengthwise.training import measure_step
 
 MEASURING_SECONDS = 5.0  # for all measurements together, after the first
-START_SECONDS = 3.0  # for a worker to import torch and to build its first model
+START_SECONDS = 3.0  # a guess: for a worker to import torch and to build its first model
 
 
 def estimate_seconds(

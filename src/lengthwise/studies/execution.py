@@ -243,6 +243,8 @@ class _Crew:
             seconds = estimate_seconds(
                 runs, cost, trained, workers=number, device=spec.device, backend=spec.backend, threads=spec.threads
             )
+            if seconds is None:
+                self.tell(Note(text="no training step could be measured, so the duration is not estimated"))
         cost = {key: replace(own, train=0.0) if key in trained else own for key, own in cost.items()}
         self.tell(Begun(total=len(self.study.runs), counts=counts, workers=number, costs=cost, seconds=seconds))
         for note in notes:

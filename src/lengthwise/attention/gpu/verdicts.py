@@ -176,7 +176,7 @@ def _stored(name: str, about: dict[str, str]) -> Verdict | None:
 
 @contextlib.contextmanager
 def _alone(name: str) -> Iterator[bool]:
-    """Yield whether no other process compares the same; where there is no cache folder nobody can know."""
+    """Yield whether no other process compares the same; without a cache folder this is not known."""
     with contextlib.ExitStack() as stack:
         alone = True
         with contextlib.suppress(CacheError, OSError):  # said when the verdict is stored
