@@ -5,7 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -41,7 +41,7 @@ class PositionEncoding(nn.Module, ABC):
     max_length: int | None = None  # positions it can serve; None: any
     given: dict[str, Any]  # the arguments that it was made with
 
-    def __new__(cls, *args: Any, **given: Any) -> Self:
+    def __new__(cls, *args: Any, **given: Any) -> Any:
         """Check the names of arguments here, so that an unknown one is said with what is meant."""
         if not _takes_anything(cls):
             require_known(cls.__name__, given, [*context_of(cls), *settings_of(cls)])
