@@ -8,6 +8,7 @@ that stored the figures: they were measured on it or shortly before.
 import json
 import os
 import platform
+import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,13 +30,25 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
+def command() -> str:
+    """Return the command that runs, as others can repeat it: of a path on this machine its last part stays."""
+    words = [f"benchmarks/{Path(sys.argv[0]).name}", *map(_without_folders, sys.argv[1:])]
+    return shlex.join(["python", *words])
+
+
+def _without_folders(word: str) -> str:
+    option, equals, value = word.rpartition("=") if word.startswith("-") else ("", "", word)
+    path = Path(value).expanduser()
+    return f"{option}{equals}{path.name}" if path.is_absolute() else word
+
+
 def header() -> dict[str, Any]:
     """What every file in results/ begins with."""
     source = commit(Path(lengthwise.__file__), besides="benchmarks/results")
     return {
         "commit": source.get("commit"),
         "uncommitted_changes": source.get("dirty"),
-        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+        "command": command(),
         "date": datetime.now(UTC).date().isoformat(),
         "processor": processor(),
         "cores": os.cpu_count(),

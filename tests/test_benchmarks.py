@@ -104,6 +104,13 @@ def test_a_header_has_commit_and_changes(benchmark: Any, tmp_path: Path, monkeyp
     assert all(head.stdout.startswith(said[name]["made"]["commit"]) for name in ("clean", "figures", "changed"))
 
 
+def test_a_command_is_kept_without_folders_of_this_machine(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["/a/b/some.py", "nope: small", "--results", "/tmp/nope-small", "--old=~/old", "--lengths", "1/2", "-x=a=b"]
+    monkeypatch.setattr(sys, "argv", words)
+    kept = "python benchmarks/some.py 'nope: small' --results nope-small --old=old --lengths 1/2 -x=a=b"
+    assert benchmark("record").command() == kept
+
+
 def test_the_rows_of_a_study(
     benchmark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

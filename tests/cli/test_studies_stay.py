@@ -87,6 +87,27 @@ def test_two_comparisons_with_other_steps_are_both_in_the_report(here: Call, tmp
     assert "does not list 1 run any more that it had before: NoPE on Copy" in more.err
 
 
+def test_lengths_that_are_asked_no_more_are_named(here: Call, tmp_path: Path) -> None:
+    """Their scores leave the report, and come back without being computed again."""
+    results = tmp_path / "results"
+    words = ["compare", "nope", *BASE[2:], *SMALL, "--steps", 2, "--results", results, "--workers", 1, "--lengths"]
+
+    def lengths() -> list[int]:
+        (task,) = json.loads(here("report", "--results", results, "--json").out)["tasks"]
+        return list(task["lengths"])
+
+    assert here(*words, "4,8,16").code == 0
+    assert lengths() == [4, 8, 16]
+    fewer = here(*words, "4")
+    assert fewer.code == 0
+    assert "asked lengths 8, 16 before and does not any more; their scores leave the report" in fewer.err
+    assert lengths() == [4]
+    again = here(*words, "4,8,16")
+    assert "all 1 runs are done" in again.err
+    assert "any more" not in again.err
+    assert lengths() == [4, 8, 16]
+
+
 def test_the_help_says_what_a_name_is_made_of(capsys: pytest.CaptureFixture[str]) -> None:
     app(["compare", "--help"], exit_on_error=False, result_action="return_value")
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())

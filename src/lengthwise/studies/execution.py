@@ -100,16 +100,21 @@ def execute(
 
 
 def _add(store: Store, study: Study) -> list[str]:
-    """Put the study into the store. Return what is different from before, in lines: runs that the study has no more, classes that
-    have changed, weights that are missing."""
+    """Put the study into the store. Return what is different from before, in lines: runs that the study has no more, lengths that
+    it asks no more, classes that have changed, weights that are missing."""
+    known = any(row.name == study.name for row in store.studies())
+    before = store.runs(study.name) if known else []
     left = store.add_study(**study.about(), runs=study.rows())
-    replaced = but_for_versions(left, store.runs(study.name))
+    now = store.runs(study.name)
+    replaced = but_for_versions(left, now)
     gone = [row for row in left if row.key not in replaced]
-    return list(
-        filter(
-            None, (_said_of_left(study.name, gone), change_of_classes(replaced.values()), _reopen(store, study.name))
-        )
+    notes = (
+        _said_of_left(study.name, gone),
+        _said_of_lengths(study.name, before, now),
+        change_of_classes(replaced.values()),
+        _reopen(store, study.name),
     )
+    return list(filter(None, notes))
 
 
 def cores() -> int:
@@ -130,6 +135,21 @@ def _said_of_left(study: str, left: list[RunRow]) -> str:
         f"{study} does not list {len(left)} run{'' if one else 's'} any more that it had before: {named}{more}; "
         f"{'it leaves' if one else 'they leave'} its report and {'stays' if one else 'stay'} in the database "
         "(`lengthwise list runs` shows every run)"
+    )
+
+
+def _said_of_lengths(study: str, before: list[RunRow], now: list[RunRow]) -> str:
+    """Return one line about the lengths that the study asked before and asks no more of the runs that it still lists; "" without
+    any."""
+    asks = {run.key: {question["length"] for question in run.asked} for run in now}
+    lost = sorted({q["length"] for run in before if run.key in asks for q in run.asked} - set().union(*asks.values()))
+    if not lost:
+        return ""
+    one = len(lost) == 1
+    return (
+        f"{study} asked length{'' if one else 's'} {', '.join(map(str, lost))} before and does not any more; "
+        f"{'its' if one else 'their'} scores leave the report and stay in the database (list "
+        f"{'it' if one else 'them'} again to see them; nothing is computed twice)"
     )
 
 
