@@ -11,6 +11,7 @@ from lengthwise.class_versions import class_version, defined_in
 from lengthwise.code_hash import code_hash
 from lengthwise.config import ConfigError, Run, TrainingConfig, choose
 from lengthwise.encodings import NoPE, RoPE
+from lengthwise.plugins import load_file
 from lengthwise.tasks import Copy
 
 FILE = '''
@@ -252,6 +253,27 @@ ACTING = {
     "setdefault": {"mine.py": 'T = {}\nx = T.setdefault("k", 0.5)' + USING.format('T["k"]')},
     "alias": {"mine.py": 'T = {}\nALL = [T]\nALL[0]["k"] = 0.5' + USING.format('T["k"]')},
     "class body": {"mine.py": 'T = {}\nclass Filling:\n    T["k"] = 0.5' + USING.format('T["k"]')},
+    "call of a method for a value": {"mine.py": "T = [0.5, 1]\n_ = T.reverse()" + USING.format("T[0]")},
+    "in place": {"mine.py": "import torch\nT = torch.ones(1)\n_ = T.mul_(0.5)" + USING.format("T[0]")},
+    "any name of a module": {
+        "mine.py": "import sys\nK = 1\nsetattr(sys.modules[__name__], 'K', 0.5)" + USING.format("K")
+    },
+    "not as a script": {"mine.py": 'K = 1\nif __name__ != "__main__":\n    K = 0.5' + USING.format("K")},
+    "otherwise than as a script": {
+        "mine.py": 'if __name__ == "__main__":\n    K = 1\nelse:\n    K = 0.5' + USING.format("K")
+    },
+    "a name of everything": {
+        "mine.py": "from neighbour import *" + USING.format("sum([1])"),
+        "neighbour.py": "def sum(x): return 0.5\n",
+    },
+    "a folder without __init__": {
+        "mine.py": "import lazily.inner" + USING.format("lazily.inner.K"),
+        "lazily/inner.py": "K = 0.5\n",
+    },
+    "a folder without __init__, imported late": {
+        "mine.py": "\n\nclass Windowed:\n    def bias(self, distance):\n        from lazily import inner\n        return inner.K\n",
+        "lazily/inner.py": "K = 0.5\n",
+    },
     "patched module": {
         "mine.py": "import deeper\nimport neighbour" + USING.format("deeper.K"),
         "deeper.py": "K = 1\n",
@@ -378,6 +400,30 @@ def test_relative_imports_in_a_package(tmp_path: Path) -> None:
         assert (hashed(tmp_path, {**files, "others/deep.py": text}, module="others") == before) == same, text
 
 
+def test_a_file_that_was_loaded_by_its_path_follows_its_own_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "ownpackage"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "mine.py").write_text("from ownpackage.helper import bend\nclass Windowed:\n    f = bend\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    hashes = []
+    for value in (1, 2):
+        (package / "helper.py").write_text(f"def bend(d): return {value}\n")
+        module = load_file(str(package / "mine.py"), ConfigError, "plug-in")
+        hashes.append(code_hash(module.Windowed))
+        for name in ("ownpackage", "ownpackage.helper", module.__name__):
+            sys.modules.pop(name)
+    assert hashes[0] != hashes[1]
+
+
+def test_an_expression_that_is_too_long_is_said_in_one_line(tmp_path: Path) -> None:
+    text = f"X = {'+'.join(['1'] * 600)}\nclass Windowed:\n    x = X\n"
+    with pytest.raises(ConfigError, match=r"the source of Windowed, .* too long .*; split it, or give"):
+        hashed(tmp_path, {"mine.py": text})
+
+
 def test_installed_neighbours_are_not_followed(tmp_path: Path) -> None:
     folder = tmp_path / "site-packages"
     files = {"mine.py": "from deeper import DEEP\n\nclass Windowed:\n    x = DEEP\n", "deeper.py": "DEEP = 1\n"}
@@ -397,6 +443,10 @@ class Derived(RoPE):
 
 class Declared(NoPE):
     version = 3
+
+
+class OfOurs(RoPE):
+    version = 1
 
 
 class Inherits(Declared):
@@ -419,6 +469,12 @@ def test_a_declared_version_replaces_the_hash(monkeypatch: pytest.MonkeyPatch) -
     assert set(class_version(Inherits)) == {"code"}, "an inherited version says nothing about what was added"
     with pytest.raises(ConfigError, match="Wrong: version is '2'; it has to be a whole number, at least 1"):
         key(Wrong)
+
+
+def test_a_declared_version_leaves_the_versions_of_our_bases(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = key(OfOurs)
+    monkeypatch.setattr(RoPE, "version", RoPE.version + 1)
+    assert key(OfOurs) != before
 
 
 def test_ours_have_a_version_and_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:

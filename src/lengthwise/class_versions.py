@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from lengthwise.code_hash import code_hash
-from lengthwise.values import ConfigError, require_whole
+from lengthwise.code_hash import code_hash, own_bases
+from lengthwise.values import ConfigError, listing, require_whole
 
 _hashes: WeakKeyDictionary[type, str] = WeakKeyDictionary()
 
@@ -23,7 +23,8 @@ def class_version(make: type) -> dict[str, Any]:
     """Return what identifies the code of an encoding, a task or a layout, as it enters a run's key.
 
     A class of lengthwise: `{"version": n}`, its class attribute. A class from outside that declares `version` in its own body:
-    `{"version": n, "module": the name of its file}`. Any other: `{"code": a hash of its source}`, see `code_hash`.
+    `{"version": n, "module": the name of its file}`, and where it derives from a class of lengthwise with another version than 1,
+    `"bases"`. Any other: `{"code": a hash of its source}`, see `code_hash`.
     """
     if is_own(make):
         return {"version": make.version}  # type: ignore[attr-defined]
@@ -31,7 +32,10 @@ def class_version(make: type) -> dict[str, Any]:
         version = vars(make)["version"]
         require_whole(make.__name__, 1, version=version)
         file = source_file(make)
-        return {"version": version, "module": file.stem if file else make.__module__}
+        bases = {name: n for name, n in own_bases(make).items() if n > 1}
+        return {"version": version, "module": file.stem if file else make.__module__} | (
+            {"bases": bases} if bases else {}
+        )
     if make not in _hashes:
         _hashes[make] = code_hash(make)
     return {"code": _hashes[make]}
@@ -49,8 +53,11 @@ def defined_in(make: type) -> str | None:
     None for a class of lengthwise, and for one that was typed in.
     """
     file = source_file(make)
-    if is_own(make) or (file is None and make.__module__ == "__main__"):
+    if is_own(make):
         return None
+    if make.__module__ == "__main__":
+        spec = getattr(sys.modules["__main__"], "__spec__", None)
+        return spec.name if spec is not None and spec.parent else str(file) if file else None
     package = getattr(sys.modules.get(make.__module__), "__package__", None)
     return str(file) if file is not None and not package else make.__module__
 
@@ -79,7 +86,7 @@ def require_complete(make: type) -> None:
     methods = [f"the method {name}" for name in sorted(getattr(make, "__abstractmethods__", ()))]
     attributes = [f"the class attribute {n}" for n, of_class in _declared(make) if of_class and not hasattr(make, n)]
     if lacking := [*methods, *attributes]:
-        raise ConfigError(f"{place(make)}: class {make.__name__} lacks {_listed(lacking)}; define {_them(lacking)}")
+        raise ConfigError(f"{place(make)}: class {make.__name__} lacks {listing(lacking)}; define {_them(lacking)}")
 
 
 def require_set(instance: object) -> None:
@@ -91,7 +98,7 @@ def require_set(instance: object) -> None:
         f"self.{name}" for name, of_class in _declared(make) if not of_class and not hasattr(instance, name)
     ]:
         raise ConfigError(
-            f"{place(make)}: class {make.__name__} does not set {_listed(lacking)}; set {_them(lacking)} in __init__"
+            f"{place(make)}: class {make.__name__} does not set {listing(lacking)}; set {_them(lacking)} in __init__"
         )
 
 
@@ -100,10 +107,6 @@ def _declared(make: type) -> list[tuple[str, bool]]:
     bases = [base for base in make.__mro__ if is_own(base)]
     found = {name: "ClassVar" in str(kind) for base in bases for name, kind in inspect.get_annotations(base).items()}
     return list(found.items())
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _them(names: list[str]) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import symtable
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,10 @@ OWN = "lengthwise"  # never followed: what it computes is counted by versions
 INSTALLED = {"site-packages", "dist-packages"}
 COMPILED = (".pyc", ".so", ".pyd")
 DYNAMIC = {"globals", "eval", "exec", "__import__", "importlib", "import_module"}  # names that can reach any other
-CHANGING = {
-    "add",
-    "append",
-    "clear",
-    "extend",
-    "insert",
-    "pop",
-    "register",
-    "remove",
-    "setdefault",
-    "update",
-}  # methods
+CHANGING = {  # methods; so are those of tensors, which end with an underscore
+    "add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert", "pop", "popitem", "popleft", "register",
+    "remove", "reverse", "rotate", "setdefault", "sort", "update",
+}  # fmt: skip
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Import = ast.Import | ast.ImportFrom
@@ -64,14 +56,20 @@ def code_hash(make: type) -> str:
             "the class a version (version = 1) and raise it with every change"
         )
     package = getattr(module, "__package__", None)
-    sources = _Sources.around(Path(file).resolve(), package.split(".") if package else [])
-    walk = _Walk(sources)
-    walk.take_class(sources.own, make.__qualname__)
-    text = json.dumps([walk.parts(), _own_bases(make)], ensure_ascii=True, sort_keys=True)
+    try:
+        sources = _Sources.around(Path(file).resolve(), package.split(".") if package else [])
+        walk = _Walk(sources)
+        walk.take_class(sources.own, make.__qualname__)
+        text = json.dumps([walk.parts(), own_bases(make)], ensure_ascii=True, sort_keys=True)
+    except RecursionError:
+        raise ConfigError(
+            f"the source of {make.__name__}, or of what it uses, has an expression or a chain of elif that is too long to be "
+            "compared; split it, or give the class a version (version = 1) and raise it with every change"
+        ) from None
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _own_bases(make: type) -> dict[str, int]:
+def own_bases(make: type) -> dict[str, int]:
     """The versions of the lengthwise classes that a class derives from."""
     return {
         base.__name__: base.version
@@ -96,9 +94,7 @@ class _Module:
     @classmethod
     def read(cls, name: str, file: Path) -> "_Module":
         tree = ast.Module([], []) if file.is_dir() else _parsed(file)
-        module = cls(
-            name, file.is_dir() or file.name == "__init__.py", [s for s in tree.body if not _only_as_script(s)]
-        )
+        module = cls(name, file.is_dir() or file.name == "__init__.py", [s for t in tree.body for s in _as_imported(t)])
         for statement in module.statements:
             for bound in _bound(statement):
                 module.bindings.setdefault(bound, []).append(statement)
@@ -133,18 +129,20 @@ def _parsed(file: Path) -> ast.Module:
         raise ConfigError(f"{file} cannot be read as Python any more ({error}); mend it, and repeat") from error
 
 
-def _only_as_script(statement: ast.stmt) -> bool:
-    return (
-        isinstance(statement, ast.If)
-        and isinstance(statement.test, ast.Compare)
-        and isinstance(statement.test.left, ast.Name)
-        and statement.test.left.id == "__name__"
-    )
+def _as_imported(statement: ast.stmt) -> list[ast.stmt]:
+    """What a top-level statement does when its module is imported: of `if __name__ == "__main__"` the else branch."""
+    if isinstance(statement, ast.If) and ast.unparse(statement.test) in _AS_SCRIPT:
+        return statement.orelse
+    return [statement]
+
+
+_AS_SCRIPT = ("__name__ == '__main__'", "'__main__' == __name__")
 
 
 @dataclass
 class _Sources:
-    """The modules that may be followed: those under one folder, of an installed package that package alone."""
+    """The modules that may be followed: those under one folder, or under the packages that it belongs to; of an installed package
+    that package alone."""
 
     folder: Path
     only: str | None
@@ -186,14 +184,26 @@ class _Sources:
         top, *_ = name.split(".")
         if not all(part.isidentifier() for part in name.split(".")) or top == OWN or self.only not in (None, top):
             return None
-        place = self.folder.joinpath(*name.split("."))
         loaded = getattr(sys.modules.get(top), "__file__", None)
-        if loaded is not None and not Path(loaded).resolve().is_relative_to(self.folder):
-            return None  # such a file lies here too, but another one was imported
-        for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
-            if file.is_file():
-                return file
-        return place if place.is_dir() and top in sys.modules else None
+        for folder in self._roots():
+            if loaded is not None and not Path(loaded).resolve().is_relative_to(folder):
+                continue  # such a file lies here too, but another one was imported
+            place = folder.joinpath(*name.split("."))
+            for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
+                if file.is_file():
+                    return file
+            if place.is_dir():
+                return place
+        return None
+
+    def _roots(self) -> Iterator[Path]:
+        """The folders in which names may begin: this one, and where it is a package that was not named, the one that has it."""
+        yield self.folder
+        above = self.folder
+        while (above / "__init__.py").is_file():
+            above = above.parent
+        if above != self.folder:
+            yield above
 
 
 # ---- names in a statement -----------------------------------------------------------------------------------------
@@ -243,6 +253,11 @@ class _Uses(ast.NodeVisitor):
         self.paths.setdefault(node.id, set()).add(())
 
 
+def _reaches_any(names: set[str], paths: Mapping[str, set[Path_]]) -> bool:
+    """Whether code can reach names that it does not write."""
+    return bool(names & DYNAMIC) or any(path[:1] == ("modules",) for path in paths.get("sys", ()))
+
+
 def _run_at_once(node: ast.AST) -> Iterator[ast.AST]:
     """The parts of a statement that run when its module is imported: not the bodies of functions."""
     yield node
@@ -272,7 +287,9 @@ def _changes(nodes: Iterable[ast.AST]) -> bool:
 
 def _calls_changing(node: ast.AST) -> bool:
     called = node.func if isinstance(node, ast.Call) else None
-    return isinstance(called, ast.Attribute) and called.attr in CHANGING and _root(called) != "self"
+    if not isinstance(called, ast.Attribute) or _root(called) == "self":
+        return False
+    return called.attr in CHANGING or (called.attr.endswith("_") and not called.attr.startswith("_"))
 
 
 def _root(node: ast.AST) -> str | None:
@@ -339,7 +356,7 @@ class _Walk:
         if not self.deep:
             return
         names, paths = _referenced(statement), _Uses(statement).paths
-        if names & DYNAMIC:
+        if _reaches_any(names, paths):
             self.take_all(module)
         for name in sorted(names):
             self.follow(module, name, paths.get(name, {()}))
@@ -364,9 +381,9 @@ class _Walk:
             for alias in statement.names:
                 if (alias.asname or alias.name.partition(".")[0]) == name:
                     self.follow_import(module, statement, alias, paths)
-        if name in module.bindings or hasattr(builtins, name) or (name.startswith("__") and name.endswith("__")):
+        if name in module.bindings or (name.startswith("__") and name.endswith("__")):
             return True
-        found = False
+        found = hasattr(builtins, name)
         for star in module.stars:  # the name may be of any of them
             self.imports.add(f"{self.label(module)}: {module.absolute(star)}.*")
             source = self.sources.find(module.absolute(star))
@@ -451,7 +468,7 @@ class _Reach:
             for node in nodes:
                 statement = node if isinstance(node, ast.stmt) else ast.Expr(node)  # type: ignore[arg-type]
                 names, paths = _referenced(statement), _Uses(statement).paths
-                if names & DYNAMIC:
+                if _reaches_any(names, paths):
                     walk.take_all(module)
                 for name in sorted(names):
                     walk.follow(module, name, paths.get(name, {()}))

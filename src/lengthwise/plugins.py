@@ -12,7 +12,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,9 +44,16 @@ def load_plugins(names: Iterable[str]) -> None:
     """
     for name in names:
         full = _full(name)
-        if full not in _loaded:
-            _loaded[full] = module = load_file(name, PluginError, "plug-in") if is_file(name) else _imported(name)
+        if full in _loaded:
+            continue
+        listed = {kind: registry.state() for kind, registry in Registry.known.items()}
+        try:
+            module = load_file(name, PluginError, "plug-in") if is_file(name) else _imported(name)
             _register(name, module)
+        except BaseException:  # the next call loads it again, mended perhaps
+            _restore(listed)
+            raise
+        _loaded[full] = module
 
 
 def loaded_plugins() -> tuple[str, ...]:
@@ -65,8 +72,12 @@ def plugins(names: Iterable[str]) -> Iterator[None]:
     finally:
         _loaded.clear()
         _loaded.update(before)
-        for kind, registry in Registry.known.items():
-            registry.restore(listed.get(kind))
+        _restore(listed)
+
+
+def _restore(listed: Mapping[str, Any]) -> None:
+    for kind, registry in Registry.known.items():
+        registry.restore(listed.get(kind))
 
 
 def is_file(name: str) -> bool:
@@ -90,8 +101,9 @@ def _full(name: str) -> str:
 
 
 def load_file(given: str, error: type[ValueError], what: str) -> ModuleType:
-    """Run a Python file as a module, which may import its neighbours. `error` in one line, with the file's line, for whatever
-    it raises; `what` says what the file was meant to be ("study", "plug-in")."""
+    """Run a Python file as a module, which may import its neighbours, its functions when they run too: its folder stays the last of
+    `sys.path`. `error` in one line, with the file's line, for whatever it raises; `what` says what the file was meant to be
+    ("study", "plug-in")."""
     path = Path(os.path.expanduser(given))
     source = _source(given, path, error, what)
     path = path.resolve()
@@ -113,7 +125,10 @@ def load_file(given: str, error: type[ValueError], what: str) -> ModuleType:
     except BaseException as wrong:  # SystemExit, GeneratorExit and classes of the file's own end a program too
         raise error(f"{given}{_line(wrong, path)}: {_said(wrong)}") from wrong
     finally:
-        sys.path.remove(folder)
+        with suppress(ValueError):  # the file itself may have changed the path
+            sys.path.remove(folder)
+        if folder not in sys.path:
+            sys.path.append(folder)
     return module
 
 

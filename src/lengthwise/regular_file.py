@@ -17,7 +17,9 @@ def read(path: Path, most: int) -> bytes:
         status = os.fstat(file.fileno())  # of what was opened, which cannot be exchanged any more
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        content = file.read(most + 1)  # a file of /proc says that it has 0 bytes
-    if len(content) > most:
+        content = file.read(status.st_size + 1) if status.st_size <= most else b""
+        if status.st_size < len(content) <= most:  # a file of /proc says that it has 0 bytes
+            content += file.read(most + 1 - len(content))
+    if max(status.st_size, len(content)) > most:
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
     return content

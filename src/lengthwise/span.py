@@ -100,19 +100,20 @@ def ends(positions: Int[Tensor, "b t"]) -> tuple[int, int]:
     return lowest, highest
 
 
-def whole_numbers(name: str, given: Tensor | None, rows: int, tokens: int) -> Int[Tensor, "#b t"] | None:
+def whole_numbers(name: str, given: object, rows: int, tokens: int) -> Int[Tensor, "#b t"] | None:
     """`given` as int64, in which nothing wraps around; `ConfigError` unless it is None or [rows or 1, tokens] whole numbers."""
     if given is None:
         return None
-    _require_whole(name, given)
-    if given.ndim != 2 or given.shape[1] != tokens or given.shape[0] not in (1, rows):
-        raise ConfigError(f"{name} has shape {tuple(given.shape)}; it has to be [{rows} or 1, {tokens}], one per token")
-    return given.long()
+    whole = _require_whole(name, given)
+    if whole.ndim != 2 or whole.shape[1] != tokens or whole.shape[0] not in (1, rows):
+        raise ConfigError(f"{name} has shape {tuple(whole.shape)}; it has to be [{rows} or 1, {tokens}], one per token")
+    return whole.long()
 
 
-def _require_whole(name: str, given: object) -> None:
-    """Raise `ConfigError` unless it is a tensor of whole numbers that int64 holds."""
+def _require_whole(name: str, given: object) -> Tensor:
+    """Return `given`; raise `ConfigError` unless it is a tensor of whole numbers that int64 holds."""
     if not isinstance(given, Tensor):
         raise ConfigError(f"{name} is a {type(given).__name__}; it has to be a tensor of whole numbers (int64)")
     if given.is_floating_point() or given.is_complex() or given.dtype in (torch.bool, torch.uint64):
         raise ConfigError(f"{name} is {given.dtype}; it has to hold whole numbers (int64)")
+    return given

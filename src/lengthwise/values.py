@@ -7,7 +7,7 @@ import os
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 
@@ -233,3 +233,8 @@ def parse_value(text: str, wanted: Any, where: str) -> Any:
         except ConfigError:
             continue
     return cast(candidates[0], wanted, where)
+
+
+def listing(words: Sequence[str]) -> str:
+    """`ALiBi, FIRE and T5`."""
+    return " and ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} and {words[-1]}"

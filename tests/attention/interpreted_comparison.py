@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from triton.compiler.errors import CompilationError
 
 from lengthwise.attention import gpu
 from lengthwise.attention.gpu import Blocks, comparison
@@ -128,9 +129,17 @@ def test_its_answer_is_a_line(monkeypatch, capsys):
     comparison.main()
     assert capsys.readouterr().out == '{"result": "equal", "reason": null}\n'
     forward = gpu.forward
-    monkeypatch.setattr(gpu, "forward", lambda *given: 1 / 0)
-    comparison.main()
-    assert capsys.readouterr().out == '{"result": "different", "reason": "ZeroDivisionError: division by zero"}\n'
+    for error, result in (
+        (OSError("no space left"), "unavailable"),
+        (CompilationError("", None, "wrong"), "different"),
+    ):
+
+        def fail(*given, error=error):
+            raise error
+
+        monkeypatch.setattr(gpu, "forward", fail)
+        comparison.main()
+        assert capsys.readouterr().out.startswith(f'{{"result": "{result}", "reason": "{type(error).__name__}: ')
     monkeypatch.setattr(gpu, "forward", forward)
     if not torch.cuda.is_available():
         monkeypatch.setattr(sys, "argv", ["", asked % "cuda:0"])

@@ -2,18 +2,20 @@
 
 import json
 import os
+import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lengthwise.class_versions import shortened
+from lengthwise.class_versions import defined_in, shortened
 from lengthwise.cli import main
 from lengthwise.cli.app import VERBS
 from lengthwise.encodings import ENCODINGS
 from lengthwise.layouts import LAYOUTS
-from lengthwise.plugins import fault_of_a_file, load_plugins
+from lengthwise.plugins import PluginError, fault_of_a_file, load_plugins, loaded_plugins, plugins
 from lengthwise.store import open_store
 from lengthwise.tasks import TASKS
 
@@ -446,6 +448,73 @@ def test_whatever_a_module_does_is_one_line(
     monkeypatch.syspath_prepend(str(own))
     (own / "hostile_module.py").write_text(source)
     one_line(here("list", "encodings", "--plugin", "hostile_module"), "plug-in hostile_module: ")
+
+
+def test_a_plug_in_that_failed_is_loaded_again(own: Path) -> None:
+    before = listed()
+    (own / "twice.py").write_text(OWN.replace("Doubled", "Consecutive"))  # one of our names, after two good ones
+    for _ in range(2):
+        with pytest.raises(PluginError, match="Consecutive"):
+            load_plugins(["twice.py"])
+        assert listed() == before
+        assert str(own / "twice.py") not in loaded_plugins()
+    with plugins(()):
+        (own / "twice.py").write_text(OWN)
+        load_plugins(["twice.py"])
+        assert "Doubled" in listed()["layout"]
+
+
+def test_a_neighbour_may_be_imported_when_a_function_runs(apart: Call, own: Path) -> None:
+    (own / "latecomer.py").write_text("DEPTH = -10.0\n")
+    late = OWN.replace(
+        "        return torch.where", "        from latecomer import DEPTH\n        return torch.where", 1
+    )
+    (own / "study.py").write_text(late + STUDY.replace("ENCODINGS", "[Windowed]"))
+    ran = apart("run", "study.py", "--results", "results", "--workers", 1)
+    assert ran.code == 0, ran.err
+
+
+def test_a_plug_in_may_change_the_path_of_modules(here: Call, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (own / "mine.py").write_text("import sys\nsys.path.pop(0)\n" + OWN)
+    assert here("list", "encodings", "windowed", "--plugin", "mine.py").code == 0
+    (own / "mine.py").write_text("import sys\nsys.path.pop(0)\nraise RuntimeError('why')")
+    one_line(here("list", "encodings", "--plugin", "mine.py"), "mine.py, line 3: RuntimeError: why")
+
+
+def test_a_module_that_was_run_is_found_by_its_name(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    main = types.ModuleType("__main__")
+    main.__file__ = str(own / "mine.py")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    exec("from lengthwise.encodings import NoPE\nclass Run(NoPE): pass", main.__dict__)
+    assert defined_in(main.Run) == str(own / "mine.py")
+    main.__spec__ = types.SimpleNamespace(name="package.mine", parent="package")  # type: ignore[assignment]
+    assert defined_in(main.Run) == "package.mine"
+
+
+def test_what_a_task_says_of_itself_fails_its_runs_alone(here: Call, own: Path) -> None:
+    """Baselines that are no numbers, and facts that cannot be stored: the other runs of the study go on."""
+    tasks = """
+import math
+from lengthwise.tasks import Copy
+from lengthwise.tasks.base import Baseline
+
+class Infinite(Copy):
+    def baselines(self):
+        return (Baseline(name="worst", scores=lambda batch, lengths: torch.full((len(batch), len(lengths)), math.inf)),)
+
+class Talkative(Copy):
+    def provenance(self):
+        return {"examples_possible": 10**30}
+"""
+    study = STUDY.replace("ENCODINGS", '["nope"]').replace('["copy"]', '[Infinite, Talkative, "copy"]')
+    (own / "study.py").write_text("import torch\n" + tasks + study)
+    ran = here("run", "study.py", "--results", "results", "--workers", 1)
+    assert ran.code == 1, ran.err
+    assert "the baseline 'worst' of Infinite scores inf at length 4; its scores have to be finite" in ran.err
+    assert "cannot be stored, whose facts has a whole number of more than 64 bits" in ran.err
+    with open_store("results", create=False) as store:
+        assert [run.status for run in store.runs("mine")] == ["failed", "failed", "done"]
 
 
 def test_an_interrupt_is_no_error_of_a_plug_in(own: Path) -> None:

@@ -1,6 +1,7 @@
 """How long a study will take: from measured steps, the cost of what was not measured, and the number of workers."""
 
 import dataclasses
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,21 @@ def test_what_is_trained_is_only_evaluated(measured: list[Run]) -> None:
     found = estimate_seconds([run], cost, {run.key}, workers=1, **ON)
     whole = cost[run.key]
     assert found == pytest.approx(START_SECONDS + (whole.total - whole.train) / whole.train * 10)
+
+
+def test_runs_that_cannot_be_measured_take_no_more_time_than_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def fails(run: Run, **_: Any) -> float:
+        tried.append(run.label)
+        time.sleep(0.02)
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(estimate, "measure_step", fails)
+    monkeypatch.setattr(estimate, "MEASURING_SECONDS", 0.03)
+    runs, cost = made(["nope", "rope", "alibi", "t5", "fire"])
+    assert estimate_seconds(runs, cost, (), workers=1, **ON) is None
+    assert len(tried) == 2
 
 
 def test_runs_that_cannot_be_measured_do_not_stop_a_study(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """How a score is written, the same in sentences, tables, tooltips and the terminal."""
 
 import math
-from collections.abc import Sequence
 
 from lengthwise.analysis.intervals import Interval
 
@@ -33,8 +32,3 @@ def spread(interval: Interval) -> str:
 def times(ratio: float) -> str:
     """A length over the trained one: `8×`, `1.5×`."""
     return f"{ratio:.3g}×"
-
-
-def listing(words: Sequence[str]) -> str:
-    """`ALiBi, FIRE and T5`."""
-    return " and ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -7,7 +7,8 @@ from typing import Literal
 
 from lengthwise.analysis.findings import Baseline, Point, SeedScore, Series, TaskFindings
 from lengthwise.analysis.intervals import of_scores
-from lengthwise.analysis.numbers import figure, listing, spread, times
+from lengthwise.analysis.numbers import figure, spread, times
+from lengthwise.values import listing
 
 # What an encoding may lose on the way to a longer length and still hold: 5 points of exact match, or 5 % of perplexity, or of the
 # squared error that saying 0 has.

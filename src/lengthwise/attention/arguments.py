@@ -1,5 +1,6 @@
 """Arguments of calls of attention that other libraries have under another name, or that are not needed here."""
 
+import re
 from collections.abc import Collection, Mapping
 
 from torch import Tensor
@@ -43,10 +44,7 @@ INSTEAD = {
     "cu_seqlens_q": _DOCUMENTS,
     "cu_seqlens_k": _DOCUMENTS,
     "seq_ids": _DOCUMENTS,
-    "alibi_slopes": "give encodings.ALiBi(num_heads=...) as the encoding",
-    "query": "write q=",
-    "key": "write k=",
-    "value": "write v=",
+    "alibi_slopes": "write encoding=, with an encodings.ALiBi, which makes its slopes itself",
     "hidden_states": "write x=, and only for an encoding that reads content",
     "past_key_values": _KEPT,
     "past_key_value": _KEPT,
@@ -64,8 +62,10 @@ INSTEAD = {
 def refuse_unknown(what: str, given: Mapping[str, object], known: Collection[str]) -> None:
     """Raise `ArgumentError` for the first argument given, with what to write instead. `known`: those that there are."""
     for name in given:
+        instead = INSTEAD.get(name, "")
+        serves = instead and set(re.findall(r"(\w+)=", instead)) <= set(known)  # what it names is there in this call
         near = near_miss(name, known) + f"; its arguments are: {', '.join(known)}"
-        raise ArgumentError(f"{what} has no argument {name!r}" + (f": {INSTEAD[name]}" if name in INSTEAD else near))
+        raise ArgumentError(f"{what} has no argument {name!r}" + (f": {instead}" if serves else near))
 
 
 # ---- tokens before heads

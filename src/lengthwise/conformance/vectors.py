@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention import Mask, plan, reference, with_content
+from lengthwise.class_versions import is_own
 from lengthwise.conformance.answers import NotApplicable, Wrong, question
 from lengthwise.conformance.cases import EncodingCase
 from lengthwise.encodings import PositionEncoding
@@ -26,7 +27,7 @@ def load(make: type) -> list[dict[str, Any]]:
         if path.stem.replace("_", "").lower() == make.__name__.lower():
             cases: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["cases"]
             return cases
-    if not make.__module__.startswith("lengthwise."):
+    if not is_own(make):
         raise NotApplicable("an encoding from another package: its reference values are not here")
     raise Wrong(f"tests/vectors has no file for {make.__name__}")
 

@@ -1,6 +1,7 @@
 """What the baselines of a task score on the examples that a model is asked; worked out once for the same examples."""
 
 import hashlib
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Baseline, Batch, PrefixTask, Task
 
 KEPT = 256  # curves, the last used ones; a curve has one number for each length
@@ -33,7 +35,14 @@ def baseline_scores(
         missing = [n for n in lengths if n not in curve]
         if missing:
             prefixes = isinstance(task, PrefixTask) and not baseline.by_length
-            curve.update(_curve(baseline, examples, range(1, max(lengths) + 1) if prefixes else missing, before))
+            new = _curve(baseline, examples, range(1, max(lengths) + 1) if prefixes else missing, before)
+            for length, score in new.items():
+                if not math.isfinite(score):
+                    raise ConfigError(
+                        f"the baseline {baseline.name!r} of {type(task).__name__} scores {score} at length {length}; its scores "
+                        "have to be finite, or None where it says nothing"
+                    )
+            curve.update(new)
         found[baseline.name] = {n: curve[n] for n in lengths if n in curve}
     return found
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lengthwise.analysis import AttendedDistances, Distances, Interval, TaskFindings
-from lengthwise.analysis.numbers import listing
 from lengthwise.report import provenance
 from lengthwise.report.palette import Look, looks
+from lengthwise.values import listing
 
 LN2 = math.log(2)
 MEASURES = {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import lengthwise
 from lengthwise.analysis import Baseline, Findings, Kind, Point, SeedScore, TaskFindings, Ties
-from lengthwise.analysis.numbers import figure, listing, spread, times
+from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.analysis.reading import FLOOR_WORDS, LEARNED, MARGIN, remark
 from lengthwise.report import bundle, palette, provenance
 from lengthwise.report.attention import attention
@@ -25,7 +25,7 @@ from lengthwise.report.in_context import in_context
 from lengthwise.report.said import said
 from lengthwise.report.summary import summary
 from lengthwise.store.workers import is_dead, worker_name
-from lengthwise.values import require_no_address
+from lengthwise.values import listing, require_no_address
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -9,7 +9,7 @@ a report is made on a laptop from the database alone.
 """
 
 from lengthwise.store.dropping import Dropped
-from lengthwise.store.errors import ClaimLost, StoreError, StoreGone, StoreWarning
+from lengthwise.store.errors import ClaimLost, StoreError, StoreGone, StoreWarning, Unstorable
 from lengthwise.store.folders import delete_run, run_folder
 from lengthwise.store.opening import open_results, open_store
 from lengthwise.store.results import Store
@@ -31,6 +31,7 @@ __all__ = [
     "StoreGone",
     "StoreWarning",
     "StudyRow",
+    "Unstorable",
     "delete_run",
     "open_results",
     "open_store",

@@ -32,7 +32,7 @@ from lengthwise.store.checks import (
     whole,
     word,
 )
-from lengthwise.store.errors import StoreError, StoreWarning
+from lengthwise.store.errors import StoreWarning, Unstorable
 
 Columns = Mapping[str, Check]
 
@@ -209,11 +209,11 @@ def readable(what: str, columns: Columns, rows: Iterable[Any]) -> Iterator[dict[
 
 
 def require_readable(what: str, columns: Columns, cells: Mapping[str, Any], described: str) -> None:
-    """Raise `StoreError` for a row that could not be read back if it were stored."""
+    """Raise `Unstorable` for a row that could not be read back if it were stored."""
     try:
         _checked(what, columns, cells)
     except Unreadable as error:
-        raise StoreError(f"{described} cannot be stored, {error}") from None
+        raise Unstorable(f"{described} cannot be stored, {error}") from None
 
 
 def _checked(what: str, columns: Columns, cells: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,10 +54,10 @@ def drop_runs(
     stuck = _delete_files(folder, [run.key for run in dropped])
     dropped = [run for run in dropped if run.key not in stuck]
     gone = [run.key for run in dropped]
-    listing = set(_studies_of(connection, gone))
+    listed = set(_studies_of(connection, gone))
     _delete(connection, gone)
     still = set(connection.scalars(select(schema.study_runs.c.study)))
-    studies = _delete_studies(connection, sorted(listing - still))
+    studies = _delete_studies(connection, sorted(study for study in listed - still if isinstance(study, str)))
     return Dropped(runs=tuple(dropped), stuck=tuple(stuck.items()), studies=studies)
 
 

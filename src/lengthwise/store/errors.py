@@ -27,6 +27,10 @@ class StoreWarning(UserWarning):
     """A row of a database that cannot be read and is left out. One line, in ASCII."""
 
 
+class Unstorable(StoreError):
+    """A value that cannot be stored, or could not be read back. The database is well; who made the value has to mend it."""
+
+
 class StoreGone(StoreError):
     """The database's file was deleted or replaced while it was open: nothing that is written can be found again."""
 

@@ -261,14 +261,15 @@ class Store:
         `facts` join those that are stored, new ones win; `{}` when only questions were answered. Raises `ClaimLost`
         when the worker does not hold the run, and `StoreError` when a question that it was handed has no score.
         """
-        canonical(facts, f"run {key}: facts")
         with self._transaction(writes=True) as connection:
             row = self._holding(connection, key, worker)
             if open_questions := reading.unanswered(connection, key, _data(row.handed_out or "[]", self.name)):
                 lengths = ", ".join(str(question["length"]) for question in open_questions)
                 raise StoreError(f"run {key} cannot be finished: length {lengths} has no score; add_scores first")
             facts = _data(row.facts, self.name) | facts
-            values = {**_CLAIM_OVER, "error": None, "finished": _now(connection), "facts": canonical(facts, "facts")}
+            written = canonical(facts, f"run {key}: facts")
+            columns.require_readable("runs", columns.RUNS, {"facts": written}, f"run {key}")
+            values = {**_CLAIM_OVER, "error": None, "finished": _now(connection), "facts": written}
             connection.execute(_held(key, worker).values(values))
 
     def reopen(self, keys: Sequence[str]) -> int:

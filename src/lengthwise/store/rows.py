@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lengthwise.store.errors import StoreError
+from lengthwise.store.errors import Unstorable
 
 STATUSES = ("pending", "running", "done", "failed")
 
@@ -106,11 +106,11 @@ class StudyRow:
 
 
 def canonical(value: Any, what: str) -> str:
-    """The one JSON text of a value: sorted keys, no spaces, ASCII. `StoreError` when JSON has no word for it (NaN)."""
+    """The one JSON text of a value: sorted keys, no spaces, ASCII. `Unstorable` when JSON has no word for it (NaN)."""
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise StoreError(
+        raise Unstorable(
             f"{what} cannot be stored as JSON ({error}); keep to finite numbers, text, lists and objects"
         ) from None
 
@@ -125,16 +125,16 @@ def take(row: Any, what: str, needed: Mapping[str, type], optional: Mapping[str,
     data: Mapping[str, Any] = row if isinstance(row, Mapping) else _fields(row, what)
     optional = optional or {}
     if lacking := [name for name in needed if name not in data]:
-        raise StoreError(f"{what} lacks {', '.join(lacking)}; it has {', '.join(map(str, data)) or 'nothing'}")
+        raise Unstorable(f"{what} lacks {', '.join(lacking)}; it has {', '.join(map(str, data)) or 'nothing'}")
     if unknown := [str(name) for name in data if name not in needed and name not in optional]:
-        raise StoreError(f"{what} has no place for {', '.join(unknown)}; it takes {', '.join([*needed, *optional])}")
+        raise Unstorable(f"{what} has no place for {', '.join(unknown)}; it takes {', '.join([*needed, *optional])}")
     taken = {name: _as(data[name], kind, f"{what}, {name}") for name, kind in needed.items()}
     return taken | {name: data.get(name, default) for name, default in optional.items()}
 
 
 def _fields(row: Any, what: str) -> dict[str, Any]:
     if not dataclasses.is_dataclass(row) or isinstance(row, type):
-        raise StoreError(f"{what} is a {type(row).__name__}; give a dict or a dataclass")
+        raise Unstorable(f"{what} is a {type(row).__name__}; give a dict or a dataclass")
     return {f.name: getattr(row, f.name) for f in dataclasses.fields(row)}
 
 
@@ -148,14 +148,14 @@ def _as(value: Any, kind: type, what: str) -> Any:
         if kind is int:
             whole = operator.index(value)
             if not -(2**63) <= whole < 2**63:
-                raise StoreError(f"{what} is {whole}; whole numbers are stored in 64 bits, choose a smaller one")
+                raise Unstorable(f"{what} is {whole}; whole numbers are stored in 64 bits, choose a smaller one")
             return whole
         if kind is bool and value in (True, False):
             return bool(value)
         if kind in (dict, list) and isinstance(value, kind):
             return value
-    except StoreError:
+    except Unstorable:
         raise
     except (TypeError, ValueError, OverflowError):
         pass
-    raise StoreError(f"{what} is {value!r}; it has to be of type {kind.__name__}")
+    raise Unstorable(f"{what} is {value!r}; it has to be of type {kind.__name__}")

@@ -45,8 +45,8 @@ def _is_gone(worker: str) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    except OSError:
-        return False  # there is one; it belongs to someone else
+    except (OSError, OverflowError):
+        return False  # there is one, which belongs to someone else; or no process has such a number
     if started == "0":
         return False
     return _started(pid) != started

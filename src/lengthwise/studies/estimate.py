@@ -40,15 +40,17 @@ def estimate_seconds(
     rates: dict[Run, float] = {}  # seconds per unit of cost
     begin = time.perf_counter()
     with _torch_threads(threads):
-        for run in _most_different_first(runs):
+        for tried, run in enumerate(_most_different_first(runs)):
             left = MEASURING_SECONDS - (time.perf_counter() - begin)
-            if left <= 0 and rates:
+            if left <= 0 and tried:
                 break
             try:
                 seconds = measure_step(run, device=device, backend=backend, seconds=min(0.5, max(left, 0.1)))
             except Exception:  # the run itself says what is wrong, in a worker process
                 continue
             rates[kinds[run.key]] = seconds * run.training.steps / costs[run.key].train
+    if torch.device(device).type == "cuda":
+        torch.cuda.empty_cache()  # the workers need that memory
     if not rates:
         return None
     work = {run.key: costs[run.key].total - (costs[run.key].train if run.key in trained else 0) for run in runs}

@@ -8,6 +8,7 @@ from lengthwise.choices import UnknownName
 from lengthwise.config import ConfigError, Run
 from lengthwise.plugins import how_to_find
 from lengthwise.store import RunRow
+from lengthwise.values import listing
 
 
 def stored_run(row: RunRow) -> Run:
@@ -28,7 +29,7 @@ def stored_run(row: RunRow) -> Run:
         return run
     if changed := changed_classes(row.config, run.to_data()):
         raise ConfigError(
-            f"{named}: {_listed(changed)} changed since it was trained; run its study again, or go back to the code as it was"
+            f"{named}: {listing(changed)} changed since it was trained; run its study again, or go back to the code as it was"
         )
     raise ConfigError(f"{named} has the key {run.key} here: another version of lengthwise made it; use that version")
 
@@ -51,7 +52,7 @@ def change_of_classes(replaced: Iterable[tuple[RunRow, RunRow]]) -> str | None:
     if not names:
         return None
     runs, they = ("1 run was", "it") if len(trained) == 1 else (f"{len(trained)} runs were", "they")
-    return f"{_listed(names)} changed since {runs} trained; {they} will be trained again"
+    return f"{listing(names)} changed since {runs} trained; {they} will be trained again"
 
 
 def changed_classes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -77,7 +78,3 @@ def without_versions(data: Any) -> Any:
     if isinstance(data, dict):
         return {k: without_versions(v) for k, v in data.items() if not (k == "class" and "is" in data)}
     return [without_versions(item) for item in data] if isinstance(data, list) else data
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

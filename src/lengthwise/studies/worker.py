@@ -25,6 +25,7 @@ from lengthwise.store import (
     StoreError,
     StoreGone,
     StoreWarning,
+    Unstorable,
     open_store,
     run_folder,
     worker_name,
@@ -183,6 +184,8 @@ class Worker:
                 self.give_back(row, "claim lost" if beat.lost else "stopped")
             except ClaimLost:
                 self.link.send(Released(key=row.key, reason="claim lost"))
+            except Unstorable as error:
+                self.give_up(row, folder, error)
             except StoreError:
                 with suppress(StoreError):
                     self.give_back(row, "the store failed")

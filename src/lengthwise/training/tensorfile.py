@@ -4,10 +4,10 @@ The format is safetensors; the metadata carries the SHA-256 of every tensor's by
 anywhere is found. Nothing is ever unpickled.
 """
 
+import errno
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +16,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
+
+from lengthwise import regular_file
 
 MOST_BYTES = 64 << 30  # of one file: weights of 16e9 parameters
 
@@ -80,20 +82,14 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 def _content(path: Path) -> bytes:
     """The bytes of a regular file. `DamagedFile` for anything else in its place: a pipe would block, and a device may not end."""
     try:
-        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise DamagedFile(f"{path} is no regular file")
-            if found.st_size > MOST_BYTES:
-                raise DamagedFile(f"{path} is damaged: it has {found.st_size:,} bytes, more than any of ours")
-            return file.read(found.st_size)
+        return regular_file.read(path, MOST_BYTES)
     except MemoryError as error:
-        raise CheckpointError(
-            f"cannot read {path}: there is not enough memory for its {found.st_size:,} bytes"
-        ) from error
+        raise CheckpointError(f"cannot read {path}: there is not enough memory for it") from error
     except OSError as error:
         if is_other_kind(path):  # a folder cannot be opened like a file, and neither can a socket
             raise DamagedFile(f"{path} is no regular file") from error
+        if error.errno == errno.EFBIG:
+            raise DamagedFile(f"{path} is damaged: it is larger than any of ours") from error
         raise CheckpointError(f"cannot read {path}: {_reason(error)}") from error
 
 
