@@ -7,7 +7,7 @@ and is the lowest at 8 times the trained length; ALiBi and KERPLE keep theirs fr
 high and lose up to 0.3 nats per byte; RoPE, best or second best where it was trained, loses 0.5 to 1 and is the worst there
 with sinusoidal. All but NoPE learn to copy 8 symbols; FIRE and KERPLE still copy some sequences of 16, ALiBi few, and the
 others are at zero from 10 to 12 symbols on.
-Cost: about six minutes on two CPU cores, by the estimate that it prints first.
+Cost: about five minutes on two idle CPU cores.
 Command: lengthwise run studies/quickstart.py
 
 Models this small, trained this briefly, show the shape of the answer, not its size. Every encoding has its default settings.
@@ -24,7 +24,7 @@ study = Study(
         "sinusoidal lose most. All but NoPE learn to copy; FIRE and KERPLE still copy some sequences of twice the length, ALiBi "
         "few, the others none."
     ),
-    cost="about 6 minutes on 2 CPU cores (estimated)",
+    cost="about 5 minutes on 2 idle CPU cores",
     command="lengthwise run studies/quickstart.py",
     runs=grid(
         encodings=["nope", "sinusoidal", "rope", "alibi", "t5", "kerple-log", "fire"],
