@@ -7,7 +7,8 @@ import pytest
 
 from lengthwise.analysis import Interval, over_examples, over_seeds
 from lengthwise.analysis.intervals import Method, of_scores, over_seeds_and_groups, with_wilson
-from lengthwise.analysis.numbers import figure, listing, spread, times
+from lengthwise.analysis.numbers import figure, spread, times
+from lengthwise.values import listing
 
 
 def test_three_seeds() -> None:

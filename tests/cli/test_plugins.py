@@ -365,6 +365,11 @@ def test_editing_a_class_trains_its_runs_again(here: Call, own: Path) -> None:
     assert old not in second, "the report of the study does not mix the two"
     assert len(first.keys() & second.keys()) == 1
     assert set(stored(None)) == first.keys() | second.keys(), "what was trained stays as a run"
+    listed = [line for line in here("list", "runs", "--results", "results").out.splitlines() if "Windowed" in line]
+    assert sorted(line.count("newest code") - line.count("older code") for line in listed) == [-1, 1]
+    assert not any(
+        "code" in line for line in here("list", "runs", "--study", "mine", "--results", "results").out.splitlines()
+    )
     ran = here("probe", "attended-distance", old, "--lengths", 4, "--results", "results", "--plugin", "study.py")
     one_line(ran, "Windowed changed since it was trained; run its study again, or go back to the code as it was")
     back = study(OWN)

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis import attention, lengths
@@ -279,19 +279,30 @@ def _time(run: "RunRow") -> float:
 
 
 def _titles(names: Sequence[str], settings: Sequence[Mapping[str, Any]], times: Sequence[float]) -> list[str]:
-    """The names; those that occur twice get the settings in which they differ: `Text (train_length 64)`.
+    """The names; those that occur twice get the settings in which they differ: `Text (train_length 64)`."""
+    differ = differences(names, settings, times)
+    return [f"{name} ({words})" if words else name for name, words in zip(names, differ, strict=True)]
+
+
+def differences(names: Sequence[Hashable], settings: Sequence[Mapping[str, Any]], times: Sequence[float]) -> list[str]:
+    """For each name the settings in which it differs from the others of that name, `train_length 64`; "" where there is none.
 
     A class from outside may have changed between runs: of several hashes of its code, the one with the latest of `times` is
     marked as the newest, the others as older.
     """
-    titles = []
-    for name, own in zip(names, settings, strict=True):
-        twins = [s for n, s in zip(names, settings, strict=True) if n == name]
-        odd = [k for k in own if any(canonical(t.get(k)) != canonical(own[k]) for t in twins)]
-        latest = max(zip(times, names, settings, strict=True), key=lambda entry: (entry[1] == name, entry[0]))[2]
-        differs = ", ".join(_setting(k, own[k], latest.get(k)) for k in odd)
-        titles.append(f"{name} ({differs})" if differs else name)
-    return titles
+    twins: dict[Hashable, list[int]] = {}
+    for place, name in enumerate(names):
+        twins.setdefault(name, []).append(place)
+    found = [""] * len(names)
+    for places in twins.values():
+        if len(places) > 1:
+            known = dict.fromkeys(key for place in places for key in settings[place])
+            odd = [key for key in known if len({canonical(settings[place].get(key)) for place in places}) > 1]
+            latest = settings[max(places, key=lambda place: times[place])]
+            for place in places:
+                own = settings[place]
+                found[place] = ", ".join(_setting(key, own[key], latest.get(key)) for key in odd if key in own)
+    return found
 
 
 def _setting(key: str, value: Any, latest: Any) -> str:

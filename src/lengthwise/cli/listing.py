@@ -109,6 +109,7 @@ def _runs(study: str | None, results: str, json: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from lengthwise.analysis.gather import differences, flat
     from lengthwise.store import open_results
 
     with open_results(results, create=False) as store:
@@ -120,19 +121,24 @@ def _runs(study: str | None, results: str, json: bool) -> None:
     if not rows:
         print(shown(f"There are no runs in {where}{f' of study {study}' if study else ''}."))
         return
+    # Runs that the columns do not tell apart: of another code of a class, with another learning rate, ...
+    alike = [
+        (row.label, row.task, row.seed, row.train_length, row.config.get("training", {}).get("steps")) for row in rows
+    ]
+    differ = differences(alike, [flat(row.config) for row in rows], [row.finished or row.created for row in rows])
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("key", "encoding", "task"):
         table.add_column(name, overflow="fold")
     for name in ("seed", "trained at", "steps"):
         table.add_column(name, justify="right")
     table.add_column("status")
-    for row in rows:
+    for row, words in zip(rows, differ, strict=True):
         steps = row.config.get("training", {}).get("steps", row.steps)
         done = steps if row.finished is not None else row.step
         status = f"{row.status}: {row.error}" if row.error else row.status
         table.add_row(
             Text(row.key[:8], style="bold"),
-            Text(row.label),
+            Text(f"{row.label} ({words})" if words else row.label),
             Text(row.task),
             f"{row.seed}",
             f"{row.train_length}",
