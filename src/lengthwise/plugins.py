@@ -24,6 +24,7 @@ from lengthwise.code_hash import INSTALLED
 from lengthwise.values import ConfigError, near_miss
 
 MOST_BYTES = 16 << 20  # of a Python file
+LOADED = "lengthwise_plugins"  # an attribute of errors: the plug-ins that were loaded
 FILE_MODULE = "lengthwise_file_"  # how modules made of files are called
 
 _loaded: dict[str, ModuleType] = {}  # what was loaded as a plug-in, by a file's full path or a module's name
@@ -69,6 +70,9 @@ def plugins(names: Iterable[str]) -> Iterator[None]:
     try:
         load_plugins(names)
         yield
+    except Exception as error:
+        error.__dict__[LOADED] = [shortened(name) for name in _loaded]  # for whoever says what may be wrong
+        raise
     finally:
         _loaded.clear()
         _loaded.update(before)

@@ -5,13 +5,13 @@ Expectation (written before the first run, from the published numbers): NoPE cop
 T5 next, ALiBi less far. On random symbols and on reversing, T5 and ALiBi are at NoPE's height or above it, and all fall to
 nothing by twice the length. Rotary and sinusoidal fail at the first longer length everywhere. Mean reciprocal ranks in the
 published order: NoPE, T5, ALiBi, Rotary, sinusoidal.
-Outcome: NoPE leads, Rotary and sinusoidal come last, and T5 and ALiBi cannot be told apart. Mean reciprocal ranks of three whole runs
-(between them sums in products and attention changed their order, or the processor was another one, and no formula changed): NoPE
-0.74, 0.74 and 0.73, T5 0.54, 0.48 and 0.52, ALiBi 0.49, 0.54 and 0.49, Rotary 0.31, 0.31 and 0.33, sinusoidal 0.21, 0.22 and 0.22
+Outcome: NoPE leads, Rotary and sinusoidal come last, and T5 and ALiBi cannot be told apart. Mean reciprocal ranks of three whole
+runs (between them the order of sums or the processor changed, and no formula): NoPE 0.74, 0.74 and 0.73, T5 0.54, 0.48 and 0.52,
+ALiBi 0.49, 0.54 and 0.49, Rotary 0.31, 0.31 and 0.33, sinusoidal 0.21, 0.22 and 0.22
 (published 0.69, 0.55, 0.50, 0.33, 0.22). NoPE is at 0.85, 0.88 and 0.83 on repeated and 0.97, 0.95 and 0.96 on replaced symbols
 (published 0.99 and 0.97), but T5 at 0.05, 0.02 and 0.02, and 0.32, 0.20 and 0.19 (published 0.77 and 0.94), which was not
-expected; in the first run one seed of Rotary still reversed at twice the length, in the third one seed 5 % of them. The scores of the first two runs, task
-by task: docs/log.md. Every score of the third: benchmarks/results/study-nope-small.json.
+expected; in the first run one seed of Rotary still reversed at twice the length, in the third one seed 5 % of the questions. The
+scores of the first two runs, task by task: docs/log.md. Every score of the third: benchmarks/results/study-nope-small.json.
 What differs from the published runs besides the size: examples are fresh at every step and all examples of a batch have one length,
 where theirs are a fixed set of 100,000 (25.6 epochs) in batches of mixed lengths; no dropout; the last checkpoint.
 Size and number of steps were chosen with seed 0, which is not among the seeds here.

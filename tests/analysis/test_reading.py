@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis import TaskFindings, from_rows
-from lengthwise.analysis.reading import home_length, margin, reading, remark, verdict
+from lengthwise.analysis.reading import margin, reading, remark, verdict
 
 Make = Callable[..., Any]
 
@@ -143,7 +143,7 @@ def test_home_is_the_trained_length_or_the_longest_within(
     lengths: Any, shortest: int, home: int | None, make_study: Make
 ) -> None:
     table = {"FIRE": [[2.0] * len(lengths)] * 2}
-    assert home_length(make_study(table, lengths=lengths, shortest=shortest).tasks[0]) == home
+    assert make_study(table, lengths=lengths, shortest=shortest).tasks[0].home == home
 
 
 @pytest.mark.parametrize(("constant", "said"), [(2.2, "holds"), (2.1, "unclear"), (2.04, "unlearned"), (None, "holds")])

@@ -16,6 +16,10 @@ from lengthwise.analysis.said import Said
 SHIFTED = "question.shift."  # how the settings of a test begin in which it differs from the training
 
 
+# A model that is right in fewer than half of the cases at the trained length has nothing that it could hold.
+LEARNED = 0.5
+
+
 @dataclass(frozen=True, kw_only=True)
 class SeedScore:
     """One trained model's score at one length: the mean over its `n` examples and its standard error (NaN: unknown).
@@ -137,6 +141,18 @@ class TaskFindings:
         """Whether the length is longer than anything trained on."""
         return self.kind(length) == "longer"
 
+    @property
+    def home(self) -> int | None:
+        """The length that others are measured against: the trained one, or the longest one within it that was asked."""
+        return max(self.of_kind("trained"), default=None)
+
+    def has_failed(self, series: Series) -> bool:
+        """Whether an encoding has not learned the task: at `home` no better than a floor, or right in fewer than `LEARNED`."""
+        point = series.at(self.home) if self.home is not None else None
+        if point is None or not math.isfinite(point.mean):
+            return False
+        return self.unbeaten(point) is not None or (self.bounds is not None and point.mean < LEARNED)
+
     def leader(self, length: int) -> Point | None:
         """The point with the best mean at a length, whatever it is worth."""
         point = self.ranked(length)[0].at(length) if self.series else None
@@ -144,9 +160,11 @@ class TaskFindings:
 
     def best(self, length: int) -> Point | None:
         """The leader at a length, where it may be called the best. None where all encodings have the same score (as it is
-        written), where the leader is no better than a floor, and where every score is zero."""
+        written), where the leader is no better than a floor or has not learned the task, and where every score is zero."""
         leader = self.leader(length)
-        if leader is None or self.unbeaten(leader) is not None or (self.bounds and figure(leader.mean) == figure(0.0)):
+        if leader is None or self.unbeaten(leader) is not None or self.has_failed(self.ranked(length)[0]):
+            return None
+        if self.bounds and figure(leader.mean) == figure(0.0):
             return None
         means = [p.mean for s in self.series if (p := s.at(length)) is not None]
         return None if len(means) > 1 and {figure(mean) for mean in means} == {figure(leader.mean)} else leader
@@ -223,11 +241,12 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """All that is known about one study, or about everything in a store."""
+    """All that is known about one study, or about all studies in a store. `apart`: how many runs no study lists any more."""
 
     studies: tuple[StudyInfo, ...] = ()
     tasks: tuple[TaskFindings, ...] = ()
     runs: tuple[RunInfo, ...] = ()
+    apart: int = 0
 
     @property
     def title(self) -> str:

@@ -13,8 +13,6 @@ from lengthwise.values import listing
 # What an encoding may lose on the way to a longer length and still hold: 5 points of exact match, or 5 % of perplexity, or of the
 # squared error that saying 0 has.
 MARGIN = 0.05
-# A model that is right in fewer than half of the cases at the trained length has nothing that it could hold.
-LEARNED = 0.5
 
 FLOOR_WORDS = (
     "a floor is a baseline that a model has to beat to have learned anything; other baselines are shown for comparison"
@@ -36,19 +34,13 @@ class Shortfall:
     floor: Baseline | None
 
 
-def home_length(task: TaskFindings) -> int | None:
-    """The length that others are measured against: the trained one, or the longest one within it that was asked."""
-    return max(task.of_kind("trained"), default=None)
-
-
 def shortfall(task: TaskFindings, series: Series) -> Shortfall | None:
     """What speaks against an encoding having learned the task; None: nothing, or there is no score to tell."""
-    home = home_length(task)
-    point = series.at(home) if home is not None else None
+    point = series.at(task.home) if task.home is not None else None
     if point is None or not math.isfinite(point.mean):
         return None
-    if (floor := task.unbeaten(point)) is not None or (task.bounds and point.mean < LEARNED):
-        return Shortfall(verdict="unlearned", length=point.length, floor=floor)
+    if task.has_failed(series):
+        return Shortfall(verdict="unlearned", length=point.length, floor=task.unbeaten(point))
     if (floor := task.unbeaten(point, surely=True)) is not None:
         return Shortfall(verdict="unclear", length=point.length, floor=floor)
     return None
@@ -62,8 +54,7 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
     open: neither · unlearned, unclear: there is nothing that it could hold (`shortfall`) · one seed · unknown: a score is missing
     or not finite.
     """
-    home = home_length(task)
-    before, after = series.at(home) if home is not None else None, series.at(length)
+    before, after = series.at(task.home) if task.home is not None else None, series.at(length)
     if before is None or after is None:
         return "unknown"
     sign = 1 if task.better == "lower" else -1
@@ -158,13 +149,18 @@ def _why(task: TaskFindings, short: Shortfall) -> str:
 
 
 def remark(task: TaskFindings, series: Series) -> str:
-    """What a table says of an encoding that is not said to have learned the task, in few words; empty of any other."""
+    """What a table says beside an encoding's name, in few words: that it has not learned the task, or has fewer seeds than others;
+    empty of any other."""
     short = shortfall(task, series)
-    if short is None:
-        return ""
-    if short.verdict == "unclear":
-        return f"not clearly better than {short.floor.label}" if short.floor else ""
-    return "failed at the trained length" if task.shifted else "not learned"
+    found = []
+    if short is not None and short.verdict == "unclear" and short.floor:
+        found.append(f"not clearly better than {short.floor.label}")
+    elif short is not None and short.verdict == "unlearned":
+        found.append("failed at the trained length" if task.shifted else "not learned")
+    seeds = [max((point.n_seeds for point in other.points), default=0) for other in (series, *task.series)]
+    if 0 < seeds[0] < max(seeds):
+        found.append(f"{seeds[0]} of {max(seeds)} seeds")
+    return "; ".join(found)
 
 
 def unlearned(tasks: Sequence[TaskFindings]) -> str:
@@ -227,9 +223,11 @@ def _leaders(task: TaskFindings, length: int, best: float) -> tuple[list[tuple[s
 
 
 def _beside(task: TaskFindings, best: Point) -> str:
-    """Which floor the leader does not beat, in words; empty where it beats all of them."""
+    """What speaks against the leader, in words: a floor that it does not beat, or that it has not learned the task; or nothing."""
     floor = task.unbeaten(best)
-    return f"no better than the baseline “{floor.label}” ({figure(floor.scores[best.length])})" if floor else ""
+    if floor is not None:
+        return f"no better than the baseline “{floor.label}” ({figure(floor.scores[best.length])})"
+    return "of a model that has not learned the task" if task.has_failed(task.ranked(best.length)[0]) else ""
 
 
 def _all_alike(task: TaskFindings, labels: list[str], best: Point, there: str = "there") -> str:

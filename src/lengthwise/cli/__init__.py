@@ -124,8 +124,10 @@ def _line(error: Exception, given: list[str]) -> str:
     text = " ".join(str(error).split())
     if kind.__module__.startswith("cyclopts"):
         verb = given[0] if given and not given[0].startswith("-") and kind.__name__ != "UnknownCommandError" else ""
-        return f"{text.rstrip('.')}; `{' '.join(filter(None, ['lengthwise', verb, '--help']))}` shows how it is written"
-    from lengthwise.plugins import fault_of_a_file
+        text = text.removesuffix("...").rstrip(" ,.")
+        return f"{text}; `{' '.join(filter(None, ['lengthwise', verb, '--help']))}` shows how it is written"
+    from lengthwise.plugins import LOADED, fault_of_a_file
+    from lengthwise.values import listing
 
     fault = fault_of_a_file(error)
     if isinstance(error, ModuleNotFoundError) and fault is None and not (error.name or "").startswith("lengthwise"):
@@ -141,7 +143,10 @@ def _line(error: Exception, given: list[str]) -> str:
         return text
     if fault is not None:
         return fault
-    return f"{kind.__name__}: {text}; this looks like a fault in the program, LENGTHWISE_DEBUG=1 shows where"
+    whose = "this looks like a fault in the program"
+    if files := getattr(error, LOADED, None):
+        whose = f"a class in {listing(files)} may break a rule of its kind, or this is a fault in the program"
+    return f"{kind.__name__}: {text}; {whose}, LENGTHWISE_DEBUG=1 shows where"
 
 
 def _extra(name: str) -> str:

@@ -114,6 +114,7 @@ def _runs(study: str | None, results: str, json: bool) -> None:
 
     with open_results(results, create=False) as store:
         rows = store.runs(study)
+        listed = {row.key for one in store.studies() for row in store.runs(one.name)} if study is None else None
         where = store.name
     if json:
         print_json([dataclasses.asdict(row) for row in rows])
@@ -136,6 +137,7 @@ def _runs(study: str | None, results: str, json: bool) -> None:
         steps = row.config.get("training", {}).get("steps", row.steps)
         done = steps if row.finished is not None else row.step
         status = f"{row.status}: {row.error}" if row.error else row.status
+        status += ", in no study" if listed is not None and row.key not in listed else ""
         table.add_row(
             Text(row.key[:8], style="bold"),
             Text(f"{row.label} ({words})" if words else row.label),

@@ -113,8 +113,8 @@ def probe(wanted: Wanted, results: str, device: str, threads: int, json: bool) -
         left_out: list[str] = []
         items = _items(store, wanted, left_out)
         answers = _ask(store, store.folder, items, device, threads)
-    for line in left_out:
-        print(f"lengthwise: left out: {shown(line)}", file=sys.stderr)
+    for line in [*(f"left out: {line}" for line in left_out), *_outdated(answers)]:
+        print(f"lengthwise: {shown(line)}", file=sys.stderr)
     if json:
         print_json([_data(answer) for answer in answers])
         return 0
@@ -123,6 +123,23 @@ def probe(wanted: Wanted, results: str, device: str, threads: int, json: bool) -
     if known:
         print(f"\n{known} of {len(answers)} answers were known already.")
     return 0
+
+
+def _outdated(answers: "list[Answer]") -> list[str]:
+    """A line on stored answers of models whose code is another one now."""
+    from lengthwise.studies.stored import changed_since
+    from lengthwise.values import listing
+
+    runs = {answer.item.run.key: answer.item.run for answer in answers if not answer.new}
+    changed = {key: names for key, run in runs.items() if (names := changed_since(run))}
+    if not changed:
+        return []
+    names = list(dict.fromkeys(name for found in changed.values() for name in found))
+    runs_were = "1 run was" if len(changed) == 1 else f"{len(changed)} runs were"
+    return [
+        f"{listing(names)} changed since {runs_were} trained; what is shown of {'it' if len(changed) == 1 else 'them'} was stored "
+        "before; run the study again for the code as it is now"
+    ]
 
 
 def _items(store: "Store", wanted: Wanted, left_out: list[str]) -> "list[Item]":

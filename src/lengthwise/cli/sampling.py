@@ -9,6 +9,7 @@ from typing import Any
 from lengthwise.cli.printing import print_json, shown
 from lengthwise.config import ConfigError
 from lengthwise.tasks import TASKS, Batch, Task, generator
+from lengthwise.tasks.contract import require_kept
 from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.sequences import SequenceTask
 
@@ -40,6 +41,7 @@ def show_examples(word: str, asked: Asked) -> int:
     task: Task = choice.build()
     _require_text(task, asked)
     task.check_length(length, split)
+    require_kept(task, length)
     if (size := count * task.tokens(length)) > PLACES:
         raise ConfigError(
             f"{count} example{'s' if count > 1 else ''} of length {length} would be {size:,} tokens, and sample prints at most "

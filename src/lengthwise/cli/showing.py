@@ -33,11 +33,15 @@ def show_run(prefix: str, results: str, as_json: bool) -> int:
         return 0
     _print(run, scores, curve)
     for name, number in Counter(probe.asked["probe"] for probe in probes).items():
+        lengths = sorted(
+            {probe.asked["length"] for probe in probes if probe.asked["probe"] == name and "length" in probe.asked}
+        )
         if name == "lengths":
             print(f"\nlengths of its examples are stored; `lengthwise lengths {run.key[:8]}` shows them")
             continue
         print(
-            f"\n{name}: {number} answer{'s' if number > 1 else ''}; `lengthwise probe {name} {run.key[:8]} ...` shows them"
+            f"\n{name}: {number} answer{'s' if number > 1 else ''}; `lengthwise probe {name} {run.key[:8]}"
+            f"{' --lengths ' + ','.join(map(str, lengths)) if lengths else ''} ...` shows them"
         )
     return 0
 

@@ -95,8 +95,9 @@ def compare(
         Tokens that are scored at each length, for text.
     name
         The study's name. Default: made of the task, the trained length, the encodings, and each training or model setting that
-        differs from its default. Calls with the same name are one study, to which lengths and seeds can be added; others stay
-        beside it (`lengthwise list studies`).
+        differs from its default, so that comparisons with other settings stay beside each other (`lengthwise list studies`).
+        Calls with the same name are one study, and its report shows what the last call listed: repeat all encodings, lengths and
+        seeds that it should have. Nothing that is stored is trained twice.
     """
     from lengthwise.cli.comparing import Comparison, study_of
     from lengthwise.cli.running import run_study

@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
@@ -69,6 +70,9 @@ def ask_in_processes(names: Sequence[str], on_answer: Callable[[str], None]) -> 
 def _begin(plugins: tuple[str, ...]) -> None:
     """What a worker process does first."""
     torch.set_num_threads(1)
+    warnings.filterwarnings(
+        "ignore", "flex_attention called without torch.compile"
+    )  # its results are what is asked about
     load_plugins(plugins)
 
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import lengthwise
 from lengthwise.analysis import Baseline, Findings, Kind, Point, SeedScore, TaskFindings, Ties
+from lengthwise.analysis.findings import LEARNED
 from lengthwise.analysis.numbers import figure, spread, times
-from lengthwise.analysis.reading import FLOOR_WORDS, LEARNED, MARGIN, remark
+from lengthwise.analysis.reading import FLOOR_WORDS, MARGIN, remark
 from lengthwise.report import bundle, palette, provenance
 from lengthwise.report.attention import attention
 from lengthwise.report.chart import axis_words, describe, first, ranges, spec

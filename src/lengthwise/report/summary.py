@@ -47,9 +47,10 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
     columns: list[tuple[str, dict[str, Interval | None], Mapping[str, float], str, bool]] = []
     if order is not None:
         ranks = published.ranks if published else {}
-        columns.append(("longer", {r.label: r.longer for r in order.ranks}, ranks, "higher", True))
-        if any(r.within for r in order.ranks):
-            columns.append(("in distribution", {r.label: r.within for r in order.ranks}, {}, "higher", True))
+        longer, inside = ({r.label: getattr(r, name) for r in order.ranks} for name in ("longer", "within"))
+        columns.append(("longer", longer, ranks, "higher", _ranks_tell(findings, longer, "longer")))
+        if any(inside.values()):
+            columns.append(("in distribution", inside, {}, "higher", _ranks_tell(findings, inside, "trained")))
     elif alone is not None:
         within = {s.label: over_lengths(alone, s, "trained") for s in alone.series}
         if any(within.values()):
@@ -92,6 +93,15 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
         "unlearned": unlearned(findings.tasks) if alone is None else "",
         "shorter": any(task.of_kind("shorter") for task in findings.tasks),
     }
+
+
+def _ranks_tell(findings: Findings, ranks: Mapping[str, Interval | None], kind: Kind) -> bool:
+    """Whether the first rank means anything: over several seeds, and of tasks of which each has a best encoding at some length."""
+    return all(i is None or i.basis != "none" for i in ranks.values()) and all(
+        any(task.best(length) is not None for length in task.of_kind(kind))
+        for task in findings.tasks
+        if task.of_kind(kind)
+    )
 
 
 def _has_best(task: TaskFindings, values: Mapping[str, Interval | None], kind: Kind) -> bool:

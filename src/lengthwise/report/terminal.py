@@ -188,4 +188,11 @@ def _missing(findings: Findings) -> list["Text"]:
                 lines.append(Text(f"  {run.label}, {run.task}, seed {run.seed}, {run.key[:8]}{why}"))
             if len(runs) > 8:
                 lines.append(Text(f"  and {len(runs) - 8} more"))
+    if findings.apart:
+        runs_are = "run is" if findings.apart == 1 else "runs are"
+        lines.append(
+            Text(
+                f"{findings.apart} more {runs_are} in no study any more, and not shown; `lengthwise list runs` has every run"
+            )
+        )
     return lines

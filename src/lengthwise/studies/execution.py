@@ -24,7 +24,7 @@ from lengthwise.store import RunRow, Store, StoreError, StoreGone, open_results,
 from lengthwise.studies.cost import costs
 from lengthwise.studies.estimate import estimate_seconds
 from lengthwise.studies.events import Begun, Counted, Done, Event, Failed, Note, Released, Started
-from lengthwise.studies.stored import but_for_versions, change_of_classes
+from lengthwise.studies.stored import but_for_content, change_of_content
 from lengthwise.studies.study import Study
 from lengthwise.studies.worker import Bye, Hello, Spec, main
 from lengthwise.training.checkpoint import WEIGHTS
@@ -106,12 +106,12 @@ def _add(store: Store, study: Study) -> list[str]:
     before = store.runs(study.name) if known else []
     left = store.add_study(**study.about(), runs=study.rows())
     now = store.runs(study.name)
-    replaced = but_for_versions(left, now)
+    replaced = but_for_content(left, now)
     gone = [row for row in left if row.key not in replaced]
     notes = (
         _said_of_left(study.name, gone),
         _said_of_lengths(study.name, before, now),
-        change_of_classes(replaced.values()),
+        change_of_content(replaced.values()),
         _reopen(store, study.name),
     )
     return list(filter(None, notes))
@@ -245,6 +245,7 @@ class _Crew:
         self.error: str | None = None
         self.counted: tuple[dict[str, int], bool] | None = None
         self.count_at = 0.0
+        self.idle = False  # at the last look no worker of ours had a run, and another call had
 
     def work(self, notes: list[str]) -> Outcome:
         begin = time.perf_counter()
@@ -359,7 +360,9 @@ class _Crew:
         self.count_at = end + max(COUNT_SECONDS, 10 * (end - begin))  # counting thousands of runs takes a while
         ours = sum(1 for worker in self.crew if worker.key)
         ready = any(worker.name for worker in self.crew)
-        waiting = ready and not ours and counts["running"] > 0 and not counts["pending"]
+        # A worker of ours that took a run a moment ago may not have said so yet: only the next look tells.
+        idle = ready and not ours and counts["running"] > 0 and not counts["pending"]
+        waiting, self.idle = idle and self.idle and not now, idle
         if self.counted != (counts, waiting):
             self.counted = counts, waiting
             self.tell(Counted(counts=counts, waiting=waiting))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shlex
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,7 +24,9 @@ def load(path: str | Path) -> Study:
     """
     given = str(path)
     module = already_loaded(given) or load_file(given, StudyError, "study")
-    return dataclasses.replace(_study(given, module), source=Path(os.path.expanduser(path)).resolve())
+    study = _study(given, module)
+    command = study.command or shlex.join(["lengthwise", "run", given])
+    return dataclasses.replace(study, source=Path(os.path.expanduser(path)).resolve(), command=command)
 
 
 def _study(given: str, module: ModuleType) -> Study:

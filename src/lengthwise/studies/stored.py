@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from lengthwise.analysis.gather import canonical
+from lengthwise.analysis.gather import WHERE_ABOUTS, canonical
 from lengthwise.choices import UnknownName
 from lengthwise.config import ConfigError, Run
 from lengthwise.plugins import how_to_find
@@ -34,21 +34,36 @@ def stored_run(row: RunRow) -> Run:
     raise ConfigError(f"{named} has the key {run.key} here: another version of lengthwise made it; use that version")
 
 
-def but_for_versions(before: Iterable[RunRow], after: Iterable[RunRow]) -> dict[str, tuple[RunRow, RunRow]]:
+def changed_since(row: RunRow) -> list[str]:
+    """The names of the classes of a run that have changed since it was trained; those that cannot be found here are left out."""
+    try:
+        now = Run.from_data(row.config)
+    except ConfigError:
+        return []
+    return changed_classes(row.config, now.to_data()) if now.key != row.key else []
+
+
+def but_for_content(before: Iterable[RunRow], after: Iterable[RunRow]) -> dict[str, tuple[RunRow, RunRow]]:
     """Return, by the key of each run of `before`, that run and the one of `after` that has the same settings, where they differ in
-    nothing but the versions of classes."""
-    now = {canonical(without_versions(row.config)): row for row in after}
-    pairs = ((row, now.get(canonical(without_versions(row.config)))) for row in before)
+    nothing but the versions of classes and the content of a text."""
+    now = {canonical(_without_content(row.config)): row for row in after}
+    pairs = ((row, now.get(canonical(_without_content(row.config)))) for row in before)
     return {old.key: (old, new) for old, new in pairs if new is not None and new.key != old.key}
 
 
-def change_of_classes(replaced: Iterable[tuple[RunRow, RunRow]]) -> str | None:
-    """Return one line on the runs that will be trained again because the code of a class changed; None without any.
+def change_of_content(replaced: Iterable[tuple[RunRow, RunRow]]) -> str | None:
+    """Return one line on the runs that will be trained again because the code of a class or a text changed; None without any.
 
-    `replaced`: runs that a study had, each with the run that it has now (see `but_for_versions`).
+    `replaced`: runs that a study had, each with the run that it has now (see `but_for_content`).
     """
     trained = [(old, new) for old, new in replaced if old.finished is not None and new.finished is None]
-    names = list(dict.fromkeys(name for old, new in trained for name in changed_classes(old.config, new.config)))
+    names = list(
+        dict.fromkeys(
+            name
+            for old, new in trained
+            for name in (*changed_classes(old.config, new.config), *_changed_texts(old.config, new.config))
+        )
+    )
     if not names:
         return None
     runs, they = ("1 run was", "it") if len(trained) == 1 else (f"{len(trained)} runs were", "they")
@@ -59,6 +74,12 @@ def changed_classes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """The names of the classes that have other versions in two descriptions of a run that are otherwise alike."""
     pairs = zip(choices_of(old), choices_of(new), strict=False)
     return list(dict.fromkeys(b["is"] for a, b in pairs if a["is"] == b["is"] and a.get("class") != b.get("class")))
+
+
+def _changed_texts(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Where the texts lie that have another content in two descriptions of a run that are otherwise alike."""
+    pairs = zip(choices_of(old), choices_of(new), strict=False)
+    return [str(b.get("path", b["is"])) for a, b in pairs if a.get("sha256") != b.get("sha256")]
 
 
 def choices_of(data: Any) -> Iterator[dict[str, Any]]:
@@ -78,3 +99,11 @@ def without_versions(data: Any) -> Any:
     if isinstance(data, dict):
         return {k: without_versions(v) for k, v in data.items() if not (k == "class" and "is" in data)}
     return [without_versions(item) for item in data] if isinstance(data, list) else data
+
+
+def _without_content(data: Any) -> Any:
+    """The same, also without the hashes of texts and where these lie."""
+    if isinstance(data, dict):
+        skip = ("sha256", *WHERE_ABOUTS) if "sha256" in data else ()
+        return {k: _without_content(v) for k, v in without_versions(data).items() if k not in skip}
+    return [_without_content(item) for item in data] if isinstance(data, list) else data

@@ -14,6 +14,7 @@ from lengthwise.evaluation import check_lengths, encodings_of, questions
 from lengthwise.layouts import LAYOUTS
 from lengthwise.studies.published import require_published
 from lengthwise.tasks import TASKS
+from lengthwise.tasks.contract import require_kept
 from lengthwise.training import check_training
 
 MOST_RUNS = 10_000
@@ -176,6 +177,12 @@ def _check(run: Run, config: EvaluationConfig) -> None:
     limits = [encoding.max_length for encoding in encodings_of(run, task) if encoding.max_length is not None]
     check_training(run, task, min(limits, default=None))
     check_lengths(run, config.lengths, config.shifts, config.prompt)
+    for length in {
+        run.training.min_length or run.training.train_length,
+        run.training.train_length,
+        max(config.lengths),
+    }:
+        require_kept(task, length)
 
 
 # ---- making runs ------------------------------------------------------------------------------------------------

@@ -176,6 +176,10 @@ class SequenceTask(AnsweringTask):
         self.require_examples(length)
         train, shared = self._pool(length, "train")
         test, _ = self._pool(length, "test")
+        if type(self).every is SequenceTask.every:
+            raise ConfigError(
+                f"{type(self).__name__} does not list its questions (it has no method `every`), so ask for some of them"
+            )
         if train is None or test is None:
             raise ConfigError(
                 f"{type(self).__name__} has too many questions of {length} {self.unit} to list them all "
