@@ -342,3 +342,29 @@ def test_never_right_is_no_highest(seeds: int, make_study: Make) -> None:
     task = make_study({"FIRE": [[1.0, 1.0, 0.0]] * seeds, "T5": [[1.0, 1.0, None]]}, metric="exact match").tasks[0]
     assert "FIRE has the highest" not in task.reading
     assert re.search(r"exact match \(FIRE: 0\.000[^)]*\) is zero", task.reading)
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_no_encoding_is_called_the_best_that_has_not_learned(seeds: int, make_run: Make, make_score: Make) -> None:
+    """Better than a floor at the longest length by chance alone."""
+    zero = {"name": "zero", "score": 5.0, "floor": True}
+    runs, scores = [], []
+    for label, means in {"FIRE": (5.2, 4.9), "ALiBi": (5.3, 4.95)}.items():
+        for seed in range(seeds):
+            run = make_run(label, seed, metric="squared error", better="lower", lengths=(10, 80))
+            runs.append(run)
+            scores += [
+                make_score(run, mean + seed / 100, asked=asked, facts={"details": {"baselines": [zero]}})
+                for asked, mean in zip(run.asked, means, strict=True)
+            ]
+    (task,) = from_rows([], runs, scores).tasks
+    assert task.leader(80) is not None
+    assert task.best(80) is None
+    assert [remark(task, series) for series in task.series] == ["not learned", "not learned"]
+    assert "FIRE has the" not in task.reading
+    assert "is of a model that has not learned the task" in task.reading
+
+
+def test_a_row_with_fewer_seeds_says_so(make_study: Make) -> None:
+    (task,) = make_study({"FIRE": STEADY, "RoPE": WORSE[:1]}).tasks
+    assert [remark(task, series) for series in task.series] == ["", "1 of 3 seeds"]

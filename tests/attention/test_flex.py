@@ -209,6 +209,14 @@ def test_calls_of_your_own():
         torch.testing.assert_close(got, attend(q, k, v, encoding, window=20, backend="reference"))
 
 
+def test_an_empty_batch_with_documents():
+    encoding = encodings.TransformerXL(num_heads=2, head_dim=4, d_model=8).half()
+    q, k, v = (torch.zeros(0, 2, n, 4, dtype=torch.float16) for n in (1, 65, 65))
+    with torch.no_grad():
+        out = attend(q, k[:, :1], v[:, :1], encoding, documents=torch.zeros(0, 65, dtype=torch.long), backend="flex")
+    assert out.shape == q.shape
+
+
 @torch.no_grad()
 def test_odd_memory_and_an_empty_batch():
     torch.manual_seed(0)

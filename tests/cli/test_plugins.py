@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 import types
 from collections.abc import Callable
@@ -542,3 +543,69 @@ def test_a_file_that_is_no_source_by_its_size(here: Call, own: Path) -> None:
     one_line(
         here("list", "encodings", "--plugin", "large.py"), "large.py cannot be read (it has more than 16,777,216 bytes)"
     )
+
+
+CONTRACT = {
+    "tuple": ("return digits, digits[:, :1]", "Largest.draw returned a tuple; it has to be Pairs(questions, answers)"),
+    "floats": ("return Pairs(digits.float(), digits[:, :1])", "questions that are torch.float32 of shape [4, 3]"),
+    "flat": (
+        "return Pairs(digits, digits.max(1).values)",
+        "answers that are torch.int64 of shape [4]; they have to be",
+    ),
+    "words": ("return Pairs(digits + 5, digits[:, :1])", "; the task has the words 0 to 9, and -1 for none"),
+    "length": ("return Pairs(digits[:, 1:], digits[:, :1])", "was asked for length 3, and its method length_of says 2"),
+    "widths": (
+        "return Pairs(digits, digits[:, :2])",
+        "an answer of 2 words at length 3, and its method widths says at most 1",
+    ),
+    "count": ("return Pairs(digits[:1], digits[:1, :1])", "Largest.draw returned 1 questions where 4 were asked for"),
+    "generator": (
+        "digits = torch.randint(10, (count, length))\n        return Pairs(digits, digits[:, :1])",
+        "Largest.draw returned other examples for the same generator; draw every random number with the generator",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_examples_have_to_be_what_the_task_says_of_them(here: Call, own: Path, name: str) -> None:
+    line, says = CONTRACT[name]
+    (own / "mine.py").write_text(OWN.replace("return Pairs(digits, digits.max(1, keepdim=True).values)", line))
+    one_line(here("sample", "largest", "--length", 3, "--plugin", "mine.py"), says)
+    ran = here(*COMPARE, "--plugin", "mine.py", "--results", "results")
+    one_line(ran, says)
+    assert "mine.py, line " in ran.err
+
+
+def test_all_examples_of_a_task_that_does_not_list_them(here: Call, own: Path) -> None:
+    ran = here("sample", "largest", "--length", 3, "--all", "--plugin", "mine.py")
+    one_line(ran, "Largest does not list its questions (it has no method `every`), so ask for some of them")
+
+
+def test_stored_answers_of_older_code_are_said_to_be_so(here: Call, compared: Path, own: Path) -> None:
+    shutil.copytree(compared, own / "copy")
+    words = (
+        "probe",
+        "attended-distance",
+        "--lengths",
+        6,
+        "--results",
+        own / "copy" / "results",
+        "--plugin",
+        own / "copy" / "mine.py",
+    )
+    with open_store(own / "copy" / "results", create=False) as store:
+        key = next(row.key for row in store.runs() if row.label.startswith("NoPE"))
+    ask = (*words[:2], key, *words[2:])
+    assert here(*ask).code == 0
+    assert "changed since" not in here(*ask).err
+    (own / "copy" / "mine.py").write_text(OWN.replace("digits.max(1", "digits.min(1"))
+    ran = here(*ask)
+    assert ran.code == 0
+    assert "Largest changed since 1 run was trained; what is shown of it was stored before" in ran.err
+
+
+def test_a_failed_rule_of_a_kind_names_the_plug_in(here: Call, own: Path) -> None:
+    (own / "mine.py").write_text(OWN.replace("return length, 1", "return length, None"))
+    ran = here("sample", "largest", "--length", 3, "--plugin", "mine.py")
+    assert ran.code == 2
+    assert "a class in mine.py may break a rule of its kind" in ran.err or "mine.py, line" in ran.err

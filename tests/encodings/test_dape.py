@@ -46,3 +46,20 @@ def test_other_heads_get_a_plain_answer() -> None:
     for heads in (1, 2):
         with pytest.raises(ConfigError, match=f"DAPE was made for {heads} heads, and q has 4"):
             attend(q, q, q, DAPE(num_heads=heads, train_length=8))
+
+
+@pytest.mark.parametrize("documents", [None, [[0] * 70 + [1] * 130]])
+def test_bounds_go_by_the_gradient_of_a_whole_call(documents: list[list[int]] | None) -> None:
+    """KERPLE's parameters at a bound: the sign of a block's gradient may be another one than that of the sum."""
+    torch.manual_seed(0)
+    dape = DAPE(num_heads=4, train_length=64).double()
+    q, k, v, grad = torch.randn(4, 1, 4, 200, 8, dtype=torch.float64)
+    with torch.no_grad():
+        dape.base.r2.copy_(torch.tensor([-0.05, 0.3, -0.2, 0.001]))
+    given = {} if documents is None else {"documents": torch.tensor(documents)}
+    wanted, got = (
+        torch.autograd.grad(attend(q, k, v, dape, backend=backend, **given), list(dape.parameters()), grad)
+        for backend in ("reference", "blocked")
+    )
+    for one, other in zip(got, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)

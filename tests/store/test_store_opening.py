@@ -4,12 +4,13 @@ import os
 import shutil
 import sqlite3
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,76 @@ def test_only_real_tables_are_read(results: Path, statements: str, create: bool)
         raw.executescript(statements)
     raw.close()
     assert "a view, virtual table or trigger, at its table " in refused(results, create)
+
+
+def changed_table(results: Path, table: str, change: Callable[[str], str]) -> None:
+    """Make a table of the database again by another statement, with its rows."""
+    with sqlite3.connect(results / "results.db") as raw:
+        (sql,) = raw.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        columns = ", ".join(row[1] for row in raw.execute(f"PRAGMA table_info({table})"))
+        assert change(sql) != sql
+        raw.execute(f"ALTER TABLE {table} RENAME TO old")
+        raw.execute(change(sql))
+        kept = ", ".join(name for name in columns.split(", ") if "GENERATED" not in change(sql) or name != "label")
+        raw.execute(f"INSERT INTO {table} ({kept}) SELECT {kept} FROM old")
+        raw.execute("DROP TABLE old")
+    raw.close()
+
+
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("label TEXT NOT NULL", "label TEXT GENERATED ALWAYS AS (printf('%.*c', 900000000, 'x')) VIRTUAL"),
+        ("claims INTEGER NOT NULL", "claims INTEGER NOT NULL CHECK (length(printf('%.*c', 900000000, 'x')) > 1)"),
+        ("claims INTEGER NOT NULL", "claims INTEGER NOT NULL DEFAULT (length(printf('%.*c', 900000000, 'x')))"),
+        ("label TEXT NOT NULL", "label TEXT NOT NULL COLLATE NOCASE"),
+    ],
+)
+def test_a_table_that_computes_something_is_refused(results: Path, old: str, new: str, create: bool) -> None:
+    """A generated column of 900 MB for every row, a check that goes off at a write, ..."""
+    changed_table(results, "runs", lambda sql: sql.replace(old, new))
+    assert "has 'runs' at its table 'runs', which lengthwise never defines so (with " in refused(results, create)
+
+
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize("index", ["upper(label)", "label"])
+def test_an_index_of_somebody_else_is_refused(results: Path, index: str, create: bool) -> None:
+    with sqlite3.connect(results / "results.db") as raw:
+        raw.execute(f"CREATE INDEX odd ON runs ({index})")
+    raw.close()
+    assert "has 'odd' at its table 'runs', which lengthwise never defines so" in refused(results, create)
+
+
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_a_journal_cannot_delete_a_file(results: Path, tmp_path: Path, mode: str, create: bool) -> None:
+    """SQLite deletes the super-journal that a rollback journal names: any file of whoever opens the database."""
+    victim, path = tmp_path / "thesis.txt", results / "results.db"
+    victim.write_text("years of work")
+    with sqlite3.connect(path) as raw:
+        raw.execute(f"PRAGMA journal_mode={mode}")
+        size, pages = (raw.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count"))
+    raw.close()
+    magic, name = bytes.fromhex("d9d505f920a163d7"), str(victim).encode()
+    head = magic + struct.pack(">IIIII", 0, 12345, pages, 512, size)
+    tail = struct.pack(">I", 0x40000000 // size + 1) + name + struct.pack(">II", len(name), sum(name)) + magic
+    journal = results / "results.db-journal"
+    journal.write_bytes(head.ljust(512, b"\0") + tail)
+    said = refused(results, create)
+    assert said.startswith(f"{journal} names another file, which SQLite would delete; ")
+    assert victim.read_text() == "years of work"
+    journal.write_bytes(head.ljust(512, b"\0"))  # what a process that was killed leaves
+    with open_store(results, create=create) as store:
+        assert len(store.runs()) == 1
+
+
+def test_a_run_that_was_claimed_too_often_begins_anew(results: Path) -> None:
+    with sqlite3.connect(results / "results.db") as raw:
+        raw.execute("UPDATE runs SET claims = ?", (2**63 - 1,))
+    raw.close()
+    with open_store(results) as store, pytest.warns(StoreWarning, match="whose claims is a whole number outside"):
+        assert store.runs() == []
 
 
 @pytest.mark.parametrize(

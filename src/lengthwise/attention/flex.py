@@ -97,6 +97,8 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
         if asked and (why := no_gradients(q.device)):
             raise ConfigError(f"backend 'flex': {why}; use backend='auto', or torch.no_grad() where none are needed")
         given, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
+        if not q.numel():
+            return torch.zeros_like(q)
         if q.device.type == "cpu":
             # FlexAttention would round the weights to half precision, and asks for no gradients even where none are made.
             q, k, v = (x.detach().to(compute) for x in (q, k, v))

@@ -1,5 +1,6 @@
 """DAPE: a bias that an MLP adapts to the logits it meets."""
 
+from collections.abc import Callable
 from typing import ClassVar, Literal, get_args
 
 import torch
@@ -40,6 +41,7 @@ class DAPE(PositionEncoding):
     tensor([[6.]])
     """
 
+    version: ClassVar[int] = 2
     shared_across_layers: ClassVar[bool] = False
 
     def __init__(self, *, num_heads: int, train_length: int, base: _Base = "kerple_log", width: int = 32):
@@ -57,10 +59,26 @@ class DAPE(PositionEncoding):
 
     def bias(self, span: Span) -> Float[Tensor, "b h i j"]:
         """B of every pair; what it is for keys after the query does not matter."""
-        if isinstance(self.base, DistanceBias):
-            at = columns(span, 0, span.reach, lambda: self.second.out_features)
-            pairs = column(span.distance(), len(at.distance), 0, at.distances)
-            return self.base.bias(at.distance)[:, pairs].transpose(0, 1)
+        return self._bias(span)(span)
+
+    def _bias(self, span: Span) -> Callable[[Span], Float[Tensor, "b h i j"]]:
+        """B of the pairs of parts of a span.
+
+        A bias of distance is computed once for the whole span: its parameters may have bounds, at which `project` goes by the
+        sign of their gradient, and a part's gradient may have another sign than the sum.
+        """
+        if not isinstance(self.base, DistanceBias):
+            return self._fire
+        at = columns(span, 0, span.reach, lambda: self.second.out_features)
+        table = self.base.bias(at.distance)
+
+        def of(some: Span) -> Float[Tensor, "b h i j"]:
+            return table[:, column(some.distance(), len(at.distance), 0, at.distances)].transpose(0, 1)
+
+        return of
+
+    def _fire(self, span: Span) -> Float[Tensor, "b h i j"]:
+        assert isinstance(self.base, FIRE)
         query = span.q[:, :, None]
         return self.base.f(self.base.coordinate(query, span.k[:, None].minimum(query))[..., None]).permute(0, 3, 1, 2)
 
@@ -76,4 +94,5 @@ class DAPE(PositionEncoding):
 
     def effect(self, span: Span) -> Effect:
         # B is no term: at far distances it is so large that the logits could not be had back from the sum.
-        return Effect(rewrite=LogitRewrite(lambda logits, q, visible, scale, some: self.mix(logits, self.bias(some))))
+        bias = self._bias(span)
+        return Effect(rewrite=LogitRewrite(lambda logits, q, visible, scale, some: self.mix(logits, bias(some))))

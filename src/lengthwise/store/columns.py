@@ -134,7 +134,7 @@ RUNS: Columns = {
     "created": time,
     "worker": optional(text),
     "heartbeat": optional(time),
-    "claims": _count,
+    "claims": whole(0, 2**31),  # each claim adds one
     "step": _count,
     "steps": _count,
     "started": optional(time),

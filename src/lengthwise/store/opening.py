@@ -23,6 +23,9 @@ FILE_NAME = "results.db"
 _DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 _URL = re.compile("[A-Za-z0-9+_.-]*://")
 _SMALLEST = 512  # bytes; SQLite takes a smaller file for an empty database and would write over it
+_JOURNAL = bytes.fromhex(
+    "d9d505f920a163d7"
+)  # begins each part of a rollback journal, and ends one with a super-journal
 
 
 def open_store(where: str | Path, create: bool = True, *, timeout: float = 60.0) -> Store:
@@ -137,11 +140,32 @@ def _find(path: Path, create: bool) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and 0 < path.stat().st_size < _SMALLEST:
             raise StoreError(not_a_database(str(path)))
+        if _names_another_file(journal := Path(f"{path}-journal")):
+            raise StoreError(
+                f"{journal} names another file, which SQLite would delete; lengthwise never makes such a journal: remove it, "
+                "or give other results"
+            )
     except (OSError, ValueError) as error:
         if isinstance(error, StoreError):
             raise
         told = getattr(error, "strerror", None) or error
         raise StoreError(f"the results folder {path.parent} cannot be used ({told}); give another folder") from error
+
+
+def _names_another_file(journal: Path) -> bool:
+    """Whether a rollback journal ends with the name of a super-journal: whoever opens the database would make SQLite delete that
+    file. See "The Rollback Journal" in SQLite's documentation of its file format."""
+    try:
+        size = journal.stat().st_size
+        return size > len(_JOURNAL) and _tail(journal, len(_JOURNAL)) == _JOURNAL
+    except FileNotFoundError:
+        return False
+
+
+def _tail(file: Path, count: int) -> bytes:
+    with open(os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as opened:
+        opened.seek(-count, os.SEEK_END)
+        return opened.read(count)
 
 
 def _sqlite_engine(path: Path, options: str, timeout: float) -> Engine:

@@ -5,6 +5,8 @@ error, done when it is trained and every question of the study has a score, and 
 for one more length makes its runs pending by that alone.
 """
 
+import re
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -23,6 +25,7 @@ from sqlalchemy import (
     text,
     update,
 )
+from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
 from lengthwise.store.checks import escaped
 from lengthwise.store.errors import StoreError, damaged
@@ -168,7 +171,8 @@ def version(connection: Connection, name: str) -> int | None:
 
 
 def _require_plain(connection: Connection, name: str) -> None:
-    """Raise `StoreError` where something else is in a table's place, or goes off at a write: a view may run without end."""
+    """Raise `StoreError` where something else is in a table's place, or where a statement of its own goes off when rows are read
+    or written: a view, a trigger, a generated column, a check. Each may run without end."""
     if connection.dialect.name == "sqlite":  # a view and a virtual table have no page of their own
         odd = "SELECT name FROM sqlite_master WHERE lower(tbl_name) = :n AND (type IN ('view', 'trigger') OR rootpage = 0)"
     else:
@@ -182,6 +186,30 @@ def _require_plain(connection: Connection, name: str) -> None:
                 f"{name} has {escaped(found)}, a view, virtual table or trigger, at its table {table!r}, which lengthwise never "
                 "makes; give other results"
             )
+    if connection.dialect.name == "sqlite":
+        _require_own_words(connection, name)
+
+
+def _require_own_words(connection: Connection, name: str) -> None:
+    """Raise `StoreError` where the statement that made a table or an index of ours has a word that ours has not, such as AS, CHECK
+    or COLLATE, and where there is an index that is none of ours."""
+    made = text("SELECT name, sql FROM sqlite_master WHERE lower(tbl_name) = :n AND sql IS NOT NULL")
+    for table in tables.sorted_tables:
+        statements: list[ExecutableDDLElement] = [CreateTable(table), *map(CreateIndex, table.indexes)]
+        known = _words(" ".join(str(statement.compile(dialect=connection.dialect)) for statement in statements))
+        for item, sql in connection.execute(made, {"n": table.name}):
+            odd = sorted(_words(str(sql)) - known)
+            if odd or (str(item).lower() != table.name and item not in {index.name for index in table.indexes}):
+                said = f" (with {escaped(odd[0])})" if odd else ""
+                raise StoreError(
+                    f"{name} has {escaped(item)} at its table {table.name!r}, which lengthwise never defines so{said}; give "
+                    "other results"
+                )
+
+
+def _words(sql: str) -> set[str]:
+    """The words of a statement, names among them, and every sign that is none of a plain definition."""
+    return set(re.findall(r"\w+|[^\s\w(),\"]", sql.lower()))
 
 
 def _require_tables(connection: Connection, name: str, version: int, there: list[str]) -> None:
