@@ -82,7 +82,8 @@ def _has_no_mod(effect: Effect) -> str | None:
 def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
     """Attention for one span; what does not depend on q and k is made at the first call and kept."""
     kept: dict[tuple[torch.dtype, bool], list[_Pair]] = {}
-    blocks = _block_mask(mask, span.q.device)
+    empty = mask.documents is not None and not len(mask.documents)  # torch makes no blocks of an empty batch
+    blocks = None if empty else _block_mask(mask, span.q.device)
 
     # Under autocast the products with q and k would be in half precision.
     @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
