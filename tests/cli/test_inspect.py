@@ -4,6 +4,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,3 +139,15 @@ def test_a_class_without_docstring_is_not_described_by_its_base(
     assert summary(bare) == "Bare has no docstring of its own."
     assert show_list("encodings", ("bare",), None, "", json=False) == 0
     assert "Bare: Bare has no docstring of its own.\n" in capsys.readouterr().out
+
+
+def test_a_bias_without_a_number_says_so(here: Any, tmp_path: Path) -> None:
+    (tmp_path / "nan.py").write_text(
+        "import torch\nfrom lengthwise.encodings import DistanceBias\nclass Nan(DistanceBias):\n"
+        "    def __init__(self, *, num_heads: int):\n        super().__init__()\n        self.num_heads = num_heads\n"
+        "    def bias(self, distance):\n        return torch.full((self.num_heads, len(distance)), float('nan'))\n"
+    )
+    ran = here("inspect", "nan", "--plugin", tmp_path / "nan.py")
+    assert ran.code == 0, ran.err
+    assert "none is a finite number" in ran.out
+    assert "all are" not in ran.out

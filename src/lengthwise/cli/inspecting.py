@@ -262,6 +262,7 @@ def _curves(title: str, curves: Sequence[Sequence[float]], what: str, first: int
         name = "all" if what == "head" and len(curves) == 1 else f"{row}"
         rows.append([name, figure(curve[0]), strip, figure(curve[-1])])
     scale = f"▁ is {figure(low)}, █ is {figure(high)}" if high > low else f"all are {figure(low)}"
+    scale = scale if values else "none is a finite number"
     scale += "; ░ changes too fast to draw" if too_fast else ""
     return [
         _title(title),
