@@ -147,6 +147,7 @@ def folder(tmp_path):
 
 def refused(capfd, *words):
     """What the command line says, which is one line."""
+    capfd.readouterr()  # a bar of what the test saved
     assert main(["pretrained", *map(str, words)]) == 2
     said = capfd.readouterr()
     assert said.out == ""

@@ -7,11 +7,9 @@ its own choice, and Hugging Face's hub is switched off while a model is loaded o
 
 import hashlib
 import json
-import os
 import re
 import reprlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ import torch
 
 from lengthwise import regular_file
 from lengthwise.config import ConfigError, near_miss
+from lengthwise.evaluation.pretrained.calling import calling
 
 REFUSED = {
     "quantization_config": "quantized weights, which other packages and kernels from the hub would compute",
@@ -80,25 +79,24 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
     architecture = _architecture(path, settings, transformers)
     _require_layers_stored(path, settings)
     local = {"local_files_only": True, "trust_remote_code": False}
-    # With these names `config` has to be given too: what transformers reads from the file itself would come after them.
-    computed = {"attn_implementation": _attention(transformers, architecture), "experts_implementation": "eager"}
-    with offline():
-        with _in_one_line(path, "tokenizer"):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(path, **local)
-        with _in_one_line(path, "weights"):
-            config = transformers.AutoConfig.from_pretrained(path, **local)
-        most = _most(path, config)
-        with _in_one_line(path, "weights"):
-            model, report = transformers.AutoModelForCausalLM.from_pretrained(
-                path,
-                config=config,
-                use_safetensors=True,
-                use_kernels=False,
-                dtype=DTYPES[dtype],
-                output_loading_info=True,
-                **local,
-                **computed,
-            )
+    with calling(path, "read its config.json"):
+        config = transformers.AutoConfig.from_pretrained(path, **local)
+        # With these names `config` has to be given too: what transformers reads from the file itself would come after them.
+        computed = {"attn_implementation": _attention(transformers, architecture), "experts_implementation": "eager"}
+    most = _most(path, config)
+    with calling(path, "read its tokenizer"):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, config=config, **local)
+    with calling(path, "read its weights"):
+        model, report = transformers.AutoModelForCausalLM.from_pretrained(
+            path,
+            config=config,
+            use_safetensors=True,
+            use_kernels=False,
+            dtype=DTYPES[dtype],
+            output_loading_info=True,
+            **local,
+            **computed,
+        )
     for name in ("missing_keys", "mismatched_keys"):
         if lost := sorted(map(str, report.get(name) or ())):
             raise ConfigError(
@@ -106,29 +104,8 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
                 "would be random: get the whole model"
             )
     model = model.to(device).eval()
-    with offline():
-        _require_causal(path, model)
+    _require_causal(path, model)
     return Pretrained(path, model, tokenizer, architecture, most)
-
-
-@contextmanager
-def offline() -> Iterator[None]:
-    """Switch Hugging Face's hub off for a while; afterwards it is as it was before.
-
-    Every request of `huggingface_hub` asks this constant, and so does `kernels`. The variable is for processes that start inside.
-    """
-    from huggingface_hub import constants
-
-    constant, variable = constants.HF_HUB_OFFLINE, os.environ.get("HF_HUB_OFFLINE")
-    constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"] = True, "1"
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = constant
-        if variable is None:
-            del os.environ["HF_HUB_OFFLINE"]
-        else:
-            os.environ["HF_HUB_OFFLINE"] = variable
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -204,7 +181,7 @@ def _require_layers_stored(path: Path, settings: dict[str, Any]) -> None:
     asked = [(key, n) for key, n in _items(settings) if LAYERS.fullmatch(key) and isinstance(n, int)]
     tensors = 0
     for file in path.glob("*.safetensors") if asked else ():
-        with _in_one_line(path, "weights"), safe_open(file, "pt") as opened:
+        with calling(path, "read its weights"), safe_open(file, "pt") as opened:
             tensors += len(opened.keys())
     for key, value in asked:
         if value > tensors:
@@ -235,8 +212,6 @@ def _library() -> Any:
         raise ConfigError(
             f"pretrained models need transformers, which cannot be imported ({error}); pip install 'lengthwise[outside]'"
         ) from error
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
     return transformers
 
 
@@ -264,34 +239,12 @@ def _architecture(path: Path, settings: dict[str, Any], transformers: Any) -> st
     return name
 
 
-@contextmanager
-def _in_one_line(path: Path, part: str) -> Iterator[None]:
-    """What transformers raises about a folder, as a `ConfigError`."""
-    try:
-        yield
-    except Exception as error:
-        text = " ".join(str(error).split())
-        if _is_of_memory(error):
-            raise
-        text = text if len(text) < 200 else f"{text[:200]}..."
-        raise ConfigError(
-            f"{path}: transformers cannot read its {part} ({type(error).__name__}: {text}); get the whole folder again"
-        ) from error
-
-
-def _is_of_memory(error: Exception) -> bool:
-    """Whether memory ran out. A text alone says nothing: it may be that of a folder's name."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return type(error) is RuntimeError and re.match(r"\[enforce fail at .*DefaultCPUAllocator", str(error)) is not None
-
-
 def _require_causal(path: Path, model: Any) -> None:
     """Another last token must change nothing before it: some models of a causal class look both ways, as they are set."""
     vocab = model.get_input_embeddings().weight.shape[0]
     tokens = (torch.arange(6) % vocab).repeat(2, 1).to(model.device)
     tokens[1, -1] = (tokens[1, -1] + 1) % vocab
-    with torch.no_grad():
+    with calling(path, "compute its logits"), torch.no_grad():
         logits = model(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False).logits.float()
     one, other = logits[:, :-1]
     rounding = min(MARGIN * torch.finfo(model.dtype).eps, 0.05)

@@ -1,0 +1,111 @@
+"""Folders of pretrained models that were made to mislead: each is refused in one line, or computed as it says."""
+
+import importlib.util
+import logging
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from lengthwise.cli import main
+from lengthwise.evaluation.pretrained import Plan, answers, boolean_tasks, load
+
+_spec = importlib.util.spec_from_file_location("pretrained_folder", Path(__file__).parent / "pretrained_folder.py")
+_module = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_module)
+change, make = _module.change, _module.make
+
+THERE = all(importlib.util.find_spec(name) for name in ("transformers", "tokenizers"))
+pytestmark = pytest.mark.skipif(not THERE, reason="transformers is not installed: pip install 'lengthwise[outside]'")
+
+ESCAPES = "\x1b[31mRED\x1b]0;title\x07\nlengthwise: everything is fine"
+PLAN = Plan(boolean_tasks(["conjunction"], 3), ("standard",), (1,), "plain", prompts=2)
+
+
+@pytest.fixture
+def refused(capfd):
+    """Return what the command line prints about a folder, which is one line that a terminal only shows."""
+
+    def ask(folder):
+        capfd.readouterr()  # a bar of what the test saved
+        assert main(["pretrained", str(folder), "--prompts", "2", "--tasks", "conjunction", "--examples", "1"]) == 2
+        printed = capfd.readouterr()
+        assert printed.out == ""
+        assert printed.err.startswith(f"lengthwise: {folder}")
+        assert printed.err.count("\n") == 1 and printed.err[:-1].isprintable()
+        return printed.err
+
+    return ask
+
+
+# ---- what transformers prints -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model_type": "falcon", "architectures": None, "head_dim": ESCAPES},
+        {"use_return_dict": ESCAPES},
+        {"name_or_path": ESCAPES, "rope_parameters": {"rope_type": ESCAPES}},
+        {"hidden_act": ESCAPES},
+        {"layer_types": [ESCAPES]},
+        {"dtype": ESCAPES},
+    ],
+)
+def test_settings_that_a_terminal_would_obey(tmp_path, refused, settings):
+    """transformers logs some of them as errors with the whole configuration."""
+    assert "transformers cannot read its " in refused(change(make(tmp_path), **settings))
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "says"),
+    [
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": ""}, "transformers cannot read its tokenizer"),
+        ("pre_tokenizer", {"type": "FixedLength", "length": 0}, "transformers cannot use its tokenizer"),
+    ],
+)
+def test_a_tokenizer_that_panics(tmp_path, refused, part, value, says):
+    """Its Rust writes to the process's stderr, and raises what is no `Exception`."""
+    said = refused(change(make(tmp_path), "tokenizer.json", **{part: value}))
+    assert f"{says} (PanicException: " in said
+
+
+def test_nothing_of_transformers_is_printed(tmp_path, capfd, recwarn):
+    model = load(make(tmp_path))
+    capfd.readouterr()
+    recwarn.clear()
+
+    def speak(*_):
+        print("printed")
+        warnings.warn("warned", stacklevel=1)
+        logging.getLogger("transformers.modeling_utils").critical("logged")
+        heard.append(1)
+
+    heard, disabled, streams = [], logging.root.manager.disable, (sys.stdout, sys.stderr)
+    model.model.register_forward_pre_hook(speak)
+    assert answers(model, PLAN)[0].n == 2
+    assert heard and capfd.readouterr() == ("", "") and not recwarn.list
+    assert (logging.root.manager.disable, sys.stdout, sys.stderr) == (disabled, *streams)
+
+
+def test_what_is_printed_after_a_folder_was_loaded_is_seen(tmp_path, capfd, caplog):
+    load(make(tmp_path))
+    capfd.readouterr()
+    print("to stdout")
+    os.write(2, b"to stderr\n")
+    logging.getLogger("another").warning("logged")
+    assert capfd.readouterr() == ("to stdout\n", "to stderr\n")
+    assert caplog.messages == ["logged"]
+
+
+def test_a_closed_stderr(tmp_path):
+    make(tmp_path)
+    before = os.dup(2)
+    os.close(2)
+    try:
+        assert load(tmp_path).architecture == "LlamaForCausalLM"
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
