@@ -1,6 +1,7 @@
 """Folders of pretrained models that were made to mislead: each is refused in one line, or computed as it says."""
 
 import importlib.util
+import json
 import logging
 import os
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lengthwise.cli import main
+from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Plan, answers, boolean_tasks, load
 
 _spec = importlib.util.spec_from_file_location("pretrained_folder", Path(__file__).parent / "pretrained_folder.py")
@@ -109,3 +111,31 @@ def test_a_closed_stderr(tmp_path):
     finally:
         os.dup2(before, 2)
         os.close(before)
+
+
+# ---- what a model returns ---------------------------------------------------------------------------------------
+
+
+RETURNED = {"return_dict": False, "output_hidden_states": True, "output_attentions": True}
+
+
+@pytest.mark.parametrize("kind", ["llama", "mpt", "git", "gemma3"])
+def test_settings_of_what_a_model_returns_change_no_answer(tmp_path, kind):
+    usual = answers(load(make(tmp_path, kind)), PLAN)
+    config = json.loads((tmp_path / "config.json").read_text())
+    parts = {name: {**part, **RETURNED} for name, part in config.items() if name.endswith("_config")}
+    assert answers(load(change(tmp_path, **RETURNED, **parts)), PLAN) == usual
+
+
+def test_an_error_while_a_model_is_asked_names_the_folder(tmp_path):
+    model = load(make(tmp_path))
+
+    def fail(*_):
+        raise IndexError("wrong\nindex")
+
+    model.model.register_forward_pre_hook(fail)
+    with pytest.raises(ConfigError) as caught:
+        answers(model, PLAN)
+    assert str(caught.value).startswith(
+        f"{tmp_path}: transformers cannot compute its logits (IndexError: wrong index); "
+    )

@@ -81,6 +81,7 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
     local = {"local_files_only": True, "trust_remote_code": False}
     with calling(path, "read its config.json"):
         config = transformers.AutoConfig.from_pretrained(path, **local)
+        _return_objects(config)
         # With these names `config` has to be given too: what transformers reads from the file itself would come after them.
         computed = {"attn_implementation": _attention(transformers, architecture), "experts_implementation": "eager"}
     most = _most(path, config)
@@ -237,6 +238,14 @@ def _architecture(path: Path, settings: dict[str, Any], transformers: Any) -> st
             "model that says one token after the other, such as MPT or Llama"
         )
     return name
+
+
+def _return_objects(config: Any) -> None:
+    """Set `return_dict`: without it some models fail on their own tuples, and an argument does not reach their parts."""
+    config.return_dict = True
+    for name in config.sub_configs:
+        if (part := getattr(config, name, None)) is not None:
+            _return_objects(part)
 
 
 def _require_causal(path: Path, model: Any) -> None:
