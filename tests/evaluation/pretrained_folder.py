@@ -5,7 +5,7 @@ import json
 import torch
 
 
-def make(folder, kind="llama"):
+def make(folder, kind="llama", layers=1):
     """A tiny random model in a folder, with a tokenizer of single bytes."""
     import transformers
     from tokenizers import Tokenizer, models, pre_tokenizers
@@ -13,10 +13,12 @@ def make(folder, kind="llama"):
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={letter: n for n, letter in enumerate(["<s>", *letters])}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    size, shape = tokenizer.get_vocab_size(), {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1}
+    size, shape = tokenizer.get_vocab_size(), {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": layers}
     torch.manual_seed(0)
     if kind == "mpt":
-        config = transformers.MptConfig(vocab_size=size, d_model=32, n_heads=4, n_layers=1)
+        config = transformers.MptConfig(vocab_size=size, d_model=32, n_heads=4, n_layers=layers)
+    elif kind == "gpt2":
+        config = transformers.GPT2Config(vocab_size=size, n_embd=32, n_head=4, n_layer=layers)
     elif kind == "git":
         vision = {**shape, "intermediate_size": 32, "image_size": 8, "patch_size": 4}
         config = transformers.GitConfig(vocab_size=size, intermediate_size=64, vision_config=vision, **shape)

@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 
 from lengthwise.cli import main
 from lengthwise.config import ConfigError
@@ -139,3 +140,60 @@ def test_an_error_while_a_model_is_asked_names_the_folder(tmp_path):
     assert str(caught.value).startswith(
         f"{tmp_path}: transformers cannot compute its logits (IndexError: wrong index); "
     )
+
+
+# ---- weights that are not used ----------------------------------------------------------------------------------
+
+
+def add(folder, **tensors):
+    """Add tensors to the folder's weights; dots in names are written as two underscores."""
+    from safetensors.torch import load_file, save_file
+
+    file = folder / "model.safetensors"
+    more = {name.replace("__", "."): tensor for name, tensor in tensors.items()}
+    save_file({**load_file(file), **more}, file, metadata={"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize(("kind", "key"), [("llama", "num_hidden_layers"), ("mpt", "n_layers")])
+def test_layers_that_the_config_leaves_out(tmp_path, refused, kind, key):
+    make(tmp_path, kind, layers=3)
+    said = refused(change(tmp_path, **{key: 1}))
+    assert (
+        "as its config.json describes it does not use " in said and "of the weights in its safetensors, such as" in said
+    )
+    for count in (0, -1):
+        assert f"asks for {'0 layers' if count == 0 else f'{key} = -1'}" in refused(change(tmp_path, **{key: count}))
+    load(change(tmp_path, **{key: 3}))
+
+
+def test_a_weight_of_another_model(tmp_path, refused):
+    add(make(tmp_path), model__layers__0__self_attn__q_proj__bias=torch.ones(32))
+    assert "does not use 1 of the weights in its safetensors, such as model.layers.0.self_attn.q_proj.bias" in refused(
+        tmp_path
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("llama", {"model__layers__0__self_attn__rotary_emb__inv_freq": torch.ones(4)}),
+        ("mpt", {"transformer__blocks__0__attn__rotary_emb__inv_freq": torch.ones(4)}),
+        ("mpt", {"transformer__blocks__0__attn__bias": torch.ones(1, 1, 8, 8, dtype=torch.uint8)}),
+        ("mpt", {"transformer__blocks__0__attn__masked_bias": torch.tensor(-1e4)}),
+        ("gpt2", {"transformer__h__0__attn__bias": torch.ones(1, 1, 8, 8)}),
+    ],
+)
+def test_what_old_checkpoints_keep_beside_weights(tmp_path, kind, more):
+    """Masks and frequencies, which models compute by themselves."""
+    usual = answers(load(make(tmp_path, kind)), PLAN)
+    assert answers(load(add(tmp_path, **more)), PLAN) == usual
+
+
+def test_weights_that_are_stored_twice(tmp_path):
+    """The embedding also as the output, where both are tied."""
+    from safetensors.torch import load_file
+
+    change(make(tmp_path), tie_word_embeddings=True)
+    table = load_file(tmp_path / "model.safetensors")["model.embed_tokens.weight"]
+    assert load(add(tmp_path, lm_head__weight=table.clone())).architecture == "LlamaForCausalLM"

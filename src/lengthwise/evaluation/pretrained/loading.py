@@ -7,7 +7,6 @@ its own choice, and Hugging Face's hub is switched off while a model is loaded o
 
 import hashlib
 import json
-import re
 import reprlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,6 +18,13 @@ import torch
 from lengthwise import regular_file
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.evaluation.pretrained.calling import calling
+from lengthwise.evaluation.pretrained.stored import (
+    items,
+    require_a_layer,
+    require_all_used,
+    require_layers_stored,
+    tensors,
+)
 
 REFUSED = {
     "quantization_config": "quantized weights, which other packages and kernels from the hub would compute",
@@ -29,8 +35,6 @@ REFUSED = {
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 VOCABULARIES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
-LAYERS = re.compile(r"(n|num)_(\w+_)?(layers?|blocks)|(encoder|decoder)_layers")
-"""Settings that count layers; each layer has at least one tensor."""
 MOST_SETTINGS = 64 << 20  # bytes of a file of settings; the index of a model of 10^5 tensors has 10^7
 MARGIN = 1000  # units of rounding: what two rows of a batch may differ by where a model sees the same
 
@@ -77,13 +81,15 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
     _require_model_alone(path, settings)
     transformers = _library()
     architecture = _architecture(path, settings, transformers)
-    _require_layers_stored(path, settings)
+    stored = tensors(path)
+    require_layers_stored(path, settings, stored)
     local = {"local_files_only": True, "trust_remote_code": False}
     with calling(path, "read its config.json"):
         config = transformers.AutoConfig.from_pretrained(path, **local)
         _return_objects(config)
         # With these names `config` has to be given too: what transformers reads from the file itself would come after them.
         computed = {"attn_implementation": _attention(transformers, architecture), "experts_implementation": "eager"}
+    require_a_layer(path, config)
     most = _most(path, config)
     with calling(path, "read its tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, config=config, **local)
@@ -104,6 +110,7 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
                 f"{path}: {len(lost)} of the weights of {architecture} are not in its safetensors, such as {lost[0]}; they "
                 "would be random: get the whole model"
             )
+    require_all_used(path, architecture, report.get("unexpected_keys") or (), stored)
     model = model.to(device).eval()
     _require_causal(path, model)
     return Pretrained(path, model, tokenizer, architecture, most)
@@ -152,7 +159,7 @@ def _require_model_alone(path: Path, settings: dict[str, Any]) -> None:
         raise ConfigError(
             f"{path} holds an adapter (adapter_config.json), which names a model elsewhere; merge it into its model and save that"
         )
-    for key, _ in _items(settings):
+    for key, _ in items(settings):
         if why := REFUSED.get(key):
             raise ConfigError(f"{path / 'config.json'} has {key}: {why}; get the model in float32, bfloat16 or float16")
     for file, name in _weight_files(path, settings):
@@ -160,35 +167,6 @@ def _require_model_alone(path: Path, settings: dict[str, Any]) -> None:
             raise ConfigError(
                 f"{path / file} names {name!r} as weights; only *.safetensors in the folder itself are read: get or convert "
                 "the weights as safetensors"
-            )
-
-
-def _items(value: Any) -> Iterator[tuple[str, Any]]:
-    """All settings that are not null with their values, in configurations of parts (text_config, ...) as well."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if inner is not None:
-                yield key, inner
-                yield from _items(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _items(inner)
-
-
-def _require_layers_stored(path: Path, settings: dict[str, Any]) -> None:
-    """Refuse a count of layers that the files cannot fill: building that many would take hours before the first is missed."""
-    from safetensors import safe_open
-
-    asked = [(key, n) for key, n in _items(settings) if LAYERS.fullmatch(key) and isinstance(n, int)]
-    tensors = 0
-    for file in path.glob("*.safetensors") if asked else ():
-        with calling(path, "read its weights"), safe_open(file, "pt") as opened:
-            tensors += len(opened.keys())
-    for key, value in asked:
-        if value > tensors:
-            raise ConfigError(
-                f"{path / 'config.json'} asks for {key} = {value:,}, and its safetensors hold {tensors:,} tensors in all; get "
-                "the whole model"
             )
 
 
