@@ -26,6 +26,11 @@ def make(folder, kind="llama", layers=1):
         text = {**shape, "vocab_size": size, "intermediate_size": 64, "head_dim": 8, "num_key_value_heads": 4}
         vision = {**shape, "intermediate_size": 32, "image_size": 8, "patch_size": 4}
         config = transformers.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=1)
+    elif kind == "gptj":
+        config = transformers.GPTJConfig(vocab_size=size, n_embd=32, n_head=4, n_layer=layers, rotary_dim=4)
+    elif kind == "mixtral":
+        more = {"intermediate_size": 64, "num_local_experts": 4, "num_key_value_heads": 4}
+        config = transformers.MixtralConfig(vocab_size=size, **shape, **more)
     else:
         config = transformers.LlamaConfig(vocab_size=size, intermediate_size=64, **shape)
     transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)

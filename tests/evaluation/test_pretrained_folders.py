@@ -257,20 +257,31 @@ def test_a_folder_called_like_an_error(tmp_path, name):
 
 
 @pytest.mark.parametrize("made", ["an error of Python", "an error of torch", "a text of torch"])
-def test_memory_that_runs_out_is_no_fault_of_the_folder(tmp_path, made):
-    """It is raised as it is: the command line says then what to do."""
+def test_memory_that_runs_out(tmp_path, made):
+    """While a folder is loaded, its config.json asks for it; while a model is asked, it goes by the prompts, and the command
+    line says what to do."""
     error = {
         "an error of Python": MemoryError,
         "an error of torch": torch.OutOfMemoryError,
         "a text of torch": RuntimeError,
     }[made]
-    with (
-        pytest.raises(error, match="allocate" if error is RuntimeError else None),
-        calling(tmp_path, "read its weights"),
-    ):
+
+    def run_out():
         if error is RuntimeError:
             torch.empty(1 << 60, dtype=torch.uint8)
         raise error
+
+    with pytest.raises(ConfigError) as caught, calling(tmp_path, "read its weights"):
+        run_out()
+    says = str(caught.value)
+    assert says.startswith(f"{tmp_path}: there is not enough memory to read its weights")
+    assert "compare the sizes in its config.json" in says
+    assert ("(1152921504606846976 bytes in one piece)" in says) == (error is RuntimeError)
+    with (
+        pytest.raises(error, match="allocate" if error is RuntimeError else None),
+        calling(tmp_path, "x", asked=True),
+    ):
+        run_out()
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])

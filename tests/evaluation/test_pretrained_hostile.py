@@ -59,7 +59,7 @@ def refused(capfd):
 )
 def test_settings_that_a_terminal_would_obey(tmp_path, refused, settings):
     """transformers logs some of them as errors with the whole configuration."""
-    assert "transformers cannot read its " in refused(change(make(tmp_path), **settings))
+    assert "transformers cannot " in refused(change(make(tmp_path), **settings))
 
 
 @pytest.mark.parametrize(
@@ -197,3 +197,55 @@ def test_weights_that_are_stored_twice(tmp_path):
     change(make(tmp_path), tie_word_embeddings=True)
     table = load_file(tmp_path / "model.safetensors")["model.embed_tokens.weight"]
     assert load(add(tmp_path, lm_head__weight=table.clone())).architecture == "LlamaForCausalLM"
+
+
+# ---- numbers that nothing stored goes by ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "says"),
+    [
+        (
+            "llama",
+            {"num_labels": 10**9},
+            "'num_labels' = 1,000,000,000, and nothing in its safetensors is larger than 257",
+        ),
+        ("llama", {"num_labels": 10**5}, "'num_labels' = 100,000, and nothing"),
+        ("llama", {"text_config": {"num_labels": 10**9}}, "'num_labels' = 1,000,000,000, and nothing"),
+        ("llama", {"num_theta": 10**9}, "'num_theta' = 1,000,000,000, and nothing"),
+        ("llama", {"sizes": [4, [5, 10**9]]}, "'sizes' = 1,000,000,000, and nothing"),
+        ("llama", {"vocab_size": 10**9}, "'vocab_size' = 1,000,000,000, and nothing"),
+        ("llama", {"head_dim": 10**40}, "'head_dim' = a number of 41 digits, and nothing"),
+        ("llama", {ESCAPES: 10**9}, "= 1,000,000,000, and nothing"),
+        ("llama", {"max_position_embeddings": 10**15}, "1,000,000,000,000,000, and no model has that many"),
+        ("mpt", {"max_seq_len": 10**9}, "'max_seq_len' = 1,000,000,000, and no model has that many"),
+        ("mixtral", {"num_local_experts": 10**6}, "'num_local_experts' = 1,000,000, and nothing"),
+        ("mixtral", {"num_local_experts": 4000}, "parameters, and its safetensors hold 45,344"),
+        ("llama", {"vocab_size": 10**6}, "a model of 64,010,336 parameters, and its safetensors hold 26,784 numbers"),
+        ("llama", {"hidden_size": 1 << 17}, "parameters, and its safetensors hold 26,784 numbers"),
+        ("gpt2", {"n_positions": 10**6}, "parameters, and its safetensors hold "),
+        ("gptj", {"rotary_dim": 10**6}, "a model that keeps 8,192,000,000 bytes beside its weights"),
+    ],
+)
+def test_numbers_that_the_weights_cannot_fill(tmp_path, refused, kind, settings, says):
+    assert says in refused(change(make(tmp_path, kind), **settings))
+
+
+def test_a_tokenizer_with_more_tokens_than_there_are_rows(tmp_path, refused):
+    change(make(tmp_path), "tokenizer_config.json", tokenizer_class="T5Tokenizer", extra_ids=10**8)
+    assert "tokenizer_config.json asks for 'extra_ids' = 100,000,000, and nothing" in refused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 10**12}, "seed": 10**12, "x": 10**6}),
+        ("llama", {"max_position_embeddings": 10_485_760, "sliding_window": 10**7, "num_labels": 40}),
+        ("mpt", {"max_seq_len": 65536}),
+        ("mixtral", {}),
+        ("gptj", {"n_positions": 65536}),
+    ],
+)
+def test_large_numbers_that_say_no_size(tmp_path, kind, settings):
+    change(make(tmp_path, kind), "tokenizer_config.json", model_max_length=int(1e30))
+    assert answers(load(change(tmp_path, **settings)), PLAN)[0].n == 2

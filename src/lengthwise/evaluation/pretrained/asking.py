@@ -248,6 +248,6 @@ def _last(model: Pretrained, rows: Sequence[Tokens], keep: int) -> Tensor:
     tokens = torch.tensor(rows, device=model.model.device)
     # The logits of whole prompts would be larger than many a model.
     few = {"logits_to_keep": keep} if "logits_to_keep" in inspect.signature(model.model.forward).parameters else {}
-    with calling(model.folder, "compute its logits", native=False):  # some layers load their kernel at the first call
+    with calling(model.folder, "compute its logits", asked=True):  # some layers load their kernel at the first call
         said = model.model(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False, **few)
         return said.logits[:, -keep:].double().cpu().log_softmax(-1)

@@ -17,22 +17,33 @@ from lengthwise.config import ConfigError
 
 
 @contextmanager
-def calling(path: Path, purpose: str, *, native: bool = True) -> Iterator[None]:
+def calling(path: Path, purpose: str, *, asked: bool = False) -> Iterator[None]:
     """Call transformers for a purpose, such as "read its tokenizer", about the folder `path`.
 
-    The hub is off, and nothing is printed. `native`: see `silent`. Whatever transformers raises becomes a `ConfigError` that names
-    the folder, but for errors of memory, which remain what they are.
+    The hub is off, and nothing is printed. Whatever transformers raises becomes a `ConfigError` that names the folder.
+
+    `asked`: the model computes answers. A progress bar is drawn at the same time, so stderr is left alone, see `silent`; and as
+    memory then goes by how much is asked for, errors of memory remain what they are.
     """
     try:
-        with offline(), silent(native=native):
+        with offline(), silent(native=not asked):
             yield
     except ConfigError:
         raise
     except BaseException as error:
         # Where the Rust of a tokenizer panics, it raises an exception that is no `Exception`.
-        if is_of_memory(error) or not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
+        if not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
             raise
         text = " ".join(str(error).split())
+        if is_of_memory(error):
+            if asked:
+                raise
+            size = re.search(r"allocate ([\d.]+ ?\w+)", text)
+            in_one = f" ({size[1]} in one piece)" if size else ""
+            raise ConfigError(
+                f"{path}: there is not enough memory to {purpose}{in_one}; compare the sizes in its config.json with the model's "
+                "own, and take a smaller model, or --dtype bfloat16, where they are right"
+            ) from error
         text = text if len(text) < 200 else f"{text[:200]}..."
         raise ConfigError(
             f"{path}: transformers cannot {purpose} ({type(error).__name__}: {text}); get the whole folder again"

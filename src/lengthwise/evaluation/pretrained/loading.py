@@ -5,6 +5,7 @@ on the hub, modules beside the weights, an adapter, a quantization method, shard
 its own choice, and Hugging Face's hub is switched off while a model is loaded or asked.
 """
 
+import copy
 import hashlib
 import json
 import reprlib
@@ -23,6 +24,8 @@ from lengthwise.evaluation.pretrained.stored import (
     require_a_layer,
     require_all_used,
     require_layers_stored,
+    require_numbers_stored,
+    require_parameters_stored,
     tensors,
 )
 
@@ -71,7 +74,8 @@ class Pretrained:
 def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> Pretrained:
     """The causal model in a folder, in evaluation mode.
 
-    `ConfigError`, in one line, for a folder that has no tokenizer, no safetensors, no causal model, or weights that do not fill it.
+    Raise `ConfigError`, in one line, for a folder that has no tokenizer, no safetensors or no causal model, and for weights that do
+    not fill the model, that it does not use, or that are too large for the memory.
     """
     if dtype not in DTYPES:
         raise ConfigError(f"there is no dtype {dtype!r}{near_miss(dtype, DTYPES)}; there are: {', '.join(DTYPES)}")
@@ -83,6 +87,9 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
     architecture = _architecture(path, settings, transformers)
     stored = tensors(path)
     require_layers_stored(path, settings, stored)
+    require_numbers_stored(path / "config.json", settings, stored)
+    if (file := path / "tokenizer_config.json").exists():
+        require_numbers_stored(file, _json_object(file), stored)
     local = {"local_files_only": True, "trust_remote_code": False}
     with calling(path, "read its config.json"):
         config = transformers.AutoConfig.from_pretrained(path, **local)
@@ -93,6 +100,11 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
     most = _most(path, config)
     with calling(path, "read its tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, config=config, **local)
+    with calling(path, "build the model of its config.json"), torch.device("meta"):  # which takes no memory
+        empty = transformers.AutoModelForCausalLM.from_config(
+            copy.deepcopy(config), trust_remote_code=False, **computed
+        )
+    require_parameters_stored(path, empty, stored)
     with calling(path, "read its weights"):
         model, report = transformers.AutoModelForCausalLM.from_pretrained(
             path,
@@ -104,6 +116,7 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
             **local,
             **computed,
         )
+        model = model.to(device).eval()
     for name in ("missing_keys", "mismatched_keys"):
         if lost := sorted(map(str, report.get(name) or ())):
             raise ConfigError(
@@ -111,7 +124,6 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
                 "would be random: get the whole model"
             )
     require_all_used(path, architecture, report.get("unexpected_keys") or (), stored)
-    model = model.to(device).eval()
     _require_causal(path, model)
     return Pretrained(path, model, tokenizer, architecture, most)
 
