@@ -179,6 +179,7 @@ def test_a_weight_of_another_model(tmp_path, refused):
     [
         ("llama", {"model__layers__0__self_attn__rotary_emb__inv_freq": torch.ones(4)}),
         ("mpt", {"transformer__blocks__0__attn__rotary_emb__inv_freq": torch.ones(4)}),
+        ("llama", {"model__layers__0__attn__bias": torch.ones(1, 1, 8, 8)}),  # as the checkpoint of GPT-2 has its masks
         ("mpt", {"transformer__blocks__0__attn__bias": torch.ones(1, 1, 8, 8, dtype=torch.uint8)}),
         ("mpt", {"transformer__blocks__0__attn__masked_bias": torch.tensor(-1e4)}),
         ("gpt2", {"transformer__h__0__attn__bias": torch.ones(1, 1, 8, 8)}),

@@ -39,8 +39,12 @@ class Tensor:
         return math.prod(self.shape)
 
     def is_computed(self, name: str) -> bool:
-        """Return whether a model that does not ask for this tensor computes it: a mask, the value of one, or frequencies."""
-        return self.dtype in MASKS or self.shape == () or name.rpartition(".")[2] == "inv_freq"
+        """Return whether a model that does not ask for this tensor computes it: a mask, the value of one, or frequencies.
+
+        The checkpoint of GPT-2 has its causal masks as float32 [1, 1, 1024, 1024], and those of GPT-Neo and GPT-J are alike.
+        """
+        mask = len(self.shape) == 4 and self.shape[:2] == (1, 1) and self.shape[2] == self.shape[3]
+        return mask or self.dtype in MASKS or self.shape == () or name.rpartition(".")[2] == "inv_freq"
 
 
 def tensors(path: Path) -> dict[str, Tensor]:
