@@ -12,7 +12,12 @@ import torch
 
 from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import Plan, answers, boolean_tasks, load
-from lengthwise.evaluation.pretrained.loading import _in_one_line, offline
+from lengthwise.evaluation.pretrained.calling import calling, offline
+
+_spec = importlib.util.spec_from_file_location("pretrained_folder", Path(__file__).parent / "pretrained_folder.py")
+_module = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_module)
+change, make = _module.change, _module.make
 
 THERE = all(importlib.util.find_spec(name) for name in ("transformers", "tokenizers"))
 pytestmark = pytest.mark.skipif(not THERE, reason="transformers is not installed: pip install 'lengthwise[outside]'")
@@ -61,39 +66,6 @@ for folder in sys.argv[1:]:
     except Exception as error:
         print(type(error).__name__)
 """
-
-
-def make(folder, kind="llama"):
-    """A tiny random model in a folder, with a tokenizer of single bytes."""
-    import transformers
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={letter: n for n, letter in enumerate(["<s>", *letters])}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    size, shape = tokenizer.get_vocab_size(), {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1}
-    torch.manual_seed(0)
-    if kind == "mpt":
-        config = transformers.MptConfig(vocab_size=size, d_model=32, n_heads=4, n_layers=1)
-    elif kind == "git":
-        vision = {**shape, "intermediate_size": 32, "image_size": 8, "patch_size": 4}
-        config = transformers.GitConfig(vocab_size=size, intermediate_size=64, vision_config=vision, **shape)
-    elif kind == "gemma3":
-        text = {**shape, "vocab_size": size, "intermediate_size": 64, "head_dim": 8, "num_key_value_heads": 4}
-        vision = {**shape, "intermediate_size": 32, "image_size": 8, "patch_size": 4}
-        config = transformers.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=1)
-    else:
-        config = transformers.LlamaConfig(vocab_size=size, intermediate_size=64, **shape)
-    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>").save_pretrained(folder)
-    return folder
-
-
-def change(folder, file="config.json", **settings):
-    path = folder / file
-    found = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps({**found, **settings}))
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -285,17 +257,31 @@ def test_a_folder_called_like_an_error(tmp_path, name):
 
 
 @pytest.mark.parametrize("made", ["an error of Python", "an error of torch", "a text of torch"])
-def test_memory_that_runs_out_is_no_fault_of_the_folder(tmp_path, made):
-    """It is raised as it is: the command line says then what to do."""
+def test_memory_that_runs_out(tmp_path, made):
+    """While a folder is loaded, its config.json asks for it; while a model is asked, it goes by the prompts, and the command
+    line says what to do."""
     error = {
         "an error of Python": MemoryError,
         "an error of torch": torch.OutOfMemoryError,
         "a text of torch": RuntimeError,
     }[made]
-    with pytest.raises(error, match="allocate" if error is RuntimeError else None), _in_one_line(tmp_path, "weights"):
+
+    def run_out():
         if error is RuntimeError:
             torch.empty(1 << 60, dtype=torch.uint8)
         raise error
+
+    with pytest.raises(ConfigError) as caught, calling(tmp_path, "read its weights"):
+        run_out()
+    says = str(caught.value)
+    assert says.startswith(f"{tmp_path}: there is not enough memory to read its weights")
+    assert "compare the sizes in its config.json" in says
+    assert ("(1152921504606846976 bytes in one piece)" in says) == (error is RuntimeError)
+    with (
+        pytest.raises(error, match="allocate" if error is RuntimeError else None),
+        calling(tmp_path, "x", asked=True),
+    ):
+        run_out()
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])

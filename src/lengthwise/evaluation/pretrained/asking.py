@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from lengthwise.config import Choice, ConfigError, near_miss
-from lengthwise.evaluation.pretrained.loading import Pretrained, offline
+from lengthwise.evaluation.pretrained.calling import calling
+from lengthwise.evaluation.pretrained.loading import Pretrained
 from lengthwise.evaluation.pretrained.wording import FORMS, LABELS, SETTINGS, prompt
 from lengthwise.evaluation.scores import EvaluationError
 from lengthwise.tasks import TASKS
@@ -186,7 +187,8 @@ def question(model: Pretrained, text: str) -> Question:
 
 
 def _tokens(model: Pretrained, text: str) -> Tokens:
-    found = tuple(model.tokenizer(text)["input_ids"])
+    with calling(model.folder, "use its tokenizer"):
+        found = tuple(model.tokenizer(text)["input_ids"])
     if found and found[-1] == model.tokenizer.eos_token_id:  # some tokenizers end every text
         found = found[:-1]
     known = model.model.get_input_embeddings().weight.shape[0]
@@ -246,6 +248,6 @@ def _last(model: Pretrained, rows: Sequence[Tokens], keep: int) -> Tensor:
     tokens = torch.tensor(rows, device=model.model.device)
     # The logits of whole prompts would be larger than many a model.
     few = {"logits_to_keep": keep} if "logits_to_keep" in inspect.signature(model.model.forward).parameters else {}
-    with offline():  # some layers load their kernel at the first call
+    with calling(model.folder, "compute its logits", asked=True):  # some layers load their kernel at the first call
         said = model.model(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False, **few)
-    return said.logits[:, -keep:].double().cpu().log_softmax(-1)
+        return said.logits[:, -keep:].double().cpu().log_softmax(-1)

@@ -5,13 +5,11 @@ on the hub, modules beside the weights, an adapter, a quantization method, shard
 its own choice, and Hugging Face's hub is switched off while a model is loaded or asked.
 """
 
+import copy
 import hashlib
 import json
-import os
-import re
 import reprlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,16 @@ import torch
 
 from lengthwise import regular_file
 from lengthwise.config import ConfigError, near_miss
+from lengthwise.evaluation.pretrained.calling import calling
+from lengthwise.evaluation.pretrained.stored import (
+    items,
+    require_a_layer,
+    require_all_used,
+    require_layers_stored,
+    require_numbers_stored,
+    require_parameters_stored,
+    tensors,
+)
 
 REFUSED = {
     "quantization_config": "quantized weights, which other packages and kernels from the hub would compute",
@@ -30,8 +38,6 @@ REFUSED = {
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 VOCABULARIES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
-LAYERS = re.compile(r"(n|num)_(\w+_)?(layers?|blocks)|(encoder|decoder)_layers")
-"""Settings that count layers; each layer has at least one tensor."""
 MOST_SETTINGS = 64 << 20  # bytes of a file of settings; the index of a model of 10^5 tensors has 10^7
 MARGIN = 1000  # units of rounding: what two rows of a batch may differ by where a model sees the same
 
@@ -68,7 +74,8 @@ class Pretrained:
 def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> Pretrained:
     """The causal model in a folder, in evaluation mode.
 
-    `ConfigError`, in one line, for a folder that has no tokenizer, no safetensors, no causal model, or weights that do not fill it.
+    Raise `ConfigError`, in one line, for a folder that has no tokenizer, no safetensors or no causal model, and for weights that do
+    not fill the model, that it does not use, or that are too large for the memory.
     """
     if dtype not in DTYPES:
         raise ConfigError(f"there is no dtype {dtype!r}{near_miss(dtype, DTYPES)}; there are: {', '.join(DTYPES)}")
@@ -78,57 +85,47 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
     _require_model_alone(path, settings)
     transformers = _library()
     architecture = _architecture(path, settings, transformers)
-    _require_layers_stored(path, settings)
+    stored = tensors(path)
+    require_layers_stored(path, settings, stored)
+    require_numbers_stored(path / "config.json", settings, stored)
+    if (file := path / "tokenizer_config.json").exists():
+        require_numbers_stored(file, _json_object(file), stored)
     local = {"local_files_only": True, "trust_remote_code": False}
-    # With these names `config` has to be given too: what transformers reads from the file itself would come after them.
-    computed = {"attn_implementation": _attention(transformers, architecture), "experts_implementation": "eager"}
-    with offline():
-        with _in_one_line(path, "tokenizer"):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(path, **local)
-        with _in_one_line(path, "weights"):
-            config = transformers.AutoConfig.from_pretrained(path, **local)
-        most = _most(path, config)
-        with _in_one_line(path, "weights"):
-            model, report = transformers.AutoModelForCausalLM.from_pretrained(
-                path,
-                config=config,
-                use_safetensors=True,
-                use_kernels=False,
-                dtype=DTYPES[dtype],
-                output_loading_info=True,
-                **local,
-                **computed,
-            )
+    with calling(path, "read its config.json"):
+        config = transformers.AutoConfig.from_pretrained(path, **local)
+        _return_objects(config)
+        # With these names `config` has to be given too: what transformers reads from the file itself would come after them.
+        computed = {"attn_implementation": _attention(transformers, architecture), "experts_implementation": "eager"}
+    require_a_layer(path, config)
+    most = _most(path, config)
+    with calling(path, "read its tokenizer"):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, config=config, **local)
+    with calling(path, "build the model of its config.json"), torch.device("meta"):  # which takes no memory
+        empty = transformers.AutoModelForCausalLM.from_config(
+            copy.deepcopy(config), trust_remote_code=False, **computed
+        )
+    require_parameters_stored(path, empty, stored)
+    with calling(path, "read its weights"):
+        model, report = transformers.AutoModelForCausalLM.from_pretrained(
+            path,
+            config=config,
+            use_safetensors=True,
+            use_kernels=False,
+            dtype=DTYPES[dtype],
+            output_loading_info=True,
+            **local,
+            **computed,
+        )
+        model = model.to(device).eval()
     for name in ("missing_keys", "mismatched_keys"):
         if lost := sorted(map(str, report.get(name) or ())):
             raise ConfigError(
                 f"{path}: {len(lost)} of the weights of {architecture} are not in its safetensors, such as {lost[0]}; they "
                 "would be random: get the whole model"
             )
-    model = model.to(device).eval()
-    with offline():
-        _require_causal(path, model)
+    require_all_used(path, architecture, report.get("unexpected_keys") or (), stored)
+    _require_causal(path, model)
     return Pretrained(path, model, tokenizer, architecture, most)
-
-
-@contextmanager
-def offline() -> Iterator[None]:
-    """Switch Hugging Face's hub off for a while; afterwards it is as it was before.
-
-    Every request of `huggingface_hub` asks this constant, and so does `kernels`. The variable is for processes that start inside.
-    """
-    from huggingface_hub import constants
-
-    constant, variable = constants.HF_HUB_OFFLINE, os.environ.get("HF_HUB_OFFLINE")
-    constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"] = True, "1"
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = constant
-        if variable is None:
-            del os.environ["HF_HUB_OFFLINE"]
-        else:
-            os.environ["HF_HUB_OFFLINE"] = variable
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -174,7 +171,7 @@ def _require_model_alone(path: Path, settings: dict[str, Any]) -> None:
         raise ConfigError(
             f"{path} holds an adapter (adapter_config.json), which names a model elsewhere; merge it into its model and save that"
         )
-    for key, _ in _items(settings):
+    for key, _ in items(settings):
         if why := REFUSED.get(key):
             raise ConfigError(f"{path / 'config.json'} has {key}: {why}; get the model in float32, bfloat16 or float16")
     for file, name in _weight_files(path, settings):
@@ -182,35 +179,6 @@ def _require_model_alone(path: Path, settings: dict[str, Any]) -> None:
             raise ConfigError(
                 f"{path / file} names {name!r} as weights; only *.safetensors in the folder itself are read: get or convert "
                 "the weights as safetensors"
-            )
-
-
-def _items(value: Any) -> Iterator[tuple[str, Any]]:
-    """All settings that are not null with their values, in configurations of parts (text_config, ...) as well."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if inner is not None:
-                yield key, inner
-                yield from _items(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _items(inner)
-
-
-def _require_layers_stored(path: Path, settings: dict[str, Any]) -> None:
-    """Refuse a count of layers that the files cannot fill: building that many would take hours before the first is missed."""
-    from safetensors import safe_open
-
-    asked = [(key, n) for key, n in _items(settings) if LAYERS.fullmatch(key) and isinstance(n, int)]
-    tensors = 0
-    for file in path.glob("*.safetensors") if asked else ():
-        with _in_one_line(path, "weights"), safe_open(file, "pt") as opened:
-            tensors += len(opened.keys())
-    for key, value in asked:
-        if value > tensors:
-            raise ConfigError(
-                f"{path / 'config.json'} asks for {key} = {value:,}, and its safetensors hold {tensors:,} tensors in all; get "
-                "the whole model"
             )
 
 
@@ -235,8 +203,6 @@ def _library() -> Any:
         raise ConfigError(
             f"pretrained models need transformers, which cannot be imported ({error}); pip install 'lengthwise[outside]'"
         ) from error
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
     return transformers
 
 
@@ -264,26 +230,12 @@ def _architecture(path: Path, settings: dict[str, Any], transformers: Any) -> st
     return name
 
 
-@contextmanager
-def _in_one_line(path: Path, part: str) -> Iterator[None]:
-    """What transformers raises about a folder, as a `ConfigError`."""
-    try:
-        yield
-    except Exception as error:
-        text = " ".join(str(error).split())
-        if _is_of_memory(error):
-            raise
-        text = text if len(text) < 200 else f"{text[:200]}..."
-        raise ConfigError(
-            f"{path}: transformers cannot read its {part} ({type(error).__name__}: {text}); get the whole folder again"
-        ) from error
-
-
-def _is_of_memory(error: Exception) -> bool:
-    """Whether memory ran out. A text alone says nothing: it may be that of a folder's name."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return type(error) is RuntimeError and re.match(r"\[enforce fail at .*DefaultCPUAllocator", str(error)) is not None
+def _return_objects(config: Any) -> None:
+    """Set `return_dict`: without it some models fail on their own tuples, and an argument does not reach their parts."""
+    config.return_dict = True
+    for name in config.sub_configs:
+        if (part := getattr(config, name, None)) is not None:
+            _return_objects(part)
 
 
 def _require_causal(path: Path, model: Any) -> None:
@@ -291,7 +243,7 @@ def _require_causal(path: Path, model: Any) -> None:
     vocab = model.get_input_embeddings().weight.shape[0]
     tokens = (torch.arange(6) % vocab).repeat(2, 1).to(model.device)
     tokens[1, -1] = (tokens[1, -1] + 1) % vocab
-    with torch.no_grad():
+    with calling(path, "compute its logits"), torch.no_grad():
         logits = model(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False).logits.float()
     one, other = logits[:, :-1]
     rounding = min(MARGIN * torch.finfo(model.dtype).eps, 0.05)
