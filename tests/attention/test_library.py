@@ -89,6 +89,15 @@ def test_one_that_was_cut_short_is_compiled_again(places, where, size):
     assert not damaged.exists() or damaged.read_bytes() == places.makes
 
 
+def test_it_says_that_it_waits_for_another_process_that_compiles(places, monkeypatch, capsys):
+    monkeypatch.setattr(library, "_LOCKED", 0.1)
+    with cache_folder.locked(places.beside / ".lengthwise.lock", 0, what="busy"):
+        assert places.load()
+    waits, compiles = capsys.readouterr().err.splitlines()
+    assert waits == "lengthwise: waiting for another process, which is compiling the attention kernel"
+    assert compiles == "lengthwise: compiling its attention kernel, once (usually 10 to 60 seconds)"
+
+
 def test_one_that_was_cut_short_does_not_end_a_process_either(tmp_path, real):
     """The same with nothing replaced: a source folder of its own, with a library that was cut short beside it."""
     package = Path(cpu.__file__).parents[2]

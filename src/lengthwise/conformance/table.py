@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from lengthwise.attention import BACKENDS
+from lengthwise.attention import BACKENDS, cpu
 from lengthwise.child_processes import ctrl_c_held_back, end_with_parent
 from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, ask
 from lengthwise.encodings import ENCODINGS
@@ -62,6 +62,7 @@ def ask_in_processes(names: Sequence[str], on_answer: Callable[[str], None]) -> 
     tasks = [(name, n) for name in names for n in range(len(QUESTIONS))]
     rows: list[Row] = []
     spawn = multiprocessing.get_context("spawn")
+    cpu.missing()  # compiles the kernel, if nobody has: here it is said once
     others = multiprocessing.active_children()
     with ProcessPoolExecutor(min(cores, 8), spawn, initializer=_begin, initargs=(loaded_plugins(),)) as pool:
         try:
