@@ -143,15 +143,18 @@ def test_drafts_of_killed_processes_are_removed_and_those_of_others_stay(cache: 
     assert sorted(path.name for path in cache.iterdir()) == [".lengthwise-new", "a", "mine"]
 
 
-def test_a_lock_is_waited_for_but_not_for_ever(cache: Path) -> None:
+def test_a_lock_is_waited_for_but_not_for_ever(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cache.mkdir()
-    with cache_folder.locked(cache / "lock", 0) as first:
+    with cache_folder.locked(cache / "lock", 0, what="busy") as first:
         started = time.monotonic()
-        with cache_folder.locked(cache / "lock", 0.2) as second:
+        with cache_folder.locked(cache / "lock", 0.2, what="busy") as second:
             pass
+        said = capsys.readouterr()
+        assert (said.out, said.err) == ("", "lengthwise: waiting for another process, which is busy\n")
         assert (first, second) == (True, False) and time.monotonic() - started >= 0.2
-    with cache_folder.locked(cache / "lock", 0) as third:
+    with cache_folder.locked(cache / "lock", 0, what="busy") as third:
         assert third
+    assert capsys.readouterr() == ("", "")
 
 
 # ---- whose it is

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "lengthwise"
 
 # A part may import the parts of earlier rows; parts in one row do not know each other.
 ORDER = [
-    {"values", "cache_folder", "regular_file"},
+    {"values", "cache_folder", "child_processes", "regular_file"},
     {"code_hash"},
     {"class_versions"},
     {"choices"},
@@ -36,6 +36,7 @@ RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 WITHOUT_TORCH = {
     "values",
     "cache_folder",
+    "child_processes",
     "regular_file",
     "code_hash",
     "class_versions",

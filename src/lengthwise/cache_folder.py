@@ -218,23 +218,25 @@ def _remove_abandoned(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, seconds: float) -> Iterator[bool]:
-    """Hold an exclusive lock on a file, which is made where there is none; wait for it at most `seconds`.
+def locked(path: Path, seconds: float, *, what: str) -> Iterator[bool]:
+    """Hold an exclusive lock on a file, which is made where there is none; wait for it at most `seconds`. Where that has to wait,
+    it says so once on stderr; `what`: what the other process does.
 
     Yield False if another process still holds it then, and True where the file system has no such locks.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
-        yield _lock(handle, time.monotonic() + seconds)
+        yield _lock(handle, seconds, what)
     finally:
         os.close(handle)  # which frees the lock
 
 
-def _lock(handle: int, until: float) -> bool:
+def _lock(handle: int, seconds: float, what: str) -> bool:
     try:
         import fcntl
     except ImportError:
         return True
+    until, said = time.monotonic() + seconds, False
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -242,6 +244,9 @@ def _lock(handle: int, until: float) -> bool:
         except BlockingIOError:
             if time.monotonic() >= until:
                 return False
+            if not said:
+                print(f"lengthwise: waiting for another process, which is {what}", file=sys.stderr, flush=True)
+                said = True
             time.sleep(0.05)
         except OSError:  # some network file systems
             return True

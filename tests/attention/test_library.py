@@ -1,10 +1,13 @@
 """The compiled CPU kernel: where it is found, what is loaded, and what is compiled again."""
 
+import contextlib
 import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -84,6 +87,15 @@ def test_one_that_was_cut_short_is_compiled_again(places, where, size):
     assert places.load() and places.times == 1
     assert places.load() and places.times == 1
     assert not damaged.exists() or damaged.read_bytes() == places.makes
+
+
+def test_it_says_that_it_waits_for_another_process_that_compiles(places, monkeypatch, capsys):
+    monkeypatch.setattr(library, "_LOCKED", 0.1)
+    with cache_folder.locked(places.beside / ".lengthwise.lock", 0, what="busy"):
+        assert places.load()
+    waits, compiles = capsys.readouterr().err.splitlines()
+    assert waits == "lengthwise: waiting for another process, which is compiling the attention kernel"
+    assert compiles == "lengthwise: compiling its attention kernel, once (usually 10 to 60 seconds)"
 
 
 def test_one_that_was_cut_short_does_not_end_a_process_either(tmp_path, real):
@@ -209,6 +221,55 @@ def test_what_hinders_compiling_is_not_taken_for_a_place_that_cannot_be_written(
     with pytest.raises(CannotBuild, match="true made no library"):
         library.load(SIZE)
     assert [path.name for path in tmp_path.iterdir()] == [".lengthwise.lock"]
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_nothing_of_compiling_outlives_the_process(tmp_path, name):
+    """The process alone gets the signal. Compilers start others, which hold an open pipe here for as long as they live."""
+    compiler, pipe, drafts = tmp_path / "c++", tmp_path / "pipe", tmp_path / "drafts"
+    compiler.write_text(
+        f"#!/bin/sh\nexec 9> {pipe}\ntouch $TMPDIR/draft$$.s\nsleep 100 &\necho started >&9\nwait\nsleep 100\n"
+    )
+    compiler.chmod(0o755)
+    drafts.mkdir()
+    os.mkfifo(pipe)
+    listen = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    program = (
+        "import signal; from lengthwise.attention.cpu import building\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "signal.signal(signal.SIGTERM, signal.default_int_handler)\nbuilding.compiled()"
+    )
+    env = {**os.environ, "CXX": str(compiler), "TMPDIR": str(drafts)}
+    process = subprocess.Popen([sys.executable, "-c", program], env=env, stderr=subprocess.PIPE, text=True)
+    try:
+        expected = (len(building.targets()) + 1) * b"started\n"
+        assert _until(lambda said: said == expected, listen)
+        assert list(drafts.glob("lengthwise-*/draft*.s"))
+        process.send_signal(getattr(signal, name))
+        error = process.communicate(timeout=20)[1]
+        assert ("KeyboardInterrupt" in error) == (name != "SIGKILL")
+        assert _until(lambda _: not _open_elsewhere(listen), listen), "compilers go on"
+        assert _until(lambda _: not list(drafts.iterdir()), listen), "temporary files stay"
+    finally:
+        process.kill()
+        os.close(listen)
+
+
+def _until(true, listen):
+    """Whether something comes true of what has been heard, within 20 seconds."""
+    said, end = b"", time.monotonic() + 20
+    while not (holds := true(said)) and time.monotonic() < end:
+        time.sleep(0.02)
+        with contextlib.suppress(BlockingIOError):
+            said += os.read(listen, 1000)
+    return holds
+
+
+def _open_elsewhere(listen):
+    try:
+        return os.read(listen, 1) != b""
+    except BlockingIOError:  # nothing to read, and somebody who could write
+        return True
 
 
 @pytest.mark.parametrize("source", ["SOURCE", "PIECES"])

@@ -223,7 +223,7 @@ def test_another_process_is_not_waited_for_for_ever(machine, monkeypatch):
     machine.ask()
     machine.files[0].unlink()
     machine.restart()
-    with cache_folder.locked(machine.cache / f".{name[0]}.lock", 0):
+    with cache_folder.locked(machine.cache / f".{name[0]}.lock", 0, what="busy"):
         found, (said,) = machine.ask()
     assert "another process has been comparing them for too long" in found and "delete" not in said
     assert not machine.files

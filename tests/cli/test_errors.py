@@ -1,7 +1,9 @@
 """Bad input: one plain line on stderr, exit code 2, no traceback."""
 
 import os
+import signal
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -197,14 +199,63 @@ def test_a_task_that_needs_more_memory_than_there_is(here: Call, monkeypatch: py
     plainly(here("sample", "copy"), "there is not enough memory for this (33600 bytes in one piece); ask for shorter")
 
 
-def test_ctrl_c_that_a_package_swallows_while_it_is_imported(apart: Call, place: Path) -> None:
+STOPPED = "\nlengthwise: stopped; run the same command again to continue\n"
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_signals_while_a_command_starts(apart: Call, place: Path, number: signal.Signals, code: int) -> None:
+    (place / "stops.py").write_text(f"import signal\nsignal.raise_signal({number:d})\n")
+    ran = apart("run", "stops.py")
+    assert (ran.code, ran.out, ran.err) == (code, "", STOPPED)
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_signals_that_a_package_swallows_while_it_is_imported(
+    apart: Call, place: Path, number: signal.Signals, code: int
+) -> None:
     (place / "swallows.py").write_text(
-        "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt:\n    pass\n"
+        f"import signal\ntry:\n    signal.raise_signal({number:d})\nexcept KeyboardInterrupt:\n    pass\n"
         "raise ImportError('cannot load module more than once per process')\n"
     )
     ran = apart("run", "swallows.py")
-    assert ran.code == 130
-    assert ran.err == "\nlengthwise: stopped; run the same command again to continue\n"
+    assert (ran.code, ran.out, ran.err) == (code, "", STOPPED)
+
+
+def test_sigterm_that_is_swallowed_ends_the_command_all_the_same(apart: Call, place: Path) -> None:
+    (place / "goes_on.py").write_text(
+        "import signal, time, lengthwise.cli\nlengthwise.cli.UNWINDING = 0.1\n"
+        "try:\n    signal.raise_signal(signal.SIGTERM)\nexcept KeyboardInterrupt:\n    time.sleep(60)\n"
+    )
+    ran = apart("run", "goes_on.py")
+    assert (ran.code, ran.out, ran.err) == (143, "", STOPPED)
+
+
+def test_handlers_of_signals_are_put_back_and_those_of_the_caller_stay(
+    here: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr("lengthwise.cli.sampling.show_examples", lambda *_, **__: seen.append(handlers()))
+
+    def handlers() -> list[Any]:
+        return [signal.getsignal(number) for number, _ in SIGNALS]
+
+    usual = [signal.default_int_handler, signal.SIG_DFL]
+    assert handlers() == usual
+    here("sample", "copy")
+    assert handlers() == usual
+    old = signal.signal(signal.SIGTERM, own := lambda *_: None)
+    try:
+        here("sample", "copy")
+        assert handlers() == [signal.default_int_handler, own]
+    finally:
+        signal.signal(signal.SIGTERM, old)
+    thread = threading.Thread(target=here, args=("sample", "copy"))
+    thread.start()
+    thread.join()
+    assert all(handler not in usual for handler in seen[0])
+    assert seen[1][1] is own
+    assert seen[2] == usual
 
 
 @pytest.mark.skipif(os.name == "nt", reason="of POSIX")

@@ -2,8 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,6 +75,38 @@ def test_the_table_fits_a_terminal_and_holds_every_reason(
     assert f" {len(asked['future']) * count} failed" in words
     cells = [len(line.split()) for line in out.splitlines() if f" {next(iter(BACKENDS))} " in line and "✗" in line]
     assert cells == [2 + len(QUESTIONS)] * count
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc to see the workers")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_workers_end_with_the_command(number: signal.Signals, code: int) -> None:
+    """Ctrl-C reaches every process of a terminal, the others this one alone. Workers hold its stderr open as long as they live."""
+    command = [sys.executable, "-m", "lengthwise", "check", "nope", "rope"]
+    ran = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        end = time.monotonic() + 60
+        while not _has_workers(ran.pid):
+            assert ran.poll() is None and time.monotonic() < end
+            time.sleep(0.01)
+        time.sleep(0.5)  # they are importing
+        os.killpg(ran.pid, number) if number == signal.SIGINT else ran.send_signal(number)
+        error = ran.communicate(timeout=60)[1]
+        assert ran.returncode == code, error
+        assert "Traceback" not in error
+        if code > 0:
+            assert error.splitlines()[-1] == "lengthwise: stopped; run the same command again to continue"
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(ran.pid, signal.SIGKILL)
+
+
+def _has_workers(parent: int) -> bool:
+    with suppress(OSError):  # a process that is ending
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        return any(b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
+    return False
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ The verbs are in `app.py`, what they take in `options.py`. Nothing heavy is impo
 once, and what only reads results never imports torch.
 """
 
+import _thread
 import os
 import re
 import signal
@@ -18,6 +19,7 @@ from typing import Any
 
 __all__ = ["main"]
 
+UNWINDING = 5.0  # seconds that SIGTERM leaves a command to give back and remove what it has begun
 WRONG = 2  # the exit code of everything that the user can put right
 
 
@@ -32,11 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter shows a question mark
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    with _ctrl_c_remembered() as pressed, _rows_left_out():
-        return _answer(given, pressed)
+    with _signals_remembered() as came, _rows_left_out():
+        return _answer(given, came)
 
 
-def _answer(given: list[str], pressed: list[bool]) -> int:
+def _answer(given: list[str], came: list[KeyboardInterrupt]) -> int:
     try:
         code = _run(given)
         sys.stdout.flush()
@@ -46,8 +48,8 @@ def _answer(given: list[str], pressed: list[bool]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        if pressed:  # it hit an import inside a package, which went on half made: what failed later says nothing
-            return _stopped(KeyboardInterrupt())
+        if came:  # it hit an import inside a package, which went on half made: what failed later says nothing
+            return _stopped(came[-1])
         if os.environ.get("LENGTHWISE_DEBUG", "") not in ("", "0"):
             traceback.print_exc()
         from lengthwise.cli.printing import shown
@@ -58,24 +60,42 @@ def _answer(given: list[str], pressed: list[bool]) -> int:
     return code
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: it unwinds as Ctrl-C does, so that whatever is under way is given back and removed."""
+
+    signal = signal.SIGTERM
+
+
 @contextmanager
-def _ctrl_c_remembered() -> Iterator[list[bool]]:
-    """A list that is no longer empty once Ctrl-C was pressed, also when some package swallowed the interrupt."""
-    pressed: list[bool] = []
+def _signals_remembered() -> Iterator[list[KeyboardInterrupt]]:
+    """Raise SIGTERM too. A list that is no longer empty once Ctrl-C or SIGTERM came, also when some package swallowed what was
+    raised. Outside the main thread, and where whoever calls has handlers of their own, signals stay as they are."""
+    came: list[KeyboardInterrupt] = []
+    over = threading.Event()
 
-    def note(number: int, frame: FrameType | None) -> None:
-        pressed.append(True)
-        signal.default_int_handler(number, frame)
+    def note(number: int, _: FrameType | None) -> None:
+        came.append(_Terminated() if number == signal.SIGTERM else KeyboardInterrupt())
+        if number == signal.SIGTERM:  # by the bare function: a `Thread` takes a lock that the code below may hold
+            _thread.start_new_thread(_end_late, (over, came[-1]))
+        raise came[-1]
 
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     own = threading.current_thread() is threading.main_thread()
-    if not own or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield pressed
-        return
-    signal.signal(signal.SIGINT, note)
+    ours = {number: old for number, old in usual.items() if own and signal.getsignal(number) is old}
     try:
-        yield pressed
+        for number in ours:
+            signal.signal(number, note)
+        yield came
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        over.set()
+        for number, old in ours.items():
+            signal.signal(number, old)
+
+
+def _end_late(over: threading.Event, interrupt: KeyboardInterrupt) -> None:
+    """End the process if what was raised was swallowed, which imports of torch do now and then. Nobody repeats a SIGTERM."""
+    if not over.wait(UNWINDING):
+        os._exit(_stopped(interrupt))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import json as json_text
 import multiprocessing
 import os
 import platform
+import signal
 import sys
 import time
 import warnings
@@ -13,7 +14,8 @@ from typing import Any
 
 import torch
 
-from lengthwise.attention import BACKENDS
+from lengthwise.attention import BACKENDS, cpu
+from lengthwise.child_processes import ctrl_c_held_back, end_with_parent
 from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, ask
 from lengthwise.encodings import ENCODINGS
 from lengthwise.plugins import load_plugins, loaded_plugins
@@ -60,15 +62,27 @@ def ask_in_processes(names: Sequence[str], on_answer: Callable[[str], None]) -> 
     tasks = [(name, n) for name in names for n in range(len(QUESTIONS))]
     rows: list[Row] = []
     spawn = multiprocessing.get_context("spawn")
+    cpu.missing()  # compiles the kernel, if nobody has: here it is said once
+    others = multiprocessing.active_children()
     with ProcessPoolExecutor(min(cores, 8), spawn, initializer=_begin, initargs=(loaded_plugins(),)) as pool:
-        for (name, n), answers in zip(tasks, pool.map(_ask, tasks), strict=True):
-            rows += [Row(name, backend, QUESTIONS[n], answer) for backend, answer in answers]
-            on_answer(name)
+        try:
+            with ctrl_c_held_back():
+                asked = [pool.submit(_ask, task) for task in tasks]
+            for (name, n), answers in zip(tasks, asked, strict=True):
+                rows += [Row(name, backend, QUESTIONS[n], answer) for backend, answer in answers.result()]
+                on_answer(name)
+        except BaseException:  # Ctrl-C, SIGTERM: leaving the pool would wait for what is being asked
+            for process in multiprocessing.active_children():
+                if process not in others:
+                    process.kill()
+            raise
     return rows
 
 
 def _begin(plugins: tuple[str, ...]) -> None:
     """What a worker process does first."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the parent hears it
+    end_with_parent()  # the other workers hold the pool's pipes open, so that none would notice
     torch.set_num_threads(1)
     warnings.filterwarnings(
         "ignore", "flex_attention called without torch.compile"

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from multiprocessing import connection, get_context, resource_tracker
+from multiprocessing import connection, get_context
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from lengthwise.attention import check_backend
+from lengthwise.child_processes import ctrl_c_held_back
 from lengthwise.class_versions import is_own
 from lengthwise.config import ConfigError
 from lengthwise.plugins import loaded_plugins
@@ -210,7 +211,7 @@ class _Worker:
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=main, args=(theirs, spec), daemon=True)
-        with _ctrl_c_held_back():  # the child inherits that, so that Ctrl-C does not hit it while it starts
+        with ctrl_c_held_back():  # the child inherits that, so that Ctrl-C does not hit it while it starts
             self.process.start()
         theirs.close()
         self.name: str | None = None  # in the store; None until it is ready
@@ -411,19 +412,6 @@ class _Crew:
         finally:
             for number, handler in old.items():
                 signal.signal(number, handler)
-
-
-@contextmanager
-def _ctrl_c_held_back() -> Iterator[None]:
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    resource_tracker.ensure_running()  # the first process starts it, which would let Ctrl-C through again
-    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, old)
 
 
 def _how(code: int | None) -> str:

@@ -4,11 +4,13 @@ The file is called `attention-<sources>-<content>.so`. The first hash is of the 
 library that was made from something else is never found. The second is of the file's own content, so one that was cut
 short or changed is recognised before it is loaded: the system would end the process with SIGBUS.
 
-Compiling takes about ten seconds and any C++17 compiler: `$CXX`, or `c++`, `g++`, `clang++` on PATH. It needs neither headers
-of Python nor of torch, and the library serves every version of both.
+Compiling takes usually 10 to 60 seconds, and any C++17 compiler: `$CXX`, or `c++`, `g++`, `clang++` on PATH. It needs neither
+headers of Python nor of torch, and the library serves every version of both.
 
 Linux is tested. On macOS and other systems with such a compiler it is made in the same way. On Windows, and wherever it does
 not compile, `CannotBuild` says why, and attention is served without it.
+
+The compilers end with the process that has started them, even if that is killed: a second process runs this file to watch it.
 
 The standard library alone, and no import from the package: the build hook loads this file where nothing is installed.
 """
@@ -19,9 +21,13 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
+import sys
 import sysconfig
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("attention.cpp")
@@ -35,6 +41,7 @@ X86 = {
     "avx512": ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma"],
 }
 OTHER = {"portable": ["-DLENGTHWISE_ENTRY"]}
+_ENDING = 5.0  # seconds in which compilers that are stopped have to let go of their folder
 
 
 class CannotBuild(Exception):
@@ -86,14 +93,14 @@ def compiled() -> bytes:
         folder = tempfile.TemporaryDirectory(prefix="lengthwise-")
     except OSError as error:
         raise CannotBuild(f"there is no folder for temporary files: {error}") from None
-    with folder as made:
+    with folder as made, _guard(made) as group:
         steps = [[*compiler, *FLAGS, "-c", str(PIECES), "-o", str(Path(made, "pieces.o"))]]
         for target, flags in targets().items():
             out = str(Path(made, f"{target}.o"))
             steps.append([*compiler, *FLAGS, *flags, f"-DLENGTHWISE_TARGET={target}", "-c", str(SOURCE), "-o", out])
-        _run(steps)
+        _run(steps, made, group)
         library, objects = Path(made, "library"), [step[-1] for step in steps]
-        _run([[*compiler, "-shared", "-o", str(library), *objects, "-pthread"]])
+        _run([[*compiler, "-shared", "-o", str(library), *objects, "-pthread"]], made, group)
         try:
             return library.read_bytes()
         except OSError as error:
@@ -112,10 +119,43 @@ def _compiler() -> list[str]:
     raise CannotBuild("there is no C++ compiler on PATH (c++, g++ or clang++) and none named in CXX")
 
 
-def _run(commands: list[list[str]]) -> None:
-    """All at once."""
+@contextlib.contextmanager
+def _guard(folder: str) -> Iterator[int]:
+    """Yield a process group. What runs in it, and the folder, end with the block or with this process, whatever ends it."""
+    command = [sys.executable, "-I", "-S", __file__, folder]
     try:
-        jobs = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for c in commands]
+        guard = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                 process_group=0)  # fmt: skip
+    except OSError as error:
+        raise CannotBuild(f"{sys.executable or 'Python'} does not start: {error}") from None
+    assert guard.stdin
+    try:
+        yield guard.pid
+    finally:
+        guard.stdin.close()
+        guard.wait()
+
+
+def _end_with_parent(folder: str) -> None:
+    """Wait until the parent closes our input, which the system does if it dies; end our process group and delete the folder."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.stdin.buffer.read()
+    os.killpg(0, signal.SIGTERM)
+    until = time.monotonic() + _ENDING
+    while os.path.exists(folder) and time.monotonic() < until:  # a compiler that is about to end may still write
+        shutil.rmtree(folder, ignore_errors=True)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _run(commands: list[list[str]], folder: str, group: int) -> None:
+    """All at once, in a process group, with their temporary files in the folder."""
+    environment = {**os.environ, "TMPDIR": folder}
+    jobs = []
+    try:
+        for command in commands:
+            job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True, env=environment, process_group=group)  # fmt: skip
+            jobs.append(job)
     except OSError as error:
         raise CannotBuild(f"{commands[0][0]} does not start: {error}") from None
     said = [job.communicate()[0] for job in jobs]
@@ -123,3 +163,7 @@ def _run(commands: list[list[str]]) -> None:
         if job.returncode:
             first = next((line for line in words.splitlines() if "error" in line), words.strip()[:200])
             raise CannotBuild(f"{commands[0][0]} failed: {first or f'exit status {job.returncode}, without a word'}")
+
+
+if __name__ == "__main__":
+    _end_with_parent(sys.argv[1])

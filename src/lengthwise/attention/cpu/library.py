@@ -75,7 +75,7 @@ def _compile(call_size: int) -> ctypes.CDLL:
     content = b""
     for folder in _places(reasons):
         try:
-            with cache_folder.locked(folder / ".lengthwise.lock", _LOCKED):
+            with cache_folder.locked(folder / ".lengthwise.lock", _LOCKED, what="compiling the attention kernel"):
                 if not content and (library := _first_in(folder, call_size)):  # another process was faster
                     return library
                 content = content or _compiled()
@@ -100,7 +100,7 @@ def _places(reasons: list[str]) -> Iterator[Path]:
 
 
 def _compiled() -> bytes:
-    print("lengthwise: compiling its attention kernel, once (about ten seconds)", file=sys.stderr, flush=True)
+    print("lengthwise: compiling its attention kernel, once (usually 10 to 60 seconds)", file=sys.stderr, flush=True)
     return building.compiled()
 
 
@@ -113,8 +113,8 @@ def _for_this_process(content: bytes, call_size: int, reason: str) -> ctypes.CDL
     except OSError as error:
         raise CannotBuild(f"there is no place to keep it: {reason}; {error.strerror or error}") from None
     warnings.warn(
-        f"lengthwise compiles its attention kernel in every process, about ten seconds each, as there is no place to keep it: "
-        f"{reason}. Set LENGTHWISE_CACHE to a folder that you alone can write to",
+        "lengthwise compiles its attention kernel in every process, usually 10 to 60 seconds each, as there is no place to keep "
+        f"it: {reason}. Set LENGTHWISE_CACHE to a folder that you alone can write to",
         stacklevel=5,
     )
     return library

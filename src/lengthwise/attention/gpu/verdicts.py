@@ -181,7 +181,8 @@ def _alone(name: str) -> Iterator[bool]:
         alone = True
         with contextlib.suppress(CacheError, OSError):  # said when the verdict is stored
             if folder := cache_folder.folder(create=True):
-                alone = stack.enter_context(cache_folder.locked(folder / f".{name}.lock", SECONDS + 60))
+                lock, what = folder / f".{name}.lock", "comparing the GPU kernels with the reference"
+                alone = stack.enter_context(cache_folder.locked(lock, SECONDS + 60, what=what))
         yield alone
 
 
