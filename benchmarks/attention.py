@@ -49,10 +49,10 @@ import torch.nn.functional as F
 from record import RESULTS, processor, save
 from torch import Tensor
 
-from lengthwise.attention import BACKENDS, Kept, Mask, cpu, fused, reference, relative
+from lengthwise.attention import BACKENDS, EncodingCache, Mask, cpu, fused, reference, relative
 from lengthwise.encodings import ENCODINGS, PositionEncoding
 from lengthwise.encodings.fire import FIRE
-from lengthwise.forms import ContentRelative, Effect, QueryRelative
+from lengthwise.forms import AttentionModifiers, ContentBias, RelativeKeyBias
 from lengthwise.span import Span
 
 NAMES = ("ALiBi", "Sandwich", "T5", "KerpleLog", "FIRE:hidden_layers=1", "FIRE", "FIRE:activation=gelu")
@@ -91,7 +91,7 @@ class Attention:
             self.encoding = ENCODINGS.parse(name.split()[-1]).build(**made_for)
             self.tokens = torch.randn(batch, length, HEADS * dim) if reads(self.encoding) else None
 
-    def effect(self) -> Effect:
+    def effect(self) -> AttentionModifiers:
         assert self.encoding is not None
         return effect_of(self.encoding, self.tokens, self.span)
 
@@ -129,9 +129,9 @@ def reads(encoding: Any) -> bool:
     return type(encoding).features is not PositionEncoding.features
 
 
-def effect_of(encoding: Any, x: Tensor | None, span: Span) -> Effect:
+def effect_of(encoding: Any, x: Tensor | None, span: Span) -> AttentionModifiers:
     """What an encoding does to attention of tokens x [b, t, heads dim]."""
-    effect: Effect = encoding.effect(span)
+    effect: AttentionModifiers = encoding.effect(span)
     if not reads(encoding):
         return effect
     return dataclasses.replace(effect, terms=(*effect.terms, *encoding.content(encoding.features(x), span, None)))
@@ -304,9 +304,9 @@ def decode(args: argparse.Namespace) -> Figures:
         for name in (OURS, *NAMES, "TransformerXL"):
             one = Attention(name, keys, queries=1, **settings)
             assert one.encoding is not None
-            kept, longer = Kept(), Span.of(2 * keys)
+            kept, longer = EncodingCache(), Span.of(2 * keys)
 
-            def step(one: Attention, effect: Callable[[Span], Effect]) -> None:
+            def step(one: Attention, effect: Callable[[Span], AttentionModifiers]) -> None:
                 fused.prepare(effect(one.span), one.span, one.mask)(one.q, one.k, one.v, scale=one.scale)
 
             with torch.no_grad():
@@ -374,7 +374,7 @@ def rows(args: argparse.Namespace) -> Figures:
     for length in args.lengths:
         plain, plain_mib, rows = Attention(OURS, length), peak(OURS, length), {}
         for name in args.forms or ROWS:
-            served = "fused" if "ValueRelative" not in forms_of(name) else "blocked"
+            served = "fused" if "RelativeValues" not in forms_of(name) else "blocked"
             one = Attention(name, length, backend=served)
             ratio, own = paired(plain.both, one.both, args.rounds)
             row: Figures = {"of NoPE": ratio, "NoPE ms": own * 1e3}
@@ -395,8 +395,8 @@ def forms_of(name: str) -> set[str]:
     return {type(form).__name__ for form in (*effect.terms, *effect.values)}
 
 
-def met(one: Attention) -> QueryRelative | ContentRelative:
-    return next(term for term in one.effect().terms if isinstance(term, (QueryRelative, ContentRelative)))
+def met(one: Attention) -> RelativeKeyBias | ContentBias:
+    return next(term for term in one.effect().terms if isinstance(term, (RelativeKeyBias, ContentBias)))
 
 
 def products(one: Attention) -> Callable[[], None]:
@@ -404,7 +404,7 @@ def products(one: Attention) -> Callable[[], None]:
     with torch.no_grad():
         term = met(one)
         vectors = term.table.float().expand(HEADS, -1, -1).contiguous()
-        queries = one.q.detach() if isinstance(term, QueryRelative) else term.content
+        queries = one.q.detach() if isinstance(term, RelativeKeyBias) else term.content
     length, total = queries.shape[2], torch.zeros_like(vectors)
     most, low = relative.at_once(length, DIM, vectors.shape[1]), max(0, -term.first)
 
@@ -425,7 +425,7 @@ def table_alone(one: Attention) -> None:
     """The vectors of all distances, and what queries have to meet them with; and back to the parameters."""
     assert one.encoding is not None
     term, parameters = met(one), list(one.encoding.parameters())
-    made = [term.table, term.content] if isinstance(term, ContentRelative) else [term.table]
+    made = [term.table, term.content] if isinstance(term, ContentBias) else [term.table]
     torch.autograd.grad(made, parameters, [torch.ones_like(x) for x in made], allow_unused=True)
 
 
@@ -494,7 +494,7 @@ class Sum(torch.nn.Module):
         super().__init__()
         self.each = torch.nn.ModuleList(each)
 
-    def effect(self, x: Tensor, span: Span) -> Effect:
+    def effect(self, x: Tensor, span: Span) -> AttentionModifiers:
         """What they do to attention of tokens x [1, t, heads dim]."""
         effects = [effect_of(one, x, span) for one in self.each]
         return dataclasses.replace(effects[0], terms=tuple(term for effect in effects for term in effect.terms))

@@ -5,7 +5,7 @@
 
 Root of the mean square, over the draws, of the distance from the reference in float64, ours over that of torch's
 scaled_dot_product_attention on a CPU with the bias as a matrix in the dtype of q: of the output and of every gradient.
-Batch 1, causal, the blocks that a GPU would be given. interpreted.py says what the interpreter computes in. Kept as
+Batch 1, causal, the blocks that a GPU would be given. interpreted.py says what the interpreter computes in. EncodingCache as
 results/gpu_errors-<length>.json.
 
 A gradient that is one number, as that of FIRE's c, is close or far off by chance where the draws are few.

@@ -34,17 +34,17 @@ AS_IT_IS = "<!-- fmt: off -->"  # examples stay as their docstrings have them, w
 COSTS = {
     "Rotation": ("a cosine and a sine for each position and pair: O(n d)", "O(n h d)"),
     "ToeplitzBias": ("a table over distances: O(h n)", "O(h n²) additions"),
-    "ProgressiveBias": (
+    "PiecewiseLinearBias": (
         "pieces of a line, a number for each distance and query: O(n)",
         "O(h n²)",
     ),
-    "QueryRelative": ("a vector for each distance: O(n d), or h times that", "O(h n² d)"),
-    "ContentRelative": ("r numbers for each distance and query: O(n r), or h times that", "O(h n² r)"),
-    "KeyGlobal": ("a vector for each head: O(h d)", "O(n h d)"),
+    "RelativeKeyBias": ("a vector for each distance: O(n d), or h times that", "O(h n² d)"),
+    "ContentBias": ("r numbers for each distance and query: O(n r), or h times that", "O(h n² r)"),
+    "KeyBias": ("a vector for each head: O(h d)", "O(n h d)"),
     "CumulativeBias": ("a number for every key: O(h n)", "O(h n)"),
     "DenseBias": ("a number for every pair: O(h n²)", "O(h n²)"),
-    "ValueRelative": ("a vector for each distance: O(n d)", "O(h n² d)"),
-    "LogitRewrite": ("whole rows of logits at once: O(h n) for each query", "O(h n²) or more"),
+    "RelativeValues": ("a vector for each distance: O(n d)", "O(h n² d)"),
+    "LogitTransform": ("whole rows of logits at once: O(h n) for each query", "O(h n²) or more"),
     "QueryGain": ("a number for each query: O(n)", "O(n h d)"),
 }
 GROUPS = (
@@ -141,7 +141,7 @@ class Entry:
             return GROUPS[4]
         if forms <= {"Rotation", "QueryGain"}:
             return GROUPS[0]
-        tables = forms <= {"ToeplitzBias", "ProgressiveBias"}
+        tables = forms <= {"ToeplitzBias", "PiecewiseLinearBias"}
         return GROUPS[1] if tables and not self.data["reads_content"] else GROUPS[2]
 
 

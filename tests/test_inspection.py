@@ -23,7 +23,7 @@ from lengthwise.encodings import (
     RoPE,
     Sinusoidal,
 )
-from lengthwise.forms import DenseBias, Effect, LogitRewrite, QueryGain
+from lengthwise.forms import AttentionModifiers, DenseBias, LogitTransform, QueryGain
 from lengthwise.inspection import MOST, inspect
 
 VECTORS = Path(__file__).parent / "vectors"
@@ -217,8 +217,8 @@ class Gained(PositionEncoding):
     def effect(self, span):
         head = torch.arange(1, self.num_heads + 1, dtype=torch.float64)
         gain = 1 + self.rate * head[:, None] * span.q[:, None].double()
-        return Effect(
-            gain=QueryGain(gain), rewrite=LogitRewrite(lambda logits, q, visible, scale, span: logits.square())
+        return AttentionModifiers(
+            gain=QueryGain(gain), rewrite=LogitTransform(lambda logits, q, visible, scale, span: logits.square())
         )
 
 

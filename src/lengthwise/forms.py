@@ -147,7 +147,7 @@ class ToeplitzBias:
 
 
 @dataclass(frozen=True)
-class ProgressiveBias:
+class PiecewiseLinearBias:
     """`+ slope[h, s] · x + intercept[h, s]` with x = u[i−j] · w[i] and s = the number of knots that are <= x. FIRE.
 
     Piecewise linear in one coordinate x, with knots shared by all heads. `u` has one entry per distance, `w` one per
@@ -168,7 +168,7 @@ class ProgressiveBias:
 
 
 @dataclass(frozen=True)
-class QueryRelative:
+class RelativeKeyBias:
     """`+ scale · <q_i + vector[h], table[h, distance - first]>`. Shaw, Transformer-XL (which has a vector; None is zeros).
     Distances past either end take the nearest column."""
 
@@ -181,7 +181,7 @@ class QueryRelative:
 
 
 @dataclass(frozen=True)
-class ContentRelative:
+class ContentBias:
     """`+ <content_i, table[h, distance - first]>`, with what an encoding read of each query's own content. The banded bias.
     Distances past either end take the nearest column."""
 
@@ -191,7 +191,7 @@ class ContentRelative:
 
 
 @dataclass(frozen=True)
-class KeyGlobal:
+class KeyBias:
     """`+ scale · <vector[h], k_j>`. Transformer-XL."""
 
     vector: Float[Tensor, "h d"]
@@ -215,7 +215,7 @@ class DenseBias:
 
 
 @dataclass(frozen=True)
-class ValueRelative:
+class RelativeValues:
     """`Σ_j weight[i, j] · table[h, distance - first]` added to the output. Shaw. Distances past either end take the nearest
     column."""
 
@@ -224,7 +224,7 @@ class ValueRelative:
 
 
 @dataclass(frozen=True)
-class LogitRewrite:
+class LogitTransform:
     """Any function of rows of logits: (logits [b,h,i,j], q [b,h,i,d], visible [b|1,1,i,j], scale, span) -> logits. CoPE, DAPE.
 
     The logits that it is given have scale and terms in them, and nothing masked yet. They are those of some queries, whose
@@ -252,17 +252,17 @@ def column(
     return (torch.searchsorted(distances, distance.contiguous(), right=True) - 1).clamp(min=0)
 
 
-Term = ToeplitzBias | ProgressiveBias | QueryRelative | ContentRelative | KeyGlobal | CumulativeBias | DenseBias
+Term = ToeplitzBias | PiecewiseLinearBias | RelativeKeyBias | ContentBias | KeyBias | CumulativeBias | DenseBias
 
 
 @dataclass(frozen=True)
-class Effect:
+class AttentionModifiers:
     """Everything that one encoding does to one attention call."""
 
     rotation: Rotation | None = None
     terms: tuple[Term, ...] = ()
-    values: tuple[ValueRelative, ...] = ()
-    rewrite: LogitRewrite | None = None
+    values: tuple[RelativeValues, ...] = ()
+    rewrite: LogitTransform | None = None
     gain: QueryGain | None = None
     encoding: str | None = None  # whose effect it is, for messages
 
@@ -278,10 +278,10 @@ class Effect:
         return not self.one_way
 
 
-def _serves_both_ways(form: Rotation | Term | ValueRelative | LogitRewrite | QueryGain) -> bool:
+def _serves_both_ways(form: Rotation | Term | RelativeValues | LogitTransform | QueryGain) -> bool:
     match form:
-        case ToeplitzBias() | QueryRelative() | ContentRelative() | ValueRelative():
+        case ToeplitzBias() | RelativeKeyBias() | ContentBias() | RelativeValues():
             return form.first < 0
-        case Rotation() | DenseBias() | LogitRewrite() | QueryGain():
+        case Rotation() | DenseBias() | LogitTransform() | QueryGain():
             return form.both_ways
-    return isinstance(form, KeyGlobal)
+    return isinstance(form, KeyBias)

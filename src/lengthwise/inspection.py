@@ -18,7 +18,7 @@ from lengthwise.attention import BACKENDS, Mask, reference, refusal, with_conten
 from lengthwise.choices import require_choice
 from lengthwise.config import Choice, ConfigError
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
-from lengthwise.forms import Effect, KeyGlobal, QueryRelative, Term, ToeplitzBias, ValueRelative
+from lengthwise.forms import AttentionModifiers, KeyBias, RelativeKeyBias, RelativeValues, Term, ToeplitzBias
 from lengthwise.span import Span
 
 MOST = 10_000_000  # numbers in one answer: about a gigabyte as JSON is written
@@ -141,12 +141,12 @@ def afford(data: Data, numbers: int) -> None:
 # ---- the parts --------------------------------------------------------------------------------------------------
 
 
-def _glimpse(encoding: PositionEncoding, data: Data) -> Effect:
+def _glimpse(encoding: PositionEncoding, data: Data) -> AttentionModifiers:
     """The effect on so few positions that it costs nothing: which forms there are, and how wide they are."""
     return _effect(encoding, data, min(data["length"], 2))
 
 
-def _effect(encoding: PositionEncoding, data: Data, length: int) -> Effect:
+def _effect(encoding: PositionEncoding, data: Data, length: int) -> AttentionModifiers:
     """The effect; for encodings that read content, with the terms that an input drawn with the seed gives."""
     span = Span.of(length)
     effect = encoding.effect(span)
@@ -230,10 +230,12 @@ def _slopes(encoding: PositionEncoding) -> list[float] | None:
     return each.tolist()
 
 
-def _tables(effect: Effect) -> list[ToeplitzBias | QueryRelative]:
+def _tables(effect: AttentionModifiers) -> list[ToeplitzBias | RelativeKeyBias]:
     """The terms that are a number for each distance: tables, and what a vector that joins the query makes of one."""
-    kinds = (ToeplitzBias, QueryRelative)
-    return [t for t in effect.terms if isinstance(t, kinds) and not (isinstance(t, QueryRelative) and t.vector is None)]
+    kinds = (ToeplitzBias, RelativeKeyBias)
+    return [
+        t for t in effect.terms if isinstance(t, kinds) and not (isinstance(t, RelativeKeyBias) and t.vector is None)
+    ]
 
 
 def _by_distance(encoding: PositionEncoding, data: Data, distances: Tensor) -> Tensor:
@@ -242,7 +244,7 @@ def _by_distance(encoding: PositionEncoding, data: Data, distances: Tensor) -> T
     total = torch.zeros(1, len(distances), dtype=torch.float64)
     for form in _tables(encoding.effect(Span.of(data["length"]))):
         table = form.table
-        if isinstance(form, QueryRelative):
+        if isinstance(form, RelativeKeyBias):
             assert form.vector is not None
             table = torch.einsum("hd,hnd->hn", form.vector.to(table.dtype), table.expand(len(form.vector), -1, -1))
             table = table * data["head_dim"] ** -0.5
@@ -272,9 +274,9 @@ def _pairs(encoding: PositionEncoding, data: Data) -> Data:
     return found
 
 
-def _biases(effect: Effect) -> list[Term]:
+def _biases(effect: AttentionModifiers) -> list[Term]:
     """The terms that say something without knowing q and k."""
-    return [term for term in effect.terms if not isinstance(term, (QueryRelative, KeyGlobal))]
+    return [term for term in effect.terms if not isinstance(term, (RelativeKeyBias, KeyBias))]
 
 
 def _heads(term: Term) -> int:
@@ -285,16 +287,16 @@ def _heads(term: Term) -> int:
 
 
 def _vectors(encoding: PositionEncoding, data: Data) -> Data:
-    def asked(effect: Effect) -> tuple[list[QueryRelative], list[KeyGlobal]]:
+    def asked(effect: AttentionModifiers) -> tuple[list[RelativeKeyBias], list[KeyBias]]:
         terms = effect.terms
-        return [t for t in terms if isinstance(t, QueryRelative)], [t for t in terms if isinstance(t, KeyGlobal)]
+        return [t for t in terms if isinstance(t, RelativeKeyBias)], [t for t in terms if isinstance(t, KeyBias)]
 
     few = _glimpse(encoding, data)
     n, (queries, keys) = data["length"], asked(few)
     if few.gain is None and not queries and not keys and not few.values:
         return {}
     # Shaw's tables have fixed sizes, Transformer-XL's grow with the length, to both sides at most.
-    tables: list[QueryRelative | ValueRelative] = [*queries, *few.values]
+    tables: list[RelativeKeyBias | RelativeValues] = [*queries, *few.values]
     afford(data, n * (few.gain.gain.shape[1] if few.gain else 0))
     afford(data, 2 * n * sum(form.table.shape[0] * form.table.shape[2] for form in tables))
     effect = _effect(encoding, data, n)

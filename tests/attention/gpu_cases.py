@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention import Mask, gpu, reference
-from lengthwise.forms import DenseBias, Effect, ProgressiveBias, ToeplitzBias
+from lengthwise.forms import AttentionModifiers, DenseBias, PiecewiseLinearBias, ToeplitzBias
 from lengthwise.span import Span
 
 WIDE = torch.float64
@@ -104,12 +104,12 @@ class Case:
         if "table" in bias:
             terms.append(ToeplitzBias(bias["table"], bias["first"]))
         if "slope" in bias:
-            terms.append(ProgressiveBias(*(bias[n] for n in ("slope", "intercept", "knots", "u", "w"))))
+            terms.append(PiecewiseLinearBias(*(bias[n] for n in ("slope", "intercept", "knots", "u", "w"))))
         if "rows" in bias:
             b, (h, _), r = self.batch, self.heads, bias["rows"].shape[-1]
             column = (span.distance() - bias["rows_first"]).clamp(0, r - 1)[:, None].expand(b, h, -1, -1)
             terms.append(DenseBias(bias["rows"].expand(b, h, -1, -1).gather(-1, column), both_ways=True))
-        effect, scale = Effect(terms=tuple(terms)), self.scale or self.dim**-0.5
+        effect, scale = AttentionModifiers(terms=tuple(terms)), self.scale or self.dim**-0.5
         out = reference.prepare(effect, span, mask)(*qkv, scale=scale)
         visible = mask.visible(span.q.device)[:, None]
         k = qkv[1].repeat_interleave(self.heads[0] // self.heads[1], 1)

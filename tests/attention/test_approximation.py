@@ -9,10 +9,10 @@ import torch
 
 import lengthwise
 from lengthwise import attention
-from lengthwise.attention import BACKENDS, Kept, Mask, plan
+from lengthwise.attention import BACKENDS, EncodingCache, Mask, plan
 from lengthwise.conformance.agreement import curvature
 from lengthwise.encodings import FIRE
-from lengthwise.forms import DenseBias, Effect, ProgressiveBias
+from lengthwise.forms import AttentionModifiers, DenseBias, PiecewiseLinearBias
 from lengthwise.span import Span
 
 HEADS, DIM, TOKENS = 2, 4, 40
@@ -85,7 +85,7 @@ def test_outputs_and_gradients_are_within_the_stated_bounds(activation, backend)
     effect = encoding.effect(span)
     (term,) = effect.terms
     zero = torch.zeros(1, HEADS, TOKENS, TOKENS, dtype=WIDE, requires_grad=True)  # its gradient is that of the logits
-    out = plan(Effect(terms=(term, DenseBias(zero))), span, mask, q, backend="reference")(q, k, v)
+    out = plan(AttentionModifiers(terms=(term, DenseBias(zero))), span, mask, q, backend="reference")(q, k, v)
     weight = torch.randn_like(out)
     leaves, learned = [q, k, v], [encoding.c, encoding.L_multiplier]
     exact = torch.autograd.grad(out, [*leaves, *learned, zero], weight, retain_graph=True)
@@ -120,7 +120,7 @@ def test_outputs_and_gradients_are_within_the_stated_bounds(activation, backend)
         assert off <= float(most_off.sum()) + 1e-10, name
 
 
-def term_of_pairs(term: ProgressiveBias, span: Span):
+def term_of_pairs(term: PiecewiseLinearBias, span: Span):
     x = term.u[span.distance().clamp(min=0)] * term.w[..., None]
     return term.exact(x[..., None]).movedim(-1, 1).detach()
 
@@ -148,7 +148,7 @@ def coordinate_slopes(encoding, span, parameter):
 
 @torch.no_grad()
 def test_what_is_kept_for_decoding_evaluates_it_too():
-    encoding, kept = fire(), Kept()
+    encoding, kept = fire(), EncodingCache()
     for keys in (20, 21, 22):
         q, k, v = (x[:, :, :keys] for x in qkv())
         wanted = with_matrix(

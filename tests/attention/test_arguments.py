@@ -8,13 +8,13 @@ import torch
 
 import lengthwise
 from lengthwise import attention, encodings
-from lengthwise.attention import Kept, Mask, plan
+from lengthwise.attention import EncodingCache, Mask, plan
 from lengthwise.attention.arguments import INSTEAD
 from lengthwise.choices import context_of, settings_of
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.conformance import EncodingCase
 from lengthwise.encodings import ENCODINGS
-from lengthwise.forms import Effect
+from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
 from lengthwise.values import ALIASES, ArgumentError
 
@@ -44,9 +44,9 @@ def test_other_names_are_said_with_what_to_write(name):
     calls = {
         "attend": lambda: bare(lengthwise.attend)(q, k, v, **{name: None}),
         "statistics": lambda: bare(attention.statistics)(q, k, **{name: None}),
-        "plan": lambda: bare(plan)(Effect(), Span.of(16), Mask(16, 16), q, **{name: None}),
+        "plan": lambda: bare(plan)(AttentionModifiers(), Span.of(16), Mask(16, 16), q, **{name: None}),
         "a Plan": lambda: bare(attention.Plan.__call__)(
-            plan(Effect(), Span.of(16), Mask(16, 16), q), q, k, v, **{name: None}
+            plan(AttentionModifiers(), Span.of(16), Mask(16, 16), q), q, k, v, **{name: None}
         ),
     }
     for what, call in calls.items():
@@ -138,7 +138,7 @@ def test_a_refusal_names_the_encoding(name):
 
 def test_a_backend_s_refusal_names_the_encoding():
     q, k, v = qkv()
-    with pytest.raises(ConfigError, match=r"'sdpa' refuses: LogitRewrite needs whole rows of logits.* \(CoPE\); use"):
+    with pytest.raises(ConfigError, match=r"'sdpa' refuses: LogitTransform needs whole rows of logits.* \(CoPE\); use"):
         bare(lengthwise.attend)(q, k, v, encodings.CoPE(head_dim=4), backend="sdpa")
 
 
@@ -232,7 +232,7 @@ def test_encodings_are_separated_by_spaces():
 def test_a_loop_is_warned_when_the_scale_changes(name):
     encoding = ENCODINGS.parse(name).build(num_heads=2, head_dim=4, d_model=8, train_length=8)
     q, k, v = qkv(heads=2)
-    kept = Kept()
+    kept = EncodingCache()
     for n in range(5, 9):  # up to the trained length there is one scale
         lengthwise.attend(q[:, :, n - 1 : n], k[:, :, :n], v[:, :, :n], encoding, kept=kept)
     with pytest.warns(
@@ -250,7 +250,7 @@ def test_a_loop_is_warned_when_the_scale_changes(name):
 
 @torch.no_grad()
 def test_other_encodings_are_not_warned(recwarn):
-    kept, (q, k, v) = Kept(), qkv(heads=2)
+    kept, (q, k, v) = EncodingCache(), qkv(heads=2)
     for n in range(5, 16):
         lengthwise.attend(q[:, :, n - 1 : n], k[:, :, :n], v[:, :, :n], encodings.RoPE(head_dim=4), kept=kept)
     assert not [w for w in recwarn if "another scale" in str(w.message)]

@@ -101,7 +101,7 @@ def test_autocast_leaves_precision_to_attention(encoding, backend):
         ({"documents": torch.zeros(1, 9, dtype=torch.long, device="meta")}, "documents is on meta, and q on cpu"),
         ({"encoding": encodings.RoPE(head_dim=16)}, "dims"),
         ({"encoding": encodings.RoPE(head_dim=4)}, r"made for heads of 4 dims, and q has 8; make RoPE\(head_dim=8\)"),
-        ({"kept": {}}, r"kept is a dict; it has to be a lengthwise.attention.Kept\(\), or None"),
+        ({"kept": {}}, r"kept is a dict; it has to be a lengthwise.attention.EncodingCache\(\), or None"),
         ({"encoding": "rope"}, r"the encoding is 'rope'; make one and give that, as in encodings.RoPE\(head_dim=8\)"),
         ({"encoding": encodings.RoPE}, "the encoding is RoPE; make one"),
         ({"backend": "flash"}, "there is no backend"),

@@ -11,7 +11,7 @@ import lengthwise
 from lengthwise import encodings
 from lengthwise.attention import BACKENDS, KVCache, Mask, check_backend, no_gradients, plan
 from lengthwise.config import ConfigError, ModelConfig, choose
-from lengthwise.forms import DenseBias, Effect, ToeplitzBias
+from lengthwise.forms import AttentionModifiers, DenseBias, ToeplitzBias
 from lengthwise.models import Decoder
 from lengthwise.span import Span
 
@@ -106,7 +106,7 @@ def test_an_empty_batch_has_an_empty_answer_and_no_gradient(make, backend):
     told = {"num_heads": 4, "head_dim": 8}
     encoding = make(**{n: told[n] for n in told if n in inspect.signature(make).parameters}) if make else None
     given = [x.requires_grad_() for x in qkv(b=0)]
-    effect = encoding.effect(Span.of(9, 7)) if encoding else Effect()
+    effect = encoding.effect(Span.of(9, 7)) if encoding else AttentionModifiers()
     require_backend(backend, effect, Span.of(9, 7), Mask(7, 9), given[0])
     out = lengthwise.attend(*given, encoding, backend=backend)
     assert out.shape == (0, 4, 7, 8)
@@ -142,7 +142,7 @@ def test_what_is_not_finite_stays_with_the_queries_that_meet_it(which, bad, back
         table = torch.linspace(-1, 1, 60).expand(4, -1).clone()
         target = {"q": q[..., 40, 3], "k": k[..., 40, 3], "v": v[..., 40, 3], "table": table[:, 45]}
         target.get(which, dense[..., 40, 3])[:] = value
-        effect = Effect(terms=(ToeplitzBias(table), *((DenseBias(dense),) if which == "dense" else ())))
+        effect = AttentionModifiers(terms=(ToeplitzBias(table), *((DenseBias(dense),) if which == "dense" else ())))
         require_backend(backend, effect, span, mask, q)
         outs.append(plan(effect, span, mask, q, backend=backend)(q, k, v, scale=0.3))
     plain, spoiled = outs
@@ -380,7 +380,7 @@ def test_what_is_no_dense_tensor(name, change, words):
 @pytest.mark.parametrize("causal", [True, False])
 def test_a_window_wider_than_the_text_hides_nothing(causal, window, backend):
     q, k, v = qkv(dtype=WIDE)
-    require_backend(backend, Effect(), Span.of(9, 7), Mask(7, 9, causal, None, window), q)
+    require_backend(backend, AttentionModifiers(), Span.of(9, 7), Mask(7, 9, causal, None, window), q)
     wide, none = (attend(q, k, v, causal=causal, window=w, backend=backend) for w in (window, None))
     torch.testing.assert_close(wide, none, rtol=1e-12, atol=1e-12)
 
@@ -389,7 +389,7 @@ def test_a_window_wider_than_the_text_hides_nothing(causal, window, backend):
 @pytest.mark.parametrize("d", [1, 257, 300])
 def test_head_dims_of_any_size_are_served_or_refused(backend, d):
     q, k, v = qkv(d=d, dtype=WIDE)
-    require_backend(backend, Effect(), Span.of(9, 7), Mask(7, 9), q)
+    require_backend(backend, AttentionModifiers(), Span.of(9, 7), Mask(7, 9), q)
     expected = lengthwise.attend(q, k, v, backend="reference")
     torch.testing.assert_close(lengthwise.attend(q, k, v, backend=backend), expected, rtol=1e-12, atol=1e-12)
 
@@ -428,7 +428,7 @@ def test_a_backend_that_is_no_name(backend):
 def test_a_backend_that_does_not_exist():
     q, _, _ = qkv()
     with pytest.raises(ConfigError, match=r"there is no backend 'fussed'.*fused.*there are: auto, "):
-        plan(Effect(), Span.of(9, 7), Mask(7, 9), q, backend="fussed")
+        plan(AttentionModifiers(), Span.of(9, 7), Mask(7, 9), q, backend="fussed")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -14,18 +14,18 @@ from torch.utils._pytree import tree_leaves
 from lengthwise import attend, encodings
 from lengthwise.attention import Mask, blocked, fused, plan, reference
 from lengthwise.forms import (
-    ContentRelative,
+    AttentionModifiers,
+    ContentBias,
     CumulativeBias,
     DenseBias,
-    Effect,
-    KeyGlobal,
-    LogitRewrite,
-    ProgressiveBias,
+    KeyBias,
+    LogitTransform,
+    PiecewiseLinearBias,
     QueryGain,
-    QueryRelative,
+    RelativeKeyBias,
+    RelativeValues,
     Rotation,
     ToeplitzBias,
-    ValueRelative,
 )
 from lengthwise.span import Span
 
@@ -55,7 +55,7 @@ def narrow(monkeypatch):
 
 def progressive(span, heads=H):
     tensors = [leaf(heads, 3), leaf(heads, 3), leaf(span.reach), leaf(*span.q.shape)]
-    return ProgressiveBias(*tensors[:2], torch.tensor([-0.3, 0.4], dtype=leaf.dtype), *tensors[2:]), tensors
+    return PiecewiseLinearBias(*tensors[:2], torch.tensor([-0.3, 0.4], dtype=leaf.dtype), *tensors[2:]), tensors
 
 
 def several(span):
@@ -65,26 +65,26 @@ def several(span):
     vector, values, more, i, j = leaf(H, D), leaf(H, 5, D), leaf(1, 30, D), span.q.shape[1], span.k.shape[1]
     d1, d2, d3 = leaf(1, H, i, j), leaf(B, 1, 1, j), leaf(B, H, i, 1)
     c1, t3, c2, t4 = leaf(B, H, i, 3), leaf(1, 5, 3), leaf(B, H, i, 2), leaf(H, 120, 2)
-    effect = Effect(
+    effect = AttentionModifiers(
         terms=(
-            ToeplitzBias(t1), ToeplitzBias(t2, -9), one, two, QueryRelative(rows), QueryRelative(long, -9, vector),
-            KeyGlobal(vector), KeyGlobal(vector), ContentRelative(c1, t3), ContentRelative(c2, t4, -60),
+            ToeplitzBias(t1), ToeplitzBias(t2, -9), one, two, RelativeKeyBias(rows), RelativeKeyBias(long, -9, vector),
+            KeyBias(vector), KeyBias(vector), ContentBias(c1, t3), ContentBias(c2, t4, -60),
             DenseBias(d1), DenseBias(d2), DenseBias(d3),
         ),
-        values=(ValueRelative(values), ValueRelative(more, -7)),
+        values=(RelativeValues(values), RelativeValues(more, -7)),
     )  # fmt: skip
     return effect, [t1, t2, *of_one, *of_two, rows, long, vector, values, more, d1, d2, d3, c1, t3, c2, t4]
 
 
 def cumulative(span):
     one, two, table = leaf(B, H, span.k.shape[1]), leaf(1, 1, span.k.shape[1]), leaf(H, 5)
-    return Effect(terms=(CumulativeBias(one), ToeplitzBias(table), CumulativeBias(two))), [one, two, table]
+    return AttentionModifiers(terms=(CumulativeBias(one), ToeplitzBias(table), CumulativeBias(two))), [one, two, table]
 
 
 def both_ways(span):
     table, rows, long, values, vector = leaf(H, 6), leaf(1, 5, D), leaf(H, 90, D), leaf(H, 4, D), leaf(H, D)
-    terms = (ToeplitzBias(table, -3), QueryRelative(rows, -2), QueryRelative(long, -30, vector), KeyGlobal(vector))
-    return Effect(terms=terms, values=(ValueRelative(values, -2),)), [table, rows, long, values, vector]
+    terms = (ToeplitzBias(table, -3), RelativeKeyBias(rows, -2), RelativeKeyBias(long, -30, vector), KeyBias(vector))
+    return AttentionModifiers(terms=terms, values=(RelativeValues(values, -2),)), [table, rows, long, values, vector]
 
 
 def rewritten(span, way=False):
@@ -105,16 +105,16 @@ def rewritten(span, way=False):
         near = (-(b.to(q.dtype) ** 2) * some.distance().abs()).exp()[:, None]
         return logits + a.to(q.dtype).sin() * shares.cumsum(-1) + near * q.square().mean(-1, keepdim=True) * scale
 
-    effect = Effect(
+    effect = AttentionModifiers(
         rotation=Rotation(angle_q, angle_k, torch.full((1, 1, 2), 1.2), 0.9),
         terms=(
             DenseBias(dense, both_ways=way),
             ToeplitzBias(table, -2),
-            ContentRelative(gain[..., None], values[..., :1], -2),
+            ContentBias(gain[..., None], values[..., :1], -2),
             *(() if way else (one, CumulativeBias(total))),
         ),
-        values=(ValueRelative(values, -2),),
-        rewrite=LogitRewrite(function, both_ways=way),
+        values=(RelativeValues(values, -2),),
+        rewrite=LogitTransform(function, both_ways=way),
         gain=QueryGain(gain, both_ways=way),
     )
     return effect, [a, b, dense, gain, values, table, angle_q, angle_k, *(() if way else (*of_one, total))]
@@ -123,14 +123,14 @@ def rewritten(span, way=False):
 def turned(span):
     table, gain = leaf(H, 5), leaf(1, H, span.q.shape[1])
     angle_q, angle_k, vector = leaf(*span.q.shape, 2), leaf(*span.k.shape, 2), leaf(H, D)
-    terms = (ToeplitzBias(table, -2), KeyGlobal(vector), QueryRelative(leaf(1, 5, D), -2))
+    terms = (ToeplitzBias(table, -2), KeyBias(vector), RelativeKeyBias(leaf(1, 5, D), -2))
     turn = Rotation(angle_q, angle_k, 1.3, 0.7, "half")
-    effect = Effect(rotation=turn, gain=QueryGain(gain, both_ways=True), terms=terms)
+    effect = AttentionModifiers(rotation=turn, gain=QueryGain(gain, both_ways=True), terms=terms)
     return effect, [table, gain, angle_q, angle_k, vector, terms[2].table]
 
 
 def alone(make):
-    return lambda span: (lambda term, learned: (Effect(terms=(term,)), learned))(*make(span))
+    return lambda span: (lambda term, learned: (AttentionModifiers(terms=(term,)), learned))(*make(span))
 
 
 def of(form, *shape, **given):
@@ -147,19 +147,19 @@ CASES = {
     "toeplitz, behind": of(ToeplitzBias, H, 5, first=-50),
     "toeplitz of one entry": of(ToeplitzBias, 1, 1),
     "progressive": alone(progressive),
-    "query relative": of(QueryRelative, 1, 5, D),
-    "query relative, a long table": of(QueryRelative, H, 400, D, first=-100),
-    "content relative": lambda span: (lambda x, t: (Effect(terms=(ContentRelative(x, t, -1),)), [x, t]))(
+    "query relative": of(RelativeKeyBias, 1, 5, D),
+    "query relative, a long table": of(RelativeKeyBias, H, 400, D, first=-100),
+    "content relative": lambda span: (lambda x, t: (AttentionModifiers(terms=(ContentBias(x, t, -1),)), [x, t]))(
         leaf(B, H, span.q.shape[1], 3), leaf(1, 4, 3)
     ),
-    "values": lambda span: (lambda x: (Effect(values=(ValueRelative(x),)), [x]))(leaf(H, 5, D)),
+    "values": lambda span: (lambda x: (AttentionModifiers(values=(RelativeValues(x),)), [x]))(leaf(H, 5, D)),
     "several of each": several,
     "turned": turned,
     "cumulative": cumulative,
     "both ways": both_ways,
     "rewritten": rewritten,
     "rewritten both ways": lambda span: rewritten(span, way=True),
-    "nothing": lambda span: (Effect(), []),
+    "nothing": lambda span: (AttentionModifiers(), []),
 }
 
 
@@ -285,7 +285,7 @@ def test_numbers_in_a_bias_do_what_they_do_in_the_reference(number):
     bias[:, 2, 5, :] = number  # a whole row
     bias[:, 3, 2, 5] = number  # where nothing is seen
     bias.requires_grad_()
-    span, mask, effect = Span.of(7), Mask(7, 7), Effect(terms=(DenseBias(bias),))
+    span, mask, effect = Span.of(7), Mask(7, 7), AttentionModifiers(terms=(DenseBias(bias),))
     q, k, v = leaf(B, H, 7, D), leaf(B, G, 7, D), leaf(B, G, 7, D)
     asked = effect, [bias], span, mask, q, k, v, torch.randn_like(q)
     for n, (got, wanted) in enumerate(
@@ -302,7 +302,16 @@ def test_large_logits_lose_no_digits():
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, 1, 80, D, requires_grad=True) for _ in range(3))
     table = torch.full((1, 80), 3e4, requires_grad=True)
-    asked = Effect(terms=(ToeplitzBias(table),)), [table], Span.of(80), Mask(80, 80), q, k, v, torch.randn_like(q)
+    asked = (
+        AttentionModifiers(terms=(ToeplitzBias(table),)),
+        [table],
+        Span.of(80),
+        Mask(80, 80),
+        q,
+        k,
+        v,
+        torch.randn_like(q),
+    )
     for got, wanted in zip(*(output_and_gradients(b, *asked) for b in (blocked, reference)), strict=True):
         torch.testing.assert_close(got, wanted, rtol=0, atol=2e-5)
 
@@ -448,15 +457,17 @@ def test_nothing_is_asked_of_what_does_not_learn():
     """A bias without gradient beside one with, and q alone."""
     span, mask, fixed, table = Span.of(5), Mask(5, 5), torch.randn(H, 5), leaf(H, 5)
     q, k, v = (torch.randn(B, H, 5, D) for _ in range(3))
-    run = blocked.prepare(Effect(terms=(ToeplitzBias(fixed), ToeplitzBias(table))), span, mask)
-    assert not blocked.prepare(Effect(terms=(ToeplitzBias(fixed),)), span, mask)(q, k, v, scale=1.0).requires_grad
+    run = blocked.prepare(AttentionModifiers(terms=(ToeplitzBias(fixed), ToeplitzBias(table))), span, mask)
+    assert not blocked.prepare(AttentionModifiers(terms=(ToeplitzBias(fixed),)), span, mask)(
+        q, k, v, scale=1.0
+    ).requires_grad
     (grad,) = torch.autograd.grad(run(q, k, v, scale=1.0).square().sum(), table)
     assert grad.any()
 
 
 def test_it_has_no_second_derivative():
     q, k, v = (torch.randn(1, 1, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
-    effect = Effect(terms=(ToeplitzBias(leaf(1, 3)),))
+    effect = AttentionModifiers(terms=(ToeplitzBias(leaf(1, 3)),))
     out = blocked.prepare(effect, Span.of(3), Mask(3, 3))(q, k, v, scale=1.0)
     (slope,) = torch.autograd.grad(out.sin().sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
@@ -466,19 +477,19 @@ def test_it_has_no_second_derivative():
 def test_auto_leaves_what_adds_nothing_to_torch(monkeypatch):
     monkeypatch.setattr(fused, "refuses", lambda *asked: "there is no compiler")
     q, span, mask = torch.zeros(1, 1, 3, 4), Span.of(3), Mask(3, 3)
-    rewrite = Effect(rewrite=LogitRewrite(lambda logits, *_: logits))
-    assert plan(Effect(), span, mask, q).backend == "sdpa"
-    assert plan(Effect(), span, mask, q, backend="blocked").backend == "blocked"
-    assert plan(Effect(), span, Mask(3, 3, window=2), q).backend == "blocked"
+    rewrite = AttentionModifiers(rewrite=LogitTransform(lambda logits, *_: logits))
+    assert plan(AttentionModifiers(), span, mask, q).backend == "sdpa"
+    assert plan(AttentionModifiers(), span, mask, q, backend="blocked").backend == "blocked"
+    assert plan(AttentionModifiers(), span, Mask(3, 3, window=2), q).backend == "blocked"
     documents = torch.zeros(1, LENGTH, dtype=torch.long)
-    assert plan(Effect(), span, Mask(3, 3, documents=documents[:, :3]), q).backend == "sdpa"
-    assert plan(Effect(), span, Mask(LENGTH, LENGTH, documents=documents), q).backend == "blocked"
-    assert plan(Effect(), span, Mask(1, LENGTH, documents=documents), q).backend == "sdpa"
-    assert plan(Effect(), span, Mask(LENGTH, 2 * LENGTH), q).backend == "blocked"
-    assert plan(Effect(), span, Mask(LENGTH, LENGTH), q).backend == "sdpa"
+    assert plan(AttentionModifiers(), span, Mask(3, 3, documents=documents[:, :3]), q).backend == "sdpa"
+    assert plan(AttentionModifiers(), span, Mask(LENGTH, LENGTH, documents=documents), q).backend == "blocked"
+    assert plan(AttentionModifiers(), span, Mask(1, LENGTH, documents=documents), q).backend == "sdpa"
+    assert plan(AttentionModifiers(), span, Mask(LENGTH, 2 * LENGTH), q).backend == "blocked"
+    assert plan(AttentionModifiers(), span, Mask(LENGTH, LENGTH), q).backend == "sdpa"
     assert plan(rewrite, span, mask, q).backend == "blocked"
-    assert plan(Effect(values=(ValueRelative(torch.zeros(1, 2, 4)),)), span, mask, q).backend == "blocked"
-    assert plan(Effect(terms=(ToeplitzBias(torch.zeros(1, 3)),)), span, mask, q).backend == "blocked"
+    assert plan(AttentionModifiers(values=(RelativeValues(torch.zeros(1, 2, 4)),)), span, mask, q).backend == "blocked"
+    assert plan(AttentionModifiers(terms=(ToeplitzBias(torch.zeros(1, 3)),)), span, mask, q).backend == "blocked"
 
 
 @pytest.mark.parametrize("how", ["columns", "every second", "expanded"])
@@ -487,7 +498,7 @@ def test_tensors_with_any_strides(how):
     plain = {"columns": lambda x: x.mT.contiguous().mT, "every second": lambda x: torch.stack([x, x + 9], -1)[..., 0],
              "expanded": lambda x: x[:, :1].expand_as(x)}[how]  # fmt: skip
     q, k, v, bias = (plain(torch.randn(B, H, 5, 5, dtype=torch.float64)).requires_grad_() for _ in range(4))
-    asked = Effect(terms=(DenseBias(bias),)), [bias], Span.of(5), Mask(5, 5), q, k, v, torch.randn_like(q)
+    asked = AttentionModifiers(terms=(DenseBias(bias),)), [bias], Span.of(5), Mask(5, 5), q, k, v, torch.randn_like(q)
     for got, wanted in zip(*(output_and_gradients(b, *asked) for b in (blocked, reference)), strict=True):
         torch.testing.assert_close(got, wanted, rtol=0, atol=1e-12)
 

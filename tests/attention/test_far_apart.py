@@ -8,7 +8,7 @@ import torch
 
 import lengthwise
 from lengthwise import attention, encodings
-from lengthwise.attention import BACKENDS, Kept, no_gradients, refusal
+from lengthwise.attention import BACKENDS, EncodingCache, no_gradients, refusal
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import ENCODINGS, base
 from lengthwise.models import Decoder
@@ -143,7 +143,7 @@ def test_nothing_large_is_made(name):
     x = x if encoding.reads_content() else None
     with Watch():
         lengthwise.attend(q, k, v, encoding, positions=positions, x=x)
-        lengthwise.attend(q[:, :, -1:], k, v, encoding, positions=positions, x=x, kept=Kept())
+        lengthwise.attend(q[:, :, -1:], k, v, encoding, positions=positions, x=x, kept=EncodingCache())
         if not encoding.both_ways if hasattr(encoding, "both_ways") else True:
             attention.statistics(q, k, encoding, positions=positions, x=x)
     assert 0 < largest < 1 << 22

@@ -15,18 +15,18 @@ from lengthwise import attend, encodings
 from lengthwise.attention import Mask, flex, plan, reference
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
-    ContentRelative,
+    AttentionModifiers,
+    ContentBias,
     CumulativeBias,
     DenseBias,
-    Effect,
-    KeyGlobal,
-    LogitRewrite,
-    ProgressiveBias,
+    KeyBias,
+    LogitTransform,
+    PiecewiseLinearBias,
     QueryGain,
-    QueryRelative,
+    RelativeKeyBias,
+    RelativeValues,
     Rotation,
     ToeplitzBias,
-    ValueRelative,
 )
 from lengthwise.span import Span
 
@@ -40,14 +40,14 @@ def leaf(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=WIDE, requires_grad=True)
 
 
-def pieces(span: Span, heads: int, count: int) -> tuple[ProgressiveBias, list[torch.Tensor]]:
+def pieces(span: Span, heads: int, count: int) -> tuple[PiecewiseLinearBias, list[torch.Tensor]]:
     slope, intercept, u, w = leaf(heads, count), leaf(heads, count), leaf(span.length), leaf(*span.q.shape)
-    return ProgressiveBias(slope, intercept, torch.randn(count - 1, dtype=WIDE).sort().values, u, w), [
+    return PiecewiseLinearBias(slope, intercept, torch.randn(count - 1, dtype=WIDE).sort().values, u, w), [
         slope, intercept, u, w
     ]  # fmt: skip
 
 
-def effects(span: Span, dim: int = D) -> dict[str, tuple[Effect, list[torch.Tensor]]]:
+def effects(span: Span, dim: int = D) -> dict[str, tuple[AttentionModifiers, list[torch.Tensor]]]:
     """Every form that has a mod, and the leaves that gradients are asked of."""
     (rows, i), j, n = span.q.shape, span.k.shape[1], 5
     table, one, few = leaf(H, n), leaf(1, 9), leaf(1, n, dim)
@@ -58,27 +58,27 @@ def effects(span: Span, dim: int = D) -> dict[str, tuple[Effect, list[torch.Tens
     angle_q, angle_k = leaf(rows, i, 2), leaf(rows, j, 2)
     made = {count: pieces(span, heads, count) for count, heads in ((1, H), (2, 1), (8, H), (30, H))}
     return {
-        "nothing": (Effect(), []),
-        "a table": (Effect(terms=(ToeplitzBias(table),)), [table]),
-        "tables both ways": (Effect(terms=(ToeplitzBias(table, -3), ToeplitzBias(one, -4))), [table, one]),
-        **{f"{n} pieces": (Effect(terms=(term,)), leaves) for n, (term, leaves) in made.items()},
-        "a dense bias": (Effect(terms=(DenseBias(dense, both_ways=True),)), [dense]),
-        "a dense bias for all": (Effect(terms=(DenseBias(shared, both_ways=True),)), [shared]),
-        "cumulative": (Effect(terms=(CumulativeBias(total), CumulativeBias(totals))), [total, totals]),
-        "query relative": (Effect(terms=(QueryRelative(few, -2),)), [few]),
-        "query relative with a vector": (Effect(terms=(QueryRelative(few, -2, vector),)), [few, vector]),
-        "query relative, a long table": (Effect(terms=(QueryRelative(long, -9, vector),)), [long, vector]),
-        "content relative": (Effect(terms=(ContentRelative(content, band, -1),)), [content, band]),
-        "content relative, a long table": (Effect(terms=(ContentRelative(content, wide, -9),)), [content, wide]),
-        "key global": (Effect(terms=(KeyGlobal(vector),)), [vector]),
-        "a gain": (Effect(gain=QueryGain(gain), terms=(ToeplitzBias(table),)), [gain, table]),
+        "nothing": (AttentionModifiers(), []),
+        "a table": (AttentionModifiers(terms=(ToeplitzBias(table),)), [table]),
+        "tables both ways": (AttentionModifiers(terms=(ToeplitzBias(table, -3), ToeplitzBias(one, -4))), [table, one]),
+        **{f"{n} pieces": (AttentionModifiers(terms=(term,)), leaves) for n, (term, leaves) in made.items()},
+        "a dense bias": (AttentionModifiers(terms=(DenseBias(dense, both_ways=True),)), [dense]),
+        "a dense bias for all": (AttentionModifiers(terms=(DenseBias(shared, both_ways=True),)), [shared]),
+        "cumulative": (AttentionModifiers(terms=(CumulativeBias(total), CumulativeBias(totals))), [total, totals]),
+        "query relative": (AttentionModifiers(terms=(RelativeKeyBias(few, -2),)), [few]),
+        "query relative with a vector": (AttentionModifiers(terms=(RelativeKeyBias(few, -2, vector),)), [few, vector]),
+        "query relative, a long table": (AttentionModifiers(terms=(RelativeKeyBias(long, -9, vector),)), [long, vector]),
+        "content relative": (AttentionModifiers(terms=(ContentBias(content, band, -1),)), [content, band]),
+        "content relative, a long table": (AttentionModifiers(terms=(ContentBias(content, wide, -9),)), [content, wide]),
+        "key global": (AttentionModifiers(terms=(KeyBias(vector),)), [vector]),
+        "a gain": (AttentionModifiers(gain=QueryGain(gain), terms=(ToeplitzBias(table),)), [gain, table]),
         "rotated": (
-            Effect(rotation=Rotation(angle_q, angle_k, 1.3, 0.7, "half"), terms=(QueryRelative(few, -2), KeyGlobal(vector))),
+            AttentionModifiers(rotation=Rotation(angle_q, angle_k, 1.3, 0.7, "half"), terms=(RelativeKeyBias(few, -2), KeyBias(vector))),
             [angle_q, angle_k, few, vector],
         ),
         "a sum": (
-            Effect(
-                terms=(ToeplitzBias(table), made[8][0], QueryRelative(few), KeyGlobal(vector), DenseBias(dense)),
+            AttentionModifiers(
+                terms=(ToeplitzBias(table), made[8][0], RelativeKeyBias(few), KeyBias(vector), DenseBias(dense)),
                 gain=QueryGain(gain),
             ),
             [table, *made[8][1], few, vector, dense, gain],
@@ -104,7 +104,7 @@ def indices(keys: int, queries: int) -> tuple[torch.Tensor, ...]:
     return torch.meshgrid(*(torch.arange(n) for n in (B, H, queries, keys)), indexing="ij")
 
 
-def as_logits(effect: Effect, span: Span, q: torch.Tensor, k: torch.Tensor, scale: float) -> torch.Tensor:
+def as_logits(effect: AttentionModifiers, span: Span, q: torch.Tensor, k: torch.Tensor, scale: float) -> torch.Tensor:
     """What FlexAttention makes of a score_mod, in plain torch."""
     turned = (effect.rotation.query(q), effect.rotation.key(k)) if effect.rotation else (q, k)
     score = turned[0] @ turned[1].repeat_interleave(H // G, 1).mT * scale
@@ -177,7 +177,9 @@ def test_attention_agrees(call):
 def test_half_precision_computes_in_float32(dtype):
     torch.manual_seed(0)
     span, mask = Span.of(50), Mask(50, 50)
-    effect = Effect(terms=(ToeplitzBias(-100 * torch.rand(H, 50, dtype=WIDE)),))  # bfloat16 would lose whole nats
+    effect = AttentionModifiers(
+        terms=(ToeplitzBias(-100 * torch.rand(H, 50, dtype=WIDE)),)
+    )  # bfloat16 would lose whole nats
     q, k, v = inputs(50, 50, dtype)
     exact = plan(effect, span, mask, q, backend="reference")(q.double(), k.double(), v.double())
     with torch.autocast("cpu", torch.bfloat16):
@@ -261,8 +263,8 @@ def test_gradients_are_refused_on_a_cpu_in_one_line():
 
 def forms_without_a_mod() -> list[Any]:
     return [
-        (Effect(rewrite=LogitRewrite(lambda logits, *_: logits)), "whole rows"),
-        (Effect(values=(ValueRelative(torch.zeros(1, 2, D)),)), "the weights"),
+        (AttentionModifiers(rewrite=LogitTransform(lambda logits, *_: logits)), "whole rows"),
+        (AttentionModifiers(values=(RelativeValues(torch.zeros(1, 2, D)),)), "the weights"),
     ]
 
 
@@ -294,7 +296,7 @@ class OnCuda:
 
 
 def test_what_its_kernels_do_not_serve_is_refused():
-    asked = Effect(), Span.of(3), Mask(3, 3)
+    asked = AttentionModifiers(), Span.of(3), Mask(3, 3)
     refuses = getattr(flex.refuses, "__wrapped__", flex.refuses)  # the check of shapes knows no such q
     assert "float32" in refuses(*asked, OnCuda(WIDE, 64))
     assert "16 dims" in refuses(*asked, OnCuda(torch.bfloat16, 8))
@@ -303,7 +305,7 @@ def test_what_its_kernels_do_not_serve_is_refused():
 
 
 def test_auto_never_takes_it():
-    for effect, _ in (*forms_without_a_mod(), (Effect(), ""), (effects(Span.of(3))["a sum"][0], "")):
+    for effect, _ in (*forms_without_a_mod(), (AttentionModifiers(), ""), (effects(Span.of(3))["a sum"][0], "")):
         q = torch.zeros(B, H, 3, D)
         assert plan(effect, Span.of(3), Mask(3, 3), q).backend != "flex"
 
@@ -348,7 +350,9 @@ def test_more_kinds_than_torch_compiles_by_itself(monkeypatch):
     run, q = flex._compiled("flex_attention"), torch.randn(1, H, 5, D, dtype=WIDE)
     with torch.no_grad():
         for n in range(10):
-            effect = Effect(terms=(ToeplitzBias(torch.zeros(1, 2)),) * n + (KeyGlobal(torch.zeros(H, D)),) * (n % 2))
+            effect = AttentionModifiers(
+                terms=(ToeplitzBias(torch.zeros(1, 2)),) * n + (KeyBias(torch.zeros(H, D)),) * (n % 2)
+            )
             run(q, q, q, score_mod=flex.score_mod(effect, Span.of(5), q, q))
     flex._compiled.cache_clear()
 

@@ -9,18 +9,18 @@ from lengthwise.attention import BACKENDS, Mask, plan
 from lengthwise.attention.reference import dense
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
-    ContentRelative,
+    AttentionModifiers,
+    ContentBias,
     CumulativeBias,
     DenseBias,
-    Effect,
-    KeyGlobal,
-    LogitRewrite,
-    ProgressiveBias,
+    KeyBias,
+    LogitTransform,
+    PiecewiseLinearBias,
     QueryGain,
-    QueryRelative,
+    RelativeKeyBias,
+    RelativeValues,
     Rotation,
     ToeplitzBias,
-    ValueRelative,
 )
 from lengthwise.span import Span
 
@@ -31,7 +31,7 @@ def leaf(*shape):
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
-def effects(span: Span) -> dict[str, tuple[Effect, list[torch.Tensor]]]:
+def effects(span: Span) -> dict[str, tuple[AttentionModifiers, list[torch.Tensor]]]:
     i, n = span.q.shape[1], 5
     table, dense = leaf(H, n), leaf(1, H, i, span.k.shape[1])
     slope, intercept, u, w = leaf(H, 3), leaf(H, 3), leaf(span.length), leaf(span.q.shape[0], i)
@@ -40,38 +40,44 @@ def effects(span: Span) -> dict[str, tuple[Effect, list[torch.Tensor]]]:
     content, curves = leaf(B, H, i, 3), leaf(1, n, 3)
     angle_q, angle_k = leaf(*span.q.shape, 2), leaf(*span.k.shape, 2)
     total, all_of = leaf(B, 1, span.k.shape[1]), leaf(1, H, span.k.shape[1])
-    progressive = ProgressiveBias(slope, intercept, knots, u, w)
+    progressive = PiecewiseLinearBias(slope, intercept, knots, u, w)
     return {
-        "nothing": (Effect(), []),
-        "toeplitz": (Effect(terms=(ToeplitzBias(table),)), [table]),
-        "progressive": (Effect(terms=(progressive,)), [slope, intercept, u, w]),
-        "dense": (Effect(terms=(DenseBias(dense),)), [dense]),
-        "cumulative": (Effect(terms=(CumulativeBias(total), CumulativeBias(all_of))), [total, all_of]),
-        "query relative": (Effect(terms=(QueryRelative(rows),)), [rows]),
-        "query relative with a vector": (Effect(terms=(QueryRelative(rows, vector=vector),)), [rows, vector]),
-        "query relative, a long table": (Effect(terms=(QueryRelative(long, -9, vector),)), [long, vector]),
-        "content relative": (Effect(terms=(ContentRelative(content, curves, -1),)), [content, curves]),
-        "key global": (Effect(terms=(KeyGlobal(vector),)), [vector]),
+        "nothing": (AttentionModifiers(), []),
+        "toeplitz": (AttentionModifiers(terms=(ToeplitzBias(table),)), [table]),
+        "progressive": (AttentionModifiers(terms=(progressive,)), [slope, intercept, u, w]),
+        "dense": (AttentionModifiers(terms=(DenseBias(dense),)), [dense]),
+        "cumulative": (AttentionModifiers(terms=(CumulativeBias(total), CumulativeBias(all_of))), [total, all_of]),
+        "query relative": (AttentionModifiers(terms=(RelativeKeyBias(rows),)), [rows]),
+        "query relative with a vector": (
+            AttentionModifiers(terms=(RelativeKeyBias(rows, vector=vector),)),
+            [rows, vector],
+        ),
+        "query relative, a long table": (
+            AttentionModifiers(terms=(RelativeKeyBias(long, -9, vector),)),
+            [long, vector],
+        ),
+        "content relative": (AttentionModifiers(terms=(ContentBias(content, curves, -1),)), [content, curves]),
+        "key global": (AttentionModifiers(terms=(KeyBias(vector),)), [vector]),
         "sum": (
-            Effect(terms=(ToeplitzBias(table), progressive, QueryRelative(rows))),
+            AttentionModifiers(terms=(ToeplitzBias(table), progressive, RelativeKeyBias(rows))),
             [table, slope, intercept, u, w, rows],
         ),
-        "half": (Effect(rotation=Rotation(angle_q, angle_k, 1.3, 0.7, "half")), [angle_q, angle_k]),
+        "half": (AttentionModifiers(rotation=Rotation(angle_q, angle_k, 1.3, 0.7, "half")), [angle_q, angle_k]),
         "rotated and biased": (
-            Effect(rotation=Rotation(angle_q, angle_k), terms=(ToeplitzBias(table), KeyGlobal(vector))),
+            AttentionModifiers(rotation=Rotation(angle_q, angle_k), terms=(ToeplitzBias(table), KeyBias(vector))),
             [angle_q, angle_k, table, vector],
         ),
-        "values": (Effect(values=(ValueRelative(values),)), [values]),
-        "rewrite": (Effect(rewrite=LogitRewrite(lambda logits, q, visible, scale, span: logits * 2)), []),
+        "values": (AttentionModifiers(values=(RelativeValues(values),)), [values]),
+        "rewrite": (AttentionModifiers(rewrite=LogitTransform(lambda logits, q, visible, scale, span: logits * 2)), []),
         "two-sided": (
-            Effect(terms=(ToeplitzBias(table, first=-3), QueryRelative(rows, first=-2))),
+            AttentionModifiers(terms=(ToeplitzBias(table, first=-3), RelativeKeyBias(rows, first=-2))),
             [table, rows],
         ),
         "gain": (
-            Effect(gain=QueryGain(gain), rotation=Rotation(angle_q, angle_k), terms=(ToeplitzBias(table),)),
+            AttentionModifiers(gain=QueryGain(gain), rotation=Rotation(angle_q, angle_k), terms=(ToeplitzBias(table),)),
             [gain],
         ),
-        "two-sided values": (Effect(values=(ValueRelative(values, first=-1),)), [values]),
+        "two-sided values": (AttentionModifiers(values=(RelativeValues(values, first=-1),)), [values]),
     }
 
 
@@ -112,10 +118,10 @@ def test_both_ways_keys_after_the_query_take_columns_below_zero(name):
     torch.manual_seed(1)
     table, rows = leaf(H, 6), leaf(1, 5, D)
     effect = {
-        "two-sided": Effect(terms=(ToeplitzBias(table, first=-3), QueryRelative(rows, first=-2))),
-        "two-sided values": Effect(values=(ValueRelative(rows, first=-2),)),
-        "key global": Effect(terms=(KeyGlobal(leaf(H, D)), ToeplitzBias(table, first=-3))),
-        "gain of a two-sided table": Effect(
+        "two-sided": AttentionModifiers(terms=(ToeplitzBias(table, first=-3), RelativeKeyBias(rows, first=-2))),
+        "two-sided values": AttentionModifiers(values=(RelativeValues(rows, first=-2),)),
+        "key global": AttentionModifiers(terms=(KeyBias(leaf(H, D)), ToeplitzBias(table, first=-3))),
+        "gain of a two-sided table": AttentionModifiers(
             gain=QueryGain(leaf(1, 1, 7), both_ways=True), terms=(ToeplitzBias(table, first=-3),)
         ),
     }[name]
@@ -134,7 +140,7 @@ def test_both_ways_keys_after_the_query_take_columns_below_zero(name):
         for term in effect.terms:
             if isinstance(term, ToeplitzBias):
                 logit = logit + table[h, min(max(i - j + 3, 0), 5)]
-            elif isinstance(term, QueryRelative):
+            elif isinstance(term, RelativeKeyBias):
                 logit = logit + D**-0.5 * (q[b, h, i] @ rows[0, min(max(i - j + 2, 0), 4)])
             else:
                 logit = logit + D**-0.5 * (term.vector[h] @ k[b, h // 2, j])
@@ -150,7 +156,7 @@ def test_a_vector_joins_the_query_where_it_meets_the_table(columns, heads):
     torch.manual_seed(2)
     q, k, table, vector = leaf(B, H, 3, D), leaf(B, H, 7, D), leaf(heads, columns, D), leaf(H, D)
     span = Span(torch.tensor([[3, 90, 300], [0, 5, 6]]), torch.tensor([[0, 1, 2, 4, 80, 301, 999]] * B), 1000)
-    got = dense(QueryRelative(table, -2, vector), q, k, span, 0.3)
+    got = dense(RelativeKeyBias(table, -2, vector), q, k, span, 0.3)
     for b, h, i, j in itertools.product(range(B), range(H), range(3), range(7)):
         column = min(max(int(span.distance()[b, i, j]) + 2, 0), columns - 1)
         torch.testing.assert_close(got[b, h, i, j], 0.3 * (q[b, h, i] + vector[h]) @ table[h % heads, column])
@@ -161,7 +167,7 @@ def test_values_and_rewrites_mean_what_they_say():
     q, k, v = leaf(1, 1, 3, D), leaf(1, 1, 3, D), leaf(1, 1, 3, D)
     span, mask = Span.of(3), Mask(3, 3)
     table = leaf(1, 2, D)
-    out = plan(Effect(values=(ValueRelative(table),)), span, mask, q)(q, k, v)[0, 0]
+    out = plan(AttentionModifiers(values=(RelativeValues(table),)), span, mask, q)(q, k, v)[0, 0]
     weights = (q[0, 0] @ k[0, 0].T * D**-0.5).masked_fill(~torch.ones(3, 3).tril().bool(), -torch.inf).softmax(-1)
     for i in range(3):
         by_hand = sum(weights[i, j] * (v[0, 0, j] + table[0, min(i - j, 1)]) for j in range(i + 1))
@@ -169,21 +175,26 @@ def test_values_and_rewrites_mean_what_they_say():
 
 
 def test_a_named_backend_never_falls_back():
-    effect, q = Effect(rewrite=LogitRewrite(lambda logits, q, visible, scale, span: logits)), torch.zeros(1, 1, 3, 4)
+    effect, q = (
+        AttentionModifiers(rewrite=LogitTransform(lambda logits, q, visible, scale, span: logits)),
+        torch.zeros(1, 1, 3, 4),
+    )
     with pytest.raises(ConfigError, match="whole rows"):
         plan(effect, Span.of(3), Mask(3, 3), q, backend="sdpa")
     with pytest.raises(ConfigError, match="did you mean 'sdpa'"):
-        plan(Effect(), Span.of(3), Mask(3, 3), q, backend="spda")
+        plan(AttentionModifiers(), Span.of(3), Mask(3, 3), q, backend="spda")
 
 
 def test_one_sided_tables_are_refused_without_a_causal_mask():
-    effect = Effect(terms=(ToeplitzBias(torch.zeros(2, 3)),))
+    effect = AttentionModifiers(terms=(ToeplitzBias(torch.zeros(2, 3)),))
     with pytest.raises(ConfigError, match="causal"):
         plan(effect, Span.of(3), Mask(3, 3, causal=False), torch.zeros(1, 2, 3, 4))
     torch.manual_seed(0)
     q, k, v = leaf(B, H, 5, D), leaf(B, G, 5, D), leaf(B, G, 5, D)
     with torch.no_grad():
-        results = [plan(Effect(), Span.of(5), Mask(5, 5, causal=False), q, backend=b)(q, k, v) for b in BACKENDS]
+        results = [
+            plan(AttentionModifiers(), Span.of(5), Mask(5, 5, causal=False), q, backend=b)(q, k, v) for b in BACKENDS
+        ]
     torch.testing.assert_close(results[0], results[1])
 
 
@@ -191,7 +202,7 @@ def test_one_sided_tables_are_refused_without_a_causal_mask():
 def test_half_precision_on_a_cpu_computes_in_float32(dtype):
     torch.manual_seed(0)
     span, mask = Span.of(40), Mask(40, 40)
-    effect = Effect(terms=(ToeplitzBias(-torch.arange(40.0, dtype=torch.float64).expand(H, -1)),))
+    effect = AttentionModifiers(terms=(ToeplitzBias(-torch.arange(40.0, dtype=torch.float64).expand(H, -1)),))
     q, k, v = (torch.randn(B, H, 40, D).to(dtype) for _ in range(3))
     exact = plan(effect, span, mask, q, backend="reference")(q.double(), k.double(), v.double())
     for backend in BACKENDS:

@@ -13,16 +13,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from lengthwise.attention import Mask, cpu, fused, operator, reference, sdpa
 from lengthwise.encodings import FIRE, T5, ALiBi, KerpleLog, RoPE
 from lengthwise.forms import (
+    AttentionModifiers,
     DenseBias,
-    Effect,
-    KeyGlobal,
-    LogitRewrite,
-    ProgressiveBias,
+    KeyBias,
+    LogitTransform,
+    PiecewiseLinearBias,
     QueryGain,
-    QueryRelative,
+    RelativeKeyBias,
+    RelativeValues,
     Rotation,
     ToeplitzBias,
-    ValueRelative,
 )
 from lengthwise.layouts import consecutive
 from lengthwise.span import Span
@@ -60,8 +60,8 @@ class Bias:
                 values = torch.cat([torch.zeros(heads, 1, dtype=WIDE), steps.cumsum(1)], 1)
             intercept, u, w = (x.detach().clone().requires_grad_() for x in (values, u, w))
             self.leaves += [intercept, u, w]
-            terms.append(ProgressiveBias(slope, intercept, knots, u, w))
-        self.effect = Effect(terms=tuple(terms))
+            terms.append(PiecewiseLinearBias(slope, intercept, knots, u, w))
+        self.effect = AttentionModifiers(terms=tuple(terms))
 
     def _leaf(self, *shape: int) -> torch.Tensor:
         leaf = torch.randn(*shape, dtype=WIDE).requires_grad_()
@@ -167,8 +167,8 @@ def test_a_knot_is_where_it_is_exactly(first, more):
             u, w = torch.log1p(0.3 * torch.arange(140, dtype=WIDE)), torch.ones(1, 140, dtype=WIDE)
             w[0, 0], w[0, 100:] = first, 0.9
             knots = torch.cat([u[20:21] + off, 9 + torch.arange(more, dtype=WIDE)])
-            term = ProgressiveBias(slope, intercept, knots, u, w)
-            out = backend.prepare(Effect(terms=(term,)), span, mask)(q, k, v, scale=0.25)
+            term = PiecewiseLinearBias(slope, intercept, knots, u, w)
+            out = backend.prepare(AttentionModifiers(terms=(term,)), span, mask)(q, k, v, scale=0.25)
             gradients.append(torch.cat(torch.autograd.grad(out, [slope, intercept], weight.to(dtype)), 1))
         assert (gradients[0] - gradients[1]).abs().max() <= 1e-5 * gradients[1].abs().max()
         results.append(gradients[1])
@@ -261,7 +261,7 @@ def test_half_precision_in_parts(dtype, queries):
     (q, k, v), weight = inputs(1, 4, 1, queries, 1200, 24, dtype)
     results = []
     for backend, wide in ((fused, [q, k, v]), (reference, [x.detach().to(WIDE).requires_grad_() for x in (q, k, v)])):
-        out = backend.prepare(Effect(), Span.of(1200, queries), Mask(queries, 1200))(*wide, scale=0.2)
+        out = backend.prepare(AttentionModifiers(), Span.of(1200, queries), Mask(queries, 1200))(*wide, scale=0.2)
         results.append([out, *torch.autograd.grad(out, wide, weight.to(dtype).to(out.dtype))])
     for a, b in zip(*results, strict=True):
         assert (a.to(WIDE) - b).abs().max() <= (2e-2 if dtype == torch.bfloat16 else 2e-3) * b.abs().max()
@@ -379,7 +379,7 @@ def test_pieces_at_distances_that_no_small_number_holds(far):
     slope, intercept = torch.randn(2, 2, 9, dtype=WIDE)
     u, w = torch.linspace(0.05, 0.5, 12, dtype=WIDE), torch.linspace(0.5, 1, 30, dtype=WIDE)[None]
     knots = torch.tensor([0.01, 0.02, 0.1, 0.2, 0.3, 0.4, 0.7, 0.8], dtype=WIDE) + 1e-4
-    effect = Effect(terms=(ProgressiveBias(slope, intercept, knots, u, w),))
+    effect = AttentionModifiers(terms=(PiecewiseLinearBias(slope, intercept, knots, u, w),))
     (q, key, v), _ = inputs(1, 2, 1, 30, 158, 8)
     got, wanted = (b.prepare(effect, span, mask)(q, key, v, scale=0.3) for b in (fused, reference))
     torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
@@ -446,9 +446,11 @@ def test_any_strides(how):
 
     got, wanted = [], []
     for backend, answer in ((fused, got), (reference, wanted)):
-        out = backend.prepare(Effect(), span, mask)(*map(strided, (q, k, v)), scale=0.3)
+        out = backend.prepare(AttentionModifiers(), span, mask)(*map(strided, (q, k, v)), scale=0.3)
         answer += [out, *torch.autograd.grad(out, (q, k, v), strided(weight))]
-        answer += torch.autograd.grad(backend.prepare(Effect(), span, mask)(q, k, v, scale=0.3).sum(), (q, k, v))
+        answer += torch.autograd.grad(
+            backend.prepare(AttentionModifiers(), span, mask)(q, k, v, scale=0.3).sum(), (q, k, v)
+        )
     torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
 
 
@@ -486,7 +488,7 @@ def test_weights_that_vanish_are_zero_and_not_denormal():
     table = torch.tensor([[0.0, -88.0, -1000.0]])
     (q, k, v), _ = inputs(1, 1, 1, 3, 3, 4, torch.float32)
     q = torch.zeros_like(q)
-    out = fused.prepare(Effect(terms=(ToeplitzBias(table),)), span, mask)(q, k, v, scale=1.0)
+    out = fused.prepare(AttentionModifiers(terms=(ToeplitzBias(table),)), span, mask)(q, k, v, scale=1.0)
     torch.testing.assert_close(out, v, rtol=0, atol=0)
     (dv,) = torch.autograd.grad(out.sum(), v)
     assert torch.equal(dv, torch.ones_like(dv))
@@ -497,9 +499,9 @@ def test_logits_far_from_zero():
     span, mask = Span.of(40), Mask(40, 40)
     (q, k, v), _ = inputs(1, 1, 1, 40, 40, 8, torch.float32)
     for shift in (1e4, -1e4):
-        effect = Effect(terms=(ToeplitzBias(torch.full((1, 40), shift)),))
+        effect = AttentionModifiers(terms=(ToeplitzBias(torch.full((1, 40), shift)),))
         out = fused.prepare(effect, span, mask)(q, k, v, scale=0.01)
-        assert (out - reference.prepare(Effect(), span, mask)(q, k, v, scale=0.01)).abs().max() < 3e-3
+        assert (out - reference.prepare(AttentionModifiers(), span, mask)(q, k, v, scale=0.01)).abs().max() < 3e-3
 
 
 @pytest.mark.parametrize("kind", ["none", "table", "pieces table", "many"])
@@ -547,7 +549,7 @@ def turned(backend, name, layout, dtype, mask=None):
     _, _, _, i, j, d = shape
     qkv, weight = inputs(*shape, dtype)
     bias = Bias("table", shape[1], Span.of(j, i))
-    effect = Effect(rotation(shape, layout, *how), bias.effect.terms)
+    effect = AttentionModifiers(rotation(shape, layout, *how), bias.effect.terms)
     out = backend.prepare(effect, Span.of(j, i), mask or Mask(i, j))(*qkv, scale=d**-0.5)
     return [out, *torch.autograd.grad(out, [*qkv, *bias.leaves], weight.to(dtype))]
 
@@ -591,7 +593,7 @@ def test_halves_are_rotated_in_float32(dtype, layout):
     """What is rounded is the result alone."""
     shape, *how = TURNED["rows of their own"]
     span, mask = Span.of(131, 100), Mask(100, 131)
-    effect = Effect(rotation=rotation(shape, layout, *how))
+    effect = AttentionModifiers(rotation=rotation(shape, layout, *how))
     qkv, weight = inputs(*shape, dtype)
     wide = [x.detach().to(WIDE).requires_grad_() for x in qkv]
     results = []
@@ -608,7 +610,9 @@ def test_angles_that_are_learned_have_gradients():
     results = []
     for backend in (fused, reference):
         qkv, weight = inputs(2, 2, 1, 9, 12, 8)
-        out = backend.prepare(Effect(rotation=Rotation(*angles)), Span.of(12, 9), Mask(9, 12))(*qkv, scale=0.3)
+        out = backend.prepare(AttentionModifiers(rotation=Rotation(*angles)), Span.of(12, 9), Mask(9, 12))(
+            *qkv, scale=0.3
+        )
         results.append([out, *torch.autograd.grad(out, [*qkv, *angles], weight)])
     torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
 
@@ -617,11 +621,11 @@ def test_angles_that_are_learned_have_gradients():
 def test_learned_angles_have_gradients_after_a_call_without(backend):
     angle = torch.randn(1, 9, 4, dtype=WIDE).requires_grad_()
     (q, k, v), _ = inputs(1, 1, 1, 9, 9, 8)
-    attend = backend.prepare(Effect(rotation=Rotation(angle, angle)), Span.of(9), Mask(9, 9))
+    attend = backend.prepare(AttentionModifiers(rotation=Rotation(angle, angle)), Span.of(9), Mask(9, 9))
     with torch.no_grad():
         attend(q, k, v, scale=0.3)
     (first,) = torch.autograd.grad(attend(q, k, v, scale=0.3).square().sum(), angle)
-    again = backend.prepare(Effect(rotation=Rotation(angle, angle)), Span.of(9), Mask(9, 9))
+    again = backend.prepare(AttentionModifiers(rotation=Rotation(angle, angle)), Span.of(9), Mask(9, 9))
     (second,) = torch.autograd.grad(again(q, k, v, scale=0.3).square().sum(), angle)
     assert torch.equal(first, second) and first.abs().max() > 1e-6
 
@@ -632,7 +636,7 @@ def test_learned_angles_have_gradients_after_a_call_without(backend):
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
 def test_rotations_that_differ_by_side_or_are_the_same_for_all_tokens(layout, shapes):
     torch.manual_seed(2)
-    effect = Effect(rotation=Rotation(*(torch.randn(shape) for shape in shapes), layout=layout))
+    effect = AttentionModifiers(rotation=Rotation(*(torch.randn(shape) for shape in shapes), layout=layout))
     (q, k, v), _ = inputs(6, 1, 1, 20, 20, 8)
     got, wanted = (b.prepare(effect, Span.of(20), Mask(20, 20))(q, k, v, scale=0.3) for b in (fused, reference))
     torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
@@ -641,7 +645,7 @@ def test_rotations_that_differ_by_side_or_are_the_same_for_all_tokens(layout, sh
 @pytest.mark.parametrize("shapes", [((1, 20, 2), (1, 20, 8)), ((3, 20, 4), (3, 20, 4)), ((1, 20, 99), (1, 20, 99))])
 def test_rotations_that_do_not_fit_are_errors(shapes):
     """Not read past their end."""
-    effect = Effect(rotation=Rotation(*(torch.randn(shape) for shape in shapes)))
+    effect = AttentionModifiers(rotation=Rotation(*(torch.randn(shape) for shape in shapes)))
     (q, k, v), _ = inputs(6, 1, 1, 20, 20, 8)
     for backend in (fused, reference):
         with pytest.raises(RuntimeError, match=r"unflatten|must match"):
@@ -654,7 +658,9 @@ def test_what_no_longer_fits_once_it_is_rotated_stays_where_it_is(target, what):
     """The last key, which the last query alone sees, and the first query, which has its own row of gradients."""
     cpu._wanted_target = target
     i = 130
-    effect = Effect(rotation=Rotation(torch.ones(1, i, 8), torch.ones(1, i, 8), 1.0, torch.full((1, i, 1), 2.0)))
+    effect = AttentionModifiers(
+        rotation=Rotation(torch.ones(1, i, 8), torch.ones(1, i, 8), 1.0, torch.full((1, i, 1), 2.0))
+    )
     plain, weight = inputs(1, 2, 1, i, i, 16, torch.float32)
     results = []
     for changed in (False, True):
@@ -673,7 +679,7 @@ def test_gains_beside_rotations():
     rope, t5, span, mask = RoPE(head_dim=16), T5(num_heads=4), Span.of(40), Mask(40, 40)
     (q, k, v), _ = inputs(2, 4, 2, 40, 40, 16)
     gain = QueryGain(1 + torch.rand(2, 1, 40))
-    effect = Effect(rope.effect(span).rotation, t5.effect(span).terms, gain=gain)
+    effect = AttentionModifiers(rope.effect(span).rotation, t5.effect(span).terms, gain=gain)
     got, wanted = (b.prepare(effect, span, mask)(q, k, v, scale=0.25) for b in (fused, reference))
     torch.testing.assert_close(got, wanted, rtol=1e-6, atol=1e-6)
 
@@ -722,20 +728,23 @@ def why_not(effect, dtype=torch.float32):
 
 def test_what_it_refuses():
     table, vector = torch.zeros(1, 3, 4), torch.zeros(1, 4)
-    pieces = ProgressiveBias(*(torch.zeros(1, 1),) * 2, torch.zeros(0), torch.zeros(3), torch.zeros(1, 3))
-    assert "DenseBias" in str(why_not(Effect(terms=(DenseBias(torch.zeros(1, 1, 3, 3)),))))
+    pieces = PiecewiseLinearBias(*(torch.zeros(1, 1),) * 2, torch.zeros(0), torch.zeros(3), torch.zeros(1, 3))
+    assert "DenseBias" in str(why_not(AttentionModifiers(terms=(DenseBias(torch.zeros(1, 1, 3, 3)),))))
     turned = Rotation(torch.zeros(1, 3, 1), torch.zeros(1, 3, 1))
-    assert "KeyGlobal beside a Rotation" in str(why_not(Effect(terms=(KeyGlobal(vector),), rotation=turned)))
-    assert "LogitRewrite" in str(why_not(Effect(rewrite=LogitRewrite(lambda x, *_: x))))
-    assert "ValueRelative" in str(why_not(Effect(values=(ValueRelative(table),))))
-    assert "one ProgressiveBias" in str(why_not(Effect(terms=(pieces, pieces))))
-    assert "float8" in str(why_not(Effect(), torch.float8_e4m3fn))
-    assert why_not(Effect(terms=(pieces, ToeplitzBias(table[0]), QueryRelative(table), KeyGlobal(vector)))) is None
+    assert "KeyBias beside a Rotation" in str(why_not(AttentionModifiers(terms=(KeyBias(vector),), rotation=turned)))
+    assert "LogitTransform" in str(why_not(AttentionModifiers(rewrite=LogitTransform(lambda x, *_: x))))
+    assert "RelativeValues" in str(why_not(AttentionModifiers(values=(RelativeValues(table),))))
+    assert "one PiecewiseLinearBias" in str(why_not(AttentionModifiers(terms=(pieces, pieces))))
+    assert "float8" in str(why_not(AttentionModifiers(), torch.float8_e4m3fn))
+    assert (
+        why_not(AttentionModifiers(terms=(pieces, ToeplitzBias(table[0]), RelativeKeyBias(table), KeyBias(vector))))
+        is None
+    )
 
 
 def test_there_is_no_second_derivative_and_it_says_so():
     (q, k, v), _ = inputs(1, 1, 1, 3, 3, 4)
-    out = fused.prepare(Effect(), Span.of(3), Mask(3, 3))(q, k, v, scale=1.0)
+    out = fused.prepare(AttentionModifiers(), Span.of(3), Mask(3, 3))(q, k, v, scale=1.0)
     (slope,) = torch.autograd.grad(out.sin().sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match=r"attention_backward.*no autograd formula"):
         slope.square().sum().backward()

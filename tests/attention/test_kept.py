@@ -7,11 +7,11 @@ import torch
 
 import lengthwise
 from lengthwise import choose, encodings
-from lengthwise.attention import Kept
+from lengthwise.attention import EncodingCache
 from lengthwise.config import ConfigError, ModelConfig
 from lengthwise.encodings import ENCODINGS
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.forms import DenseBias, Effect, ProgressiveBias
+from lengthwise.forms import AttentionModifiers, DenseBias, PiecewiseLinearBias
 from lengthwise.models import Decoder
 from lengthwise.span import Span
 
@@ -47,7 +47,7 @@ def packed(keys):
 @pytest.mark.parametrize("name", NAMES)
 @torch.no_grad()
 def test_steps_have_the_same_bits(name):
-    encoding, kept = made(name), Kept()
+    encoding, kept = made(name), EncodingCache()
     for keys in (12, 15, 16, 17, 31, 32, 33, 70):
         for given in (
             {},
@@ -69,7 +69,7 @@ def _close(name, dtype):
 @pytest.mark.parametrize("name", ["ALiBi", "FIRE", "LogN", "XPos", "TransformerXL"])
 @torch.no_grad()
 def test_on_every_backend(name, backend):
-    encoding, kept = made(name), Kept()
+    encoding, kept = made(name), EncodingCache()
     for keys in (12, 16, 17):
         expected = step(encoding, keys, backend=backend)
         torch.testing.assert_close(step(encoding, keys, kept, backend=backend), expected, rtol=0, atol=1e-13)
@@ -85,7 +85,7 @@ class Counted(encodings.FIRE):
 
 @torch.no_grad()
 def test_a_text_asks_once_and_whenever_it_doubles():
-    encoding, kept = Counted(num_heads=HEADS), Kept()
+    encoding, kept = Counted(num_heads=HEADS), EncodingCache()
     for keys in range(20, 130):
         step(encoding, keys, kept)
     assert encoding.calls == 1 + 4  # once to see what it says; for 32, 64, 128 and 256 positions
@@ -161,7 +161,7 @@ CHANGES = {
 @pytest.mark.parametrize("name", ["FIRE", "FIRE:activation=gelu", "KerpleLog", "T5", "TransformerXL", "Shaw"])
 @torch.no_grad()
 def test_nothing_is_out_of_date(name, change):
-    encoding, kept = made(name), Kept()
+    encoding, kept = made(name), EncodingCache()
     for keys in (20, 21):
         before = step(encoding, keys, kept)
     CHANGES[change](encoding)
@@ -180,12 +180,14 @@ class WithBuffer(PositionEncoding):
     def effect(self, span):
         zero, u = torch.zeros(HEADS, 1, dtype=torch.float64), torch.arange(span.reach, dtype=torch.float64)
         w = torch.ones(span.q.shape, dtype=torch.float64)
-        return Effect(terms=(ProgressiveBias(self.slope, zero, torch.empty(0, dtype=torch.float64), u, w),))
+        return AttentionModifiers(
+            terms=(PiecewiseLinearBias(self.slope, zero, torch.empty(0, dtype=torch.float64), u, w),)
+        )
 
 
 @torch.no_grad()
 def test_buffers_count_too():
-    encoding, kept = WithBuffer(), Kept()
+    encoding, kept = WithBuffer(), EncodingCache()
     for keys in (20, 21):
         step(encoding, keys, kept)
     encoding.slope.mul_(-1)
@@ -193,7 +195,7 @@ def test_buffers_count_too():
 
 
 def test_with_gradients_every_call_asks():
-    encoding, kept = made("FIRE"), Kept()
+    encoding, kept = made("FIRE"), EncodingCache()
     with torch.no_grad():
         for keys in (20, 21):
             step(encoding, keys, kept)
@@ -205,7 +207,7 @@ def test_with_gradients_every_call_asks():
 
 
 def test_inference_mode_inside_and_outside():
-    encoding, kept = made("FIRE"), Kept()
+    encoding, kept = made("FIRE"), EncodingCache()
     with torch.inference_mode():
         for keys in (20, 21):
             step(encoding, keys, kept)
@@ -226,12 +228,12 @@ class Pairs(PositionEncoding):
 
     def effect(self, span):
         self.longest = max(self.longest, span.q.shape[1])
-        return Effect(terms=(DenseBias(-span.distance()[:, None].double()),))
+        return AttentionModifiers(terms=(DenseBias(-span.distance()[:, None].double()),))
 
 
 @torch.no_grad()
 def test_what_is_said_of_pairs_is_asked_for_the_span_alone():
-    encoding, kept = Pairs(), Kept()
+    encoding, kept = Pairs(), EncodingCache()
     for keys in range(20, 40):
         assert torch.equal(step(encoding, keys, kept), step(encoding, keys))
     assert encoding.longest == 1
@@ -240,7 +242,7 @@ def test_what_is_said_of_pairs_is_asked_for_the_span_alone():
 @torch.no_grad()
 def test_positions_far_beyond_the_tokens_are_not_kept():
     """A table of all that came before would be larger than the cache by any factor."""
-    encoding, kept = made("ALiBi"), Kept()
+    encoding, kept = made("ALiBi"), EncodingCache()
     asked = []
     effect = encoding.effect
     encoding.effect = lambda span: (asked.append(span.length), effect(span))[1]
@@ -252,7 +254,7 @@ def test_positions_far_beyond_the_tokens_are_not_kept():
 @torch.no_grad()
 def test_a_limit_is_that_of_the_encoding():
     """A power of two past what the encoding serves is not asked for; its own error is, when the text comes to it."""
-    encoding, kept = encodings.XPos(head_dim=DIM, max_length=40), Kept()
+    encoding, kept = encodings.XPos(head_dim=DIM, max_length=40), EncodingCache()
     for keys in range(30, 41):
         assert torch.equal(step(encoding, keys, kept), step(encoding, keys))
     with pytest.raises(ConfigError, match="position 40 is past its max_length 40"):
@@ -261,7 +263,7 @@ def test_a_limit_is_that_of_the_encoding():
 
 @torch.no_grad()
 def test_one_serves_several_encodings():
-    first, second, kept = made("FIRE"), made("FIRE"), Kept()
+    first, second, kept = made("FIRE"), made("FIRE"), EncodingCache()
     for p in second.parameters():
         p.mul_(2.0)
     for keys in (20, 21, 22):
@@ -272,7 +274,7 @@ def test_one_serves_several_encodings():
 @torch.no_grad()
 def test_tables_are_cast_once():
     """Of the steps that share a table, the second finds what the kernel takes."""
-    encoding, kept = made("ALiBi"), Kept()
+    encoding, kept = made("ALiBi"), EncodingCache()
     for keys in (20, 21):
         step(encoding, keys, kept, dtype=torch.float32)
     (one,), (other,) = (kept.effect(encoding, Span.of(keys, 1)).terms for keys in (21, 22))

@@ -11,19 +11,19 @@ from torch import Tensor
 
 from lengthwise.attention import BACKENDS, Mask, cpu, no_gradients, plan
 from lengthwise.forms import (
-    ContentRelative,
+    AttentionModifiers,
+    ContentBias,
     CumulativeBias,
     DenseBias,
-    Effect,
-    KeyGlobal,
-    LogitRewrite,
-    ProgressiveBias,
+    KeyBias,
+    LogitTransform,
+    PiecewiseLinearBias,
     QueryGain,
-    QueryRelative,
+    RelativeKeyBias,
+    RelativeValues,
     Rotation,
     Term,
     ToeplitzBias,
-    ValueRelative,
 )
 from lengthwise.layouts import consecutive
 from lengthwise.span import Span
@@ -124,11 +124,11 @@ class Numbers:
         self.span = Span.of(c.keys, c.queries) if whole else Span(q, k, int(k.max()) + 1)
         self.inputs = [self.normal(c.batch, h, t, c.dim) for h, t in self._heads()]
         self.weight = self.normal(c.batch, c.heads, c.queries, c.dim)
-        self.effect = Effect(
+        self.effect = AttentionModifiers(
             rotation=self.rotation() if c.rotation and c.dim > 1 else None,
             terms=tuple(self.term(name) for name in self._once(c.terms)),
-            values=tuple(ValueRelative(self.leaf(c.heads, n, c.dim), first) for n, first in self._tables(c.values)),
-            rewrite=LogitRewrite(lambda x, *_: 2 * (x / 2).tanh(), both_ways=True) if c.rewrite else None,
+            values=tuple(RelativeValues(self.leaf(c.heads, n, c.dim), first) for n, first in self._tables(c.values)),
+            rewrite=LogitTransform(lambda x, *_: 2 * (x / 2).tanh(), both_ways=True) if c.rewrite else None,
             gain=QueryGain(1 + 0.3 * self.leaf(*self.one_or(c.batch, c.heads), c.queries), True) if c.gain else None,
         )
 
@@ -179,21 +179,21 @@ class Numbers:
                 return ToeplitzBias(self.leaf(*self.one_or(c.heads), n), first)
             case "query":
                 vector = self.leaf(c.heads, c.dim) if self.number(0, 1) else None
-                return QueryRelative(self.leaf(*self.one_or(c.heads), n, c.dim), first, vector)
+                return RelativeKeyBias(self.leaf(*self.one_or(c.heads), n, c.dim), first, vector)
             case "content":
                 width = self.number(1, 20)
-                return ContentRelative(
+                return ContentBias(
                     self.leaf(c.batch, c.heads, c.queries, width), self.leaf(*self.one_or(c.heads), n, width), first
                 )
             case "key":
-                return KeyGlobal(self.leaf(c.heads, c.dim))
+                return KeyBias(self.leaf(c.heads, c.dim))
             case "cumulative":
                 return CumulativeBias(self.leaf(*self.one_or(c.batch, c.heads), c.keys))
             case "dense":
                 return DenseBias(self.leaf(*self.one_or(c.batch, c.heads), c.queries, c.keys), both_ways=True)
         return self.pieces(n)
 
-    def pieces(self, n: int) -> ProgressiveBias:
+    def pieces(self, n: int) -> PiecewiseLinearBias:
         c = self.case
         u, w = self.leaf(n), self.leaf(self.span.q.shape[0], c.queries)
         with torch.no_grad():  # growing as FIRE's, or in no order
@@ -207,7 +207,7 @@ class Numbers:
             knots = between[some].sort().values
         pieces = len(knots) + 1
         heads = self.one_or(c.heads)
-        return ProgressiveBias(self.leaf(*heads, pieces), self.leaf(*heads, pieces), knots, u, w)
+        return PiecewiseLinearBias(self.leaf(*heads, pieces), self.leaf(*heads, pieces), knots, u, w)
 
     def answers(self, backend: str, dtype: torch.dtype) -> list[Tensor]:
         """The output and the gradients of q, k, v and of every number of the effect, where the backend has any."""
@@ -278,9 +278,9 @@ def test_every_form_reaches_every_backend_that_knows_it():
                 seen[backend] |= {type(form).__name__ for form in forms if form}
 
     look()
-    names = {form.__name__ for form in (Rotation, ToeplitzBias, ProgressiveBias, QueryRelative, ContentRelative, KeyGlobal,
-                                        CumulativeBias, DenseBias, ValueRelative, LogitRewrite, QueryGain)}  # fmt: skip
+    names = {form.__name__ for form in (Rotation, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias,
+                                        CumulativeBias, DenseBias, RelativeValues, LogitTransform, QueryGain)}  # fmt: skip
     assert seen["reference"] == names
-    assert seen["sdpa"] == seen["flex"] == names - {"ValueRelative", "LogitRewrite"}
+    assert seen["sdpa"] == seen["flex"] == names - {"RelativeValues", "LogitTransform"}
     if not cpu.missing():
-        assert seen["fused"] == names - {"CumulativeBias", "DenseBias", "ValueRelative", "LogitRewrite"}
+        assert seen["fused"] == names - {"CumulativeBias", "DenseBias", "RelativeValues", "LogitTransform"}

@@ -8,7 +8,14 @@ import torch
 from lengthwise import attend
 from lengthwise.attention import Mask, cpu, fused, reference, relative
 from lengthwise.encodings import BandedBias, Shaw, TransformerXL
-from lengthwise.forms import ContentRelative, Effect, KeyGlobal, ProgressiveBias, QueryRelative, ToeplitzBias
+from lengthwise.forms import (
+    AttentionModifiers,
+    ContentBias,
+    KeyBias,
+    PiecewiseLinearBias,
+    RelativeKeyBias,
+    ToeplitzBias,
+)
 from lengthwise.layouts import consecutive
 from lengthwise.span import Span
 
@@ -128,12 +135,12 @@ def effect_of(kind: str, heads: int, dim: int, span: Span, batch: int):
     """An effect and what in it has gradients."""
     i, n = span.q.shape[1], span.length
     found = {
-        "shaw": QueryRelative(leaf(1, 33, dim), -16),
-        "long": QueryRelative(leaf(heads, n, dim), 0, leaf(heads, dim)),
-        "ahead": QueryRelative(leaf(1, 2 * n, dim), -n),
-        "far": QueryRelative(leaf(1, 9, dim), n // 2),
-        "content": ContentRelative(leaf(batch, heads, i, 3), leaf(1, 12, 3), -1),
-        "key": KeyGlobal(leaf(heads, dim)),
+        "shaw": RelativeKeyBias(leaf(1, 33, dim), -16),
+        "long": RelativeKeyBias(leaf(heads, n, dim), 0, leaf(heads, dim)),
+        "ahead": RelativeKeyBias(leaf(1, 2 * n, dim), -n),
+        "far": RelativeKeyBias(leaf(1, 9, dim), n // 2),
+        "content": ContentBias(leaf(batch, heads, i, 3), leaf(1, 12, 3), -1),
+        "key": KeyBias(leaf(heads, dim)),
         "table": ToeplitzBias(leaf(heads, n)),
     }
     terms = [found[name] for name in kind.split() if name in found]
@@ -145,9 +152,9 @@ def effect_of(kind: str, heads: int, dim: int, span: Span, batch: int):
         with torch.no_grad():  # continuous, as an MLP is
             steps = ((slope[:, :-1] - slope[:, 1:]) * knots).cumsum(1)
         intercept = torch.cat([torch.zeros(heads, 1, dtype=WIDE), steps], 1).requires_grad_()
-        terms.append(ProgressiveBias(slope, intercept, knots, u, w))
+        terms.append(PiecewiseLinearBias(slope, intercept, knots, u, w))
         leaves += [slope, intercept, u, w]
-    return Effect(terms=tuple(terms)), leaves
+    return AttentionModifiers(terms=tuple(terms)), leaves
 
 
 def require_equal(kind, shape, span, mask, dtype, target=-1):
@@ -222,10 +229,10 @@ def test_the_parts_are_several_and_of_what_a_query_may_see():
 
 def test_a_window_to_both_sides_of_many_queries_is_refused():
     span, mask, q = Span.of(300), Mask(300, 300, False, window=9), torch.zeros(1, 1, 300, 8)
-    long, short = QueryRelative(torch.zeros(1, 600, 8), -300), QueryRelative(torch.zeros(1, 9, 8), -4)
-    assert "600 distances" in str(fused.refuses(Effect(terms=(long,)), span, mask, q))
-    assert fused.refuses(Effect(terms=(long,)), span, Mask(300, 300, window=9), q) is None
-    assert fused.refuses(Effect(terms=(short,)), span, mask, q) is None
+    long, short = RelativeKeyBias(torch.zeros(1, 600, 8), -300), RelativeKeyBias(torch.zeros(1, 9, 8), -4)
+    assert "600 distances" in str(fused.refuses(AttentionModifiers(terms=(long,)), span, mask, q))
+    assert fused.refuses(AttentionModifiers(terms=(long,)), span, Mask(300, 300, window=9), q) is None
+    assert fused.refuses(AttentionModifiers(terms=(short,)), span, mask, q) is None
 
 
 def test_nothing_as_large_as_all_pairs_is_made_or_kept(monkeypatch):
@@ -271,7 +278,7 @@ def test_what_is_not_finite_stays_with_its_query():
         q, k, v, content = (leaf(1, 1, 140, 8) for _ in range(4))
         with torch.no_grad():
             content[:, :, 70] = value
-        effect = Effect(terms=(ContentRelative(content, leaf(1, 20, 8).detach(), -3),))
+        effect = AttentionModifiers(terms=(ContentBias(content, leaf(1, 20, 8).detach(), -3),))
         out = fused.prepare(effect, span, mask)(q, k, v, scale=0.3)
         dq, dcontent = torch.autograd.grad(out.sin().sum(), (q, content))
         answers.append(torch.stack([out.detach(), dq, dcontent]))

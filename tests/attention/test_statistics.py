@@ -14,18 +14,18 @@ from lengthwise.attention import Mask, cpu, fused, measure, reference, statistic
 from lengthwise.attention.statistics import doubling, visible_keys
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
-    ContentRelative,
+    AttentionModifiers,
+    ContentBias,
     CumulativeBias,
     DenseBias,
-    Effect,
-    KeyGlobal,
-    LogitRewrite,
-    ProgressiveBias,
+    KeyBias,
+    LogitTransform,
+    PiecewiseLinearBias,
     QueryGain,
-    QueryRelative,
+    RelativeKeyBias,
+    RelativeValues,
     Rotation,
     ToeplitzBias,
-    ValueRelative,
 )
 from lengthwise.span import Span
 
@@ -44,7 +44,7 @@ def pieces(span, heads=H):
     steps = (slope[:, :-1] - slope[:, 1:]) * knots
     u = torch.log1p(torch.arange(max(span.reach, 1), dtype=torch.float64))
     w = 0.2 / (1 + torch.rand(*span.q.shape, dtype=torch.float64).cumsum(1))
-    return ProgressiveBias(slope, torch.cat([new(heads, 1), steps], 1).cumsum(1), knots, u, w)
+    return PiecewiseLinearBias(slope, torch.cat([new(heads, 1), steps], 1).cumsum(1), knots, u, w)
 
 
 def rewritten(span):
@@ -54,36 +54,40 @@ def rewritten(span):
         return logits + shares.cumsum(-1) + near * q.square().mean(-1, keepdim=True) * scale
 
     gain = QueryGain(new(1, H, span.q.shape[1]), both_ways=True)
-    return Effect(terms=(ToeplitzBias(new(H, 6), -2),), rewrite=LogitRewrite(function, both_ways=True), gain=gain)
+    return AttentionModifiers(
+        terms=(ToeplitzBias(new(H, 6), -2),), rewrite=LogitTransform(function, both_ways=True), gain=gain
+    )
 
 
 def turned(span):
     turn = Rotation(new(*span.q.shape, 2), new(*span.k.shape, 2), 1.3, torch.rand(*span.k.shape, 1).double() + 0.5)
     gain = QueryGain(new(B, 1, span.q.shape[1]), both_ways=True)
-    return Effect(rotation=turn, gain=gain, terms=(ToeplitzBias(new(1, 9), -4),), values=(ValueRelative(new(1, 5, D)),))
+    return AttentionModifiers(
+        rotation=turn, gain=gain, terms=(ToeplitzBias(new(1, 9), -4),), values=(RelativeValues(new(1, 5, D)),)
+    )
 
 
 def of_term(make):
-    return lambda span: Effect(terms=(make(span),))
+    return lambda span: AttentionModifiers(terms=(make(span),))
 
 
 CASES = {
-    "nothing": lambda span: Effect(),
+    "nothing": lambda span: AttentionModifiers(),
     "toeplitz": of_term(lambda span: ToeplitzBias(3 * new(H, 5), -2)),
     "pieces": of_term(pieces),
-    "pieces and tables": lambda span: Effect(terms=(pieces(span, 1), ToeplitzBias(new(H, 8)), ToeplitzBias(new(1, 60), -9))),
+    "pieces and tables": lambda span: AttentionModifiers(terms=(pieces(span, 1), ToeplitzBias(new(H, 8)), ToeplitzBias(new(1, 60), -9))),
     "dense": of_term(lambda span: DenseBias(new(B, H, span.q.shape[1], span.k.shape[1]), both_ways=True)),
     "dense of keys": of_term(lambda span: DenseBias(new(1, H, 1, span.k.shape[1]), both_ways=True)),
     "cumulative": of_term(lambda span: CumulativeBias(new(B, H, span.k.shape[1]))),
-    "query relative": of_term(lambda span: QueryRelative(new(1, 7, D), -3, new(H, D))),
-    "content relative": of_term(lambda span: ContentRelative(new(B, H, span.q.shape[1], 3), new(H, 7, 3), -3)),
-    "key global": of_term(lambda span: KeyGlobal(new(H, D))),
+    "query relative": of_term(lambda span: RelativeKeyBias(new(1, 7, D), -3, new(H, D))),
+    "content relative": of_term(lambda span: ContentBias(new(B, H, span.q.shape[1], 3), new(H, 7, 3), -3)),
+    "key global": of_term(lambda span: KeyBias(new(H, D))),
     "turned": turned,
     "rewritten": rewritten,
-    "several": lambda span: Effect(
+    "several": lambda span: AttentionModifiers(
         terms=(
-            QueryRelative(new(H, 90, D), -9),
-            KeyGlobal(new(H, D)),
+            RelativeKeyBias(new(H, 90, D), -9),
+            KeyBias(new(H, D)),
             DenseBias(new(B, 1, span.q.shape[1], 1)),
             pieces(span),
             pieces(span, 1),
@@ -202,7 +206,7 @@ def test_the_kernel_over_many_blocks_and_peaks_that_rise():
         (Span.of(900, 700), Mask(700, 900, documents=torch.arange(900)[None] // 250)),
         (Span(torch.arange(700)[None] * 2 + 400, torch.arange(900)[None] * 2, 1800), Mask(700, 900, True, None, 300)),
     ]:
-        effect, q, k = Effect(terms=(ToeplitzBias(table),)), 3 * new(1, H, 700, 8), new(1, G, 900, 8)
+        effect, q, k = AttentionModifiers(terms=(ToeplitzBias(table),)), 3 * new(1, H, 700, 8), new(1, G, 900, 8)
         wanted = from_the_matrix(effect, span, mask, q, k, 1.0, doubling(900, True), 4, 16)
         asked = {"scale": 1.0, "edges": doubling(900, True)}
         require_equal(measure(effect, span, mask, q, k, **asked), wanted)
@@ -260,7 +264,12 @@ def test_one_key_with_all_the_weight():
     table[:, 3] = 0
     q = torch.zeros(1, 2, 5, 4)
     got = measure(
-        Effect(terms=(ToeplitzBias(table),)), Span.of(9, 5), Mask(5, 9), q, torch.zeros(1, 2, 9, 4), scale=1.0
+        AttentionModifiers(terms=(ToeplitzBias(table),)),
+        Span.of(9, 5),
+        Mask(5, 9),
+        q,
+        torch.zeros(1, 2, 9, 4),
+        scale=1.0,
     )
     assert got.bins == [(None, 0), (1, 1), (2, 3), (4, 7), (8, None)]
     assert got.histogram[0].allclose(torch.tensor([0, 0, 1, 0, 0]).double())
@@ -299,7 +308,7 @@ def test_encodings_that_depend_on_content_and_positions():
 def test_means_over_some_queries():
     torch.manual_seed(0)
     span, mask = Span.of(11, 8), Mask(8, 11, documents=torch.tensor([[-1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0], [0] * 11]))
-    q, k, effect = new(B, H, 8, D), new(B, G, 11, D), Effect(terms=(ToeplitzBias(new(H, 5)),))
+    q, k, effect = new(B, H, 8, D), new(B, G, 11, D), AttentionModifiers(terms=(ToeplitzBias(new(H, 5)),))
     padding_out = mask.documents[:, 3:] >= 0
     for queries in (padding_out, padding_out[:1]):
         got = measure(effect, span, mask, q, k, scale=0.4, edges=EDGES, first=2, last=3, queries=queries)
@@ -354,7 +363,7 @@ def test_what_cannot_be_asked(change, words):
     span, mask, q, k = Span.of(9), Mask(9, 9), torch.zeros(2, 4, 9, 8), torch.zeros(2, 2, 9, 8)
     with pytest.raises(ConfigError, match=words) as error:
         inspect.unwrap(measure)(
-            Effect(), span, mask, q, k, scale=1.0, **change
+            AttentionModifiers(), span, mask, q, k, scale=1.0, **change
         )  # past the check of types that tests have
     assert "\n" not in str(error.value)
 

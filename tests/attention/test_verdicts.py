@@ -18,7 +18,7 @@ from lengthwise.attention import Mask, fused, gpu, plan
 from lengthwise.attention.gpu import verdicts
 from lengthwise.attention.gpu.verdicts import Form
 from lengthwise.config import ConfigError
-from lengthwise.forms import Effect, ToeplitzBias
+from lengthwise.forms import AttentionModifiers, ToeplitzBias
 from lengthwise.span import Span
 
 SOURCE = Path(verdicts.__file__).parents[3]
@@ -272,7 +272,7 @@ def q(monkeypatch):
     return torch.zeros(1, 2, 8, 64).as_subclass(OnGPU)
 
 
-TABLE = Effect(terms=(ToeplitzBias(torch.zeros(2, 8)),))
+TABLE = AttentionModifiers(terms=(ToeplitzBias(torch.zeros(2, 8)),))
 
 
 def test_auto_takes_the_next_backend_and_a_backend_that_is_named_raises(machine, q):
@@ -310,7 +310,7 @@ def test_what_the_kernels_refuse_anyway_is_not_compared(machine, q):
     ids=lambda x: type(x).__name__,
 )
 def test_the_form_of_an_encoding(encoding, biases):
-    effect = Effect() if encoding is None else encoding.effect(Span.of(600))
+    effect = AttentionModifiers() if encoding is None else encoding.effect(Span.of(600))
     assert fused._biases(effect) == biases
 
 
@@ -320,14 +320,14 @@ def test_a_graph_holds_the_verdict(machine):
 import sys, torch
 from lengthwise.attention import fused
 from lengthwise.attention.gpu import verdicts
-from lengthwise.forms import Effect, ToeplitzBias
+from lengthwise.forms import AttentionModifiers, ToeplitzBias
 verdicts._environment = lambda device: {ABOUT!r}
 code = "open({str(machine.log)!r}, 'a').write('x'); "
 verdicts._command = lambda form, device: [sys.executable, "-c", code + ({EQUAL!r} if form.biases else "1 / 0")]
 
 @torch.compile(backend="eager", fullgraph=True, dynamic=True)
 def attend(x, table):
-    refused = fused._verdict(Effect(terms=() if table is None else (ToeplitzBias(table),)), x)
+    refused = fused._verdict(AttentionModifiers(terms=() if table is None else (ToeplitzBias(table),)), x)
     return x + 1 if refused is None else x - 1
 
 for tokens, table in ((3, torch.zeros(2, 8)), (5, torch.zeros(2, 9)), (3, None)):

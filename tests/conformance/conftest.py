@@ -9,30 +9,30 @@ from lengthwise.attention import cpu, no_gradients
 from lengthwise.conformance import EncodingCase
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, effect_with, numbers
 from lengthwise.forms import (
-    ContentRelative,
+    ContentBias,
     CumulativeBias,
     DenseBias,
-    KeyGlobal,
-    LogitRewrite,
-    ProgressiveBias,
+    KeyBias,
+    LogitTransform,
+    PiecewiseLinearBias,
     QueryGain,
-    QueryRelative,
+    RelativeKeyBias,
+    RelativeValues,
     Rotation,
     ToeplitzBias,
-    ValueRelative,
 )
 from lengthwise.span import Span
 
 ALL = {
-    Rotation, QueryGain, ToeplitzBias, ProgressiveBias, QueryRelative, ContentRelative, KeyGlobal, CumulativeBias, DenseBias,
-    ValueRelative, LogitRewrite
+    Rotation, QueryGain, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias, CumulativeBias, DenseBias,
+    RelativeValues, LogitTransform
 }  # fmt: skip
 SERVED: dict[str, set[type]] = {
-    "fused": {Rotation, QueryGain, ToeplitzBias, ProgressiveBias, QueryRelative, ContentRelative, KeyGlobal},
+    "fused": {Rotation, QueryGain, ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias},
     "blocked": ALL,
-    "sdpa": ALL - {ValueRelative, LogitRewrite},
+    "sdpa": ALL - {RelativeValues, LogitTransform},
     "reference": ALL,
-    "flex": ALL - {ValueRelative, LogitRewrite},
+    "flex": ALL - {RelativeValues, LogitTransform},
 }
 
 

@@ -28,7 +28,7 @@ from lengthwise.encodings import (
     RoPE,
     Sinusoidal,
 )
-from lengthwise.forms import DenseBias, Effect, Rotation, ToeplitzBias
+from lengthwise.forms import AttentionModifiers, DenseBias, Rotation, ToeplitzBias
 from lengthwise.models import Decoder
 from lengthwise.span import Span
 
@@ -59,7 +59,7 @@ class Crowd(PositionEncoding):
 
     def effect(self, span):
         d = span.distance().double().clamp(min=0)
-        return Effect(terms=(DenseBias(-(d / d.amax().clamp(min=1))[:, None]),))
+        return AttentionModifiers(terms=(DenseBias(-(d / d.amax().clamp(min=1))[:, None]),))
 
 
 def all_visible(self, logits, q, visible, scale):
@@ -105,7 +105,9 @@ class ByColumn(PositionEncoding):
     """A bias from key indices, and none from positions."""
 
     def effect(self, span):
-        return Effect(terms=(DenseBias(torch.arange(span.k.shape[1]).double().expand(1, 1, span.q.shape[1], -1) / 9),))
+        return AttentionModifiers(
+            terms=(DenseBias(torch.arange(span.k.shape[1]).double().expand(1, 1, span.q.shape[1], -1) / 9),)
+        )
 
 
 class Remembers(ALiBi):
@@ -115,7 +117,7 @@ class Remembers(ALiBi):
 
     def effect(self, span):
         self.longest = max(self.longest, span.length)
-        return Effect(terms=(ToeplitzBias(self.bias(torch.arange(span.length)) / self.longest),))
+        return AttentionModifiers(terms=(ToeplitzBias(self.bias(torch.arange(span.length)) / self.longest),))
 
 
 class CachedByLength(PositionEncoding):
@@ -130,7 +132,7 @@ class CachedByLength(PositionEncoding):
     def effect(self, span):
         if span.length not in self.tables:
             self.tables[span.length] = -self.rate * torch.arange(span.length).double().expand(self.num_heads, -1)
-        return Effect(terms=(ToeplitzBias(self.tables[span.length]),))
+        return AttentionModifiers(terms=(ToeplitzBias(self.tables[span.length]),))
 
 
 class Centred(Learned):
@@ -192,7 +194,9 @@ class EndsBadly(PositionEncoding):
         self.table = nn.Parameter(torch.randn(num_heads, 600))
 
     def effect(self, span):
-        return Effect(terms=(DenseBias(self.table.double()[:, span.distance().clamp(min=0)].transpose(0, 1)),))
+        return AttentionModifiers(
+            terms=(DenseBias(self.table.double()[:, span.distance().clamp(min=0)].transpose(0, 1)),)
+        )
 
 
 class Overflows(ALiBi):
@@ -216,7 +220,7 @@ class FloatAngles(RoPE):
 
     def effect(self, span):
         f = self.frequencies(torch.tensor(span.length)).float()
-        return Effect(rotation=Rotation(span.q[..., None].float() * f, span.k[..., None].float() * f))
+        return AttentionModifiers(rotation=Rotation(span.q[..., None].float() * f, span.k[..., None].float() * f))
 
 
 class RoundedSlowAngles(RoundedAngles):
@@ -235,7 +239,9 @@ class Apart(PositionEncoding):
         self.slope = nn.Parameter(torch.full((1, num_heads, 1, 1), 1.234567e-3))
 
     def effect(self, span):
-        return Effect(terms=(DenseBias(self.slope * span.k[:, None, None] - self.slope * span.q[:, None, :, None]),))
+        return AttentionModifiers(
+            terms=(DenseBias(self.slope * span.k[:, None, None] - self.slope * span.q[:, None, :, None]),)
+        )
 
 
 class FloatSines(Sinusoidal):
@@ -308,7 +314,7 @@ class Forgets(PositionEncoding):
         self.slopes = torch.rand(num_heads)
 
     def effect(self, span):
-        return Effect(terms=(ToeplitzBias(-self.slopes.double()[:, None] * torch.arange(span.length)),))
+        return AttentionModifiers(terms=(ToeplitzBias(-self.slopes.double()[:, None] * torch.arange(span.length)),))
 
 
 class Unwritable(ALiBi):
@@ -401,7 +407,7 @@ def test_sharing_through_a_class_is_seen_by_instances_too() -> None:
         def effect(self, span):
             self.tables.clear()
             self.tables[40] = torch.full((self.num_heads, 40), self.rate).double()
-            return Effect(terms=(ToeplitzBias(next(iter(self.tables.values())) * len(vars(type(self)))),))
+            return AttentionModifiers(terms=(ToeplitzBias(next(iter(self.tables.values())) * len(vars(type(self)))),))
 
         def __init__(self, *, num_heads: int, rate: float = 0.1):
             super().__init__(num_heads=num_heads, rate=rate)
@@ -419,7 +425,7 @@ def backend(prepare: Any, refuses: Any = reference.refuses) -> Any:
 
 def no_gradient(effect, span, mask):
     terms = tuple(ToeplitzBias(t.table.detach()) if isinstance(t, ToeplitzBias) else t for t in effect.terms)
-    return reference.prepare(Effect(effect.rotation, terms, effect.values, effect.rewrite), span, mask)
+    return reference.prepare(AttentionModifiers(effect.rotation, terms, effect.values, effect.rewrite), span, mask)
 
 
 def wrong_heads(effect, span, mask):

@@ -11,14 +11,14 @@ from lengthwise.conformance import QUESTIONS, EncodingCase, Verdict, asked_on
 from lengthwise.conformance.cases import asked_backends
 from lengthwise.encodings import ENCODINGS, PositionEncoding, RoPE
 from lengthwise.forms import (
+    AttentionModifiers,
     DenseBias,
-    Effect,
-    KeyGlobal,
-    LogitRewrite,
-    QueryRelative,
+    KeyBias,
+    LogitTransform,
+    RelativeKeyBias,
+    RelativeValues,
     Rotation,
     ToeplitzBias,
-    ValueRelative,
 )
 
 
@@ -32,8 +32,8 @@ class Vectors(PositionEncoding):
         self.values = nn.Parameter(torch.randn(1, reach + 1, head_dim)) if on_values else None
 
     def effect(self, span):
-        values = () if self.values is None else (ValueRelative(self.values.double()),)
-        return Effect(terms=(QueryRelative(self.keys.double()),), values=values)
+        values = () if self.values is None else (RelativeValues(self.values.double()),)
+        return AttentionModifiers(terms=(RelativeKeyBias(self.keys.double()),), values=values)
 
 
 class FourTerms(PositionEncoding):
@@ -48,7 +48,7 @@ class FourTerms(PositionEncoding):
         pair = torch.arange(self.u.shape[1] // 2, dtype=torch.float64)
         angle = torch.arange(min(span.length, 100))[:, None] * 0.01 ** (pair / len(pair))
         table = torch.cat([angle.sin(), angle.cos()], -1)[None]
-        return Effect(terms=(QueryRelative(table, vector=self.v), KeyGlobal(self.u)))
+        return AttentionModifiers(terms=(RelativeKeyBias(table, vector=self.v), KeyBias(self.u)))
 
 
 class Shared(PositionEncoding):
@@ -61,7 +61,7 @@ class Shared(PositionEncoding):
         self.rate = rate
 
     def effect(self, span):
-        return Effect(
+        return AttentionModifiers(
             terms=(
                 DenseBias(
                     (torch.sin(self.rate * span.q[:, None, :, None]) * torch.cos(span.k)[:, None, None]).double()
@@ -82,7 +82,7 @@ class Counts(PositionEncoding):
             gates = torch.sigmoid(logits).masked_fill(~visible, 0.0)
             return logits - self.weight.to(logits.dtype) * gates.flip(-1).cumsum(-1).flip(-1)
 
-        return Effect(rewrite=LogitRewrite(rewrite))
+        return AttentionModifiers(rewrite=LogitTransform(rewrite))
 
 
 class Gated(PositionEncoding):
@@ -115,7 +115,7 @@ class Stretched(RoPE):
         f = self.frequencies(torch.tensor(span.length))
         gain = lambda p: torch.exp(1e-7 * p[..., None] * f)  # noqa: E731
         turn = Rotation(span.q[..., None] * f, span.k[..., None] * f, 1 / gain(span.q), gain(span.k), self.layout)
-        return Effect(
+        return AttentionModifiers(
             rotation=turn,
             terms=(ToeplitzBias(-0.1 * torch.arange(span.length).double().sqrt()[None].expand(self.num_heads, -1)),),
         )

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lengthwise.encodings.fire import FIRE, _Tables
-from lengthwise.forms import ProgressiveBias, ToeplitzBias
+from lengthwise.forms import PiecewiseLinearBias, ToeplitzBias
 from lengthwise.span import Span
 
 
@@ -19,7 +19,7 @@ def test_tables_are_those_of_the_formula(c: float, multiplier: float, eps: float
         encoding.L_multiplier.fill_(multiplier)
     span = Span.of(9)
     (term,) = encoding.effect(span).terms
-    assert isinstance(term, ProgressiveBias)
+    assert isinstance(term, PiecewiseLinearBias)
     unit = encoding.psi(torch.tensor(4.0)) if c else torch.tensor(1.0, dtype=torch.float64)
     plain = encoding.psi(torch.arange(9)) / unit, unit / encoding._denominator(span.q)
     torch.testing.assert_close((term.u, term.w), plain, rtol=0, atol=0)
@@ -36,7 +36,7 @@ def test_positions_are_whole_numbers_of_any_size() -> None:
     found = []
     for span in (wide, short):
         (term,) = encoding.effect(span).terms
-        assert isinstance(term, ProgressiveBias)
+        assert isinstance(term, PiecewiseLinearBias)
         found.append((term.w, *torch.autograd.grad(term.w.sum(), [encoding.c, encoding.L_multiplier])))
     torch.testing.assert_close(*found, rtol=0, atol=0)
 
@@ -70,4 +70,4 @@ def test_smooth_activations_have_an_exact_table_below_the_threshold(
     ours, theirs = (torch.autograd.grad(made, leaves, weight) for made in (term.table, plain))
     torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
     # A query at the threshold or past it is divided by something of its own.
-    assert isinstance(encoding.effect(Span.of(13)).terms[0], ProgressiveBias)
+    assert isinstance(encoding.effect(Span.of(13)).terms[0], PiecewiseLinearBias)

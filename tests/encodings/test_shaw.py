@@ -17,7 +17,7 @@ def qkv(tokens=12, dim=6):
 
 def test_fused_attention_serves_it_without_value_vectors_only():
     assert "weights" in str(refusal("sdpa", Shaw(head_dim=6).effect(Span.of(5)), Span.of(5)))
-    with pytest.raises(ConfigError, match="ValueRelative needs the weights"):
+    with pytest.raises(ConfigError, match="RelativeValues needs the weights"):
         attend(*qkv(), Shaw(head_dim=6), backend="sdpa")
     keys_alone = Shaw(head_dim=6, clip=3, values=False)
     assert refusal("sdpa", keys_alone.effect(Span.of(5)), Span.of(5)) is None

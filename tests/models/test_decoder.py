@@ -10,7 +10,7 @@ from lengthwise.attention import KVCache, attend
 from lengthwise.config import Choice, ConfigError, ModelConfig, alternate, choose
 from lengthwise.encodings import FIRE, T5, ALiBi, Learned, NoPE, RoPE, RotaryEncoding, Sinusoidal
 from lengthwise.encodings.base import stretched
-from lengthwise.forms import KeyGlobal
+from lengthwise.forms import KeyBias
 from lengthwise.models import Decoder
 
 SMALL = {"d_model": 32, "num_layers": 2, "num_heads": 4}
@@ -312,7 +312,7 @@ class RotatedWithKeyTerm(RotaryEncoding):
         return torch.linspace(1, 0.1, self.u.shape[1] // 2, dtype=torch.float64)
 
     def effect(self, span):
-        return replace(super().effect(span), terms=(KeyGlobal(self.u),))
+        return replace(super().effect(span), terms=(KeyBias(self.u),))
 
 
 def test_terms_read_keys_before_they_are_rotated_in_a_cache_too():

@@ -18,12 +18,20 @@ from torch import Tensor
 from lengthwise.attention import blocked, flex, fused, reference, sdpa
 from lengthwise.attention.arguments import refuse_unknown, transpose_hint, transposed
 from lengthwise.attention.cache import KVCache
-from lengthwise.attention.kept import Kept
+from lengthwise.attention.encoding_cache import EncodingCache
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.statistics import Statistics, measure
 from lengthwise.config import ConfigError, context_of, near_miss
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.forms import ContentRelative, CumulativeBias, DenseBias, Effect, KeyGlobal, ProgressiveBias, Term
+from lengthwise.forms import (
+    AttentionModifiers,
+    ContentBias,
+    CumulativeBias,
+    DenseBias,
+    KeyBias,
+    PiecewiseLinearBias,
+    Term,
+)
 from lengthwise.layouts import consecutive
 from lengthwise.span import Span, ends, own_lengths, whole_numbers
 
@@ -67,7 +75,7 @@ class Plan:
 
 
 def plan(
-    effect: Effect,
+    effect: AttentionModifiers,
     span: Span,
     mask: Mask,
     q: Float[Tensor, "b h i d"],
@@ -90,7 +98,7 @@ def plan(
     return Plan(backend, BACKENDS[backend].prepare(effect, span, mask))
 
 
-def _require_both_ways(effect: Effect, mask: Mask) -> None:
+def _require_both_ways(effect: AttentionModifiers, mask: Mask) -> None:
     if not mask.causal and effect.one_way:
         raise ConfigError(
             f"{effect.encoding or effect.one_way[0]} says nothing about keys after the query; use causal=True, or an encoding "
@@ -98,7 +106,7 @@ def _require_both_ways(effect: Effect, mask: Mask) -> None:
         )
 
 
-def refusal(backend: str, effect: Effect, span: Span) -> str | None:
+def refusal(backend: str, effect: AttentionModifiers, span: Span) -> str | None:
     """Why a backend cannot serve an effect of ordinary queries (float32, on the span's device), or None."""
     queries, keys = span.q.shape[1], span.k.shape[1]
     q = torch.empty(1, 1, queries, 64, device=span.q.device)
@@ -113,8 +121,8 @@ def no_gradients(backend: str, device: torch.device | str) -> str | None:
 
 
 def with_content(
-    effect: Effect, encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, mask: Mask
-) -> Effect:
+    effect: AttentionModifiers, encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, mask: Mask
+) -> AttentionModifiers:
     """The effect, and the terms that follow from what the encoding kept of the tokens' content."""
     documents = None if mask.documents is None else mask.documents.to(features.device)
     terms = encoding.content(features, span, documents)
@@ -146,7 +154,7 @@ def attend(
     window: int | None = None,
     scale: float | None = None,
     backend: str = "auto",
-    kept: Kept | None = None,
+    kept: EncodingCache | None = None,
     **unknown: Unknown,
 ) -> Float[Tensor, "b h i d"]:
     """Attention with a position encoding, for a model of your own.
@@ -157,7 +165,7 @@ def attend(
     `positions` [b|1, j]: what the tokens claim; 0, 1, 2, ... in each document when not given. `documents` [b|1, j]:
     tokens see their own document alone (padding: a document of its own). `window`: a query sees the `window` last keys
     alone (see `Mask`). `x` [b, j, c]: the attention layer's input, for
-    encodings that depend on content. `scale`: 1/sqrt(d) when not given. `kept`: a `Kept()` of the text, for the steps of a
+    encodings that depend on content. `scale`: 1/sqrt(d) when not given. `kept`: a `EncodingCache()` of the text, for the steps of a
     decoding loop; without it each makes the encoding's tables anew.
 
     Raise `ConfigError` for what cannot be, and `ArgumentError` (a `TypeError` too) for an `unknown` argument, such as
@@ -168,8 +176,10 @@ def attend(
     """
     refuse_unknown("attend", unknown, ("q", "k", "v", *_OF_BOTH[2:], "backend", "kept"))
     _check_kinds(scale, q=q, k=k, v=v)
-    if kept is not None and not isinstance(kept, Kept):
-        raise ConfigError(f"kept is a {type(kept).__name__}; it has to be a lengthwise.attention.Kept(), or None")
+    if kept is not None and not isinstance(kept, EncodingCache):
+        raise ConfigError(
+            f"kept is a {type(kept).__name__}; it has to be a lengthwise.attention.EncodingCache(), or None"
+        )
     effect, span, mask = _call(q, k, v, encoding, positions, documents, x, causal, window, kept)
     return plan(effect, span, mask, q, backend=backend)(q, k, v, scale=scale)
 
@@ -223,8 +233,8 @@ def _call(
     x: Any,
     causal: Any,
     window: Any,
-    kept: Kept | None = None,
-) -> tuple[Effect, Span, Mask]:
+    kept: EncodingCache | None = None,
+) -> tuple[AttentionModifiers, Span, Mask]:
     """What `attend` is told, checked and as backends take it."""
     _check_shapes(q, k, v)
     if encoding is not None and not isinstance(encoding, PositionEncoding):  # a class or a name, by a slip of the pen
@@ -252,7 +262,7 @@ def _call(
         span = Span(p[:, keys - queries :], p, last + 1, length_q=own_q, length_k=own, first=first)
     mask = Mask(queries, keys, causal, documents, window)
     if encoding is None:
-        effect = Effect()
+        effect = AttentionModifiers()
     else:
         effect = encoding.effect(span) if kept is None else kept.effect(encoding, span)
         effect = replace(effect, encoding=type(encoding).__name__)
@@ -335,7 +345,7 @@ def _check_devices(q: Tensor, encoding: PositionEncoding | None, **given: Tensor
         )
 
 
-def _check_fit(effect: Effect, q: Tensor, encoding: PositionEncoding) -> None:
+def _check_fit(effect: AttentionModifiers, q: Tensor, encoding: PositionEncoding) -> None:
     """The encoding was made for these heads and this head dim."""
     name = type(encoding).__name__
     # What is made for one head would serve any number of them, in silence; a table may be shared by all heads beside one
@@ -363,10 +373,14 @@ def _heads(term: Term) -> int:
         return term.bias.shape[1]
     if isinstance(term, CumulativeBias):
         return term.total.shape[1]
-    if isinstance(term, ContentRelative):
+    if isinstance(term, ContentBias):
         return term.content.shape[1]
     return len(
-        term.slope if isinstance(term, ProgressiveBias) else term.vector if isinstance(term, KeyGlobal) else term.table
+        term.slope
+        if isinstance(term, PiecewiseLinearBias)
+        else term.vector
+        if isinstance(term, KeyBias)
+        else term.table
     )
 
 
@@ -377,8 +391,8 @@ def _told(make: type[PositionEncoding]) -> list[str]:
 
 __all__ = [
     "BACKENDS",
+    "EncodingCache",
     "KVCache",
-    "Kept",
     "Mask",
     "Plan",
     "Statistics",

@@ -5,7 +5,7 @@ backward pass makes the weights again, block by block. What the terms say is mad
 autograd differentiates (parts.py). Half precision is computed in float32. Nothing is added up in an order that changes: two
 runs give the same bits.
 
-A `LogitRewrite` may hold tensors that only autograd finds: its blocks are the reference itself, checkpointed.
+A `LogitTransform` may hold tensors that only autograd finds: its blocks are the reference itself, checkpointed.
 
 Memory: whatever is added, rows of logits of 64 queries at a time (256 on a GPU).
 """
@@ -25,7 +25,7 @@ from lengthwise.attention import reference
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.parts import Block, Part, Parts, size
 from lengthwise.attention.slices import Slices, blocks_of, sliced
-from lengthwise.forms import Effect
+from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
 
 Attend = Callable[..., Tensor]
@@ -36,12 +36,12 @@ _LOGITS = {"cpu": 1 << 19, "other": 1 << 25}
 _MASK = 1 << 20  # pairs from which on a mask that is written out costs as much time as blocks do, and more memory
 
 
-def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
+def refuses(effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
     """Why this backend cannot serve an effect: it can serve them all."""
     return None
 
 
-def pays(effect: Effect, mask: Mask) -> bool:
+def pays(effect: AttentionModifiers, mask: Mask) -> bool:
     """Something is added to the logits, or a window leaves most of them out, or torch's own attention, which is faster else,
     would take a large mask. Not while a graph is made, which it would break."""
     if torch.compiler.is_compiling():
@@ -50,7 +50,7 @@ def pays(effect: Effect, mask: Mask) -> bool:
     return bool(effect.terms or effect.values or effect.rewrite or mask.narrow or written_out)
 
 
-def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
+def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
     """Attention for one effect, span and mask."""
 
     # Under autocast the products would be in half precision.
@@ -293,12 +293,12 @@ def _backward(
 
 
 def _rewritten(
-    effect: Effect, span: Span, mask: Mask, q: Tensor, k: Tensor, v: Tensor, scale: float
+    effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, v: Tensor, scale: float
 ) -> Float[Tensor, "b h i d"]:
     """The reference, block by block; what it makes is made again in the backward pass."""
     blocks = list(_slices(mask, q.device))
 
-    def attend(q: Tensor, k: Tensor, v: Tensor, some: Effect, place: Span, *at: slice) -> Tensor:
+    def attend(q: Tensor, k: Tensor, v: Tensor, some: AttentionModifiers, place: Span, *at: slice) -> Tensor:
         # A rotation keeps what it has computed, and both passes have to compute it.
         some = replace(some, rotation=some.rotation and replace(some.rotation))
         return reference.attention(some, q, k, v, place, mask.visible(q.device, *at)[:, None], scale)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lengthwise.attention.kept import Kept
+from lengthwise.attention.encoding_cache import EncodingCache
 from lengthwise.config import ConfigError
 
 
@@ -23,7 +23,7 @@ class KVCache:
 
     def __init__(self, num_layers: int):
         self.restarts = 0
-        self.kept = Kept()
+        self.kept = EncodingCache()
         self._clear(num_layers)
 
     def _clear(self, num_layers: int) -> None:

@@ -16,7 +16,7 @@ pass, and the backend does not compile it there, so that it makes all logits at 
 call, and again for another kind of effect. It was not run on a GPU yet, so its speed there is not known; FlexAttention adds
 up the gradients of tables in no fixed order there, so that two runs may differ in the last bits.
 
-Memory: that of the tables, and on a CPU of all logits; QueryRelative and ContentRelative take a number for every head, query
+Memory: that of the tables, and on a CPU of all logits; RelativeKeyBias and ContentBias take a number for every head, query
 and column of their table (or key, where these are fewer), for each layer.
 """
 
@@ -32,13 +32,13 @@ from torch import Tensor
 from lengthwise.attention import reference
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import (
-    ContentRelative,
+    AttentionModifiers,
+    ContentBias,
     CumulativeBias,
     DenseBias,
-    Effect,
-    KeyGlobal,
-    ProgressiveBias,
-    QueryRelative,
+    KeyBias,
+    PiecewiseLinearBias,
+    RelativeKeyBias,
     ToeplitzBias,
 )
 from lengthwise.span import Span
@@ -53,7 +53,7 @@ _Pair = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (b, h, i, j) -> a 
 # What a mod captures is a tensor, lengths too: a plain int would be compiled in, and every other length compiled again.
 
 
-def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
+def refuses(effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
     """Why this backend cannot serve an effect, or None. What gradients need is asked at the call (`no_gradients`)."""
     if reason := _has_no_mod(effect):
         return reason
@@ -71,15 +71,15 @@ def no_gradients(device: torch.device | str) -> str | None:
     return "FlexAttention has no backward pass on a CPU" if torch.device(device).type == "cpu" else None
 
 
-def _has_no_mod(effect: Effect) -> str | None:
+def _has_no_mod(effect: AttentionModifiers) -> str | None:
     if effect.rewrite:
-        return "LogitRewrite needs whole rows of logits, and FlexAttention never has them"
+        return "LogitTransform needs whole rows of logits, and FlexAttention never has them"
     if effect.values:
-        return "ValueRelative needs the weights, and FlexAttention never has them"
+        return "RelativeValues needs the weights, and FlexAttention never has them"
     return None
 
 
-def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
+def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
     """Attention for one span; what does not depend on q and k is made at the first call and kept."""
     kept: dict[tuple[torch.dtype, bool], list[_Pair]] = {}
     empty = mask.documents is not None and not len(mask.documents)  # torch makes no blocks of an empty batch
@@ -118,7 +118,7 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
 
 
 def score_mod(
-    effect: Effect,
+    effect: AttentionModifiers,
     span: Span,
     q: Float[Tensor, "b h i d"] | None = None,
     k: Float[Tensor, "b g j d"] | None = None,
@@ -132,13 +132,13 @@ def score_mod(
 
     A rotation is no matter of logits: give `effect.rotation.query(q)` and `effect.rotation.key(k)` to flex_attention.
 
-    q [b, h, i, d] and k [b, g, j, d], before rotation, are needed by QueryRelative and KeyGlobal alone, with `scale` if it is
-    not 1/sqrt(d); the mod then holds for this q and k. `ConfigError` for LogitRewrite and ValueRelative, which no score_mod
+    q [b, h, i, d] and k [b, g, j, d], before rotation, are needed by RelativeKeyBias and KeyBias alone, with `scale` if it is
+    not 1/sqrt(d); the mod then holds for this q and k. `ConfigError` for LogitTransform and RelativeValues, which no score_mod
     can say.
     """
     if reason := _has_no_mod(effect):
         raise ConfigError(f"score_mod: {reason}; use lengthwise.attend")
-    content = [type(term).__name__ for term in effect.terms if isinstance(term, (QueryRelative, KeyGlobal))]
+    content = [type(term).__name__ for term in effect.terms if isinstance(term, (RelativeKeyBias, KeyBias))]
     if content and (q is None or k is None):
         raise ConfigError(f"score_mod: {content[0]} multiplies q and k; give them, as in score_mod(effect, span, q, k)")
     dtype = torch.float32 if q is None else torch.promote_types(q.dtype, torch.float32)
@@ -208,7 +208,7 @@ def _compiled(name: str) -> Callable[..., Any]:
     return call
 
 
-def _sum(effect: Effect, pairs: list[_Pair], dtype: torch.dtype) -> ScoreMod:
+def _sum(effect: AttentionModifiers, pairs: list[_Pair], dtype: torch.dtype) -> ScoreMod:
     gain = None if effect.gain is None else _reader(effect.gain.gain.to(dtype))
 
     @no_type_check
@@ -223,41 +223,41 @@ def _sum(effect: Effect, pairs: list[_Pair], dtype: torch.dtype) -> ScoreMod:
     return score
 
 
-def _static(effect: Effect, span: Span, dtype: torch.dtype) -> list[_Pair]:
+def _static(effect: AttentionModifiers, span: Span, dtype: torch.dtype) -> list[_Pair]:
     """The terms that do not depend on q and k."""
     pairs = []
     for term in effect.terms:
         match term:
-            case ToeplitzBias() | ProgressiveBias() if term.distances is not None:
+            case ToeplitzBias() | PiecewiseLinearBias() if term.distances is not None:
                 # A mod has no search, and a number for every pair is less than a table of all distances.
-                pieces = replace(term, exact=None) if isinstance(term, ProgressiveBias) else term
+                pieces = replace(term, exact=None) if isinstance(term, PiecewiseLinearBias) else term
                 pairs.append(_reader(reference.dense(pieces, span.q, span.k, span, 1.0).to(dtype)))
             case ToeplitzBias(table, first):
                 pairs.append(_toeplitz(table.to(dtype), _column(span, first, table.shape[1])))
-            case ProgressiveBias():
+            case PiecewiseLinearBias():
                 pairs.append(_progressive(term, span, dtype))
-            case ContentRelative(content, table, first):
+            case ContentBias(content, table, first):
                 pairs.append(_relative(content.to(dtype), table, first, span))
             case CumulativeBias(total):
                 pairs.append(_cumulative(total, span, dtype))
             case DenseBias(bias):
                 pairs.append(_reader(bias.to(dtype)))
-            case QueryRelative() | KeyGlobal():
+            case RelativeKeyBias() | KeyBias():
                 continue
             case _:
                 raise AssertionError(f"a term that is not in the vocabulary: {term}")
     return pairs
 
 
-def _of_content(effect: Effect, span: Span, q: Tensor, k: Tensor, scale: float) -> list[_Pair]:
+def _of_content(effect: AttentionModifiers, span: Span, q: Tensor, k: Tensor, scale: float) -> list[_Pair]:
     """The terms that do, for q and k before rotation."""
     compute = torch.promote_types(q.dtype, torch.float32)
     pairs = []
     for term in effect.terms:
-        if isinstance(term, QueryRelative):
+        if isinstance(term, RelativeKeyBias):
             asked = q.to(compute) if term.vector is None else q.to(compute) + term.vector.to(compute)[:, None]
             pairs.append(_relative(asked * scale, term.table, term.first, span, term.distances))
-        elif isinstance(term, KeyGlobal):
+        elif isinstance(term, KeyBias):
             vector = term.vector.to(compute).unflatten(0, (k.shape[1], -1))
             pairs.append(_key_global(torch.einsum("grd,bgjd->bgrj", vector, k.to(compute)).flatten(1, 2) * scale))
     return pairs
@@ -268,7 +268,7 @@ def _toeplitz(table: Float[Tensor, "#h n"], column: _Pair) -> _Pair:
     return lambda b, h, i, j: at(h, column(b, h, i, j))
 
 
-def _progressive(term: ProgressiveBias, span: Span, dtype: torch.dtype) -> _Pair:
+def _progressive(term: PiecewiseLinearBias, span: Span, dtype: torch.dtype) -> _Pair:
     """The number of knots that are <= x by halving, in a fixed number of steps: a kernel has no search."""
     knots = term.knots.detach().to(dtype)
     halves = [2**n for n in reversed(range(len(knots).bit_length()))]
@@ -313,7 +313,7 @@ def _relative(
     """<x_i, table[h, distance - first]>: a mod has no vectors, so the products are made before."""
     columns = table.shape[1]
     if distances is not None or columns > span.k.shape[1]:  # a number for every key is less
-        return _reader(reference.dense(QueryRelative(table, first, distances=distances), x, x, span, 1.0))
+        return _reader(reference.dense(RelativeKeyBias(table, first, distances=distances), x, x, span, 1.0))
     rows = _reader(torch.einsum("bhid,hnd->bhin", x, table.to(x.dtype).expand(x.shape[1], -1, -1)))
     column = _column(span, first, columns)
     return lambda b, h, i, j: rows(b, h, i, column(b, h, i, j))
@@ -355,7 +355,7 @@ def _column(span: Span, first: int, columns: int) -> _Pair:
     return lambda b, h, i, j: torch.minimum((at_q(b, i) - at_k(b, j)).clamp(min=0), last)
 
 
-def _tensors(effect: Effect) -> list[Tensor]:
+def _tensors(effect: AttentionModifiers) -> list[Tensor]:
     """Everything in an effect that may ask for a gradient."""
     forms: list[Any] = [form for form in (effect.rotation, effect.gain, *effect.terms) if form is not None]
     return [x for form in forms for x in vars(form).values() if isinstance(x, Tensor)]

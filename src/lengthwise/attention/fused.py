@@ -19,7 +19,15 @@ from lengthwise.attention import cpu, gpu, operator, relative
 from lengthwise.attention.buffers import computed_in
 from lengthwise.attention.gpu import verdicts
 from lengthwise.attention.masks import Mask
-from lengthwise.forms import ContentRelative, Effect, KeyGlobal, ProgressiveBias, QueryRelative, Rotation, ToeplitzBias
+from lengthwise.forms import (
+    AttentionModifiers,
+    ContentBias,
+    KeyBias,
+    PiecewiseLinearBias,
+    RelativeKeyBias,
+    Rotation,
+    ToeplitzBias,
+)
 from lengthwise.span import Span
 
 Attend = Callable[..., Tensor]
@@ -29,16 +37,16 @@ WIDENED = ("cpu",)
 ROTATES = ("cpu",)  # whose kernel rotates
 
 
-def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
+def refuses(effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
     """Why this backend cannot serve an effect, or None."""
     if effect.rewrite:
-        return "LogitRewrite needs whole rows of logits, and fused attention never has them"
+        return "LogitTransform needs whole rows of logits, and fused attention never has them"
     if effect.values:
-        return "ValueRelative needs the weights, and fused attention never has them"
+        return "RelativeValues needs the weights, and fused attention never has them"
     for term in effect.terms:
-        if isinstance(term, KeyGlobal) and effect.rotation:
-            return "KeyGlobal beside a Rotation is no product with the key that is rotated"
-        if not isinstance(term, (ToeplitzBias, ProgressiveBias, QueryRelative, ContentRelative, KeyGlobal)):
+        if isinstance(term, KeyBias) and effect.rotation:
+            return "KeyBias beside a Rotation is no product with the key that is rotated"
+        if not isinstance(term, (ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias)):
             return f"{type(term).__name__} is no bias from a table over distances"
         if getattr(term, "distances", None) is not None:
             return "positions lie so far apart that their distances are listed, and its tables have every distance"
@@ -46,8 +54,8 @@ def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
         size = _reach([(term.table, term.first) for term in met])[1]
         if mask.window and not mask.causal and mask.queries > relative.at_once(mask.queries, q.shape[-1], size):
             return f"a window to both sides leaves no room for vectors of {size:,} distances"
-    if sum(isinstance(term, ProgressiveBias) for term in effect.terms) > 1:
-        return "it has room for one ProgressiveBias"
+    if sum(isinstance(term, PiecewiseLinearBias) for term in effect.terms) > 1:
+        return "it has room for one PiecewiseLinearBias"
     if q.device.type not in ("cpu", "cuda"):
         return f"it has no kernel for {q.device.type}"
     kernel = gpu if q.is_cuda else cpu
@@ -60,15 +68,15 @@ def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
     return _verdict(effect, q)
 
 
-def _verdict(effect: Effect, q: Tensor) -> str | None:
+def _verdict(effect: AttentionModifiers, q: Tensor) -> str | None:
     """Why the GPU's kernels are not used for an effect, as far as a comparison with the reference says; or None."""
     # `index` makes a plain number also of one that a compiled graph keeps open; int() does not.
     return verdicts.objection("+".join(_biases(effect)), index(q.shape[-1]), q.dtype, q.device)
 
 
-def _biases(effect: Effect) -> list[str]:
+def _biases(effect: AttentionModifiers) -> list[str]:
     """Which of the GPU's kernels an effect needs: kinds out of `verdicts.BIASES`, in their order."""
-    sizes = [term.slope.shape[1] for term in effect.terms if isinstance(term, ProgressiveBias)]
+    sizes = [term.slope.shape[1] for term in effect.terms if isinstance(term, PiecewiseLinearBias)]
     needed = {
         "table": any(isinstance(term, ToeplitzBias) for term in effect.terms),
         "pieces": any(size <= operator.MANY for size in sizes),
@@ -78,7 +86,7 @@ def _biases(effect: Effect) -> list[str]:
     return [bias for bias in verdicts.BIASES if needed[bias]]
 
 
-def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
+def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
     """Attention for one span; what does not depend on q and k is made at the first call and kept."""
     return functools.partial(_attend, effect, span, mask, _met(effect), {})
 
@@ -90,10 +98,10 @@ _Kept = dict[tuple[torch.dtype, bool, float], tuple[tuple[Any, ...], Tensor | No
 # Annotations with shapes take a tenth of a millisecond to make, so they stand where they are made once. Autocast changes
 # nothing here: there is no product of matrices that it knows.
 def _attend(
-    effect: Effect,
+    effect: AttentionModifiers,
     span: Span,
     mask: Mask,
-    met: list[QueryRelative | ContentRelative],
+    met: list[RelativeKeyBias | ContentBias],
     kept: _Kept,
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b g j d"],
@@ -124,7 +132,7 @@ def _attend(
     return out.to(given)
 
 
-def refuses_statistics(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
+def refuses_statistics(effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
     """Why `statistics` cannot serve an effect, or None."""
     if q.device.type != "cpu":
         return f"its kernel on {q.device.type} gives no statistics"
@@ -134,7 +142,7 @@ def refuses_statistics(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str
 
 
 def statistics(
-    effect: Effect, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float, edges: Tensor, rank: Tensor | None,
+    effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float, edges: Tensor, rank: Tensor | None,
     first_keys: int, last_keys: int,
 ) -> Tensor:  # fmt: skip
     """What `cpu.statistics` finds."""
@@ -174,31 +182,31 @@ def _packed(turn: tuple[Tensor, Tensor] | None, dtype: torch.dtype) -> Tensor | 
     return None if turn is None else torch.stack([x.to(dtype) for x in torch.broadcast_tensors(*turn)], 3)[:, 0]
 
 
-def _moves(effect: Effect, rotation: Rotation | None) -> bool:
+def _moves(effect: AttentionModifiers, rotation: Rotation | None) -> bool:
     """Whether `_moved` changes anything."""
-    of_keys = any(isinstance(term, KeyGlobal) for term in effect.terms)
+    of_keys = any(isinstance(term, KeyBias) for term in effect.terms)
     return rotation is not None or effect.gain is not None or of_keys
 
 
-def _moved(effect: Effect, rotation: Rotation | None, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries and keys whose products have a rotation, the effect's gain and every `KeyGlobal` in them."""
+def _moved(effect: AttentionModifiers, rotation: Rotation | None, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys whose products have a rotation, the effect's gain and every `KeyBias` in them."""
     compute = torch.promote_types(q.dtype, torch.float32)
     if rotation:
         q, k = rotation.query(q), rotation.key(k)
     if effect.gain:
         q = (q * effect.gain.gain[..., None].to(compute)).to(q.dtype)
     for term in effect.terms:
-        if isinstance(term, KeyGlobal):  # <q_i + vector, k_j>
+        if isinstance(term, KeyBias):  # <q_i + vector, k_j>
             q = (q.to(compute) + term.vector[:, None].to(compute)).to(q.dtype)
     return q, k
 
 
-def _static(effect: Effect, span: Span, mask: Mask, dtype: torch.dtype) -> tuple[Any, ...]:
+def _static(effect: AttentionModifiers, span: Span, mask: Mask, dtype: torch.dtype) -> tuple[Any, ...]:
     """The operator's arguments from `table` to `documents`."""
     table, first = _one_table([term for term in effect.terms if isinstance(term, ToeplitzBias)], dtype)
     pieces: tuple[Tensor | None, ...] = (None,) * 5
     for term in effect.terms:
-        if isinstance(term, ProgressiveBias):
+        if isinstance(term, PiecewiseLinearBias):
             numbers = (term.slope, term.intercept, term.knots.detach(), term.u, term.w)
             pieces = tuple(x.to(torch.float64).contiguous() for x in numbers)
     places = (None, None) if span.consecutive else (span.q.long().contiguous(), span.k.long().contiguous())
@@ -206,7 +214,7 @@ def _static(effect: Effect, span: Span, mask: Mask, dtype: torch.dtype) -> tuple
     return (table, first, *pieces, None, 0, *places, documents)
 
 
-def _once(term: ToeplitzBias | QueryRelative, what: Hashable, make: Callable[[], Tensor]) -> Tensor:
+def _once(term: ToeplitzBias | RelativeKeyBias, what: Hashable, make: Callable[[], Tensor]) -> Tensor:
     """What `make` makes of the term's table, which may be kept for many calls: the steps of a decoding loop."""
     if torch.is_grad_enabled():  # a gradient is that of one call (and checkpoints make the same calls again)
         return make()
@@ -215,29 +223,29 @@ def _once(term: ToeplitzBias | QueryRelative, what: Hashable, make: Callable[[],
     return term.made[what]
 
 
-def _met(effect: Effect) -> list[QueryRelative | ContentRelative]:
+def _met(effect: AttentionModifiers) -> list[RelativeKeyBias | ContentBias]:
     """The terms that are vectors of distances, which meet one of each query."""
-    return [term for term in effect.terms if isinstance(term, (QueryRelative, ContentRelative))]
+    return [term for term in effect.terms if isinstance(term, (RelativeKeyBias, ContentBias))]
 
 
-def _content(term: QueryRelative | ContentRelative, q: Tensor) -> Float[Tensor, "b h i r"]:
+def _content(term: RelativeKeyBias | ContentBias, q: Tensor) -> Float[Tensor, "b h i r"]:
     """What meets the term's vectors."""
-    if isinstance(term, ContentRelative):
+    if isinstance(term, ContentBias):
         return term.content.to(q.dtype).expand(*q.shape[:3], -1)
     return q if term.vector is None else q + term.vector[:, None].to(q.dtype)
 
 
 def _one_relative(
-    terms: list[QueryRelative | ContentRelative], dtype: torch.dtype, scale: float
+    terms: list[RelativeKeyBias | ContentBias], dtype: torch.dtype, scale: float
 ) -> tuple[Tensor | None, int]:
     """The vectors of several terms side by side, over the distances of all of them, with the scale of those that have one."""
     if not terms:
         return None, 0
     one = terms[0]
-    if len(terms) == 1 and isinstance(one, QueryRelative):
+    if len(terms) == 1 and isinstance(one, RelativeKeyBias):
         return _once(one, (dtype, scale), lambda: (one.table * scale).to(dtype).contiguous()), one.first
     heads = max(len(term.table) for term in terms)
-    scaled = [(term.table * scale if isinstance(term, QueryRelative) else term.table, term.first) for term in terms]
+    scaled = [(term.table * scale if isinstance(term, RelativeKeyBias) else term.table, term.first) for term in terms]
     tables, first = _same_reach(scaled, dtype)
     return torch.cat([table.expand(heads, -1, -1) for table in tables], -1).contiguous(), first
 

@@ -14,15 +14,15 @@ from torch import Tensor
 from lengthwise.attention.reference import dense
 from lengthwise.attention.tables import along, look, of_pieces, shear, slide, spread, take, unshear
 from lengthwise.forms import (
-    ContentRelative,
+    ContentBias,
     CumulativeBias,
     DenseBias,
-    KeyGlobal,
-    ProgressiveBias,
-    QueryRelative,
+    KeyBias,
+    PiecewiseLinearBias,
+    RelativeKeyBias,
+    RelativeValues,
     Term,
     ToeplitzBias,
-    ValueRelative,
     column,
 )
 from lengthwise.span import Span
@@ -70,22 +70,22 @@ class Parts:
         match term:
             case ToeplitzBias(table, first, distances):
                 return self._toeplitz(table, _Columns(first, table.shape[1], distances))
-            case ProgressiveBias():
+            case PiecewiseLinearBias():
                 return self._progressive(term)
-            case QueryRelative(table, first, vector, distances):
+            case RelativeKeyBias(table, first, vector, distances):
                 q = q if vector is None else q + vector.to(q.dtype)[:, None]
                 return self._relative(q * scale, table, _Columns(first, table.shape[1], distances))
-            case ContentRelative(content, table, first):
+            case ContentBias(content, table, first):
                 return self._relative(content, table, _Columns(first, table.shape[1]))
             case CumulativeBias(total):
                 return self._cumulative(total)
             case DenseBias(bias):
                 return Part((bias,), (_of_pairs,), _alone, shared=len(bias) == 1)
-            case KeyGlobal():
+            case KeyBias():
                 return Part((dense(term, q, k, self.span, scale),), (_of_pairs,), _alone)
         raise AssertionError(f"a term that is not in the vocabulary: {term}")
 
-    def value(self, value: ValueRelative) -> Part:
+    def value(self, value: RelativeValues) -> Part:
         """What of a query's weight falls to each column, times the columns."""
         columns = _Columns(value.first, value.table.shape[1])
 
@@ -103,7 +103,7 @@ class Parts:
 
         return Part((self._laid(table, columns),), (self._cut(columns),), of, shared=len(self.span.q) == 1)
 
-    def _progressive(self, bias: ProgressiveBias) -> Part:
+    def _progressive(self, bias: PiecewiseLinearBias) -> Part:
         columns = _Columns(0, len(bias.u), bias.distances)
 
         def of(block: Block, slope: Tensor, intercept: Tensor, u: Tensor, w: Tensor) -> Tensor:

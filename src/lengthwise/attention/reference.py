@@ -9,13 +9,13 @@ from torch import Tensor
 
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import (
-    ContentRelative,
+    AttentionModifiers,
+    ContentBias,
     CumulativeBias,
     DenseBias,
-    Effect,
-    KeyGlobal,
-    ProgressiveBias,
-    QueryRelative,
+    KeyBias,
+    PiecewiseLinearBias,
+    RelativeKeyBias,
     Term,
     ToeplitzBias,
     column,
@@ -25,12 +25,12 @@ from lengthwise.span import Span
 Attend = Callable[..., Tensor]
 
 
-def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
+def refuses(effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
     """Why this backend cannot serve an effect: it can serve them all."""
     return None
 
 
-def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
+def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
     """softmax(scale · <rotated q, rotated k> + terms) v, written the way the papers write it."""
 
     # Under autocast the products would be in half precision.
@@ -52,7 +52,7 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
 
 
 def attention(
-    effect: Effect,
+    effect: AttentionModifiers,
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b h j d"],
     v: Float[Tensor, "b h j d"],
@@ -72,7 +72,7 @@ def attention(
 
 
 def logits(
-    effect: Effect,
+    effect: AttentionModifiers,
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b h j d"],
     span: Span,
@@ -98,18 +98,18 @@ def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[T
     match term:
         case ToeplitzBias(table, first, distances):
             return table[:, column(span.distance(), table.shape[1], first, distances)].transpose(0, 1)
-        case ProgressiveBias(slope, intercept, knots, u, w, exact, distances):
+        case PiecewiseLinearBias(slope, intercept, knots, u, w, exact, distances):
             x = u[column(span.distance(), len(u), 0, distances)] * w[..., None]
             if exact is not None:
                 return exact(x[..., None]).movedim(-1, 1)
             s = torch.bucketize(x.detach(), knots, right=True)  # the number of knots <= x
             return (slope[:, s] * x + intercept[:, s]).transpose(0, 1)
-        case QueryRelative(table, first, vector, distances):
+        case RelativeKeyBias(table, first, vector, distances):
             q = q if vector is None else q + vector.to(q.dtype)[:, None]
             return _relative(q, table, column(span.distance(), table.shape[1], first, distances)) * scale
-        case ContentRelative(content, table, first):
+        case ContentBias(content, table, first):
             return _relative(content, table, column(span.distance(), table.shape[1], first))
-        case KeyGlobal(vector):
+        case KeyBias(vector):
             return torch.einsum("hd,bhjd->bhj", vector.to(k.dtype), k)[:, :, None] * scale
         case CumulativeBias(total):
             return total[..., -span.q.shape[1] :, None] - total[..., None, :]

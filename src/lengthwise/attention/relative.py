@@ -1,4 +1,4 @@
-"""Fused attention with a vector for each distance that meets one of each query: `QueryRelative` and `ContentRelative`.
+"""Fused attention with a vector for each distance that meets one of each query: `RelativeKeyBias` and `ContentBias`.
 
     out, lse = torch.ops.lengthwise.relative_attention(q, k, v, content, relative, relative_first, table, first, ...)
 

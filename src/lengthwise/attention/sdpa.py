@@ -17,13 +17,13 @@ from lengthwise.attention import reference
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.tables import of_distance, of_pieces
 from lengthwise.forms import (
-    ContentRelative,
+    AttentionModifiers,
+    ContentBias,
     CumulativeBias,
     DenseBias,
-    Effect,
-    KeyGlobal,
-    ProgressiveBias,
-    QueryRelative,
+    KeyBias,
+    PiecewiseLinearBias,
+    RelativeKeyBias,
     ToeplitzBias,
 )
 from lengthwise.span import Span
@@ -31,16 +31,16 @@ from lengthwise.span import Span
 Attend = Callable[..., Tensor]
 
 
-def refuses(effect: Effect, span: Span, mask: Mask, q: Tensor) -> str | None:
+def refuses(effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
     """Why this backend cannot serve an effect, or None."""
     if effect.rewrite:
-        return "LogitRewrite needs whole rows of logits, and fused attention never has them"
+        return "LogitTransform needs whole rows of logits, and fused attention never has them"
     if effect.values:
-        return "ValueRelative needs the weights, and fused attention never has them"
+        return "RelativeValues needs the weights, and fused attention never has them"
     return None
 
 
-def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
+def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
     """Attention for one span; what does not depend on q and k is made at the first call and kept."""
     kept: dict[tuple[torch.dtype, bool], Tensor | None] = {}
 
@@ -62,7 +62,7 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
         key = q.dtype, torch.is_grad_enabled()  # what was made without gradients would not pass them on
         bias = kept[key] if key in kept else kept.setdefault(key, _static(effect, span, mask, q))
         for term in effect.terms:
-            if isinstance(term, (QueryRelative, KeyGlobal)):
+            if isinstance(term, (RelativeKeyBias, KeyBias)):
                 row = reference.dense(term, q, k, span, scale)
                 bias = _hide(row, mask) if bias is None else bias + row
         if effect.rotation:
@@ -75,17 +75,17 @@ def prepare(effect: Effect, span: Span, mask: Mask) -> Attend:
     return attend
 
 
-def _static(effect: Effect, span: Span, mask: Mask, q: Tensor) -> Tensor | None:
+def _static(effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> Tensor | None:
     """The sum of the terms that do not depend on q and k, -inf where nothing is seen; None when there is nothing to say."""
     dtype, total = torch.promote_types(q.dtype, torch.float32), None
     for term in effect.terms:
         match term:
             case ToeplitzBias(table, first, distances):
                 new = of_distance(table.to(dtype), span, first, distances).transpose(0, 1)
-            case ProgressiveBias(slope, intercept, knots, u, w, _, distances):
+            case PiecewiseLinearBias(slope, intercept, knots, u, w, _, distances):
                 x = of_distance(u.to(dtype)[None], span, 0, distances)[0] * w.to(dtype)[..., None]
                 new = of_pieces(slope.to(dtype), intercept.to(dtype), knots.to(dtype), x).transpose(0, 1)
-            case DenseBias() | ContentRelative() | CumulativeBias():
+            case DenseBias() | ContentBias() | CumulativeBias():
                 new = reference.dense(term, q, q, span, 1.0).to(dtype)
             case _:
                 continue

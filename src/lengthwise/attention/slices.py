@@ -9,11 +9,11 @@ from torch import Tensor
 
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import (
-    ContentRelative,
+    AttentionModifiers,
+    ContentBias,
     CumulativeBias,
     DenseBias,
-    Effect,
-    ProgressiveBias,
+    PiecewiseLinearBias,
     QueryGain,
     Rotation,
     Term,
@@ -35,7 +35,7 @@ def blocks_of(mask: Mask, rows: int) -> Iterator[Slices]:
         yield slice(start, stop), slice(first, last)
 
 
-def sliced(effect: Effect, span: Span, slices: Sequence[Slices]) -> list[tuple[Effect, Span]]:
+def sliced(effect: AttentionModifiers, span: Span, slices: Sequence[Slices]) -> list[tuple[AttentionModifiers, Span]]:
     """What of an effect and a span belongs to each block; the blocks hold all queries, in their order."""
     sizes = [rows.stop - rows.start for rows, _ in slices]
     split = [_split(term, sizes) for term in effect.terms]
@@ -54,9 +54,9 @@ def sliced(effect: Effect, span: Span, slices: Sequence[Slices]) -> list[tuple[E
 def _split(term: Term, sizes: list[int]) -> Sequence[Term]:
     """A term for each block of queries."""
     match term:
-        case ProgressiveBias():
+        case PiecewiseLinearBias():
             return [replace(term, w=w) for w in term.w.split(sizes, 1)]
-        case ContentRelative():
+        case ContentBias():
             return [replace(term, content=some) for some in term.content.split(sizes, 2)]
         case DenseBias(bias) if bias.shape[2] > 1:
             # The gradients of what is split are joined; those of slices would each be as large as the bias.

@@ -17,7 +17,7 @@ from lengthwise.attention import fused, reference
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.slices import blocks_of, sliced
 from lengthwise.attention.tables import spread
-from lengthwise.forms import Effect, wide
+from lengthwise.forms import AttentionModifiers, wide
 from lengthwise.layouts import consecutive
 from lengthwise.span import Span
 from lengthwise.values import ConfigError, require_whole
@@ -83,7 +83,7 @@ def doubling(reach: int, causal: bool) -> tuple[int, ...]:
 
 @torch.no_grad()
 def measure(
-    effect: Effect,
+    effect: AttentionModifiers,
     span: Span,
     mask: Mask,
     q: Float[Tensor, "b h i d"],
@@ -169,7 +169,7 @@ def visible_keys(mask: Mask, device: torch.device) -> Int[Tensor, "#b i"]:
 
 @dataclass(frozen=True)
 class _Asked:
-    effect: Effect
+    effect: AttentionModifiers
     span: Span
     mask: Mask
     scale: float

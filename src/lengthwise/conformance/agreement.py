@@ -15,7 +15,7 @@ from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, e
 from lengthwise.conformance.scenes import SCENES, Scene, gaps, packed, require_close
 from lengthwise.encodings import PositionEncoding
 from lengthwise.encodings.piecewise import GRID
-from lengthwise.forms import Effect, ProgressiveBias
+from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias
 from lengthwise.layouts import consecutive
 from lengthwise.models.decoder import Block
 from lengthwise.span import Span, own_lengths
@@ -69,7 +69,7 @@ def chord_error(encoding: PositionEncoding) -> float:
     """How far the pieces of a bias are off in nats: max|f''| / (8 · 4095²) on [0, 1]; 0 where they are exact."""
     at = torch.tensor([served(encoding, 0, FAR)])
     terms = encoding.effect(Span(at, at, int(at.max()) + 1)).terms
-    functions = [term.exact for term in terms if isinstance(term, ProgressiveBias) and term.exact is not None]
+    functions = [term.exact for term in terms if isinstance(term, PiecewiseLinearBias) and term.exact is not None]
     return sum(1.02 * curvature(f) / (8 * (GRID - 1) ** 2) for f in functions)  # 2 %: differences miss a narrow peak
 
 
@@ -84,9 +84,9 @@ def approximated(encoding: PositionEncoding) -> PositionEncoding:
     """The encoding without the functions that its pieces approximate, so that the reference has what other backends have."""
     say = encoding.effect
 
-    def effect(span: Span) -> Effect:
+    def effect(span: Span) -> AttentionModifiers:
         whole = say(span)
-        pieces = (replace(t, exact=None) if isinstance(t, ProgressiveBias) else t for t in whole.terms)
+        pieces = (replace(t, exact=None) if isinstance(t, PiecewiseLinearBias) else t for t in whole.terms)
         return replace(whole, terms=tuple(pieces))
 
     encoding.effect = effect  # type: ignore[method-assign]

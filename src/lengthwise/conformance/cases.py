@@ -14,7 +14,7 @@ from lengthwise import attention
 from lengthwise.attention import BACKENDS, Mask, attend, no_gradients, plan
 from lengthwise.config import Choice, ConfigError, ModelConfig, annotation, choose, settings_of
 from lengthwise.encodings import PositionEncoding
-from lengthwise.forms import Effect
+from lengthwise.forms import AttentionModifiers
 from lengthwise.layouts import consecutive
 from lengthwise.models import Decoder
 from lengthwise.span import Span
@@ -229,14 +229,14 @@ def run(
 ) -> Tensor:
     """`attend`, as a user calls it: what acts on embeddings was added there, and is left out here. `x`: the layer's input."""
     if encoding.acts_on_embedding():
-        assert encoding.effect(Span.of(1)) == Effect(), (
+        assert encoding.effect(Span.of(1)) == AttentionModifiers(), (
             "acts on embeddings and on attention: no layer here knows how to use it"
         )
         return attend(q, k, v, positions=positions, documents=documents, causal=causal, backend=backend)
     return attend(q, k, v, encoding, positions=positions, documents=documents, x=x, causal=causal, backend=backend)
 
 
-def effect_with(encoding: PositionEncoding, span: Span, x: Tensor) -> Effect:
+def effect_with(encoding: PositionEncoding, span: Span, x: Tensor) -> AttentionModifiers:
     """Everything that the encoding does to a call, what follows from the content `x` [b, j, c] included."""
     effect = encoding.effect(span)
     if not encoding.reads_content():

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import (
-    ContentRelative,
+    AttentionModifiers,
+    ContentBias,
     CumulativeBias,
     DenseBias,
-    Effect,
-    KeyGlobal,
-    ProgressiveBias,
-    QueryRelative,
+    KeyBias,
+    PiecewiseLinearBias,
+    RelativeKeyBias,
     Rotation,
     ToeplitzBias,
 )
@@ -44,14 +44,12 @@ def output(
     batch, heads, count, width = q.shape
     groups, length = heads // k.shape[1], int(positions.max()) + 1
     out = torch.zeros_like(q)
-    read: list[DenseBias | CumulativeBias | ContentRelative] = []
+    read: list[DenseBias | CumulativeBias | ContentBias] = []
     if encoding.reads_content():
         at_all = positions.expand(batch, -1)
         terms = encoding.content(encoding.features(x), Span(at_all, at_all, length), documents)
-        read = [term for term in terms if isinstance(term, (DenseBias, CumulativeBias, ContentRelative))]
-        assert len(read) == len(terms), (
-            "the oracle knows content as DenseBias, CumulativeBias and ContentRelative alone"
-        )
+        read = [term for term in terms if isinstance(term, (DenseBias, CumulativeBias, ContentBias))]
+        assert len(read) == len(terms), "the oracle knows content as DenseBias, CumulativeBias and ContentBias alone"
     for b in range(batch):
         at = positions[b].tolist()
         row = Span(positions[b : b + 1], positions[b : b + 1], length, length_q=own[b : b + 1], length_k=own[b : b + 1])
@@ -95,7 +93,7 @@ def output(
     return out
 
 
-def pair(effect: Effect, head: int, q: Numbers, k: Numbers, distance: int, scale: float) -> float:
+def pair(effect: AttentionModifiers, head: int, q: Numbers, k: Numbers, distance: int, scale: float) -> float:
     """The logit of one query and one key, before softmax and before any rewrite."""
     turned_q, turned_k = q, k
     if (r := effect.rotation) is not None:
@@ -107,18 +105,18 @@ def pair(effect: Effect, head: int, q: Numbers, k: Numbers, distance: int, scale
         match term:
             case ToeplitzBias(table, first, distances):
                 total += float(_entry(table, head, _column(distance, first, distances)))
-            case ProgressiveBias(slope, intercept, knots, u, w, exact, distances):
+            case PiecewiseLinearBias(slope, intercept, knots, u, w, exact, distances):
                 x = float(_entry(u[None], 0, _column(distance, 0, distances))) * float(w)
                 if exact is not None:
                     total += float(exact(torch.tensor([x], dtype=torch.float64))[head])
                     continue
                 s = sum(knot <= x for knot in knots.tolist())
                 total += float(slope[head, s]) * x + float(intercept[head, s])
-            case QueryRelative(table, first, vector, distances):
+            case RelativeKeyBias(table, first, vector, distances):
                 more = [0.0] * len(q) if vector is None else vector[head].tolist()
                 entry = _entry(table, head, _column(distance, first, distances)).tolist()
                 total += scale * math.fsum((a + m) * b for a, m, b in zip(q, more, entry, strict=True))
-            case KeyGlobal(vector):
+            case KeyBias(vector):
                 total += scale * math.fsum(a * b for a, b in zip(k, vector[head].tolist(), strict=True))
             case DenseBias(bias):
                 total += float(bias[0, head if bias.shape[1] > 1 else 0, 0, 0])
@@ -126,7 +124,7 @@ def pair(effect: Effect, head: int, q: Numbers, k: Numbers, distance: int, scale
 
 
 def _of_content(
-    term: DenseBias | CumulativeBias | ContentRelative,
+    term: DenseBias | CumulativeBias | ContentBias,
     batch: int,
     heads: int,
     place: tuple[int, int, int, int],

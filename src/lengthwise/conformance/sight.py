@@ -10,7 +10,7 @@ from lengthwise.conformance.answers import Wrong, question
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, TRAIN_LENGTH, EncodingCase, Layer, numbers, tokens
 from lengthwise.conformance.scenes import difference
 from lengthwise.encodings import PositionEncoding, RotaryEncoding
-from lengthwise.forms import Effect
+from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
 
 COUNT = 13
@@ -95,4 +95,6 @@ def _turned(encoding: PositionEncoding, q: Tensor, k: Tensor, positions: Tensor,
     span = Span(positions, positions, length, length_q=own, length_k=own)
     visible = torch.ones(1, 1, COUNT, COUNT, dtype=torch.bool).tril()
     with torch.no_grad():
-        return reference.logits(Effect(rotation=encoding.effect(span).rotation), q, k, span, visible, HEAD_DIM**-0.5)
+        return reference.logits(
+            AttentionModifiers(rotation=encoding.effect(span).rotation), q, k, span, visible, HEAD_DIM**-0.5
+        )

@@ -12,7 +12,7 @@ from lengthwise.class_versions import is_own
 from lengthwise.conformance.answers import NotApplicable, Refused, Wrong, question
 from lengthwise.conformance.cases import EncodingCase
 from lengthwise.encodings import PositionEncoding
-from lengthwise.forms import Effect, KeyGlobal, QueryRelative
+from lengthwise.forms import AttentionModifiers, KeyBias, RelativeKeyBias
 from lengthwise.span import Span
 
 # Vectors belong to the tests, and are there where the source tree is.
@@ -90,7 +90,7 @@ def _logits(encoding: PositionEncoding, case: dict[str, Any], backend: str, what
 
 
 def _weights(
-    effect: Effect,
+    effect: AttentionModifiers,
     span: Span,
     mask: Mask,
     q: Tensor,
@@ -107,7 +107,7 @@ def _weights(
     # q, k and v have one width: dims of zeros are added at the end, which no rotation that is not partial would allow, nor
     # vectors for each distance or head, nor a rewriting that reads q.
     fixed = (
-        effect.rotation or effect.rewrite or any(isinstance(term, (QueryRelative, KeyGlobal)) for term in effect.terms)
+        effect.rotation or effect.rewrite or any(isinstance(term, (RelativeKeyBias, KeyBias)) for term in effect.terms)
     )
     if fixed and width > q.shape[-1]:
         pieces = [v[..., n : n + q.shape[-1]] for n in range(0, keys, q.shape[-1])]
@@ -178,7 +178,7 @@ def _mask(case: dict[str, Any]) -> Mask:
     return Mask(len(case["query"]), len(case["key"]), documents=documents)
 
 
-def _effect(encoding: PositionEncoding, case: dict[str, Any]) -> Effect:
+def _effect(encoding: PositionEncoding, case: dict[str, Any]) -> AttentionModifiers:
     span = _span(case)
     effect = encoding.effect(span)
     if encoding.reads_content():

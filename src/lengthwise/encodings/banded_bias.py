@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lengthwise.encodings.base import PositionEncoding, at_least
 from lengthwise.encodings.inputs import require_input
-from lengthwise.forms import ContentRelative
+from lengthwise.forms import ContentBias
 from lengthwise.span import Span
 
 
@@ -55,7 +55,7 @@ class BandedBias(PositionEncoding):
 
     def content(
         self, features: Float[Tensor, "b j hr"], span: Span, documents: Int[Tensor, "#b j"] | None
-    ) -> tuple[ContentRelative, ...]:
+    ) -> tuple[ContentBias, ...]:
         curves = F.pad(self.P[:, : span.reach], (1, 1))  # 0 at either end, for all distances past it
         read = features[:, -span.q.shape[1] :].unflatten(-1, self.W.shape[:2]).transpose(1, 2)  # [b, h, i, r]
-        return (ContentRelative(read, curves.to(read.dtype).mT[None], first=-1),)
+        return (ContentBias(read, curves.to(read.dtype).mT[None], first=-1),)

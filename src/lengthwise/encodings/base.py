@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lengthwise.class_versions import place
 from lengthwise.config import ConfigError, context_of, settings_of, shown_settings
-from lengthwise.forms import Effect, Rotation, Term, ToeplitzBias, wide
+from lengthwise.forms import AttentionModifiers, Rotation, Term, ToeplitzBias, wide
 from lengthwise.span import Span
 from lengthwise.values import require_known, require_whole
 
@@ -57,9 +57,9 @@ class PositionEncoding(nn.Module, ABC):
         """What absolute encodings do to the embeddings, once, before the first layer."""
         return x
 
-    def effect(self, span: Span) -> Effect:
+    def effect(self, span: Span) -> AttentionModifiers:
         """What relative encodings do to one attention call."""
-        return Effect()
+        return AttentionModifiers()
 
     def stretch(self, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
         """The length that the encoding is made for at a current length: where it depends on the current length at all, it
@@ -212,13 +212,13 @@ class RotaryEncoding(PositionEncoding):
         """What q and k are both stretched by (logits get its square); None: nothing."""
         return None
 
-    def effect(self, span: Span) -> Effect:
+    def effect(self, span: Span) -> AttentionModifiers:
         # float64 until the cosine is taken: at position 10^6 a float32 angle is off by 0.06 radians.
         angle_k, gain_k = self._turn(span.k, span.length_k, span.length)
         angle_q, gain_q = angle_k, gain_k
         if not span.consecutive or span.q.shape != span.k.shape:  # or both turn alike, and cosines are taken once
             angle_q, gain_q = self._turn(span.q, span.length_q, span.length)
-        return Effect(rotation=Rotation(angle_q, angle_k, gain_q, gain_k, self.layout))
+        return AttentionModifiers(rotation=Rotation(angle_q, angle_k, gain_q, gain_k, self.layout))
 
     def _turn(self, positions: Tensor, own: Tensor | None, length: int) -> tuple[Tensor, Tensor | float | None]:
         if own is None or not self.depends_on_length():
@@ -242,10 +242,10 @@ class DistanceBias(PositionEncoding):
     def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
         """Nats to add to the logits at each distance (query position - key position; below 0 only with `both_ways`)."""
 
-    def effect(self, span: Span) -> Effect:
+    def effect(self, span: Span) -> AttentionModifiers:
         n = span.reach if self.reach is None else torch.sym_min(span.reach, self.reach + 1)
         at = columns(span, -n if self.both_ways else 0, n, lambda: self._heads(span.q.device))
-        return Effect(terms=(ToeplitzBias(self.checked_bias(at.distance), at.first, at.distances),))
+        return AttentionModifiers(terms=(ToeplitzBias(self.checked_bias(at.distance), at.first, at.distances),))
 
     def checked_bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
         """`bias(distance)`; `ConfigError` where that is no table of heads by distances."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.encodings.base import PositionEncoding, at_least
-from lengthwise.forms import Effect, LogitRewrite, wide
+from lengthwise.forms import AttentionModifiers, LogitTransform, wide
 from lengthwise.span import Span
 
 
@@ -42,7 +42,7 @@ class CoPE(PositionEncoding):
         self.e = nn.Parameter(torch.zeros(max_position, head_dim))
 
     def rewrite(self, logits: Tensor, q: Tensor, visible: Tensor, scale: float) -> Tensor:
-        """[b, h, i, j] -> [b, h, i, j], see `LogitRewrite`."""
+        """[b, h, i, j] -> [b, h, i, j], see `LogitTransform`."""
         gates = torch.where(visible, logits, -torch.inf).sigmoid().to(wide(logits.device))
         p = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.e) - 1)
         below, above = p.detach().floor(), p.detach().ceil()
@@ -51,7 +51,7 @@ class CoPE(PositionEncoding):
         low, high = (rows.gather(-1, at.nan_to_num(nan=0.0).long()) for at in (below, above))
         return logits + torch.lerp(low, high, (p - below).to(rows.dtype))
 
-    def effect(self, span: Span) -> Effect:
-        return Effect(
-            rewrite=LogitRewrite(lambda logits, q, visible, scale, _: self.rewrite(logits, q, visible, scale))
+    def effect(self, span: Span) -> AttentionModifiers:
+        return AttentionModifiers(
+            rewrite=LogitTransform(lambda logits, q, visible, scale, _: self.rewrite(logits, q, visible, scale))
         )

@@ -13,7 +13,7 @@ from lengthwise.encodings.alibi import ALiBi
 from lengthwise.encodings.base import DistanceBias, PositionEncoding, at_least, columns
 from lengthwise.encodings.fire import FIRE
 from lengthwise.encodings.kerple_log import KerpleLog
-from lengthwise.forms import Effect, LogitRewrite, column
+from lengthwise.forms import AttentionModifiers, LogitTransform, column
 from lengthwise.span import Span
 
 _Base = Literal["alibi", "kerple_log", "fire"]
@@ -92,7 +92,9 @@ class DAPE(PositionEncoding):
         (w1, b1), (w2, b2) = ((p.to(logits.dtype) for p in (m.weight, m.bias)) for m in (self.first, self.second))
         return logits + bias + F.linear(F.leaky_relu(F.linear(pairs, w1, b1)), w2, b2).movedim(-1, 1)
 
-    def effect(self, span: Span) -> Effect:
+    def effect(self, span: Span) -> AttentionModifiers:
         # B is no term: at far distances it is so large that the logits could not be had back from the sum.
         bias = self._bias(span)
-        return Effect(rewrite=LogitRewrite(lambda logits, q, visible, scale, some: self.mix(logits, bias(some))))
+        return AttentionModifiers(
+            rewrite=LogitTransform(lambda logits, q, visible, scale, some: self.mix(logits, bias(some)))
+        )

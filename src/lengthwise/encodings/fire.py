@@ -14,7 +14,7 @@ from lengthwise.config import ConfigError
 from lengthwise.encodings import piecewise
 from lengthwise.encodings.base import PositionEncoding, at_least, columns, positive
 from lengthwise.encodings.piecewise import grid_pieces, relu_pieces
-from lengthwise.forms import Effect, ProgressiveBias, ToeplitzBias, wide
+from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, ToeplitzBias, wide
 from lengthwise.span import Span
 from lengthwise.values import require_bool
 
@@ -123,7 +123,7 @@ class FIRE(PositionEncoding):
             x = F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
         return self.activate(x) if self.final_activation else x
 
-    def effect(self, span: Span) -> Effect:
+    def effect(self, span: Span) -> AttentionModifiers:
         layers = self._linears()
         at, exact = columns(span, 0, span.reach, self._widest), None
         distance = at.distance
@@ -132,7 +132,7 @@ class FIRE(PositionEncoding):
         elif self._below_threshold(span):
             start = torch.zeros((), dtype=torch.long, device=distance.device)
             x = self.psi(distance) / self._denominator(start)
-            return Effect(terms=(ToeplitzBias(self.f(x[:, None]).T.contiguous(), distances=at.distances),))
+            return AttentionModifiers(terms=(ToeplitzBias(self.f(x[:, None]).T.contiguous(), distances=at.distances),))
         else:
             exact = self.f
             slope, intercept, knots = grid_pieces(self.f, like=layers[0].weight)
@@ -144,7 +144,7 @@ class FIRE(PositionEncoding):
             u, w = self.psi(distance) / unit, unit / self._denominator(span.q)
         else:
             u, w = _Tables.apply(self.c, self.L_multiplier, distance, span.q.long(), self.L, self.eps)
-        return Effect(terms=(ProgressiveBias(slope, intercept, knots, u, w, exact, at.distances),))
+        return AttentionModifiers(terms=(PiecewiseLinearBias(slope, intercept, knots, u, w, exact, at.distances),))
 
     def _widest(self) -> int:
         """The most numbers that are made for a distance."""

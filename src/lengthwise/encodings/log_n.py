@@ -8,7 +8,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import at_least
 from lengthwise.encodings.rope import RoPE
-from lengthwise.forms import Effect, QueryGain, wide
+from lengthwise.forms import AttentionModifiers, QueryGain, wide
 from lengthwise.span import Span
 
 
@@ -54,8 +54,8 @@ class LogN(RoPE):
             )
         self.train_length = train_length
 
-    def effect(self, span: Span) -> Effect:
+    def effect(self, span: Span) -> AttentionModifiers:
         rotation = super().effect(span).rotation if self.rotary_dims else None
         seen: Tensor = (span.q + 1).to(wide(span.q.device))
         gain = (seen.log() / math.log(self.train_length)).clamp(min=1.0)
-        return Effect(rotation=rotation, gain=QueryGain(gain[:, None]))
+        return AttentionModifiers(rotation=rotation, gain=QueryGain(gain[:, None]))

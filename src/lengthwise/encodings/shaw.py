@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from lengthwise.encodings.base import PositionEncoding, at_least
-from lengthwise.forms import Effect, QueryRelative, ValueRelative, wide
+from lengthwise.forms import AttentionModifiers, RelativeKeyBias, RelativeValues, wide
 from lengthwise.span import Span
 from lengthwise.values import require_bool
 
@@ -42,14 +42,14 @@ class Shaw(PositionEncoding):
     def _drawn(self) -> nn.Parameter:
         return nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * self.clip + 1, self.head_dim)))
 
-    def effect(self, span: Span) -> Effect:
+    def effect(self, span: Span) -> AttentionModifiers:
         # Rows go by j - i, columns of a form by i - j.
         keys, values = (
             None if rows is None else rows.to(wide(span.q.device)).flip(0)[None]
             for rows in (self.key_vectors, self.value_vectors)
         )
         assert keys is not None
-        return Effect(
-            terms=(QueryRelative(keys, first=-self.clip),),
-            values=() if values is None else (ValueRelative(values, first=-self.clip),),
+        return AttentionModifiers(
+            terms=(RelativeKeyBias(keys, first=-self.clip),),
+            values=() if values is None else (RelativeValues(values, first=-self.clip),),
         )

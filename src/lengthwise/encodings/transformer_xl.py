@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import PositionEncoding, at_least, columns, distances, positive, some_at_a_time
-from lengthwise.forms import Effect, KeyGlobal, QueryRelative, wide
+from lengthwise.forms import AttentionModifiers, KeyBias, RelativeKeyBias, wide
 from lengthwise.span import Span
 from lengthwise.values import require_bool
 
@@ -89,12 +89,12 @@ class TransformerXL(PositionEncoding):
         rows = torch.cat(found)
         return rows.unflatten(1, self.W_R.shape[:2]).transpose(0, 1)
 
-    def effect(self, span: Span) -> Effect:
+    def effect(self, span: Span) -> AttentionModifiers:
         last = span.reach - 1 if self.max_distance is None else torch.sym_min(span.reach - 1, self.max_distance)
         first = -torch.sym_max(1, last) if self.bidirectional else 0
         at = columns(span, first, last + 1, lambda: self.W_R.shape[0] * self.head_dim)
         table = self._vectors_at(at.distance) if at.listed else self.vectors(first, last + 1, span.q.device)
-        return Effect(terms=(QueryRelative(table, first, self.v, at.distances), KeyGlobal(self.u)))
+        return AttentionModifiers(terms=(RelativeKeyBias(table, first, self.v, at.distances), KeyBias(self.u)))
 
     def _vectors_at(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n d"]:
         """W_R R of any distances."""

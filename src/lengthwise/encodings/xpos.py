@@ -11,7 +11,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import at_least, positive
 from lengthwise.encodings.rope import RoPE
-from lengthwise.forms import Effect, wide
+from lengthwise.forms import AttentionModifiers, wide
 from lengthwise.span import Span
 
 # What is left of float32 for the products of q and k themselves, beside the gains.
@@ -64,7 +64,7 @@ class XPos(RoPE):
             )
         self.gamma, self.scale_base, self.max_length = gamma, scale_base, max_length
 
-    def effect(self, span: Span) -> Effect:
+    def effect(self, span: Span) -> AttentionModifiers:
         assert self.max_length is not None
         if torch.compiler.is_compiling():  # in a graph `length` may be no more than a bound
             torch._assert_async((span.k < self.max_length).all(), f"XPos: a position is past its {self.max_length}")
@@ -77,7 +77,9 @@ class XPos(RoPE):
         assert rotation is not None
         zeta, centre = self.zeta(span.q.device), self.max_length // 2
         power_q, power_k = ((at - centre).to(zeta.dtype)[..., None] / self.scale_base for at in (span.q, span.k))
-        return Effect(rotation=replace(rotation, gain_q=zeta**power_q, gain_k=zeta**-power_k, both_ways=False))
+        return AttentionModifiers(
+            rotation=replace(rotation, gain_q=zeta**power_q, gain_k=zeta**-power_k, both_ways=False)
+        )
 
     def zeta(self, device: torch.device) -> Float[Tensor, " pairs"]:
         pair = torch.arange(0, self.rotary_dims, 2, dtype=wide(device), device=device)

@@ -18,13 +18,13 @@ from lengthwise.attention import KVCache, Mask, Plan, check_backend, plan, with_
 from lengthwise.choices import require_choice
 from lengthwise.config import Choice, ConfigError, ModelConfig
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.forms import Effect, KeyGlobal
+from lengthwise.forms import AttentionModifiers, KeyBias
 from lengthwise.layouts import consecutive
 from lengthwise.models.base import Model
 from lengthwise.models.linear import Linear, swiglu
 from lengthwise.span import Span, ends, own_lengths, whole_numbers
 
-Watch = Callable[[int, Effect, Span, Mask, Tensor, Tensor, float], None]
+Watch = Callable[[int, AttentionModifiers, Span, Mask, Tensor, Tensor, float], None]
 
 
 class Block(nn.Module):
@@ -317,7 +317,7 @@ class _Attention:
         self.effect = encoding.effect(span) if cache is None else cache.kept.effect(encoding, span)
         self.effect = replace(self.effect, encoding=type(encoding).__name__)
         self.rotation = self.effect.rotation if cache is not None else None
-        if any(isinstance(term, KeyGlobal) for term in self.effect.terms):
+        if any(isinstance(term, KeyBias) for term in self.effect.terms):
             self.rotation = None  # a term that reads keys reads them before they are rotated
         if self.rotation:  # keys go into the cache rotated
             self.effect = replace(self.effect, rotation=self.rotation.queries_only())

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lengthwise.attention import Mask, Statistics, measure
 from lengthwise.config import ConfigError
-from lengthwise.forms import Effect
+from lengthwise.forms import AttentionModifiers
 from lengthwise.models.base import Model
 from lengthwise.models.decoder import Decoder
 from lengthwise.span import Span
@@ -48,7 +48,9 @@ def statistics(
         raise ConfigError("statistics() needs the model in evaluation mode; call model.eval() first")
     layers: list[Statistics] = []
 
-    def watch(layer: int, effect: Effect, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float) -> None:
+    def watch(
+        layer: int, effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float
+    ) -> None:
         asked = {"queries": queries, "edges": edges, "first": first, "last": last}
         layers.append(measure(effect, span, mask, q, k, scale=scale, **asked))  # type: ignore[arg-type]
 

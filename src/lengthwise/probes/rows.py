@@ -12,7 +12,7 @@ from torch import Tensor
 from lengthwise.attention import Mask, reference
 from lengthwise.attention.slices import Slices, blocks_of, sliced
 from lengthwise.config import ConfigError
-from lengthwise.forms import Effect, wide
+from lengthwise.forms import AttentionModifiers, wide
 from lengthwise.models import Model, attending
 from lengthwise.span import Span
 
@@ -23,7 +23,7 @@ NUMBERS = {"cpu": 1 << 18, "other": 1 << 24}  # in a block of rows of all heads
 class Call:
     """What a layer's attention is called with."""
 
-    effect: Effect
+    effect: AttentionModifiers
     span: Span
     mask: Mask
     q: Float[Tensor, "b h i d"]
@@ -71,7 +71,9 @@ def calls_of(
         raise ConfigError("a probe needs the model in evaluation mode; call model.eval() first")
     calls: list[Call] = []
 
-    def watch(layer: int, effect: Effect, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float) -> None:
+    def watch(
+        layer: int, effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float
+    ) -> None:
         calls.append(Call(effect, span, mask, q, k, scale))
 
     model(inputs, positions=positions, watch=watch)

@@ -27,7 +27,7 @@ from lengthwise.studies.estimate import estimate_seconds
 from lengthwise.studies.events import Begun, Counted, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.stored import but_for_content, change_of_content
 from lengthwise.studies.study import Study
-from lengthwise.studies.worker import Bye, Hello, Spec, main
+from lengthwise.studies.worker import Exit, Ready, Spec, main
 from lengthwise.training.checkpoint import WEIGHTS
 from lengthwise.values import require_no_address
 
@@ -97,7 +97,7 @@ def execute(
             threads=threads,
         )
         notes = _add(store, study)
-        return _Crew(store, study, spec, workers, estimate, tell).work(notes)
+        return _WorkerPool(store, study, spec, workers, estimate, tell).work(notes)
 
 
 def _add(store: Store, study: Study) -> list[str]:
@@ -216,7 +216,7 @@ class _Worker:
         theirs.close()
         self.name: str | None = None  # in the store; None until it is ready
         self.key = ""  # the run it works on
-        self.bye: Bye | None = None
+        self.bye: Exit | None = None
 
     def stop(self) -> None:
         with suppress(OSError):  # it has ended
@@ -225,7 +225,7 @@ class _Worker:
             self.process.terminate()  # it is still importing and holds nothing
 
 
-class _Crew:
+class _WorkerPool:
     """The workers of one call, and what they say."""
 
     def __init__(
@@ -301,10 +301,10 @@ class _Crew:
             except (EOFError, OSError, pickle.UnpicklingError):
                 self._ended(worker)
 
-    def _hear(self, worker: _Worker, message: Event | Hello | Bye) -> None:
-        if isinstance(message, Hello):
+    def _hear(self, worker: _Worker, message: Event | Ready | Exit) -> None:
+        if isinstance(message, Ready):
             worker.name = message.name
-        elif isinstance(message, Bye):
+        elif isinstance(message, Exit):
             worker.bye = message
             self.error = self.error or message.error
             worker.process.kill()  # it has let go of everything; taking torch down would only take time

@@ -59,20 +59,20 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Hello:
+class Ready:
     """The first message: the worker is ready, and its name in the store."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Bye:
+class Exit:
     """The last message; `error` when it cannot go on, in one line."""
 
     error: str | None = None
 
 
-class Link:
+class ParentPipe:
     """The pipe to the parent: messages go out; what comes in says stop, and its end says that the parent is gone."""
 
     def __init__(self, pipe: Connection):
@@ -80,7 +80,7 @@ class Link:
         self._pipe, self._lock = pipe, threading.Lock()
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def send(self, message: Event | Hello | Bye) -> None:
+    def send(self, message: Event | Ready | Exit) -> None:
         # Without a parent nobody wants to know.
         with self._lock, suppress(OSError):
             self._pipe.send(message)
@@ -95,7 +95,7 @@ class Link:
         self.stop.set()
 
 
-class Beat:
+class Heartbeat:
     """Tells the store, from a thread, that the worker lives and how far it is."""
 
     def __init__(self, store: Store, key: str, worker: str):
@@ -105,7 +105,7 @@ class Beat:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> "Beat":
+    def __enter__(self) -> "Heartbeat":
         self._thread.start()
         return self
 
@@ -130,7 +130,7 @@ def main(pipe: Connection, spec: Spec) -> None:
     """Work until nothing is left, the parent says stop, or the parent is gone."""
     # Ctrl-C reaches the whole terminal; the parent hears it and says stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    link = Link(pipe)
+    link = ParentPipe(pipe)
     signal.signal(signal.SIGTERM, lambda *_: link.stop.set())
     try:
         use_process(spec.threads)
@@ -145,21 +145,21 @@ def main(pipe: Connection, spec: Spec) -> None:
     except Exception as error:
         if debugging():
             traceback.print_exc()
-        link.send(Bye(plain(error)))
+        link.send(Exit(plain(error)))
     else:
-        link.send(Bye())
+        link.send(Exit())
 
 
 class Worker:
     """One process's work on a study."""
 
-    def __init__(self, spec: Spec, link: Link, store: Store, runs: dict[str, Run]):
+    def __init__(self, spec: Spec, link: ParentPipe, store: Store, runs: dict[str, Run]):
         self.spec, self.link, self.store, self.runs = spec, link, store, runs
         self.name = worker_name()
         self.facts = facts(spec.device, spec.threads)
 
     def work(self) -> None:
-        self.link.send(Hello(self.name))
+        self.link.send(Ready(self.name))
         while not self.link.stop.is_set():
             row = self.store.claim(self.spec.study, self.name)
             if row is not None:
@@ -175,7 +175,7 @@ class Worker:
         """Bring the run to its end, or give it back, or give it up."""
         begin = time.perf_counter()
         folder = run_folder(self.spec.results, row.key)
-        with Beat(self.store, row.key, self.name) as beat:
+        with Heartbeat(self.store, row.key, self.name) as beat:
             try:
                 with self.warnings_as_notes(row.key):
                     scores, of_shifts = self.run(row, folder, beat)
@@ -197,7 +197,7 @@ class Worker:
                 seconds = time.perf_counter() - begin
                 self.link.send(Done(key=row.key, scores=scores, of_shifts=of_shifts, seconds=seconds))
 
-    def run(self, row: RunRow, folder: Path, beat: Beat) -> tuple[tuple[tuple[int, float], ...], int]:
+    def run(self, row: RunRow, folder: Path, beat: Heartbeat) -> tuple[tuple[tuple[int, float], ...], int]:
         run = self.runs.get(row.key) or stored_run(row)
         missing = self.store.missing(row.key, row.asked)
         is_trained = row.finished is not None

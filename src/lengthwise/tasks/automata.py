@@ -66,18 +66,20 @@ class Automata:
 
 
 @dataclass(frozen=True)
-class Sayings(Batch):
+class GeneratedAnswers(Batch):
     """Sequences, the state in which each target was said, and what each state says: the truth that a model is compared with."""
 
     states: Int[Tensor, "b t"]
     says: Float[Tensor, "b r v"]
 
-    def __getitem__(self, part: slice) -> "Sayings":
-        return Sayings(self.inputs[part], self.targets[part], self.scored[part], self.states[part], self.says[part])
+    def __getitem__(self, part: slice) -> "GeneratedAnswers":
+        return GeneratedAnswers(
+            self.inputs[part], self.targets[part], self.scored[part], self.states[part], self.says[part]
+        )
 
-    def to(self, device: torch.device | str) -> "Sayings":
+    def to(self, device: torch.device | str) -> "GeneratedAnswers":
         parts = (self.inputs, self.targets, self.scored, self.states, self.says)
-        return Sayings(*(part.to(device, non_blocking=True) for part in parts))
+        return GeneratedAnswers(*(part.to(device, non_blocking=True) for part in parts))
 
     def truth(self) -> Float[Tensor, "b t v"]:
         """The distribution that each target was drawn from."""
@@ -147,7 +149,7 @@ class PFA(PrefixTask):
         require_split(split)
         require_length(length, self.unit)
 
-    def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> Sayings:
+    def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> GeneratedAnswers:
         self.check_length(length, split)
         automata = self.draw(generator, batch)
         draws = torch.rand(batch, length, generator=generator)
@@ -155,7 +157,7 @@ class PFA(PrefixTask):
         targets = said.masked_fill(said < 0, self.symbols)
         inputs = torch.cat([torch.full((batch, 1), self.symbols), targets[:, :-1]], 1)
         scored = torch.ones_like(targets, dtype=torch.bool)
-        return Sayings(inputs, targets, scored, states, automata.says(self.ends, self.output_size))
+        return GeneratedAnswers(inputs, targets, scored, states, automata.says(self.ends, self.output_size))
 
     def draw(self, generator: torch.Generator, count: int) -> Automata:
         """So many automata."""
@@ -189,7 +191,7 @@ class PFA(PrefixTask):
     @staticmethod
     def distance(said: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b t"]:
         """The total variation distance of distributions over the next symbol to the true ones, at every place."""
-        if not isinstance(batch, Sayings):
+        if not isinstance(batch, GeneratedAnswers):
             raise TypeError("a batch of PFA holds its automata; take it from `sample` or `examples`, or a part of it")
         return (said.double() - batch.truth()).abs().sum(-1) / 2
 

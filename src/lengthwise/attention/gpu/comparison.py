@@ -17,7 +17,7 @@ from lengthwise.attention import fused, gpu, reference
 from lengthwise.attention.gpu.call import power
 from lengthwise.attention.gpu.verdicts import Form
 from lengthwise.attention.masks import Mask
-from lengthwise.forms import Effect, ProgressiveBias, QueryRelative, Rotation, Term, ToeplitzBias
+from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, RelativeKeyBias, Rotation, Term, ToeplitzBias
 from lengthwise.layouts import consecutive
 from lengthwise.span import Span
 
@@ -133,19 +133,19 @@ class Call:
         gradients = torch.autograd.grad(out, list(leaves.values()), self.grad.to(device, out.dtype))
         return {"output": out.detach(), **dict(zip(leaves, gradients, strict=True))}
 
-    def _effect(self, leaves: dict[str, Tensor], span: Span) -> Effect:
+    def _effect(self, leaves: dict[str, Tensor], span: Span) -> AttentionModifiers:
         terms: list[Term] = []
         if "table" in leaves:
             terms.append(ToeplitzBias(leaves["table"], -3))
         if "vectors" in leaves:
-            terms.append(QueryRelative(leaves["vectors"], -4, leaves["vector"]))
+            terms.append(RelativeKeyBias(leaves["vectors"], -4, leaves["vector"]))
         if "slope" in leaves:
             slope = leaves["slope"]
             knots = _knots(slope.shape[1]).to(slope)
-            terms.append(ProgressiveBias(slope, leaves["intercept"], knots, leaves["u"], leaves["w"]))
+            terms.append(PiecewiseLinearBias(slope, leaves["intercept"], knots, leaves["u"], leaves["w"]))
         speed = torch.tensor([0.1], dtype=WIDE, device=span.q.device)
         rotation = Rotation(span.q[..., None] * speed, span.k[..., None] * speed) if self.rotated else None
-        return Effect(rotation=rotation, terms=tuple(terms))
+        return AttentionModifiers(rotation=rotation, terms=tuple(terms))
 
 
 def _knots(pieces: int) -> Tensor:

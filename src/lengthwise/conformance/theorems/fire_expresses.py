@@ -28,7 +28,7 @@ from lengthwise.conformance.cases import HEAD_DIM, EncodingCase, asked_backends,
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
 from lengthwise.encodings import FIRE, T5, ALiBi, DistanceBias, KerpleLog, KerplePower, PositionEncoding, Sandwich
 from lengthwise.encodings.base import at_least, project
-from lengthwise.forms import DenseBias, Effect
+from lengthwise.forms import AttentionModifiers, DenseBias
 from lengthwise.span import Span
 
 BOUNDS = (16, 49, 512, 1000, 4096)  # a distance over 49 or 1,000 is rounded, over a power of two it is not
@@ -41,8 +41,8 @@ _ROWS = 256  # queries whose pairs are in memory together
 class PairwiseFIRE(FIRE):
     """FIRE with an activation that has no straight pieces to offer: its MLP is evaluated for every pair."""
 
-    def effect(self, span: Span) -> Effect:
-        return Effect(terms=(DenseBias(of_pairs(self, span)),))
+    def effect(self, span: Span) -> AttentionModifiers:
+        return AttentionModifiers(terms=(DenseBias(of_pairs(self, span)),))
 
 
 class StepFIRE(PairwiseFIRE):
@@ -75,8 +75,8 @@ class Heads(PositionEncoding):
     def __iter__(self) -> Iterator[FIRE]:
         return iter(cast(list[FIRE], list(self.fires)))
 
-    def effect(self, span: Span) -> Effect:
-        return Effect(terms=(DenseBias(torch.cat([of_pairs(fire, span) for fire in self], 1)),))
+    def effect(self, span: Span) -> AttentionModifiers:
+        return AttentionModifiers(terms=(DenseBias(torch.cat([of_pairs(fire, span) for fire in self], 1)),))
 
 
 def of_pairs(fire: FIRE, span: Span) -> Float[Tensor, "b h i j"]:

@@ -15,13 +15,22 @@ from torch import Tensor
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.forms import Effect, KeyGlobal, ProgressiveBias, QueryGain, QueryRelative, Rotation, Term, ToeplitzBias
+from lengthwise.forms import (
+    AttentionModifiers,
+    KeyBias,
+    PiecewiseLinearBias,
+    QueryGain,
+    RelativeKeyBias,
+    Rotation,
+    Term,
+    ToeplitzBias,
+)
 from lengthwise.span import Span
 
 _FEWEST = 16  # positions, as in the KV cache
 
 
-class Kept:
+class EncodingCache:
     """The effects of encodings for one text while it grows: `kept.effect(encoding, span)` is `encoding.effect(span)`, sooner.
 
     It is so up to the rounding of forms that are made for one length or another: FIRE with a smooth activation is a table
@@ -42,7 +51,7 @@ class Kept:
 
     Parameters and buffers are compared with what they were, number by number. On a GPU that would wait for it: there a tensor
     is unchanged if it lies where it lay and autograd counted no writing to it, which leaves out torch's fused optimisers and
-    `parameter.data.mul_(2)`. Those, and plain attributes that are changed, take a new `Kept`; a cache's keys and values are
+    `parameter.data.mul_(2)`. Those, and plain attributes that are changed, take a new `EncodingCache`; a cache's keys and values are
     outdated by them too.
     """
 
@@ -67,7 +76,7 @@ class Kept:
                 stacklevel=4,
             )
 
-    def effect(self, encoding: PositionEncoding, span: Span) -> Effect:
+    def effect(self, encoding: PositionEncoding, span: Span) -> AttentionModifiers:
         """`encoding.effect(span)`, whose tables may reach further than the span does."""
         if not _may_keep(encoding, span):
             return encoding.effect(span)
@@ -92,9 +101,11 @@ def _may_keep(encoding: PositionEncoding, span: Span) -> bool:
     return span.q.shape[1] < keys and span.length <= 2 * keys and not is_in_torch_dispatch_mode()
 
 
-def _can_be_kept(effect: Effect) -> bool:
+def _can_be_kept(effect: AttentionModifiers) -> bool:
     """Whether every form speaks of distances, or of queries and keys by their positions; there is something to keep."""
-    of_positions = all(isinstance(x, (ToeplitzBias, ProgressiveBias, QueryRelative, KeyGlobal)) for x in effect.terms)
+    of_positions = all(
+        isinstance(x, (ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, KeyBias)) for x in effect.terms
+    )
     something = effect.rotation or effect.terms or effect.values or effect.gain
     return of_positions and effect.rewrite is None and something is not None and something != ()
 
@@ -103,7 +114,7 @@ def _can_be_kept(effect: Effect) -> bool:
 class _Held:
     """The effect for positions 0 ... length-1, and what it was made of."""
 
-    effect: Effect
+    effect: AttentionModifiers
     length: int
     device: torch.device
     made_of: list["_Was"]
@@ -157,23 +168,23 @@ def _tensors(encoding: PositionEncoding) -> list[Tensor]:
     return [*encoding.parameters(), *encoding.buffers()]
 
 
-def _by_position(effect: Effect) -> list[tuple[Tensor, int]]:
+def _by_position(effect: AttentionModifiers) -> list[tuple[Tensor, int]]:
     """The tensors with an entry for each query or key, and their axis."""
     r, found = effect.rotation, []
     if r is not None:
         found += [(x, 1) for x in (r.angle_q, r.angle_k, r.gain_q, r.gain_k) if isinstance(x, Tensor)]
-    found += [(term.w, 1) for term in effect.terms if isinstance(term, ProgressiveBias)]
+    found += [(term.w, 1) for term in effect.terms if isinstance(term, PiecewiseLinearBias)]
     return found if effect.gain is None else [*found, (effect.gain.gain, 2)]
 
 
-def _cut(whole: Effect, span: Span) -> Effect:
+def _cut(whole: AttentionModifiers, span: Span) -> AttentionModifiers:
     """What an effect for all positions says of a span's."""
     keys = span.k.shape[1]
     of_q = _cutter(span.q, slice(keys - span.q.shape[1], keys), span.consecutive)
     of_k = _cutter(span.k, slice(keys), span.consecutive)
 
     def of_term(term: Term) -> Term:
-        return replace(term, w=of_q(term.w)) if isinstance(term, ProgressiveBias) else term
+        return replace(term, w=of_q(term.w)) if isinstance(term, PiecewiseLinearBias) else term
 
     rotation, gain = whole.rotation, whole.gain
     if rotation is not None:
