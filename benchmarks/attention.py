@@ -91,7 +91,7 @@ class Attention:
             self.encoding = ENCODINGS.parse(name.split()[-1]).build(**made_for)
             self.tokens = torch.randn(batch, length, HEADS * dim) if reads(self.encoding) else None
 
-    def effect(self) -> AttentionModifiers:
+    def modifiers(self) -> AttentionModifiers:
         assert self.encoding is not None
         return effect_of(self.encoding, self.tokens, self.span)
 
@@ -101,11 +101,11 @@ class Attention:
             return F.scaled_dot_product_attention(self.q, self.k, self.v, is_causal=causal, enable_gqa=grouped)
         if self.name.startswith("eager "):
             return self._eager()
-        effect, q, k = self.effect(), self.q, self.k
-        if self.name.startswith("before ") and effect.rotation:
-            q, k = effect.rotation.query(q), effect.rotation.key(k)
-            effect = dataclasses.replace(effect, rotation=None)
-        return self.backend.prepare(effect, self.span, self.mask)(q, k, self.v, scale=self.scale)
+        modifiers, q, k = self.modifiers(), self.q, self.k
+        if self.name.startswith("before ") and modifiers.rotation:
+            q, k = modifiers.rotation.query(q), modifiers.rotation.key(k)
+            modifiers = dataclasses.replace(modifiers, rotation=None)
+        return self.backend.prepare(modifiers, self.span, self.mask)(q, k, self.v, scale=self.scale)
 
     def _eager(self) -> Tensor:
         """As copies of FIRE are written: the network for every pair, hidden pairs too."""
@@ -131,10 +131,10 @@ def reads(encoding: Any) -> bool:
 
 def effect_of(encoding: Any, x: Tensor | None, span: Span) -> AttentionModifiers:
     """What an encoding does to attention of tokens x [b, t, heads dim]."""
-    effect: AttentionModifiers = encoding.effect(span)
+    modifiers: AttentionModifiers = encoding.modifiers(span)
     if not reads(encoding):
-        return effect
-    return dataclasses.replace(effect, terms=(*effect.terms, *encoding.content(encoding.features(x), span, None)))
+        return modifiers
+    return dataclasses.replace(modifiers, terms=(*modifiers.terms, *encoding.content(encoding.features(x), span, None)))
 
 
 # ---- measuring
@@ -306,16 +306,16 @@ def decode(args: argparse.Namespace) -> Figures:
             assert one.encoding is not None
             kept, longer = EncodingCache(), Span.of(2 * keys)
 
-            def step(one: Attention, effect: Callable[[Span], AttentionModifiers]) -> None:
-                fused.prepare(effect(one.span), one.span, one.mask)(one.q, one.k, one.v, scale=one.scale)
+            def step(one: Attention, modifiers: Callable[[Span], AttentionModifiers]) -> None:
+                fused.prepare(modifiers(one.span), one.span, one.mask)(one.q, one.k, one.v, scale=one.scale)
 
             with torch.no_grad():
-                attend = fused.prepare(one.encoding.effect(one.span), one.span, one.mask)
+                attend = fused.prepare(one.encoding.modifiers(one.span), one.span, one.mask)
                 actions: dict[str, Callable[[], object]] = {
                     "kernel": functools.partial(attend, one.q, one.k, one.v, scale=one.scale),
-                    "step": functools.partial(step, one, functools.partial(kept.effect, one.encoding)),
-                    "made anew": functools.partial(step, one, one.encoding.effect),
-                    "table": functools.partial(one.encoding.effect, longer),
+                    "step": functools.partial(step, one, functools.partial(kept.modifiers, one.encoding)),
+                    "made anew": functools.partial(step, one, one.encoding.modifiers),
+                    "table": functools.partial(one.encoding.modifiers, longer),
                 }
                 for _ in range(2):  # what is kept is there from the second step on
                     actions["step"]()
@@ -391,12 +391,12 @@ def rows(args: argparse.Namespace) -> Figures:
 
 
 def forms_of(name: str) -> set[str]:
-    effect = Attention(name, 2).effect()
-    return {type(form).__name__ for form in (*effect.terms, *effect.values)}
+    modifiers = Attention(name, 2).modifiers()
+    return {type(form).__name__ for form in (*modifiers.terms, *modifiers.values)}
 
 
 def met(one: Attention) -> RelativeKeyBias | ContentBias:
-    return next(term for term in one.effect().terms if isinstance(term, (RelativeKeyBias, ContentBias)))
+    return next(term for term in one.modifiers().terms if isinstance(term, (RelativeKeyBias, ContentBias)))
 
 
 def products(one: Attention) -> Callable[[], None]:
@@ -494,10 +494,10 @@ class Sum(torch.nn.Module):
         super().__init__()
         self.each = torch.nn.ModuleList(each)
 
-    def effect(self, x: Tensor, span: Span) -> AttentionModifiers:
+    def modifiers(self, x: Tensor, span: Span) -> AttentionModifiers:
         """What they do to attention of tokens x [1, t, heads dim]."""
         effects = [effect_of(one, x, span) for one in self.each]
-        return dataclasses.replace(effects[0], terms=tuple(term for effect in effects for term in effect.terms))
+        return dataclasses.replace(effects[0], terms=tuple(term for modifiers in effects for term in modifiers.terms))
 
 
 def distances(
@@ -520,19 +520,19 @@ def distances(
         q, k, v, weight = (x.to(in_use) for x in given)
         for x in (q, k, v):
             x.requires_grad_()
-        effect = encoding.effect(tokens.to(in_use), span)
+        modifiers = encoding.modifiers(tokens.to(in_use), span)
         if who == "torch":
             bias = torch.zeros(1, 1, 1, 1)
-            for term in effect.terms:
+            for term in modifiers.terms:
                 bias = bias + reference.dense(term, q, k, span, scale)
             hidden = ~mask.visible(q.device)[:, None]
             bias = bias.expand(1, heads, length, length).masked_fill(hidden, -math.inf).to(dtype)
-            turn = effect.rotation
+            turn = modifiers.rotation
             turned = (turn.query(q), turn.key(k)) if turn else (q, k)
             out = F.scaled_dot_product_attention(*turned, v, attn_mask=bias, scale=scale)
         else:
             backend = reference if who == "reference" else fused
-            out = backend.prepare(effect, span, mask)(q, k, v, scale=scale)
+            out = backend.prepare(modifiers, span, mask)(q, k, v, scale=scale)
         parameters = {f"encoding.{n.removeprefix('each.0.')}": x for n, x in encoding.named_parameters()}
         leaves = {"q": q, "k": k, "v": v, **parameters}
         gradients = torch.autograd.grad(out, list(leaves.values()), weight)

@@ -41,18 +41,18 @@ class Pass:
         self.encoding = ENCODINGS.parse(name).build(**made_for)
         self.backend, self.span, self.mask = BACKENDS[backend], Span.of(length), Mask(length, length)
 
-    def effect(self) -> Any:
-        effect = self.encoding.effect(self.span)
+    def modifiers(self) -> Any:
+        modifiers = self.encoding.modifiers(self.span)
         if self.encoding.reads_content():
-            return with_content(effect, self.encoding, self.encoding.features(self.x), self.span, self.mask)
-        return effect
+            return with_content(modifiers, self.encoding, self.encoding.features(self.x), self.span, self.mask)
+        return modifiers
 
     def refused(self) -> bool:
-        return self.backend.refuses(self.effect(), self.span, self.mask, self.given[0]) is not None
+        return self.backend.unsupported_reason(self.modifiers(), self.span, self.mask, self.given[0]) is not None
 
     def __call__(self) -> float:
         start = time.process_time()
-        out = self.backend.prepare(self.effect(), self.span, self.mask)(*self.given, scale=DIM**-0.5)
+        out = self.backend.prepare(self.modifiers(), self.span, self.mask)(*self.given, scale=DIM**-0.5)
         torch.autograd.grad(out, [*self.given, *self.encoding.parameters()], self.weight)
         return time.process_time() - start
 
@@ -132,7 +132,7 @@ def main() -> None:
                 cell = (
                     f"{r['time']:.2f} ({r['time_low']:.2f}-{r['time_high']:.2f}) {r['peak_mib']:>5.0f}"
                     if r
-                    else "refuses"
+                    else "unsupported_reason"
                 )
                 cells += f"{cell:>28}"
             print(f"{name:<16}{own['seconds'] * 1e3:>7.0f}{own['peak_mib']:>6.0f}{cells}", flush=True)

@@ -93,7 +93,7 @@ class Attention:
         if self.encoding is None:
             with sdpa_kernel(TORCH[self.name]):
                 return F.scaled_dot_product_attention(self.q, self.k, self.v, is_causal=self.mask.queries > 1)
-        attend = fused.prepare(self.encoding.effect(self.span), self.span, self.mask)
+        attend = fused.prepare(self.encoding.modifiers(self.span), self.span, self.mask)
         return attend(self.q, self.k, self.v, scale=self.dim**-0.5)
 
     def forward(self) -> None:

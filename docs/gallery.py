@@ -240,9 +240,9 @@ def _cost(entry: Entry) -> list[str]:
         return ["None: attention is left alone."]
     rows = ["| form | memory of the encoding | time in each layer |", "|---|---|---|"]
     rows += [f"| `{form}` | {COSTS[form][0]} | {COSTS[form][1]} |" for form in data["forms"]]
-    served = [f"`{name}`" for name, refusal in data["backends"].items() if refusal is None]
+    served = [f"`{name}`" for name, reason in data["backends"].items() if reason is None]
     said = [f"For n tokens, h heads, d dims a head. Served by {_listed(served)}."]
-    said += [f"`{name}` refuses: {refusal}." for name, refusal in data["backends"].items() if refusal is not None]
+    said += [f"`{name}` refuses: {reason}." for name, reason in data["backends"].items() if reason is not None]
     if set(data["forms"]) - {"Rotation", "QueryGain"}:  # what a backend says of the memory that biases take there
         for name in data["backends"]:
             of_biases = re.search(r"^Memory: (.+?\.)(?=\s|$)", python.getdoc(BACKENDS[name]) or "", flags=re.M | re.S)
@@ -283,7 +283,7 @@ def listing(listed: list[Entry]) -> str:
             continue
         rows = ["| | what it is | learned | fused attention |", "|---|---|---|---|"]
         for entry in members:
-            fused = any(refusal is None for name, refusal in entry.data["backends"].items() if name != "reference")
+            fused = any(reason is None for name, reason in entry.data["backends"].items() if name != "reference")
             learned = f"{entry.data['learned']:,}" if entry.data["learned"] else "nothing"
             said = escaped(summary(entry.make))
             rows.append(f"| [{entry.name}]({entry.file}.md) | {said} | {learned} | {'yes' if fused else 'no'} |")

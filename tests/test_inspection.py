@@ -137,7 +137,7 @@ def test_rotations_are_those_of_the_length_that_is_shown(word, sizes, frequencie
     assert data["gain"] == pytest.approx(gain, rel=1e-9)
     if word.startswith("dynamic"):
         assert data["frequencies_trained"] == pytest.approx([1.0, 0.1, 0.01, 0.001], rel=1e-12)
-        assert data["stretch"] == sizes["length"]
+        assert data["effective_length"] == sizes["length"]
 
 
 def test_xpos_shows_a_gain_for_each_position_and_pair():
@@ -188,7 +188,7 @@ def test_every_encoding_is_shown_as_plain_data(make, length):
     if "bias" in data:
         assert [len(head) for head in data["bias"]] == [length] * len(data["bias"])
     if data["depends_on_length"]:
-        assert "stretch" in data
+        assert "effective_length" in data
 
 
 def test_keys_after_the_query_are_none():
@@ -214,7 +214,7 @@ class Gained(PositionEncoding):
         super().__init__()
         self.num_heads, self.rate = num_heads, rate
 
-    def effect(self, span):
+    def modifiers(self, span):
         head = torch.arange(1, self.num_heads + 1, dtype=torch.float64)
         gain = 1 + self.rate * head[:, None] * span.q[:, None].double()
         return AttentionModifiers(
@@ -234,7 +234,7 @@ def test_a_gain_is_in_the_logits_that_are_shown():
 
 
 def test_both_directions_are_shown():
-    data = inspect(ENCODINGS.parse("alibi:symmetric=true"), num_heads=1, length=4)
+    data = inspect(ENCODINGS.parse("alibi:bidirectional=true"), num_heads=1, length=4)
     assert data["bias"] == [[0.0, -(2.0**-8), -(2.0**-7), -3 * 2.0**-8]]
     assert data["bias_ahead"] == [data["bias"][0][1:]]
 

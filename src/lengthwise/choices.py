@@ -79,7 +79,7 @@ class Choice:
 
     def identity(self) -> dict[str, Any]:
         """What counts for the key: without settings that only say where something lies (a path, when its hash is there)."""
-        skip = getattr(self.make, "not_identity", ())
+        skip = getattr(self.make, "excluded_from_key", ())
         return {k: v for k, v in self.to_data().items() if k not in skip}
 
     @property
@@ -89,7 +89,7 @@ class Choice:
         if self.then:
             runs = [(label, len(list(same))) for label, same in groupby(choice.label for choice in self.layers)]
             return "+".join(f"{label}*{count}" if count > 1 else label for label, count in runs)
-        skip = {"sha256", *getattr(self.make, "not_identity", ())}
+        skip = {"sha256", *getattr(self.make, "excluded_from_key", ())}
         shown = shown_settings(self.make, {k: v for k, v in self.settings if k not in skip})
         return f"{self.name}({shown})" if shown else self.name
 

@@ -1,7 +1,7 @@
 """The closed vocabulary between encodings and attention: everything that position can do to one attention call.
 
 An encoding describes itself in these forms, an attention backend understands forms and never methods. Tables and
-angles are float64 where the device has it (`wide`), and a backend casts them to its own precision (at least float32).
+angles are float64 where the device has it (`table_dtype`), and a backend casts them to its own precision (at least float32).
 
 The logit of query i and key j in head h is
 
@@ -27,7 +27,7 @@ from lengthwise.span import Span
 from lengthwise.values import ConfigError
 
 
-def wide(device: torch.device | str | None) -> torch.dtype:
+def table_dtype(device: torch.device | str | None) -> torch.dtype:
     """The dtype of tables and angles on a device: float64, or float32 where there is no float64."""
     return torch.float32 if torch.device(device or "cpu").type == "mps" else torch.float64
 
@@ -45,8 +45,8 @@ class Rotation:
     gain_q: Float[Tensor, "..."] | float | None = None
     gain_k: Float[Tensor, "..."] | float | None = None
     layout: Literal["interleaved", "half"] = "interleaved"
-    both_ways: bool = True  # False: gains that grow without bound for keys after the query
-    # Of either side its cosines and sines, once per effect, however many layers share it. (A `cached_property` has a lock
+    bidirectional: bool = True  # False: gains that grow without bound for keys after the query
+    # Of either side its cosines and sines, once per modifiers, however many layers share it. (A `cached_property` has a lock
     # in Python 3.11, and torch.compile does not go through locks.)
     _turns: dict[str, tuple[Tensor, Tensor] | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -211,7 +211,7 @@ class DenseBias:
     """`+ bias[b|1, h|1, i, j]`: what no table can say."""
 
     bias: Float[Tensor, "b h i j"]
-    both_ways: bool = False
+    bidirectional: bool = False
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class LogitTransform:
     """
 
     function: Callable[[Tensor, Tensor, Tensor, float, Span], Tensor]
-    both_ways: bool = False
+    bidirectional: bool = False
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class QueryGain:
     """`gain[b|1, h|1, i]` times the scaled product of query i and every key; terms are added after it. Log-n scaling."""
 
     gain: Float[Tensor, "b h i"]
-    both_ways: bool = False  # True: it does not go by the keys that a causal query sees
+    bidirectional: bool = False  # True: it does not go by the keys that a causal query sees
 
 
 def column(
@@ -264,18 +264,18 @@ class AttentionModifiers:
     values: tuple[RelativeValues, ...] = ()
     rewrite: LogitTransform | None = None
     gain: QueryGain | None = None
-    encoding: str | None = None  # whose effect it is, for messages
+    encoding: str | None = None  # whose modifiers they are, for messages
 
     @property
-    def one_way(self) -> list[str]:
+    def causal_forms(self) -> list[str]:
         """The names of the forms that say nothing about keys after the query."""
         forms = [self.rotation, *self.terms, *self.values, self.rewrite, self.gain]
         return [type(form).__name__ for form in forms if form and not _serves_both_ways(form)]
 
     @property
-    def both_ways(self) -> bool:
+    def bidirectional(self) -> bool:
         """Whether every form says what it does to keys after the query too."""
-        return not self.one_way
+        return not self.causal_forms
 
 
 def _serves_both_ways(form: Rotation | Term | RelativeValues | LogitTransform | QueryGain) -> bool:
@@ -283,5 +283,5 @@ def _serves_both_ways(form: Rotation | Term | RelativeValues | LogitTransform | 
         case ToeplitzBias() | RelativeKeyBias() | ContentBias() | RelativeValues():
             return form.first < 0
         case Rotation() | DenseBias() | LogitTransform() | QueryGain():
-            return form.both_ways
+            return form.bidirectional
     return isinstance(form, KeyBias)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.attention import BACKENDS, Mask, reference, refusal, with_content
+from lengthwise.attention import BACKENDS, Mask, reference, unsupported_reason, with_content
 from lengthwise.choices import require_choice
 from lengthwise.config import Choice, ConfigError
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
@@ -48,7 +48,7 @@ def inspect(
 
     - `frequencies` [pair], radians per position at length N, and `gain`, by which q and k are both stretched: one number
       (1.0: nothing), or, where it depends on the position (xPos), {"query": [position][pair], "key": ...}. Methods that
-      depend on the length also have `stretch`, the length that they are made for at N, and `frequencies_trained` and
+      depend on the length also have `effective_length`, the length that they are made for at N, and `frequencies_trained` and
       `gain_trained`, the same at `train_length`.
     - `bias` [h][distance] in nats for distances 0 ... N-1; `bias_ahead` [h][n] for distances -1, -2, ... where the method
       looks both ways; `slopes` [h] of a bias that is -slope times
@@ -142,28 +142,28 @@ def afford(data: Data, numbers: int) -> None:
 
 
 def _glimpse(encoding: PositionEncoding, data: Data) -> AttentionModifiers:
-    """The effect on so few positions that it costs nothing: which forms there are, and how wide they are."""
+    """The modifiers for so few positions that it costs nothing: which forms there are, and how wide they are."""
     return _effect(encoding, data, min(data["length"], 2))
 
 
 def _effect(encoding: PositionEncoding, data: Data, length: int) -> AttentionModifiers:
-    """The effect; for encodings that read content, with the terms that an input drawn with the seed gives."""
+    """The modifiers; for encodings that read content, with the terms that an input drawn with the seed gives."""
     span = Span.of(length)
-    effect = encoding.effect(span)
+    modifiers = encoding.modifiers(span)
     if encoding.reads_content():
         drawn = torch.Generator().manual_seed(data["seed"])
         x = torch.randn(1, length, data["d_model"], generator=drawn, dtype=torch.float64)
-        effect = with_content(effect, encoding, encoding.features(x), span, Mask(length, length))
-    return effect
+        modifiers = with_content(modifiers, encoding, encoding.features(x), span, Mask(length, length))
+    return modifiers
 
 
 def _forms(encoding: PositionEncoding, data: Data) -> Data:
-    effect = _glimpse(encoding, data)
-    alone = (effect.rotation, *effect.terms, *effect.values, effect.rewrite, effect.gain)
+    modifiers = _glimpse(encoding, data)
+    alone = (modifiers.rotation, *modifiers.terms, *modifiers.values, modifiers.rewrite, modifiers.gain)
     names = list(dict.fromkeys(type(form).__name__ for form in alone if form is not None))
     return {
         "forms": names,
-        "backends": {name: refusal(name, effect, Span.of(min(data["length"], 2))) for name in BACKENDS},
+        "backends": {name: unsupported_reason(name, modifiers, Span.of(min(data["length"], 2))) for name in BACKENDS},
     }
 
 
@@ -184,11 +184,11 @@ def _rotation(encoding: PositionEncoding, data: Data) -> Data:
         and encoding.gain(torch.tensor(1)) is None
     ):
         afford(data, 2 * data["length"] * len(found["frequencies"]))
-        rotation = encoding.effect(Span.of(data["length"])).rotation
+        rotation = encoding.modifiers(Span.of(data["length"])).rotation
         assert rotation is not None
         found["gain"] = {"query": _listed(rotation.gain_q[0]), "key": _listed(rotation.gain_k[0])}  # type: ignore[index]
     if encoding.depends_on_length():
-        found["stretch"] = int(encoding.stretch(torch.tensor(data["length"])))
+        found["effective_length"] = int(encoding.effective_length(torch.tensor(data["length"])))
         found["frequencies_trained"], found["gain_trained"] = at(data["train_length"])
     return found
 
@@ -230,11 +230,11 @@ def _slopes(encoding: PositionEncoding) -> list[float] | None:
     return each.tolist()
 
 
-def _tables(effect: AttentionModifiers) -> list[ToeplitzBias | RelativeKeyBias]:
+def _tables(modifiers: AttentionModifiers) -> list[ToeplitzBias | RelativeKeyBias]:
     """The terms that are a number for each distance: tables, and what a vector that joins the query makes of one."""
     kinds = (ToeplitzBias, RelativeKeyBias)
     return [
-        t for t in effect.terms if isinstance(t, kinds) and not (isinstance(t, RelativeKeyBias) and t.vector is None)
+        t for t in modifiers.terms if isinstance(t, kinds) and not (isinstance(t, RelativeKeyBias) and t.vector is None)
     ]
 
 
@@ -242,7 +242,7 @@ def _by_distance(encoding: PositionEncoding, data: Data, distances: Tensor) -> T
     if isinstance(encoding, DistanceBias):
         return encoding.checked_bias(distances)
     total = torch.zeros(1, len(distances), dtype=torch.float64)
-    for form in _tables(encoding.effect(Span.of(data["length"]))):
+    for form in _tables(encoding.modifiers(Span.of(data["length"]))):
         table = form.table
         if isinstance(form, RelativeKeyBias):
             assert form.vector is not None
@@ -274,9 +274,9 @@ def _pairs(encoding: PositionEncoding, data: Data) -> Data:
     return found
 
 
-def _biases(effect: AttentionModifiers) -> list[Term]:
+def _biases(modifiers: AttentionModifiers) -> list[Term]:
     """The terms that say something without knowing q and k."""
-    return [term for term in effect.terms if not isinstance(term, (RelativeKeyBias, KeyBias))]
+    return [term for term in modifiers.terms if not isinstance(term, (RelativeKeyBias, KeyBias))]
 
 
 def _heads(term: Term) -> int:
@@ -287,8 +287,8 @@ def _heads(term: Term) -> int:
 
 
 def _vectors(encoding: PositionEncoding, data: Data) -> Data:
-    def asked(effect: AttentionModifiers) -> tuple[list[RelativeKeyBias], list[KeyBias]]:
-        terms = effect.terms
+    def asked(modifiers: AttentionModifiers) -> tuple[list[RelativeKeyBias], list[KeyBias]]:
+        terms = modifiers.terms
         return [t for t in terms if isinstance(t, RelativeKeyBias)], [t for t in terms if isinstance(t, KeyBias)]
 
     few = _glimpse(encoding, data)
@@ -299,19 +299,19 @@ def _vectors(encoding: PositionEncoding, data: Data) -> Data:
     tables: list[RelativeKeyBias | RelativeValues] = [*queries, *few.values]
     afford(data, n * (few.gain.gain.shape[1] if few.gain else 0))
     afford(data, 2 * n * sum(form.table.shape[0] * form.table.shape[2] for form in tables))
-    effect = _effect(encoding, data, n)
-    queries, keys = asked(effect)
+    modifiers = _effect(encoding, data, n)
+    queries, keys = asked(modifiers)
     found: Data = {}
-    if effect.gain is not None:
-        found["query_gain"] = _listed(effect.gain.gain[0])
+    if modifiers.gain is not None:
+        found["query_gain"] = _listed(modifiers.gain.gain[0])
     if queries:
         found["query_vectors"] = [
             {"first": form.first, "table": _listed(form.table)}
             | ({} if form.vector is None else {"vector": _listed(form.vector)})
             for form in queries
         ]
-    if effect.values:
-        found["value_vectors"] = [{"first": form.first, "table": _listed(form.table)} for form in effect.values]
+    if modifiers.values:
+        found["value_vectors"] = [{"first": form.first, "table": _listed(form.table)} for form in modifiers.values]
     if keys:
         found["key_vectors"] = _listed(torch.stack([form.vector for form in keys]).sum(0))
     return found
@@ -322,12 +322,12 @@ def _rewritten(encoding: PositionEncoding, data: Data) -> Data:
         return {}
     n, heads, dim = data["length"], data["num_heads"], data["head_dim"]
     afford(data, 2 * heads * n * n)
-    effect, span = _effect(encoding, data, n), Span.of(n)
+    modifiers, span = _effect(encoding, data, n), Span.of(n)
     drawn = torch.Generator().manual_seed(data["seed"])
     q, k = torch.randn(2, 1, heads, n, dim, generator=drawn, dtype=torch.float64)
     visible, scale = Mask(n, n).visible(q.device)[:, None], dim**-0.5
     before, after = (
-        reference.logits(one, q, k, span, visible, scale)[0] for one in (replace(effect, rewrite=None), effect)
+        reference.logits(one, q, k, span, visible, scale)[0] for one in (replace(modifiers, rewrite=None), modifiers)
     )
     return {"logits_before": _causal(before), "logits_after": _causal(after)}
 

@@ -108,12 +108,12 @@ class Case:
         if "rows" in bias:
             b, (h, _), r = self.batch, self.heads, bias["rows"].shape[-1]
             column = (span.distance() - bias["rows_first"]).clamp(0, r - 1)[:, None].expand(b, h, -1, -1)
-            terms.append(DenseBias(bias["rows"].expand(b, h, -1, -1).gather(-1, column), both_ways=True))
-        effect, scale = AttentionModifiers(terms=tuple(terms)), self.scale or self.dim**-0.5
-        out = reference.prepare(effect, span, mask)(*qkv, scale=scale)
+            terms.append(DenseBias(bias["rows"].expand(b, h, -1, -1).gather(-1, column), bidirectional=True))
+        modifiers, scale = AttentionModifiers(terms=tuple(terms)), self.scale or self.dim**-0.5
+        out = reference.prepare(modifiers, span, mask)(*qkv, scale=scale)
         visible = mask.visible(span.q.device)[:, None]
         k = qkv[1].repeat_interleave(self.heads[0] // self.heads[1], 1)
-        logits = reference.logits(effect, qkv[0], k, span, visible, scale).masked_fill(~visible, -torch.inf)
+        logits = reference.logits(modifiers, qkv[0], k, span, visible, scale).masked_fill(~visible, -torch.inf)
         return [out, logits.logsumexp(-1), *torch.autograd.grad(out, leaves, grad)]
 
 

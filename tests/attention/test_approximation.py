@@ -82,14 +82,14 @@ def test_outputs_and_gradients_are_within_the_stated_bounds(activation, backend)
     most = 1.02 * curvature(encoding.f)  # 2 %: second differences miss some of a narrow peak
     delta, sigma = most / (8 * 4095**2), most / (2 * 4095)
     span, mask = Span.of(TOKENS), Mask(TOKENS, TOKENS)
-    effect = encoding.effect(span)
-    (term,) = effect.terms
+    modifiers = encoding.modifiers(span)
+    (term,) = modifiers.terms
     zero = torch.zeros(1, HEADS, TOKENS, TOKENS, dtype=WIDE, requires_grad=True)  # its gradient is that of the logits
     out = plan(AttentionModifiers(terms=(term, DenseBias(zero))), span, mask, q, backend="reference")(q, k, v)
     weight = torch.randn_like(out)
     leaves, learned = [q, k, v], [encoding.c, encoding.L_multiplier]
     exact = torch.autograd.grad(out, [*leaves, *learned, zero], weight, retain_graph=True)
-    got_out = plan(encoding.effect(span), span, mask, q, backend=backend)(q, k, v)
+    got_out = plan(encoding.modifiers(span), span, mask, q, backend=backend)(q, k, v)
     got = torch.autograd.grad(got_out, [*leaves, *learned], weight)
 
     # Every logit is off by at most δ, so every weight by at most a share ε = e^(2δ) - 1 of itself, and so are weighted sums.
@@ -154,7 +154,7 @@ def test_what_is_kept_for_decoding_evaluates_it_too():
         wanted = with_matrix(
             mlp_on_pairs(encoding, torch.arange(keys)[None], 1), q[:, :, -1:], k, v, torch.ones(1, dtype=torch.bool)
         )
-        got = lengthwise.attend(q[:, :, -1:], k, v, encoding, kept=kept, backend="reference")
+        got = lengthwise.attend(q[:, :, -1:], k, v, encoding, encoding_cache=kept, backend="reference")
         torch.testing.assert_close(got, wanted, rtol=ROUNDING, atol=ROUNDING)
 
 
@@ -174,5 +174,5 @@ def test_statistics_in_blocks_evaluate_it(monkeypatch):
 
 def test_pieces_that_are_exact_have_no_function():
     for settings in ({}, {"hidden_layers": 0, "activation": "gelu"}):
-        (term,) = FIRE(num_heads=2, L=4.0, **settings).effect(Span.of(9)).terms
+        (term,) = FIRE(num_heads=2, L=4.0, **settings).modifiers(Span.of(9)).terms
         assert term.exact is None

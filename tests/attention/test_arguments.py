@@ -234,13 +234,13 @@ def test_a_loop_is_warned_when_the_scale_changes(name):
     q, k, v = qkv(heads=2)
     kept = EncodingCache()
     for n in range(5, 9):  # up to the trained length there is one scale
-        lengthwise.attend(q[:, :, n - 1 : n], k[:, :, :n], v[:, :, :n], encoding, kept=kept)
+        lengthwise.attend(q[:, :, n - 1 : n], k[:, :, :n], v[:, :, :n], encoding, encoding_cache=kept)
     with pytest.warns(
         UserWarning, match=f"{name} has another scale at length 9 than at 5, where this decoding loop began"
     ):
-        lengthwise.attend(q[:, :, 8:9], k[:, :, :9], v[:, :, :9], encoding, kept=kept)
+        lengthwise.attend(q[:, :, 8:9], k[:, :, :9], v[:, :, :9], encoding, encoding_cache=kept)
     lengthwise.attend(
-        q[:, :, 9:10], k[:, :, :10], v[:, :, :10], encoding, kept=kept
+        q[:, :, 9:10], k[:, :, :10], v[:, :, :10], encoding, encoding_cache=kept
     )  # once: a warning would be an error
     for n in (7, 9):  # each step of one layer is the last row of one forward over as many tokens
         step = lengthwise.attend(q[:, :, n - 1 : n], k[:, :, :n], v[:, :, :n], encoding)
@@ -252,5 +252,5 @@ def test_a_loop_is_warned_when_the_scale_changes(name):
 def test_other_encodings_are_not_warned(recwarn):
     kept, (q, k, v) = EncodingCache(), qkv(heads=2)
     for n in range(5, 16):
-        lengthwise.attend(q[:, :, n - 1 : n], k[:, :, :n], v[:, :, :n], encodings.RoPE(head_dim=4), kept=kept)
+        lengthwise.attend(q[:, :, n - 1 : n], k[:, :, :n], v[:, :, :n], encodings.RoPE(head_dim=4), encoding_cache=kept)
     assert not [w for w in recwarn if "another scale" in str(w.message)]

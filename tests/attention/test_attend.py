@@ -101,7 +101,10 @@ def test_autocast_leaves_precision_to_attention(encoding, backend):
         ({"documents": torch.zeros(1, 9, dtype=torch.long, device="meta")}, "documents is on meta, and q on cpu"),
         ({"encoding": encodings.RoPE(head_dim=16)}, "dims"),
         ({"encoding": encodings.RoPE(head_dim=4)}, r"made for heads of 4 dims, and q has 8; make RoPE\(head_dim=8\)"),
-        ({"kept": {}}, r"kept is a dict; it has to be a lengthwise.attention.EncodingCache\(\), or None"),
+        (
+            {"encoding_cache": {}},
+            r"encoding_cache is a dict; it has to be a lengthwise.attention.EncodingCache\(\), or None",
+        ),
         ({"encoding": "rope"}, r"the encoding is 'rope'; make one and give that, as in encodings.RoPE\(head_dim=8\)"),
         ({"encoding": encodings.RoPE}, "the encoding is RoPE; make one"),
         ({"backend": "flash"}, "there is no backend"),
@@ -149,10 +152,10 @@ def test_narrow_whole_numbers_do_not_wrap_around(encoding, dtype):
 
 
 def test_gains_that_float16_cannot_hold_are_refused_where_it_rounds():
-    rotation = encodings.XPos(head_dim=8).effect(Span.of(4)).rotation
+    rotation = encodings.XPos(head_dim=8).modifiers(Span.of(4)).rotation
     with pytest.raises(ConfigError, match="float16 cannot hold"):
         rotation.query(torch.ones(1, 1, 4, 8, dtype=torch.float16))
-    near = encodings.XPos(head_dim=8, max_length=1024).effect(Span.of(4)).rotation
+    near = encodings.XPos(head_dim=8, max_length=1024).modifiers(Span.of(4)).rotation
     assert torch.isfinite(near.query(torch.ones(1, 1, 4, 8, dtype=torch.float16))).all()
 
 

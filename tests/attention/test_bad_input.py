@@ -29,8 +29,8 @@ def qkv(b=2, h=4, g=2, i=7, j=9, d=8, dtype=torch.float32):
     return [torch.randn(b, heads, t, d, dtype=WIDE).to(dtype) for heads, t in ((h, i), (g, j), (g, j))]
 
 
-def require_backend(name, effect, span, mask, q):
-    if reason := BACKENDS[name].refuses(effect, span, mask, q):
+def require_backend(name, modifiers, span, mask, q):
+    if reason := BACKENDS[name].unsupported_reason(modifiers, span, mask, q):
         pytest.skip(f"{name}: {reason}")
 
 
@@ -58,7 +58,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_memory_may_lie_in_any_way(layout, backend):
     t5 = encodings.T5(num_heads=4).double()
-    require_backend(backend, t5.effect(Span.of(9, 7)), Span.of(9, 7), Mask(7, 9), qkv(dtype=WIDE)[0])
+    require_backend(backend, t5.modifiers(Span.of(9, 7)), Span.of(9, 7), Mask(7, 9), qkv(dtype=WIDE)[0])
     weight = torch.randn(2, 4, 7, 8, dtype=WIDE)
     answers = []
     for odd in (True, False):
@@ -106,8 +106,8 @@ def test_an_empty_batch_has_an_empty_answer_and_no_gradient(make, backend):
     told = {"num_heads": 4, "head_dim": 8}
     encoding = make(**{n: told[n] for n in told if n in inspect.signature(make).parameters}) if make else None
     given = [x.requires_grad_() for x in qkv(b=0)]
-    effect = encoding.effect(Span.of(9, 7)) if encoding else AttentionModifiers()
-    require_backend(backend, effect, Span.of(9, 7), Mask(7, 9), given[0])
+    modifiers = encoding.modifiers(Span.of(9, 7)) if encoding else AttentionModifiers()
+    require_backend(backend, modifiers, Span.of(9, 7), Mask(7, 9), given[0])
     out = lengthwise.attend(*given, encoding, backend=backend)
     assert out.shape == (0, 4, 7, 8)
     out.sum().backward()
@@ -142,9 +142,9 @@ def test_what_is_not_finite_stays_with_the_queries_that_meet_it(which, bad, back
         table = torch.linspace(-1, 1, 60).expand(4, -1).clone()
         target = {"q": q[..., 40, 3], "k": k[..., 40, 3], "v": v[..., 40, 3], "table": table[:, 45]}
         target.get(which, dense[..., 40, 3])[:] = value
-        effect = AttentionModifiers(terms=(ToeplitzBias(table), *((DenseBias(dense),) if which == "dense" else ())))
-        require_backend(backend, effect, span, mask, q)
-        outs.append(plan(effect, span, mask, q, backend=backend)(q, k, v, scale=0.3))
+        modifiers = AttentionModifiers(terms=(ToeplitzBias(table), *((DenseBias(dense),) if which == "dense" else ())))
+        require_backend(backend, modifiers, span, mask, q)
+        outs.append(plan(modifiers, span, mask, q, backend=backend)(q, k, v, scale=0.3))
     plain, spoiled = outs
     assert plain.isfinite().all()
     torch.testing.assert_close(spoiled[:, :, ~met], plain[:, :, ~met], rtol=1e-6, atol=1e-6)
@@ -314,8 +314,8 @@ def test_a_scale_of_any_size(scale, make, backend):
             {"window": 3},
         ):
             if make is encodings.Shaw and backend == "fused":
-                effect = make(head_dim=8).effect(Span.of(9))
-                assert BACKENDS[backend].refuses(effect, Span.of(9), Mask(9, 9), qkv()[0])
+                modifiers = make(head_dim=8).modifiers(Span.of(9))
+                assert BACKENDS[backend].unsupported_reason(modifiers, Span.of(9), Mask(9, 9), qkv()[0])
                 return
             if make is encodings.Shaw and backend == "sdpa":
                 return
@@ -406,15 +406,15 @@ def test_a_named_backend_that_cannot_serve_says_why_and_what_to_do(backend):
         q, k, v = qkv(i=9)
         x = q.transpose(1, 2).flatten(2)
         span, mask = Span.of(9), Mask(9, 9)
-        effect = encoding.effect(span)
-        reason = BACKENDS[backend].refuses(effect, span, mask, q)
+        modifiers = encoding.modifiers(span)
+        reason = BACKENDS[backend].unsupported_reason(modifiers, span, mask, q)
         if reason:
             refused += 1
             with pytest.raises(ConfigError, match=re.escape(f"backend {backend!r} refuses: {reason}")) as error:
                 lengthwise.attend(q, k, v, encoding, backend=backend, x=x)
             assert "use backend='auto'" in str(error.value) and "\n" not in str(error.value)
         else:
-            assert plan(effect, span, mask, q, backend=backend).backend == backend
+            assert plan(modifiers, span, mask, q, backend=backend).backend == backend
             assert lengthwise.attend(q, k, v, encoding, backend=backend, x=x).isfinite().all()
     assert not refused or backend != "reference"
 
@@ -437,7 +437,7 @@ def test_positions_and_documents_of_any_whole_kind(dtype, backend):
     q, k, v = qkv(dtype=WIDE)
     alibi, p = encodings.ALiBi(num_heads=4), torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4]])
     ids = torch.tensor([[7, 7, 7, 7, 3, 3, 3, 3, 3]])
-    require_backend(backend, alibi.effect(Span.of(9, 7)), Span.of(9, 7), Mask(7, 9, True, ids), q)
+    require_backend(backend, alibi.modifiers(Span.of(9, 7)), Span.of(9, 7), Mask(7, 9, True, ids), q)
     out = [
         attend(q, k, v, alibi, positions=x, documents=y, backend=backend)
         for x, y in ((p, ids), (p.to(dtype), ids.to(dtype)))

@@ -65,7 +65,7 @@ def several(span):
     vector, values, more, i, j = leaf(H, D), leaf(H, 5, D), leaf(1, 30, D), span.q.shape[1], span.k.shape[1]
     d1, d2, d3 = leaf(1, H, i, j), leaf(B, 1, 1, j), leaf(B, H, i, 1)
     c1, t3, c2, t4 = leaf(B, H, i, 3), leaf(1, 5, 3), leaf(B, H, i, 2), leaf(H, 120, 2)
-    effect = AttentionModifiers(
+    modifiers = AttentionModifiers(
         terms=(
             ToeplitzBias(t1), ToeplitzBias(t2, -9), one, two, RelativeKeyBias(rows), RelativeKeyBias(long, -9, vector),
             KeyBias(vector), KeyBias(vector), ContentBias(c1, t3), ContentBias(c2, t4, -60),
@@ -73,7 +73,7 @@ def several(span):
         ),
         values=(RelativeValues(values), RelativeValues(more, -7)),
     )  # fmt: skip
-    return effect, [t1, t2, *of_one, *of_two, rows, long, vector, values, more, d1, d2, d3, c1, t3, c2, t4]
+    return modifiers, [t1, t2, *of_one, *of_two, rows, long, vector, values, more, d1, d2, d3, c1, t3, c2, t4]
 
 
 def cumulative(span):
@@ -81,7 +81,7 @@ def cumulative(span):
     return AttentionModifiers(terms=(CumulativeBias(one), ToeplitzBias(table), CumulativeBias(two))), [one, two, table]
 
 
-def both_ways(span):
+def bidirectional(span):
     table, rows, long, values, vector = leaf(H, 6), leaf(1, 5, D), leaf(H, 90, D), leaf(H, 4, D), leaf(H, D)
     terms = (ToeplitzBias(table, -3), RelativeKeyBias(rows, -2), RelativeKeyBias(long, -30, vector), KeyBias(vector))
     return AttentionModifiers(terms=terms, values=(RelativeValues(values, -2),)), [table, rows, long, values, vector]
@@ -105,19 +105,19 @@ def rewritten(span, way=False):
         near = (-(b.to(q.dtype) ** 2) * some.distance().abs()).exp()[:, None]
         return logits + a.to(q.dtype).sin() * shares.cumsum(-1) + near * q.square().mean(-1, keepdim=True) * scale
 
-    effect = AttentionModifiers(
+    modifiers = AttentionModifiers(
         rotation=Rotation(angle_q, angle_k, torch.full((1, 1, 2), 1.2), 0.9),
         terms=(
-            DenseBias(dense, both_ways=way),
+            DenseBias(dense, bidirectional=way),
             ToeplitzBias(table, -2),
             ContentBias(gain[..., None], values[..., :1], -2),
             *(() if way else (one, CumulativeBias(total))),
         ),
         values=(RelativeValues(values, -2),),
-        rewrite=LogitTransform(function, both_ways=way),
-        gain=QueryGain(gain, both_ways=way),
+        rewrite=LogitTransform(function, bidirectional=way),
+        gain=QueryGain(gain, bidirectional=way),
     )
-    return effect, [a, b, dense, gain, values, table, angle_q, angle_k, *(() if way else (*of_one, total))]
+    return modifiers, [a, b, dense, gain, values, table, angle_q, angle_k, *(() if way else (*of_one, total))]
 
 
 def turned(span):
@@ -125,8 +125,8 @@ def turned(span):
     angle_q, angle_k, vector = leaf(*span.q.shape, 2), leaf(*span.k.shape, 2), leaf(H, D)
     terms = (ToeplitzBias(table, -2), KeyBias(vector), RelativeKeyBias(leaf(1, 5, D), -2))
     turn = Rotation(angle_q, angle_k, 1.3, 0.7, "half")
-    effect = AttentionModifiers(rotation=turn, gain=QueryGain(gain, both_ways=True), terms=terms)
-    return effect, [table, gain, angle_q, angle_k, vector, terms[2].table]
+    modifiers = AttentionModifiers(rotation=turn, gain=QueryGain(gain, bidirectional=True), terms=terms)
+    return modifiers, [table, gain, angle_q, angle_k, vector, terms[2].table]
 
 
 def alone(make):
@@ -156,7 +156,7 @@ CASES = {
     "several of each": several,
     "turned": turned,
     "cumulative": cumulative,
-    "both ways": both_ways,
+    "both ways": bidirectional,
     "rewritten": rewritten,
     "rewritten both ways": lambda span: rewritten(span, way=True),
     "nothing": lambda span: (AttentionModifiers(), []),
@@ -189,8 +189,8 @@ def scenes(keys, queries):
     yield Span(irregular[:1, own:], irregular[:1], keys + 4), Mask(queries, keys)
 
 
-def output_and_gradients(backend, effect, learned, span, mask, q, k, v, weight):
-    out = backend.prepare(effect, span, mask)(q, k, v, scale=0.4)
+def output_and_gradients(backend, modifiers, learned, span, mask, q, k, v, weight):
+    out = backend.prepare(modifiers, span, mask)(q, k, v, scale=0.4)
     grads = torch.autograd.grad((out * weight).sum(), [q, k, v, *learned], allow_unused=True, retain_graph=True)
     return [out, *grads]
 
@@ -201,11 +201,11 @@ def output_and_gradients(backend, effect, learned, span, mask, q, k, v, weight):
 def test_output_and_every_gradient_agree(name, keys, queries):
     torch.manual_seed(keys + queries)
     for span, mask in scenes(keys, queries):
-        effect, learned = CASES[name](span)
+        modifiers, learned = CASES[name](span)
         q, k, v = leaf(B, H, queries, D), leaf(B, G, keys, D), leaf(B, G, keys, D)
-        if effect.one_way and not mask.causal:
+        if modifiers.causal_forms and not mask.causal:
             continue
-        asked = effect, learned, span, mask, q, k, v, torch.randn_like(q)
+        asked = modifiers, learned, span, mask, q, k, v, torch.randn_like(q)
         for got, wanted in zip(*(output_and_gradients(b, *asked) for b in (blocked, reference)), strict=True):
             assert (got is None) == (wanted is None)
             if got is not None:
@@ -214,7 +214,7 @@ def test_output_and_every_gradient_agree(name, keys, queries):
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_case_is_asked_with_a_window_and_both_ways_where_it_can(name):
-    asked = [mask for span, mask in scenes(7, 7) if mask.causal or CASES[name](span)[0].both_ways]
+    asked = [mask for span, mask in scenes(7, 7) if mask.causal or CASES[name](span)[0].bidirectional]
     assert any(mask.narrow for mask in asked)
     assert any(not mask.causal for mask in asked) == (name in BOTH_WAYS)
 
@@ -230,9 +230,9 @@ def test_blocks_as_they_are_in_float32(name, monkeypatch):
 
     def found(backend, seed):
         torch.manual_seed(seed)
-        effect, learned = CASES[name](span)
+        modifiers, learned = CASES[name](span)
         q, k, v, weight = (leaf(B, heads, 200, D) for heads in (H, G, G, H))
-        return output_and_gradients(backend, effect, learned, span, mask, q, k, v, weight)
+        return output_and_gradients(backend, modifiers, learned, span, mask, q, k, v, weight)
 
     exact = [found(reference, seed) for seed in draws]
     narrow(monkeypatch)
@@ -252,14 +252,14 @@ def test_half_precision_computes_in_float32(dtype, monkeypatch):
     small(monkeypatch, 16)
     span, mask = Span.of(40), Mask(40, 40)
     for name in ("several of each", "turned", "rewritten"):
-        effect, _ = CASES[name](span)
+        modifiers, _ = CASES[name](span)
         q, k, v = (
             torch.randn(B, H, 40, D).to(dtype),
             torch.randn(B, G, 40, D).to(dtype),
             torch.randn(B, G, 40, D).to(dtype),
         )
-        out = blocked.prepare(effect, span, mask)(q, k, v, scale=0.4)
-        exact = reference.prepare(effect, span, mask)(q.double(), k.double(), v.double(), scale=0.4)
+        out = blocked.prepare(modifiers, span, mask)(q, k, v, scale=0.4)
+        exact = reference.prepare(modifiers, span, mask)(q.double(), k.double(), v.double(), scale=0.4)
         assert out.dtype == dtype
         torch.testing.assert_close(out.double(), exact, rtol=torch.finfo(dtype).eps, atol=1e-5)
 
@@ -270,9 +270,9 @@ def test_gradcheck(name, consecutive, monkeypatch):
     torch.manual_seed(0)
     small(monkeypatch, 2)
     span = Span.of(4, 3) if consecutive else Span(torch.tensor([[3, 1, 5]] * B), torch.tensor([[0, 3, 1, 5]] * B), 6)
-    effect, learned = CASES[name](span)
+    modifiers, learned = CASES[name](span)
     q, k, v = leaf(B, H, 3, D), leaf(B, G, 4, D), leaf(B, G, 4, D)
-    run = blocked.prepare(effect, span, Mask(3, 4))
+    run = blocked.prepare(modifiers, span, Mask(3, 4))
     assert torch.autograd.gradcheck(lambda q, k, v, *_: run(q, k, v, scale=0.4), (q, k, v, *learned), fast_mode=True)
 
 
@@ -285,9 +285,9 @@ def test_numbers_in_a_bias_do_what_they_do_in_the_reference(number):
     bias[:, 2, 5, :] = number  # a whole row
     bias[:, 3, 2, 5] = number  # where nothing is seen
     bias.requires_grad_()
-    span, mask, effect = Span.of(7), Mask(7, 7), AttentionModifiers(terms=(DenseBias(bias),))
+    span, mask, modifiers = Span.of(7), Mask(7, 7), AttentionModifiers(terms=(DenseBias(bias),))
     q, k, v = leaf(B, H, 7, D), leaf(B, G, 7, D), leaf(B, G, 7, D)
-    asked = effect, [bias], span, mask, q, k, v, torch.randn_like(q)
+    asked = modifiers, [bias], span, mask, q, k, v, torch.randn_like(q)
     for n, (got, wanted) in enumerate(
         zip(*(output_and_gradients(b, *asked) for b in (blocked, reference)), strict=True)
     ):
@@ -388,7 +388,7 @@ def test_memory_grows_as_the_length_does(name):
 @pytest.mark.parametrize("encoding", [None, encodings.RoPE(head_dim=4)], ids=["none", "RoPE"])
 @pytest.mark.parametrize("given", ["documents", "fewer queries"])
 def test_without_a_compiler_no_mask_is_as_large_as_queries_times_keys(given, encoding, monkeypatch):
-    monkeypatch.setattr(fused, "refuses", lambda *asked: "there is no compiler")
+    monkeypatch.setattr(fused, "unsupported_reason", lambda *asked: "there is no compiler")
     q, k, v = (torch.randn(1, 2, LENGTH + 64, 4, requires_grad=True) for _ in range(3))
     documents = (torch.arange(LENGTH + 64) // 600)[None] if given == "documents" else None
     with Largest() as made:
@@ -407,8 +407,8 @@ def test_two_runs_give_the_same_bits():
     torch.manual_seed(0)
     span, mask = Span.of(150), Mask(150, 150)
     for name in CASES:
-        effect, learned = CASES[name](span)
-        asked = effect, learned, span, mask, leaf(B, H, 150, D), leaf(B, G, 150, D), leaf(B, G, 150, D), 1.0
+        modifiers, learned = CASES[name](span)
+        asked = modifiers, learned, span, mask, leaf(B, H, 150, D), leaf(B, G, 150, D), leaf(B, G, 150, D), 1.0
         one, other = (output_and_gradients(blocked, *asked) for _ in range(2))
         assert all(a is b is None or torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
@@ -426,8 +426,8 @@ def test_autocast_leaves_precision_to_attention_backwards_too():
 @pytest.mark.parametrize("name", ["T5", "Shaw", "CoPE"])
 def test_a_compiled_caller_goes_around_it(name):
     torch.manual_seed(0)
-    span, mask, effect = Span.of(70), Mask(70, 70), LONG[name].effect(Span.of(70))
-    run = blocked.prepare(effect, span, mask)
+    span, mask, modifiers = Span.of(70), Mask(70, 70), LONG[name].modifiers(Span.of(70))
+    run = blocked.prepare(modifiers, span, mask)
     q, k, v = (torch.randn(1, 2, 70, 4, requires_grad=True) for _ in range(3))
     found = []
     for caller in (lambda q, k, v: run(q.sin(), k, v, scale=0.5).cos(), None):
@@ -467,15 +467,15 @@ def test_nothing_is_asked_of_what_does_not_learn():
 
 def test_it_has_no_second_derivative():
     q, k, v = (torch.randn(1, 1, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
-    effect = AttentionModifiers(terms=(ToeplitzBias(leaf(1, 3)),))
-    out = blocked.prepare(effect, Span.of(3), Mask(3, 3))(q, k, v, scale=1.0)
+    modifiers = AttentionModifiers(terms=(ToeplitzBias(leaf(1, 3)),))
+    out = blocked.prepare(modifiers, Span.of(3), Mask(3, 3))(q, k, v, scale=1.0)
     (slope,) = torch.autograd.grad(out.sin().sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         slope.square().sum().backward()
 
 
 def test_auto_leaves_what_adds_nothing_to_torch(monkeypatch):
-    monkeypatch.setattr(fused, "refuses", lambda *asked: "there is no compiler")
+    monkeypatch.setattr(fused, "unsupported_reason", lambda *asked: "there is no compiler")
     q, span, mask = torch.zeros(1, 1, 3, 4), Span.of(3), Mask(3, 3)
     rewrite = AttentionModifiers(rewrite=LogitTransform(lambda logits, *_: logits))
     assert plan(AttentionModifiers(), span, mask, q).backend == "sdpa"

@@ -8,7 +8,7 @@ import torch
 
 import lengthwise
 from lengthwise import attention, encodings
-from lengthwise.attention import BACKENDS, EncodingCache, no_gradients, refusal
+from lengthwise.attention import BACKENDS, EncodingCache, no_gradients, unsupported_reason
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import ENCODINGS, base
 from lengthwise.models import Decoder
@@ -19,7 +19,7 @@ WIDE = torch.float64
 MADE_FOR = {"num_heads": HEADS, "head_dim": DIM, "d_model": HEADS * DIM, "train_length": 64}
 # Those with a table that grows with the distances, and others that see positions.
 TABLES = [
-    "ALiBi", "ALiBi:symmetric=true,learned=true", "KerpleLog", "KerplePower", "Sandwich", "TransformerXL",
+    "ALiBi", "ALiBi:bidirectional=true,learned=true", "KerpleLog", "KerplePower", "Sandwich", "TransformerXL",
     "TransformerXL:bidirectional=true", "FIRE", "FIRE:activation=gelu", "FIRE:transform=identity,threshold=false",
     "FIRE:activation=gelu,L=1e12", "DAPE:base=alibi",
 ]  # fmt: skip
@@ -79,9 +79,9 @@ def test_distances_that_are_listed_give_what_all_of_them_give(name, place, backe
         with monkeypatch.context() as patch:
             patch.setattr(base, "_SHORT", 0)
             patch.setattr(base, "_SMALL", 0)
-            effect = encoding.effect(span)
-            assert effect.rewrite or any(getattr(t, "distances", None) is not None for t in effect.terms)
-            if refusal(backend, effect, span):
+            modifiers = encoding.modifiers(span)
+            assert modifiers.rewrite or any(getattr(t, "distances", None) is not None for t in modifiers.terms)
+            if unsupported_reason(backend, modifiers, span):
                 pytest.skip("a rewrite")
             listed = answers(encoding, backend, positions, queries)
         everything = answers(encoding, backend, positions, queries)
@@ -143,8 +143,8 @@ def test_nothing_large_is_made(name):
     x = x if encoding.reads_content() else None
     with Watch():
         lengthwise.attend(q, k, v, encoding, positions=positions, x=x)
-        lengthwise.attend(q[:, :, -1:], k, v, encoding, positions=positions, x=x, kept=EncodingCache())
-        if not encoding.both_ways if hasattr(encoding, "both_ways") else True:
+        lengthwise.attend(q[:, :, -1:], k, v, encoding, positions=positions, x=x, encoding_cache=EncodingCache())
+        if not encoding.bidirectional if hasattr(encoding, "bidirectional") else True:
             attention.statistics(q, k, encoding, positions=positions, x=x)
     assert 0 < largest < 1 << 22
 
@@ -198,9 +198,9 @@ def test_ordinary_positions_have_tables_over_all_distances():
     """So they take the kernel, and the bits are what they were: few distances, all of them in use, or consecutive ones."""
     alibi = encodings.ALiBi(num_heads=8)
     far = torch.tensor([[0, 70_000]])
-    assert alibi.effect(Span(far, far, 70_001)).terms[0].distances is None
+    assert alibi.modifiers(Span(far, far, 70_001)).terms[0].distances is None
     many = torch.arange(0, 1_200_000, 1_000)[None]
-    assert alibi.effect(Span(many, many, int(many.max()) + 1)).terms[0].distances is None
-    consecutive = alibi.effect(dataclasses.replace(Span.of(4, 1), length=1_000_000)).terms[0]
+    assert alibi.modifiers(Span(many, many, int(many.max()) + 1)).terms[0].distances is None
+    consecutive = alibi.modifiers(dataclasses.replace(Span.of(4, 1), length=1_000_000)).terms[0]
     assert consecutive.distances is None
     assert inspect.signature(encodings.TransformerXL.vectors).parameters.keys() >= {"first", "end"}

@@ -62,8 +62,8 @@ def effects(span: Span, dim: int = D) -> dict[str, tuple[AttentionModifiers, lis
         "a table": (AttentionModifiers(terms=(ToeplitzBias(table),)), [table]),
         "tables both ways": (AttentionModifiers(terms=(ToeplitzBias(table, -3), ToeplitzBias(one, -4))), [table, one]),
         **{f"{n} pieces": (AttentionModifiers(terms=(term,)), leaves) for n, (term, leaves) in made.items()},
-        "a dense bias": (AttentionModifiers(terms=(DenseBias(dense, both_ways=True),)), [dense]),
-        "a dense bias for all": (AttentionModifiers(terms=(DenseBias(shared, both_ways=True),)), [shared]),
+        "a dense bias": (AttentionModifiers(terms=(DenseBias(dense, bidirectional=True),)), [dense]),
+        "a dense bias for all": (AttentionModifiers(terms=(DenseBias(shared, bidirectional=True),)), [shared]),
         "cumulative": (AttentionModifiers(terms=(CumulativeBias(total), CumulativeBias(totals))), [total, totals]),
         "query relative": (AttentionModifiers(terms=(RelativeKeyBias(few, -2),)), [few]),
         "query relative with a vector": (AttentionModifiers(terms=(RelativeKeyBias(few, -2, vector),)), [few, vector]),
@@ -73,7 +73,9 @@ def effects(span: Span, dim: int = D) -> dict[str, tuple[AttentionModifiers, lis
         "key global": (AttentionModifiers(terms=(KeyBias(vector),)), [vector]),
         "a gain": (AttentionModifiers(gain=QueryGain(gain), terms=(ToeplitzBias(table),)), [gain, table]),
         "rotated": (
-            AttentionModifiers(rotation=Rotation(angle_q, angle_k, 1.3, 0.7, "half"), terms=(RelativeKeyBias(few, -2), KeyBias(vector))),
+            AttentionModifiers(
+                rotation=Rotation(angle_q, angle_k, 1.3, 0.7, "half"), terms=(RelativeKeyBias(few, -2), KeyBias(vector))
+            ),
             [angle_q, angle_k, few, vector],
         ),
         "a sum": (
@@ -104,11 +106,13 @@ def indices(keys: int, queries: int) -> tuple[torch.Tensor, ...]:
     return torch.meshgrid(*(torch.arange(n) for n in (B, H, queries, keys)), indexing="ij")
 
 
-def as_logits(effect: AttentionModifiers, span: Span, q: torch.Tensor, k: torch.Tensor, scale: float) -> torch.Tensor:
+def as_logits(
+    modifiers: AttentionModifiers, span: Span, q: torch.Tensor, k: torch.Tensor, scale: float
+) -> torch.Tensor:
     """What FlexAttention makes of a score_mod, in plain torch."""
-    turned = (effect.rotation.query(q), effect.rotation.key(k)) if effect.rotation else (q, k)
+    turned = (modifiers.rotation.query(q), modifiers.rotation.key(k)) if modifiers.rotation else (q, k)
     score = turned[0] @ turned[1].repeat_interleave(H // G, 1).mT * scale
-    return flex.score_mod(effect, span, q, k, scale=scale)(score, *indices(k.shape[2], q.shape[2]))
+    return flex.score_mod(modifiers, span, q, k, scale=scale)(score, *indices(k.shape[2], q.shape[2]))
 
 
 @pytest.mark.parametrize("name", effects(Span.of(1)))
@@ -116,11 +120,11 @@ def as_logits(effect: AttentionModifiers, span: Span, q: torch.Tensor, k: torch.
 def test_a_score_mod_says_what_the_forms_mean(name, keys, queries):
     for span in spans(keys, queries).values():
         torch.manual_seed(keys + queries)
-        effect, leaves = effects(span)[name]
+        modifiers, leaves = effects(span)[name]
         q, k, weight = leaf(B, H, queries, D), leaf(B, G, keys, D), torch.randn(B, H, queries, keys, dtype=WIDE)
         visible = torch.ones(1, 1, queries, keys, dtype=torch.bool)
-        got = as_logits(effect, span, q, k, 0.3)
-        wanted = reference.logits(effect, q, k.repeat_interleave(H // G, 1), span, visible, 0.3)
+        got = as_logits(modifiers, span, q, k, 0.3)
+        wanted = reference.logits(modifiers, q, k.repeat_interleave(H // G, 1), span, visible, 0.3)
         torch.testing.assert_close(got, wanted, rtol=0, atol=1e-11)
         for a, b in zip(
             *(torch.autograd.grad((x * weight).sum(), [q, k, *leaves], retain_graph=True) for x in (got, wanted)),
@@ -165,10 +169,10 @@ def test_attention_agrees(call):
     span = spans(keys, queries)[where]
     ids = (torch.arange(keys) // 30 + torch.arange(given["documents"])[:, None]) if "documents" in given else None
     mask = Mask(queries, keys, given.get("causal", True), ids, given.get("window"))
-    effect, _ = effects(span)[name]
+    modifiers, _ = effects(span)[name]
     for dtype, close in ((WIDE, 1e-12), (torch.float32, 2e-5)):
         q, k, v = inputs(keys, queries, dtype)
-        got, wanted = (plan(effect, span, mask, q, backend=name)(q, k, v) for name in ("flex", "reference"))
+        got, wanted = (plan(modifiers, span, mask, q, backend=name)(q, k, v) for name in ("flex", "reference"))
         assert got.dtype == dtype
         torch.testing.assert_close(got, wanted, rtol=0, atol=close * wanted.abs().max().item())
 
@@ -177,16 +181,16 @@ def test_attention_agrees(call):
 def test_half_precision_computes_in_float32(dtype):
     torch.manual_seed(0)
     span, mask = Span.of(50), Mask(50, 50)
-    effect = AttentionModifiers(
+    modifiers = AttentionModifiers(
         terms=(ToeplitzBias(-100 * torch.rand(H, 50, dtype=WIDE)),)
     )  # bfloat16 would lose whole nats
     q, k, v = inputs(50, 50, dtype)
-    exact = plan(effect, span, mask, q, backend="reference")(q.double(), k.double(), v.double())
+    exact = plan(modifiers, span, mask, q, backend="reference")(q.double(), k.double(), v.double())
     with torch.autocast("cpu", torch.bfloat16):
-        got = plan(effect, span, mask, q, backend="flex")(q, k, v)
+        got = plan(modifiers, span, mask, q, backend="flex")(q, k, v)
     assert got.dtype == dtype
     torch.testing.assert_close(got.double(), exact, rtol=0, atol=2 * torch.finfo(dtype).eps)
-    score = flex.score_mod(effect, span)(torch.zeros(1, 1, 1, 1, dtype=dtype), *indices(50, 50))
+    score = flex.score_mod(modifiers, span)(torch.zeros(1, 1, 1, 1, dtype=dtype), *indices(50, 50))
     assert score.dtype == torch.float32
 
 
@@ -201,12 +205,12 @@ def test_calls_of_your_own():
         encodings.RoPE(head_dim=16),
         encodings.TransformerXL(num_heads=4, head_dim=16, d_model=64),
     ):
-        effect = encoding.effect(span)
+        modifiers = encoding.modifiers(span)
         score, blocks = (
-            flex.score_mod(effect, span, q, k),
+            flex.score_mod(modifiers, span, q, k),
             create_block_mask(flex.mask_mod(mask), None, None, 9, 40, "cpu"),
         )
-        turned = (effect.rotation.query(q), effect.rotation.key(k)) if effect.rotation else (q, k)
+        turned = (modifiers.rotation.query(q), modifiers.rotation.key(k)) if modifiers.rotation else (q, k)
         got = flex_attention(*turned, v, score_mod=score, block_mask=blocks, enable_gqa=True)
         torch.testing.assert_close(got, attend(q, k, v, encoding, window=20, backend="reference"))
 
@@ -268,22 +272,22 @@ def forms_without_a_mod() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(("effect", "words"), forms_without_a_mod())
-def test_forms_that_no_mod_can_say_are_refused(effect, words):
+@pytest.mark.parametrize(("modifiers", "words"), forms_without_a_mod())
+def test_forms_that_no_mod_can_say_are_refused(modifiers, words):
     with pytest.raises(ConfigError, match=words):
-        plan(effect, Span.of(3), Mask(3, 3), torch.zeros(1, 1, 3, D), backend="flex")
+        plan(modifiers, Span.of(3), Mask(3, 3), torch.zeros(1, 1, 3, D), backend="flex")
     with pytest.raises(ConfigError, match=words):
-        flex.score_mod(effect, Span.of(3))
+        flex.score_mod(modifiers, Span.of(3))
 
 
 def test_what_multiplies_q_and_k_asks_for_them():
     span, q = Span.of(3), torch.zeros(1, H, 3, D)
     for name in ("query relative", "key global"):
-        effect, _ = effects(span)[name]
+        modifiers, _ = effects(span)[name]
         for given in ((), (q,)):
             with pytest.raises(ConfigError, match=r"multiplies q and k; give them"):
-                flex.score_mod(effect, span, *given)
-        flex.score_mod(effect, span, q, q)
+                flex.score_mod(modifiers, span, *given)
+        flex.score_mod(modifiers, span, q, q)
 
 
 class OnCuda:
@@ -297,17 +301,18 @@ class OnCuda:
 
 def test_what_its_kernels_do_not_serve_is_refused():
     asked = AttentionModifiers(), Span.of(3), Mask(3, 3)
-    refuses = getattr(flex.refuses, "__wrapped__", flex.refuses)  # the check of shapes knows no such q
-    assert "float32" in refuses(*asked, OnCuda(WIDE, 64))
-    assert "16 dims" in refuses(*asked, OnCuda(torch.bfloat16, 8))
-    assert refuses(*asked, OnCuda(torch.bfloat16, 16)) is None
-    assert "not on meta" in flex.refuses(*asked, torch.zeros(1, 1, 3, 64, device="meta"))
+    reason = flex.unsupported_reason
+    unsupported_reason = getattr(reason, "__wrapped__", reason)  # the check of shapes knows no such q
+    assert "float32" in unsupported_reason(*asked, OnCuda(WIDE, 64))
+    assert "16 dims" in unsupported_reason(*asked, OnCuda(torch.bfloat16, 8))
+    assert unsupported_reason(*asked, OnCuda(torch.bfloat16, 16)) is None
+    assert "not on meta" in flex.unsupported_reason(*asked, torch.zeros(1, 1, 3, 64, device="meta"))
 
 
 def test_auto_never_takes_it():
-    for effect, _ in (*forms_without_a_mod(), (AttentionModifiers(), ""), (effects(Span.of(3))["a sum"][0], "")):
+    for modifiers, _ in (*forms_without_a_mod(), (AttentionModifiers(), ""), (effects(Span.of(3))["a sum"][0], "")):
         q = torch.zeros(B, H, 3, D)
-        assert plan(effect, Span.of(3), Mask(3, 3), q).backend != "flex"
+        assert plan(modifiers, Span.of(3), Mask(3, 3), q).backend != "flex"
 
 
 # ---- compiled ----------------------------------------------------------------------------------------------------
@@ -323,12 +328,12 @@ from lengthwise.span import Span
 with torch.no_grad():
     q, k, v = (torch.randn(2, h, t, 32) for h, t in ((4, 131), (2, 200), (2, 200)))
     span, mask = Span.of(200, 131), Mask(131, 200, window=150)
-    effect = encodings.FIRE(num_heads=4).effect(span)
+    effect = encodings.FIRE(num_heads=4).modifiers(span)
     plans = {name: plan(effect, span, mask, q, backend=name) for name in ("flex", "reference")}
     wanted = plans["reference"](q, k, v)
     compiled = torch.compile(lambda q, k, v: 2 * plans["flex"](q, k, v))(q, k, v) / 2
     blocks = torch.compile(create_block_mask)(flex.mask_mod(mask), 1, None, 131, 200, "cpu")
-    score = flex.score_mod(effect, span)
+    score = flex.score_mod(modifiers, span)
     alone = torch.compile(flex_attention)(q, k, v, score_mod=score, block_mask=blocks, enable_gqa=True)
     for got in (compiled, alone):
         torch.testing.assert_close(got, wanted, rtol=0, atol=1e-5)
@@ -350,10 +355,10 @@ def test_more_kinds_than_torch_compiles_by_itself(monkeypatch):
     run, q = flex._compiled("flex_attention"), torch.randn(1, H, 5, D, dtype=WIDE)
     with torch.no_grad():
         for n in range(10):
-            effect = AttentionModifiers(
+            modifiers = AttentionModifiers(
                 terms=(ToeplitzBias(torch.zeros(1, 2)),) * n + (KeyBias(torch.zeros(H, D)),) * (n % 2)
             )
-            run(q, q, q, score_mod=flex.score_mod(effect, Span.of(5), q, q))
+            run(q, q, q, score_mod=flex.score_mod(modifiers, Span.of(5), q, q))
     flex._compiled.cache_clear()
 
 
@@ -372,12 +377,12 @@ def test_output_and_every_gradient_on_cuda(name, keys, queries):
             (Span.of(keys, queries, "cuda"), Mask(queries, keys, documents=ids, window=70)),
             (spans(keys, queries)["gaps"], Mask(queries, keys)),
         ):
-            effect, leaves = effects(span, 32)[name]
+            modifiers, leaves = effects(span, 32)[name]
             given = [leaf(B, h, t, 32) for h, t in ((H, queries), (G, keys), (G, keys))]
             weight, found = torch.randn_like(given[0]), []
             for backend, dtype in (("flex", torch.float32), ("reference", WIDE)):
                 q, k, v = (x.to(dtype) for x in given)
-                out = plan(effect, span, mask, q, backend=backend)(q, k, v).to(WIDE)
+                out = plan(modifiers, span, mask, q, backend=backend)(q, k, v).to(WIDE)
                 found.append([out, *torch.autograd.grad((out * weight).sum(), [*given, *leaves], retain_graph=True)])
             for got, wanted in zip(*found, strict=True):
                 # FlexAttention multiplies float32 in pieces of tf32 where torch allows it; here it does not.

@@ -94,17 +94,17 @@ def spans(keys: int, queries: int):
 def test_output_and_every_gradient_agree(name, keys, queries):
     torch.manual_seed(keys + queries)
     for span, mask in spans(keys, queries):
-        effect, learned = effects(span)[name]
+        modifiers, learned = effects(span)[name]
         q, k, v = leaf(B, H, queries, D), leaf(B, G, keys, D), leaf(B, G, keys, D)
-        if BACKENDS["sdpa"].refuses(effect, span, mask, q):
-            with pytest.raises(ConfigError, match="refuses"):
-                plan(effect, span, mask, q, backend="sdpa")
-            assert plan(effect, span, mask, q).backend == "blocked"
+        if BACKENDS["sdpa"].unsupported_reason(modifiers, span, mask, q):
+            with pytest.raises(ConfigError, match="unsupported_reason"):
+                plan(modifiers, span, mask, q, backend="sdpa")
+            assert plan(modifiers, span, mask, q).backend == "blocked"
             return
         weight = torch.randn(B, H, queries, D, dtype=torch.float64)
         found = []
         for backend in ("reference", "sdpa"):
-            out = plan(effect, span, mask, q, backend=backend)(q, k, v)
+            out = plan(modifiers, span, mask, q, backend=backend)(q, k, v)
             grads = torch.autograd.grad((out * weight).sum(), [q, k, v, *learned], allow_unused=True, retain_graph=True)
             found.append([out, *grads])
         for a, b in zip(*found, strict=True):
@@ -117,27 +117,27 @@ def test_output_and_every_gradient_agree(name, keys, queries):
 def test_both_ways_keys_after_the_query_take_columns_below_zero(name):
     torch.manual_seed(1)
     table, rows = leaf(H, 6), leaf(1, 5, D)
-    effect = {
+    modifiers = {
         "two-sided": AttentionModifiers(terms=(ToeplitzBias(table, first=-3), RelativeKeyBias(rows, first=-2))),
         "two-sided values": AttentionModifiers(values=(RelativeValues(rows, first=-2),)),
         "key global": AttentionModifiers(terms=(KeyBias(leaf(H, D)), ToeplitzBias(table, first=-3))),
         "gain of a two-sided table": AttentionModifiers(
-            gain=QueryGain(leaf(1, 1, 7), both_ways=True), terms=(ToeplitzBias(table, first=-3),)
+            gain=QueryGain(leaf(1, 1, 7), bidirectional=True), terms=(ToeplitzBias(table, first=-3),)
         ),
     }[name]
-    assert effect.both_ways
+    assert modifiers.bidirectional
     q, k, v = leaf(B, H, 7, D), leaf(B, G, 7, D), leaf(B, G, 7, D)
     span, mask = Span.of(7), Mask(7, 7, causal=False)
-    out = plan(effect, span, mask, q, backend="reference")(q, k, v)
-    if not effect.values:
-        torch.testing.assert_close(plan(effect, span, mask, q, backend="sdpa")(q, k, v), out)
+    out = plan(modifiers, span, mask, q, backend="reference")(q, k, v)
+    if not modifiers.values:
+        torch.testing.assert_close(plan(modifiers, span, mask, q, backend="sdpa")(q, k, v), out)
     b, h, i = 1, 2, 3
     logits, seen = [], []
     for j in range(7):
         logit = (q[b, h, i] @ k[b, h // 2, j]) * D**-0.5
-        if effect.gain:
-            logit = logit * effect.gain.gain[0, 0, i]
-        for term in effect.terms:
+        if modifiers.gain:
+            logit = logit * modifiers.gain.gain[0, 0, i]
+        for term in modifiers.terms:
             if isinstance(term, ToeplitzBias):
                 logit = logit + table[h, min(max(i - j + 3, 0), 5)]
             elif isinstance(term, RelativeKeyBias):
@@ -145,7 +145,7 @@ def test_both_ways_keys_after_the_query_take_columns_below_zero(name):
             else:
                 logit = logit + D**-0.5 * (term.vector[h] @ k[b, h // 2, j])
         logits.append(logit)
-        seen.append(v[b, h // 2, j] + (rows[0, min(max(i - j + 2, 0), 4)] if effect.values else 0))
+        seen.append(v[b, h // 2, j] + (rows[0, min(max(i - j + 2, 0), 4)] if modifiers.values else 0))
     by_hand = torch.stack(logits).softmax(0) @ torch.stack(seen)
     torch.testing.assert_close(out[b, h, i], by_hand)
 
@@ -175,20 +175,20 @@ def test_values_and_rewrites_mean_what_they_say():
 
 
 def test_a_named_backend_never_falls_back():
-    effect, q = (
+    modifiers, q = (
         AttentionModifiers(rewrite=LogitTransform(lambda logits, q, visible, scale, span: logits)),
         torch.zeros(1, 1, 3, 4),
     )
     with pytest.raises(ConfigError, match="whole rows"):
-        plan(effect, Span.of(3), Mask(3, 3), q, backend="sdpa")
+        plan(modifiers, Span.of(3), Mask(3, 3), q, backend="sdpa")
     with pytest.raises(ConfigError, match="did you mean 'sdpa'"):
         plan(AttentionModifiers(), Span.of(3), Mask(3, 3), q, backend="spda")
 
 
 def test_one_sided_tables_are_refused_without_a_causal_mask():
-    effect = AttentionModifiers(terms=(ToeplitzBias(torch.zeros(2, 3)),))
+    modifiers = AttentionModifiers(terms=(ToeplitzBias(torch.zeros(2, 3)),))
     with pytest.raises(ConfigError, match="causal"):
-        plan(effect, Span.of(3), Mask(3, 3, causal=False), torch.zeros(1, 2, 3, 4))
+        plan(modifiers, Span.of(3), Mask(3, 3, causal=False), torch.zeros(1, 2, 3, 4))
     torch.manual_seed(0)
     q, k, v = leaf(B, H, 5, D), leaf(B, G, 5, D), leaf(B, G, 5, D)
     with torch.no_grad():
@@ -202,10 +202,10 @@ def test_one_sided_tables_are_refused_without_a_causal_mask():
 def test_half_precision_on_a_cpu_computes_in_float32(dtype):
     torch.manual_seed(0)
     span, mask = Span.of(40), Mask(40, 40)
-    effect = AttentionModifiers(terms=(ToeplitzBias(-torch.arange(40.0, dtype=torch.float64).expand(H, -1)),))
+    modifiers = AttentionModifiers(terms=(ToeplitzBias(-torch.arange(40.0, dtype=torch.float64).expand(H, -1)),))
     q, k, v = (torch.randn(B, H, 40, D).to(dtype) for _ in range(3))
-    exact = plan(effect, span, mask, q, backend="reference")(q.double(), k.double(), v.double())
+    exact = plan(modifiers, span, mask, q, backend="reference")(q.double(), k.double(), v.double())
     for backend in BACKENDS:
-        out = plan(effect, span, mask, q, backend=backend)(q, k, v)
+        out = plan(modifiers, span, mask, q, backend=backend)(q, k, v)
         assert out.dtype == dtype
         torch.testing.assert_close(out.double(), exact, rtol=0, atol=4 * torch.finfo(dtype).eps)

@@ -61,7 +61,7 @@ class Bias:
             intercept, u, w = (x.detach().clone().requires_grad_() for x in (values, u, w))
             self.leaves += [intercept, u, w]
             terms.append(PiecewiseLinearBias(slope, intercept, knots, u, w))
-        self.effect = AttentionModifiers(terms=tuple(terms))
+        self.modifiers = AttentionModifiers(terms=tuple(terms))
 
     def _leaf(self, *shape: int) -> torch.Tensor:
         leaf = torch.randn(*shape, dtype=WIDE).requires_grad_()
@@ -79,7 +79,7 @@ def answers(backend, kind, shape, span, mask, dtype):
     """The output and the gradients of q, k, v and of every number of the bias."""
     qkv, weight = inputs(*shape, dtype)
     bias = Bias(kind, shape[1], span)
-    out = backend.prepare(bias.effect, span, mask)(*qkv, scale=shape[-1] ** -0.5)
+    out = backend.prepare(bias.modifiers, span, mask)(*qkv, scale=shape[-1] ** -0.5)
     return [out, *torch.autograd.grad(out, [*qkv, *bias.leaves], weight.to(dtype))]
 
 
@@ -109,15 +109,15 @@ def off_by(make, length, seed, dtype=torch.float32):
     for who in ("reference", "ours", "torch"):
         q, k, v, weight = (x.to(WIDE if who == "reference" else dtype) for x in given)
         leaves = [x.requires_grad_() for x in (q, k, v)]
-        effect = encoding.effect(span)
+        modifiers = encoding.modifiers(span)
         if who == "torch":
-            bias = reference.dense(effect.terms[0], q, k, span, 1.0).masked_fill(
+            bias = reference.dense(modifiers.terms[0], q, k, span, 1.0).masked_fill(
                 ~mask.visible(q.device)[:, None], -math.inf
             )
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.expand(1, 4, -1, -1).to(dtype), scale=0.125)
         else:
             backend = reference if who == "reference" else fused
-            out = backend.prepare(effect, span, mask)(q, k, v, scale=0.125)
+            out = backend.prepare(modifiers, span, mask)(q, k, v, scale=0.125)
         found.append([out.detach(), *torch.autograd.grad(out, [*leaves, *parameters.values()], weight)])
     return {
         n: [(x - exact).square().sum().item() for x in (own, its)]
@@ -194,7 +194,7 @@ def test_one_term_learns_and_the_other_does_not(kind, frozen, places, target):
             still, learned = learned, still
         for leaf in still:
             leaf.requires_grad_(False)
-        out = backend.prepare(bias.effect, span, Mask(length, length))(q, k, v, scale=0.25)
+        out = backend.prepare(bias.modifiers, span, Mask(length, length))(q, k, v, scale=0.25)
         found.append([out, *torch.autograd.grad(out, [q, k, v, *learned], weight.to(dtype))])
     largest = max(x.abs().max().item() for x in found[1])
     for got, wanted in zip(*found, strict=True):
@@ -326,7 +326,7 @@ def test_a_window_reads_nothing_that_it_hides(window):
         (q, k, v), weight = inputs(1, 2, 1, 200, 700, 16, torch.float32)
         with torch.no_grad():
             k[:, :, :seen] = v[:, :, :seen] = hidden
-        out = fused.prepare(Bias("table", 2, span).effect, span, mask)(q, k, v, scale=0.3)
+        out = fused.prepare(Bias("table", 2, span).modifiers, span, mask)(q, k, v, scale=0.3)
         results.append([out, *torch.autograd.grad(out, [q, k, v], weight.float())])
     for plain, spoiled in zip(*results, strict=True):
         assert torch.equal(plain, spoiled)
@@ -379,9 +379,9 @@ def test_pieces_at_distances_that_no_small_number_holds(far):
     slope, intercept = torch.randn(2, 2, 9, dtype=WIDE)
     u, w = torch.linspace(0.05, 0.5, 12, dtype=WIDE), torch.linspace(0.5, 1, 30, dtype=WIDE)[None]
     knots = torch.tensor([0.01, 0.02, 0.1, 0.2, 0.3, 0.4, 0.7, 0.8], dtype=WIDE) + 1e-4
-    effect = AttentionModifiers(terms=(PiecewiseLinearBias(slope, intercept, knots, u, w),))
+    modifiers = AttentionModifiers(terms=(PiecewiseLinearBias(slope, intercept, knots, u, w),))
     (q, key, v), _ = inputs(1, 2, 1, 30, 158, 8)
-    got, wanted = (b.prepare(effect, span, mask)(q, key, v, scale=0.3) for b in (fused, reference))
+    got, wanted = (b.prepare(modifiers, span, mask)(q, key, v, scale=0.3) for b in (fused, reference))
     torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
 
 
@@ -405,7 +405,7 @@ def test_half_precision(dtype, close, target):
     qkv, weight = inputs(*shape, dtype)
     bias = Bias("table pieces", 4, span)
     wide = [x.detach().to(WIDE).requires_grad_() for x in qkv]
-    out = reference.prepare(bias.effect, span, mask)(*wide, scale=shape[-1] ** -0.5)
+    out = reference.prepare(bias.modifiers, span, mask)(*wide, scale=shape[-1] ** -0.5)
     wanted = [out, *torch.autograd.grad(out, [*wide, *bias.leaves], weight.to(dtype).to(WIDE))]
     assert [x.dtype for x in got[:4]] == [dtype] * 4
     for a, b in zip(got, wanted, strict=True):
@@ -468,7 +468,7 @@ def test_nan_and_infinity_stay_with_those_that_see_them(bad, which, how):
         with torch.no_grad():
             (q, k, v, weight)[which][0, 0, 70, 3] = value
         bias = Bias("table", 1, span)
-        out = fused.prepare(bias.effect, span, mask)(q, k, v, scale=0.3)
+        out = fused.prepare(bias.modifiers, span, mask)(q, k, v, scale=0.3)
         results.append([out, *torch.autograd.grad(out, [q, k, v], weight)])
     seen = mask.visible(torch.device("cpu"))[0]
     spoiled, plain = results
@@ -499,8 +499,8 @@ def test_logits_far_from_zero():
     span, mask = Span.of(40), Mask(40, 40)
     (q, k, v), _ = inputs(1, 1, 1, 40, 40, 8, torch.float32)
     for shift in (1e4, -1e4):
-        effect = AttentionModifiers(terms=(ToeplitzBias(torch.full((1, 40), shift)),))
-        out = fused.prepare(effect, span, mask)(q, k, v, scale=0.01)
+        modifiers = AttentionModifiers(terms=(ToeplitzBias(torch.full((1, 40), shift)),))
+        out = fused.prepare(modifiers, span, mask)(q, k, v, scale=0.01)
         assert (out - reference.prepare(AttentionModifiers(), span, mask)(q, k, v, scale=0.01)).abs().max() < 3e-3
 
 
@@ -549,8 +549,8 @@ def turned(backend, name, layout, dtype, mask=None):
     _, _, _, i, j, d = shape
     qkv, weight = inputs(*shape, dtype)
     bias = Bias("table", shape[1], Span.of(j, i))
-    effect = AttentionModifiers(rotation(shape, layout, *how), bias.effect.terms)
-    out = backend.prepare(effect, Span.of(j, i), mask or Mask(i, j))(*qkv, scale=d**-0.5)
+    modifiers = AttentionModifiers(rotation(shape, layout, *how), bias.modifiers.terms)
+    out = backend.prepare(modifiers, Span.of(j, i), mask or Mask(i, j))(*qkv, scale=d**-0.5)
     return [out, *torch.autograd.grad(out, [*qkv, *bias.leaves], weight.to(dtype))]
 
 
@@ -593,12 +593,12 @@ def test_halves_are_rotated_in_float32(dtype, layout):
     """What is rounded is the result alone."""
     shape, *how = TURNED["rows of their own"]
     span, mask = Span.of(131, 100), Mask(100, 131)
-    effect = AttentionModifiers(rotation=rotation(shape, layout, *how))
+    modifiers = AttentionModifiers(rotation=rotation(shape, layout, *how))
     qkv, weight = inputs(*shape, dtype)
     wide = [x.detach().to(WIDE).requires_grad_() for x in qkv]
     results = []
     for backend, leaves in ((fused, qkv), (reference, wide)):
-        out = backend.prepare(effect, span, mask)(*leaves, scale=0.125)
+        out = backend.prepare(modifiers, span, mask)(*leaves, scale=0.125)
         results.append([out, *torch.autograd.grad(out, leaves, weight.to(dtype).to(out.dtype))])
     assert [x.dtype for x in results[0]] == [dtype] * 4
     for a, b in zip(*results, strict=True):
@@ -636,20 +636,20 @@ def test_learned_angles_have_gradients_after_a_call_without(backend):
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
 def test_rotations_that_differ_by_side_or_are_the_same_for_all_tokens(layout, shapes):
     torch.manual_seed(2)
-    effect = AttentionModifiers(rotation=Rotation(*(torch.randn(shape) for shape in shapes), layout=layout))
+    modifiers = AttentionModifiers(rotation=Rotation(*(torch.randn(shape) for shape in shapes), layout=layout))
     (q, k, v), _ = inputs(6, 1, 1, 20, 20, 8)
-    got, wanted = (b.prepare(effect, Span.of(20), Mask(20, 20))(q, k, v, scale=0.3) for b in (fused, reference))
+    got, wanted = (b.prepare(modifiers, Span.of(20), Mask(20, 20))(q, k, v, scale=0.3) for b in (fused, reference))
     torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("shapes", [((1, 20, 2), (1, 20, 8)), ((3, 20, 4), (3, 20, 4)), ((1, 20, 99), (1, 20, 99))])
 def test_rotations_that_do_not_fit_are_errors(shapes):
     """Not read past their end."""
-    effect = AttentionModifiers(rotation=Rotation(*(torch.randn(shape) for shape in shapes)))
+    modifiers = AttentionModifiers(rotation=Rotation(*(torch.randn(shape) for shape in shapes)))
     (q, k, v), _ = inputs(6, 1, 1, 20, 20, 8)
     for backend in (fused, reference):
         with pytest.raises(RuntimeError, match=r"unflatten|must match"):
-            backend.prepare(effect, Span.of(20), Mask(20, 20))(q, k, v, scale=0.3)
+            backend.prepare(modifiers, Span.of(20), Mask(20, 20))(q, k, v, scale=0.3)
 
 
 @pytest.mark.parametrize("what", [math.inf, math.nan, 3e38])
@@ -658,7 +658,7 @@ def test_what_no_longer_fits_once_it_is_rotated_stays_where_it_is(target, what):
     """The last key, which the last query alone sees, and the first query, which has its own row of gradients."""
     cpu._wanted_target = target
     i = 130
-    effect = AttentionModifiers(
+    modifiers = AttentionModifiers(
         rotation=Rotation(torch.ones(1, i, 8), torch.ones(1, i, 8), 1.0, torch.full((1, i, 1), 2.0))
     )
     plain, weight = inputs(1, 2, 1, i, i, 16, torch.float32)
@@ -668,7 +668,7 @@ def test_what_no_longer_fits_once_it_is_rotated_stays_where_it_is(target, what):
         if changed:
             k[:, :, -1] = what
         leaves = [x.requires_grad_() for x in (q, k, v)]
-        out = fused.prepare(effect, Span.of(i), Mask(i, i))(*leaves, scale=0.3)
+        out = fused.prepare(modifiers, Span.of(i), Mask(i, i))(*leaves, scale=0.3)
         grads = torch.autograd.grad(out, leaves, weight.float())
         assert not changed or not out[:, :, -1].isfinite().all()
         results.append([out[:, :, :-1], grads[0][:, :, :-1]])
@@ -679,8 +679,8 @@ def test_gains_beside_rotations():
     rope, t5, span, mask = RoPE(head_dim=16), T5(num_heads=4), Span.of(40), Mask(40, 40)
     (q, k, v), _ = inputs(2, 4, 2, 40, 40, 16)
     gain = QueryGain(1 + torch.rand(2, 1, 40))
-    effect = AttentionModifiers(rope.effect(span).rotation, t5.effect(span).terms, gain=gain)
-    got, wanted = (b.prepare(effect, span, mask)(q, k, v, scale=0.25) for b in (fused, reference))
+    modifiers = AttentionModifiers(rope.modifiers(span).rotation, t5.modifiers(span).terms, gain=gain)
+    got, wanted = (b.prepare(modifiers, span, mask)(q, k, v, scale=0.25) for b in (fused, reference))
     torch.testing.assert_close(got, wanted, rtol=1e-6, atol=1e-6)
 
 
@@ -688,7 +688,7 @@ def test_half_precision_is_not_rounded_between_rotation_and_product():
     p = torch.arange(10**6, 10**6 + 30)[None]
     rope, span, mask = RoPE(head_dim=16), Span(p, p, 10**6 + 30), Mask(30, 30)
     (q, k, v), _ = inputs(1, 2, 1, 30, 30, 16, torch.bfloat16)
-    got, wanted = (b.prepare(rope.effect(span), span, mask)(q, k, v, scale=0.25) for b in (fused, reference))
+    got, wanted = (b.prepare(rope.modifiers(span), span, mask)(q, k, v, scale=0.25) for b in (fused, reference))
     assert got.dtype == torch.bfloat16
     torch.testing.assert_close(got, wanted, rtol=2**-8, atol=1e-6)  # the result alone is rounded
 
@@ -703,7 +703,7 @@ def test_encodings_as_torch_serves_them(make):
         torch.manual_seed(1)
         encoding, dtype = make(num_heads=4), WIDE if backend is reference else torch.float32
         given = [x.detach().to(dtype).requires_grad_() for x in qkv]
-        out = backend.prepare(encoding.effect(span), span, mask)(*given, scale=0.2)
+        out = backend.prepare(encoding.modifiers(span), span, mask)(*given, scale=0.2)
         parameters = list(encoding.parameters())
         results[backend] = torch.autograd.grad(out, [*given, *parameters], weight.to(dtype))
     for true, torchs, ours in zip(*(results[b] for b in (reference, sdpa, fused)), strict=True):
@@ -716,14 +716,14 @@ def test_autocast_changes_nothing(target):
     cpu._wanted_target = target
     (q, k, v), _ = inputs(1, 2, 1, 30, 30, 16, torch.float32)
     rope, span = RoPE(head_dim=16), Span.of(30)
-    attend = fused.prepare(rope.effect(span), span, Mask(30, 30))
+    attend = fused.prepare(rope.modifiers(span), span, Mask(30, 30))
     with torch.autocast("cpu", torch.bfloat16):
         inside = attend(q, k, v, scale=0.25)
     assert torch.equal(inside, attend(q, k, v, scale=0.25))
 
 
-def why_not(effect, dtype=torch.float32):
-    return fused.refuses(effect, Span.of(3), Mask(3, 3), torch.zeros(1, 1, 3, 4, dtype=dtype))
+def why_not(modifiers, dtype=torch.float32):
+    return fused.unsupported_reason(modifiers, Span.of(3), Mask(3, 3), torch.zeros(1, 1, 3, 4, dtype=dtype))
 
 
 def test_what_it_refuses():
@@ -758,7 +758,7 @@ def _arguments(dtype=torch.float32):
     span = Span.of(11, 9)
     bias = Bias("table pieces", 4, span)
     static = [x.detach().to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
-              for x in fused._static(bias.effect, span, Mask(9, 11), dtype)]  # fmt: skip
+              for x in fused._static(bias.modifiers, span, Mask(9, 11), dtype)]  # fmt: skip
     for n in (0, 2, 3, 5, 6):
         static[n].requires_grad_()
     return [q, k, v, *static, True, 0, 0.3]
@@ -824,7 +824,7 @@ def test_gradients_that_lie_in_one_piece_may_be_seen_as_complex_numbers():
 def test_pieces_behind_knots_at_infinity_change_nothing():
     """A compiled graph has room for more pieces than there are; the kernel is given those that there are."""
     (q, k, v), weight = inputs(2, 4, 2, 40, 40, 8, torch.float32)
-    numbers = [x.detach().float() for x in fused._static(Bias("pieces", 4, Span.of(40)).effect, Span.of(40), Mask(40, 40),
+    numbers = [x.detach().float() for x in fused._static(Bias("pieces", 4, Span.of(40)).modifiers, Span.of(40), Mask(40, 40),
                                                          torch.float32)[2:7]]  # fmt: skip
     results = []
     for more in (0, 90):

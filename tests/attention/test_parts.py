@@ -114,7 +114,7 @@ def test_columns_taken_and_spread():
 def test_a_plan_first_used_without_gradients_has_them_when_asked(backend):
     t5, span = T5(num_heads=1), Span.of(3)
     q, k, v = torch.randn(3, 1, 1, 3, 4)
-    attend = plan(t5.effect(span), span, Mask(3, 3), q, backend=backend)
+    attend = plan(t5.modifiers(span), span, Mask(3, 3), q, backend=backend)
     with torch.no_grad():
         attend(q, k, v)
     attend(q, k, v).square().sum().backward()

@@ -124,11 +124,11 @@ class Numbers:
         self.span = Span.of(c.keys, c.queries) if whole else Span(q, k, int(k.max()) + 1)
         self.inputs = [self.normal(c.batch, h, t, c.dim) for h, t in self._heads()]
         self.weight = self.normal(c.batch, c.heads, c.queries, c.dim)
-        self.effect = AttentionModifiers(
+        self.modifiers = AttentionModifiers(
             rotation=self.rotation() if c.rotation and c.dim > 1 else None,
             terms=tuple(self.term(name) for name in self._once(c.terms)),
             values=tuple(RelativeValues(self.leaf(c.heads, n, c.dim), first) for n, first in self._tables(c.values)),
-            rewrite=LogitTransform(lambda x, *_: 2 * (x / 2).tanh(), both_ways=True) if c.rewrite else None,
+            rewrite=LogitTransform(lambda x, *_: 2 * (x / 2).tanh(), bidirectional=True) if c.rewrite else None,
             gain=QueryGain(1 + 0.3 * self.leaf(*self.one_or(c.batch, c.heads), c.queries), True) if c.gain else None,
         )
 
@@ -190,7 +190,7 @@ class Numbers:
             case "cumulative":
                 return CumulativeBias(self.leaf(*self.one_or(c.batch, c.heads), c.keys))
             case "dense":
-                return DenseBias(self.leaf(*self.one_or(c.batch, c.heads), c.queries, c.keys), both_ways=True)
+                return DenseBias(self.leaf(*self.one_or(c.batch, c.heads), c.queries, c.keys), bidirectional=True)
         return self.pieces(n)
 
     def pieces(self, n: int) -> PiecewiseLinearBias:
@@ -215,7 +215,7 @@ class Numbers:
         given = [x.to(dtype).requires_grad_(learns) for x in self.inputs]
         q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) if self.case.heads_last else x for x in given)
         with torch.set_grad_enabled(learns):
-            out = plan(self.effect, self.span, self.mask, q, backend=backend)(q, k, v, scale=self.case.dim**-0.5)
+            out = plan(self.modifiers, self.span, self.mask, q, backend=backend)(q, k, v, scale=self.case.dim**-0.5)
         assert out.dtype == dtype
         if not learns:
             return [out]
@@ -234,7 +234,9 @@ def require_equal(case: Case, backends: list[str] = QUICK) -> None:
     size = max(1.0, *(x.abs().max().item() for x in wanted if x.numel()))
     for backend in backends:
         for dtype, close in ((WIDE, 1e-11), (torch.float32, 1e-5)):
-            if BACKENDS[backend].refuses(numbers.effect, numbers.span, numbers.mask, numbers.inputs[0].to(dtype)):
+            if BACKENDS[backend].unsupported_reason(
+                numbers.modifiers, numbers.span, numbers.mask, numbers.inputs[0].to(dtype)
+            ):
                 continue
             got = numbers.answers(backend, dtype)
             for n, (a, b) in enumerate(zip(got, wanted[: len(got)], strict=True)):
@@ -271,10 +273,10 @@ def test_every_form_reaches_every_backend_that_knows_it():
     @given(cases())
     def look(case: Case) -> None:
         numbers = Numbers(case)
-        effect = numbers.effect
-        forms = [effect.rotation, *effect.terms, *effect.values, effect.rewrite, effect.gain]
+        modifiers = numbers.modifiers
+        forms = [modifiers.rotation, *modifiers.terms, *modifiers.values, modifiers.rewrite, modifiers.gain]
         for backend, module in BACKENDS.items():
-            if not module.refuses(effect, numbers.span, numbers.mask, numbers.inputs[0].float()):
+            if not module.unsupported_reason(modifiers, numbers.span, numbers.mask, numbers.inputs[0].float()):
                 seen[backend] |= {type(form).__name__ for form in forms if form}
 
     look()

@@ -161,13 +161,13 @@ def require_equal(kind, shape, span, mask, dtype, target=-1):
     torch.manual_seed(0)
     cpu._wanted_target = target
     b, h, g, d = shape
-    effect, leaves = effect_of(kind, h, d, span, b)
+    modifiers, leaves = effect_of(kind, h, d, span, b)
     qkv = [leaf(b, h, mask.queries, d), leaf(b, g, mask.keys, d), leaf(b, g, mask.keys, d)]
     weight, answers = torch.randn(b, h, mask.queries, d, dtype=WIDE), []
-    assert fused.refuses(effect, span, mask, qkv[0]) is None
+    assert fused.unsupported_reason(modifiers, span, mask, qkv[0]) is None
     for backend, to in ((fused, dtype), (reference, WIDE)):
         given = [x.to(to) for x in qkv]
-        out = backend.prepare(effect, span, mask)(*given, scale=d**-0.5)
+        out = backend.prepare(modifiers, span, mask)(*given, scale=d**-0.5)
         answers.append([out, *torch.autograd.grad(out, [*qkv, *leaves], weight.to(to))])
     require_near(*answers, dtype)
 
@@ -199,10 +199,10 @@ def test_every_sum(what, kind):
 def test_positions_documents_windows_and_both_ways(what, dtype, monkeypatch):
     gaps = torch.randint(0, 4, (2, 310)).cumsum(1)
     ids = (torch.arange(310) // 120)[None]
-    packed, one_way = consecutive(ids), "pieces" in what
+    packed, causal_forms = consecutive(ids), "pieces" in what
     for mask in (Mask(250, 310), Mask(250, 310, True, ids), Mask(250, 310, False, ids), Mask(250, 310, window=70),
                  Mask(250, 310, False), Mask(250, 310, False, window=70)):  # fmt: skip
-        if one_way and not mask.causal:
+        if causal_forms and not mask.causal:
             continue
         if mask.window and not mask.causal:  # needs the rows of all queries at once
             monkeypatch.setattr(relative, "_AS_MANY", 1000)
@@ -230,9 +230,9 @@ def test_the_parts_are_several_and_of_what_a_query_may_see():
 def test_a_window_to_both_sides_of_many_queries_is_refused():
     span, mask, q = Span.of(300), Mask(300, 300, False, window=9), torch.zeros(1, 1, 300, 8)
     long, short = RelativeKeyBias(torch.zeros(1, 600, 8), -300), RelativeKeyBias(torch.zeros(1, 9, 8), -4)
-    assert "600 distances" in str(fused.refuses(AttentionModifiers(terms=(long,)), span, mask, q))
-    assert fused.refuses(AttentionModifiers(terms=(long,)), span, Mask(300, 300, window=9), q) is None
-    assert fused.refuses(AttentionModifiers(terms=(short,)), span, mask, q) is None
+    assert "600 distances" in str(fused.unsupported_reason(AttentionModifiers(terms=(long,)), span, mask, q))
+    assert fused.unsupported_reason(AttentionModifiers(terms=(long,)), span, Mask(300, 300, window=9), q) is None
+    assert fused.unsupported_reason(AttentionModifiers(terms=(short,)), span, mask, q) is None
 
 
 def test_nothing_as_large_as_all_pairs_is_made_or_kept(monkeypatch):
@@ -246,11 +246,11 @@ def test_nothing_as_large_as_all_pairs_is_made_or_kept(monkeypatch):
 
     monkeypatch.setattr(relative, "_product", look)
     span, mask = Span.of(600), Mask(600, 600)
-    effect, leaves = effect_of("long key", 2, 4, span, 1)
+    modifiers, leaves = effect_of("long key", 2, 4, span, 1)
     q = leaf(1, 2, 600, 4)
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
-        out = fused.prepare(effect, span, mask)(q, q, q, scale=0.5)
+        out = fused.prepare(modifiers, span, mask)(q, q, q, scale=0.5)
     torch.autograd.grad(out.sum(), leaves)
     assert max(kept) <= 600 * 2 * 4
     assert 0 < largest[0] <= 96 * 2 * 600
@@ -259,11 +259,11 @@ def test_nothing_as_large_as_all_pairs_is_made_or_kept(monkeypatch):
 @pytest.mark.parametrize(("dtype", "close"), [(torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
 def test_half_precision(dtype, close):
     span, mask = Span.of(200), Mask(200, 200)
-    effect, leaves = effect_of("shaw key", 2, 8, span, 1)
+    modifiers, leaves = effect_of("shaw key", 2, 8, span, 1)
     q, k, v = (leaf(1, 2, 200, 8, dtype=dtype) for _ in range(3))
-    out = fused.prepare(effect, span, mask)(q, k, v, scale=0.3)
+    out = fused.prepare(modifiers, span, mask)(q, k, v, scale=0.3)
     wide = [x.detach().to(WIDE).requires_grad_() for x in (q, k, v)]
-    wanted = reference.prepare(effect, span, mask)(*wide, scale=0.3)
+    wanted = reference.prepare(modifiers, span, mask)(*wide, scale=0.3)
     assert out.dtype == dtype
     got = [out, *torch.autograd.grad(out, [q, k, v, *leaves], torch.ones_like(out), retain_graph=True)]
     for a, b in zip(got, [wanted, *torch.autograd.grad(wanted.sum(), [*wide, *leaves])], strict=True):
@@ -278,8 +278,8 @@ def test_what_is_not_finite_stays_with_its_query():
         q, k, v, content = (leaf(1, 1, 140, 8) for _ in range(4))
         with torch.no_grad():
             content[:, :, 70] = value
-        effect = AttentionModifiers(terms=(ContentBias(content, leaf(1, 20, 8).detach(), -3),))
-        out = fused.prepare(effect, span, mask)(q, k, v, scale=0.3)
+        modifiers = AttentionModifiers(terms=(ContentBias(content, leaf(1, 20, 8).detach(), -3),))
+        out = fused.prepare(modifiers, span, mask)(q, k, v, scale=0.3)
         dq, dcontent = torch.autograd.grad(out.sin().sum(), (q, content))
         answers.append(torch.stack([out.detach(), dq, dcontent]))
     for other in answers[1:]:
@@ -290,12 +290,12 @@ def test_what_is_not_finite_stays_with_its_query():
 
 def test_autocast_changes_nothing():
     span, mask = Span.of(30), Mask(30, 30)
-    effect, leaves = effect_of("shaw content key", 2, 8, span, 1)
+    modifiers, leaves = effect_of("shaw content key", 2, 8, span, 1)
     q = leaf(1, 2, 30, 8, dtype=torch.float32)
     results = []
     for on in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled=on):
-            out = fused.prepare(effect, span, mask)(q, q, q, scale=0.3)
+            out = fused.prepare(modifiers, span, mask)(q, q, q, scale=0.3)
         results.append([out, *torch.autograd.grad(out.sum(), [q, *leaves])])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 

@@ -53,15 +53,15 @@ def rewritten(span):
         near = (-0.1 * some.distance().abs().to(q.dtype)).exp()[:, None]
         return logits + shares.cumsum(-1) + near * q.square().mean(-1, keepdim=True) * scale
 
-    gain = QueryGain(new(1, H, span.q.shape[1]), both_ways=True)
+    gain = QueryGain(new(1, H, span.q.shape[1]), bidirectional=True)
     return AttentionModifiers(
-        terms=(ToeplitzBias(new(H, 6), -2),), rewrite=LogitTransform(function, both_ways=True), gain=gain
+        terms=(ToeplitzBias(new(H, 6), -2),), rewrite=LogitTransform(function, bidirectional=True), gain=gain
     )
 
 
 def turned(span):
     turn = Rotation(new(*span.q.shape, 2), new(*span.k.shape, 2), 1.3, torch.rand(*span.k.shape, 1).double() + 0.5)
-    gain = QueryGain(new(B, 1, span.q.shape[1]), both_ways=True)
+    gain = QueryGain(new(B, 1, span.q.shape[1]), bidirectional=True)
     return AttentionModifiers(
         rotation=turn, gain=gain, terms=(ToeplitzBias(new(1, 9), -4),), values=(RelativeValues(new(1, 5, D)),)
     )
@@ -75,9 +75,11 @@ CASES = {
     "nothing": lambda span: AttentionModifiers(),
     "toeplitz": of_term(lambda span: ToeplitzBias(3 * new(H, 5), -2)),
     "pieces": of_term(pieces),
-    "pieces and tables": lambda span: AttentionModifiers(terms=(pieces(span, 1), ToeplitzBias(new(H, 8)), ToeplitzBias(new(1, 60), -9))),
-    "dense": of_term(lambda span: DenseBias(new(B, H, span.q.shape[1], span.k.shape[1]), both_ways=True)),
-    "dense of keys": of_term(lambda span: DenseBias(new(1, H, 1, span.k.shape[1]), both_ways=True)),
+    "pieces and tables": lambda span: AttentionModifiers(
+        terms=(pieces(span, 1), ToeplitzBias(new(H, 8)), ToeplitzBias(new(1, 60), -9))
+    ),
+    "dense": of_term(lambda span: DenseBias(new(B, H, span.q.shape[1], span.k.shape[1]), bidirectional=True)),
+    "dense of keys": of_term(lambda span: DenseBias(new(1, H, 1, span.k.shape[1]), bidirectional=True)),
     "cumulative": of_term(lambda span: CumulativeBias(new(B, H, span.k.shape[1]))),
     "query relative": of_term(lambda span: RelativeKeyBias(new(1, 7, D), -3, new(H, D))),
     "content relative": of_term(lambda span: ContentBias(new(B, H, span.q.shape[1], 3), new(H, 7, 3), -3)),
@@ -110,11 +112,11 @@ def scenes(keys, queries):
     yield plain, Mask(queries, keys, True, mixed)
 
 
-def from_the_matrix(effect, span, mask, q, k, scale, edges, first, last, queries=None):
+def from_the_matrix(modifiers, span, mask, q, k, scale, edges, first, last, queries=None):
     """Histogram, entropy, most entropy, first and last, the definitions as they are written."""
     k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
     visible = mask.visible(q.device)[:, None].expand(len(q), 1, -1, -1)
-    weights = reference.logits(effect, q, k, span, visible, scale).masked_fill(~visible, -math.inf).softmax(-1)
+    weights = reference.logits(modifiers, q, k, span, visible, scale).masked_fill(~visible, -math.inf).softmax(-1)
     distance = span.distance().expand(len(q), -1, -1)[:, None]
     ends = [-math.inf, *edges, math.inf]
     mass = [(weights * ((low <= distance) & (distance < high))).sum(-1) for low, high in itertools.pairwise(ends)]
@@ -171,9 +173,9 @@ def kernel(monkeypatch):
 def test_every_form_and_mask(name, keys, queries):
     torch.manual_seed(keys)
     for span, mask in scenes(keys, queries):
-        effect, q, k = CASES[name](span), new(B, H, queries, D), new(B, G, keys, D)
-        got = measure(effect, span, mask, q, k, scale=0.4, edges=EDGES, first=2, last=3)
-        require_equal(got, from_the_matrix(effect, span, mask, q, k, 0.4, EDGES, 2, 3))
+        modifiers, q, k = CASES[name](span), new(B, H, queries, D), new(B, G, keys, D)
+        got = measure(modifiers, span, mask, q, k, scale=0.4, edges=EDGES, first=2, last=3)
+        require_equal(got, from_the_matrix(modifiers, span, mask, q, k, 0.4, EDGES, 2, 3))
         seen = mask.visible(q.device).sum(-1)
         assert torch.equal(got.query_keys, seen)
         assert torch.equal(visible_keys(mask, q.device), seen)
@@ -187,12 +189,12 @@ def test_every_form_and_mask(name, keys, queries):
 def test_the_kernel_on_every_target(name, keys, queries):
     torch.manual_seed(keys)
     for span, mask in scenes(keys, queries):
-        effect, q, k = CASES[name](span), new(B, H, queries, D), new(B, G, keys, D)
-        wanted = from_the_matrix(effect, span, mask, q, k, 0.4, EDGES, 2, 3)
+        modifiers, q, k = CASES[name](span), new(B, H, queries, D), new(B, G, keys, D)
+        wanted = from_the_matrix(modifiers, span, mask, q, k, 0.4, EDGES, 2, 3)
         asked = {"scale": 0.4, "edges": EDGES, "first": 2, "last": 3}
-        require_equal(measure(effect, span, mask, q, k, **asked), wanted)
+        require_equal(measure(modifiers, span, mask, q, k, **asked), wanted)
         for cpu._wanted_target in TARGETS:
-            require_equal(measure(effect, span, mask, q.float(), k.float(), **asked), wanted, 3e-6)
+            require_equal(measure(modifiers, span, mask, q.float(), k.float(), **asked), wanted, 3e-6)
 
 
 @with_kernel
@@ -206,11 +208,11 @@ def test_the_kernel_over_many_blocks_and_peaks_that_rise():
         (Span.of(900, 700), Mask(700, 900, documents=torch.arange(900)[None] // 250)),
         (Span(torch.arange(700)[None] * 2 + 400, torch.arange(900)[None] * 2, 1800), Mask(700, 900, True, None, 300)),
     ]:
-        effect, q, k = AttentionModifiers(terms=(ToeplitzBias(table),)), 3 * new(1, H, 700, 8), new(1, G, 900, 8)
-        wanted = from_the_matrix(effect, span, mask, q, k, 1.0, doubling(900, True), 4, 16)
+        modifiers, q, k = AttentionModifiers(terms=(ToeplitzBias(table),)), 3 * new(1, H, 700, 8), new(1, G, 900, 8)
+        wanted = from_the_matrix(modifiers, span, mask, q, k, 1.0, doubling(900, True), 4, 16)
         asked = {"scale": 1.0, "edges": doubling(900, True)}
-        require_equal(measure(effect, span, mask, q, k, **asked), wanted)
-        require_equal(measure(effect, span, mask, q.float(), k.float(), **asked), wanted, 5e-6)
+        require_equal(measure(modifiers, span, mask, q, k, **asked), wanted)
+        require_equal(measure(modifiers, span, mask, q.float(), k.float(), **asked), wanted, 5e-6)
 
 
 @with_kernel
@@ -308,11 +310,11 @@ def test_encodings_that_depend_on_content_and_positions():
 def test_means_over_some_queries():
     torch.manual_seed(0)
     span, mask = Span.of(11, 8), Mask(8, 11, documents=torch.tensor([[-1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0], [0] * 11]))
-    q, k, effect = new(B, H, 8, D), new(B, G, 11, D), AttentionModifiers(terms=(ToeplitzBias(new(H, 5)),))
+    q, k, modifiers = new(B, H, 8, D), new(B, G, 11, D), AttentionModifiers(terms=(ToeplitzBias(new(H, 5)),))
     padding_out = mask.documents[:, 3:] >= 0
     for queries in (padding_out, padding_out[:1]):
-        got = measure(effect, span, mask, q, k, scale=0.4, edges=EDGES, first=2, last=3, queries=queries)
-        wanted = from_the_matrix(effect, span, mask, q, k, 0.4, EDGES, 2, 3, queries)
+        got = measure(modifiers, span, mask, q, k, scale=0.4, edges=EDGES, first=2, last=3, queries=queries)
+        wanted = from_the_matrix(modifiers, span, mask, q, k, 0.4, EDGES, 2, 3, queries)
         for a, b in zip((got.histogram, got.entropy, got.first), (wanted[0], wanted[1], wanted[3]), strict=True):
             torch.testing.assert_close(a, b, atol=1e-12, rtol=0)
         torch.testing.assert_close(got.most_entropy.expand(B, 1), wanted[2], atol=1e-12, rtol=0)

@@ -291,7 +291,7 @@ def test_auto_takes_the_next_backend_and_a_backend_that_is_named_raises(machine,
 
 def test_what_the_kernels_refuse_anyway_is_not_compared(machine, q):
     mask = Mask(8, 8)
-    assert fused.refuses(TABLE, Span.of(8), mask, q.double().as_subclass(OnGPU)) == (
+    assert fused.unsupported_reason(TABLE, Span.of(8), mask, q.double().as_subclass(OnGPU)) == (
         "it does not compute with torch.float64 on cuda"
     )
     assert machine.times == 0
@@ -310,8 +310,8 @@ def test_what_the_kernels_refuse_anyway_is_not_compared(machine, q):
     ids=lambda x: type(x).__name__,
 )
 def test_the_form_of_an_encoding(encoding, biases):
-    effect = AttentionModifiers() if encoding is None else encoding.effect(Span.of(600))
-    assert fused._biases(effect) == biases
+    modifiers = AttentionModifiers() if encoding is None else encoding.modifiers(Span.of(600))
+    assert fused._biases(modifiers) == biases
 
 
 def test_a_graph_holds_the_verdict(machine):

@@ -7,7 +7,7 @@ import pytest
 
 from lengthwise.attention import cpu, no_gradients
 from lengthwise.conformance import EncodingCase
-from lengthwise.conformance.cases import HEAD_DIM, HEADS, effect_with, numbers
+from lengthwise.conformance.cases import HEAD_DIM, HEADS, modifiers_with, numbers
 from lengthwise.forms import (
     ContentBias,
     CumulativeBias,
@@ -44,8 +44,8 @@ def refused_form() -> Callable[[Any, str], str | None]:
 def _refused_form(make: Any, backend: str) -> str | None:
     """The name of a form that the encoding has and the backend may refuse; of a backend that has no gradients here, what it
     says of them; None: it has to serve."""
-    effect = effect_with(EncodingCase.of(make).build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
-    forms = [effect.rewrite, *effect.values, *effect.terms, effect.rotation, effect.gain]
+    modifiers = modifiers_with(EncodingCase.of(make).build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
+    forms = [modifiers.rewrite, *modifiers.values, *modifiers.terms, modifiers.rotation, modifiers.gain]
     if backend == "fused" and cpu.missing():
         return ""
     names = (type(f).__name__ for f in forms if f is not None and type(f) not in SERVED[backend])

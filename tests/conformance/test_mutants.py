@@ -57,7 +57,7 @@ def one_too_many(self, distance):
 class Crowd(PositionEncoding):
     """What a pair gets depends on the other pairs of the call."""
 
-    def effect(self, span):
+    def modifiers(self, span):
         d = span.distance().double().clamp(min=0)
         return AttentionModifiers(terms=(DenseBias(-(d / d.amax().clamp(min=1))[:, None]),))
 
@@ -104,7 +104,7 @@ class ByIndex(Sinusoidal):
 class ByColumn(PositionEncoding):
     """A bias from key indices, and none from positions."""
 
-    def effect(self, span):
+    def modifiers(self, span):
         return AttentionModifiers(
             terms=(DenseBias(torch.arange(span.k.shape[1]).double().expand(1, 1, span.q.shape[1], -1) / 9),)
         )
@@ -115,7 +115,7 @@ class Remembers(ALiBi):
 
     longest = 1
 
-    def effect(self, span):
+    def modifiers(self, span):
         self.longest = max(self.longest, span.length)
         return AttentionModifiers(terms=(ToeplitzBias(self.bias(torch.arange(span.length)) / self.longest),))
 
@@ -129,7 +129,7 @@ class CachedByLength(PositionEncoding):
         super().__init__()
         self.num_heads, self.rate = num_heads, rate
 
-    def effect(self, span):
+    def modifiers(self, span):
         if span.length not in self.tables:
             self.tables[span.length] = -self.rate * torch.arange(span.length).double().expand(self.num_heads, -1)
         return AttentionModifiers(terms=(ToeplitzBias(self.tables[span.length]),))
@@ -143,9 +143,9 @@ class Centred(Learned):
 
 
 class Draws(ALiBi):
-    def effect(self, span):
+    def modifiers(self, span):
         torch.rand(1)
-        return ALiBi.effect(self, span)
+        return ALiBi.modifiers(self, span)
 
 
 class Peeks(Learned):
@@ -193,7 +193,7 @@ class EndsBadly(PositionEncoding):
         super().__init__()
         self.table = nn.Parameter(torch.randn(num_heads, 600))
 
-    def effect(self, span):
+    def modifiers(self, span):
         return AttentionModifiers(
             terms=(DenseBias(self.table.double()[:, span.distance().clamp(min=0)].transpose(0, 1)),)
         )
@@ -218,7 +218,7 @@ class RoundedAngles(RoPE):
 class FloatAngles(RoPE):
     """Angles in float32: nothing is left of a fraction of a radian at 10^6."""
 
-    def effect(self, span):
+    def modifiers(self, span):
         f = self.frequencies(torch.tensor(span.length)).float()
         return AttentionModifiers(rotation=Rotation(span.q[..., None].float() * f, span.k[..., None].float() * f))
 
@@ -238,7 +238,7 @@ class Apart(PositionEncoding):
         super().__init__()
         self.slope = nn.Parameter(torch.full((1, num_heads, 1, 1), 1.234567e-3))
 
-    def effect(self, span):
+    def modifiers(self, span):
         return AttentionModifiers(
             terms=(DenseBias(self.slope * span.k[:, None, None] - self.slope * span.q[:, None, :, None]),)
         )
@@ -272,11 +272,11 @@ class Bent(DynamicNTK):
 class OfTheLongest(DynamicNTK):
     """Every document is rotated for the longest of the batch."""
 
-    def effect(self, span):
+    def modifiers(self, span):
         if span.length_q is not None:
             longest = span.length_k.amax()
             span = replace(span, length_q=longest.expand_as(span.length_q), length_k=longest.expand_as(span.length_k))
-        return super().effect(span)
+        return super().modifiers(span)
 
 
 class Widens(Sinusoidal):
@@ -313,7 +313,7 @@ class Forgets(PositionEncoding):
         super().__init__()
         self.slopes = torch.rand(num_heads)
 
-    def effect(self, span):
+    def modifiers(self, span):
         return AttentionModifiers(terms=(ToeplitzBias(-self.slopes.double()[:, None] * torch.arange(span.length)),))
 
 
@@ -340,7 +340,7 @@ ENCODING_MUTANTS = [
     ("vectors", named("Learned", Learned, embed=EndsInSilence.embed), "no error"),
     (
         "vectors",
-        named("FIRE", FIRE, effect=lambda self, span: FIRE.effect(self, Span(span.q + 1, span.k, span.length))),
+        named("FIRE", FIRE, modifiers=lambda self, span: FIRE.modifiers(self, Span(span.q + 1, span.k, span.length))),
         "",
     ),
     ("agrees", Crowd, "off by"),
@@ -404,7 +404,7 @@ def test_sharing_through_a_class_is_seen_by_instances_too() -> None:
     class Tuned(CachedByLength):
         """Each instance spoils the cache of the others."""
 
-        def effect(self, span):
+        def modifiers(self, span):
             self.tables.clear()
             self.tables[40] = torch.full((self.num_heads, 40), self.rate).double()
             return AttentionModifiers(terms=(ToeplitzBias(next(iter(self.tables.values())) * len(vars(type(self)))),))
@@ -419,50 +419,52 @@ def test_sharing_through_a_class_is_seen_by_instances_too() -> None:
 # ---- backends ----------------------------------------------------------------------------------------------------
 
 
-def backend(prepare: Any, refuses: Any = reference.refuses) -> Any:
-    return SimpleNamespace(prepare=prepare, refuses=refuses)
+def backend(prepare: Any, unsupported_reason: Any = reference.unsupported_reason) -> Any:
+    return SimpleNamespace(prepare=prepare, unsupported_reason=unsupported_reason)
 
 
-def no_gradient(effect, span, mask):
-    terms = tuple(ToeplitzBias(t.table.detach()) if isinstance(t, ToeplitzBias) else t for t in effect.terms)
-    return reference.prepare(AttentionModifiers(effect.rotation, terms, effect.values, effect.rewrite), span, mask)
+def no_gradient(modifiers, span, mask):
+    terms = tuple(ToeplitzBias(t.table.detach()) if isinstance(t, ToeplitzBias) else t for t in modifiers.terms)
+    return reference.prepare(
+        AttentionModifiers(modifiers.rotation, terms, modifiers.values, modifiers.rewrite), span, mask
+    )
 
 
-def wrong_heads(effect, span, mask):
-    run = reference.prepare(effect, span, mask)
+def wrong_heads(modifiers, span, mask):
+    run = reference.prepare(modifiers, span, mask)
     spread = lambda x, h: x.repeat(1, h // x.shape[1], 1, 1)  # noqa: E731
     return lambda q, k, v, **rest: run(q, spread(k, q.shape[1]), spread(v, q.shape[1]), **rest)
 
 
-def first_queries(effect, span, mask):
+def first_queries(modifiers, span, mask):
     """Fewer queries than keys are taken for the first, as some causal kernels do."""
-    run = reference.prepare(effect, span, Mask(mask.keys, mask.keys, mask.causal, mask.documents))
+    run = reference.prepare(modifiers, span, Mask(mask.keys, mask.keys, mask.causal, mask.documents))
 
     def attend(q, k, v, **rest):
         missing = k.shape[2] - q.shape[2]
         return run(torch.nn.functional.pad(q, (0, 0, 0, missing)), k, v, **rest)[:, :, : q.shape[2]]
 
-    return attend if not effect.terms and not effect.rotation else reference.prepare(effect, span, mask)
+    return attend if not modifiers.terms and not modifiers.rotation else reference.prepare(modifiers, span, mask)
 
 
-def sees_one_more(effect, span, mask):
-    run = reference.prepare(effect, span, Mask(mask.queries, mask.keys, False, mask.documents))
-    return run if mask.queries > 1 else reference.prepare(effect, span, mask)
+def sees_one_more(modifiers, span, mask):
+    run = reference.prepare(modifiers, span, Mask(mask.queries, mask.keys, False, mask.documents))
+    return run if mask.queries > 1 else reference.prepare(modifiers, span, mask)
 
 
-def no_documents(effect, span, mask):
-    return reference.prepare(effect, span, Mask(mask.queries, mask.keys, mask.causal))
+def no_documents(modifiers, span, mask):
+    return reference.prepare(modifiers, span, Mask(mask.queries, mask.keys, mask.causal))
 
 
-def wrong_ahead(effect, span, mask):
+def wrong_ahead(modifiers, span, mask):
     """The columns of keys after the query in the wrong order: nothing that a causal mask shows."""
     turn = lambda t: replace(t, table=torch.cat([t.table[:, : -t.first].flip(1), t.table[:, -t.first :]], 1))  # noqa: E731
-    terms = tuple(turn(t) if isinstance(t, ToeplitzBias) and t.first < 0 else t for t in effect.terms)
-    return reference.prepare(replace(effect, terms=terms), span, mask)
+    terms = tuple(turn(t) if isinstance(t, ToeplitzBias) and t.first < 0 else t for t in modifiers.terms)
+    return reference.prepare(replace(modifiers, terms=terms), span, mask)
 
 
-def half_precision(effect, span, mask):
-    run = reference.prepare(effect, span, mask)
+def half_precision(modifiers, span, mask):
+    run = reference.prepare(modifiers, span, mask)
 
     def attend(q, k, v, **rest):
         return run(q.bfloat16(), k.bfloat16(), v.bfloat16(), **rest).to(q.dtype)
@@ -516,13 +518,13 @@ def test_a_reference_that_is_wrong_for_keys_after_the_query_is_found(
 
 
 def test_a_refusal_is_an_answer_and_has_to_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    no_bias = lambda effect, *_: "it has no biases" if effect.terms else None  # noqa: E731
+    no_bias = lambda modifiers, *_: "it has no biases" if modifiers.terms else None  # noqa: E731
     monkeypatch.setitem(BACKENDS, "narrow", backend(reference.prepare, no_bias))
     answer = ask("agrees", ALiBi, "narrow")
     assert (answer.verdict, answer.detail) == (Verdict.REFUSED, "it has no biases")
     assert ask("agrees", RoPE, "narrow").verdict is Verdict.OK
 
-    falls_back = lambda effect, span, mask, q, backend: sdpa.prepare(effect, span, mask)  # noqa: E731
+    falls_back = lambda modifiers, span, mask, q, backend: sdpa.prepare(modifiers, span, mask)  # noqa: E731
     monkeypatch.setattr(cases, "plan", falls_back)
     answer = ask("agrees", ALiBi, "narrow")
     assert answer.verdict is Verdict.FAILED

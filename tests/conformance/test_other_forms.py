@@ -31,7 +31,7 @@ class Vectors(PositionEncoding):
         self.keys = nn.Parameter(torch.randn(1, reach + 1, head_dim))
         self.values = nn.Parameter(torch.randn(1, reach + 1, head_dim)) if on_values else None
 
-    def effect(self, span):
+    def modifiers(self, span):
         values = () if self.values is None else (RelativeValues(self.values.double()),)
         return AttentionModifiers(terms=(RelativeKeyBias(self.keys.double()),), values=values)
 
@@ -44,7 +44,7 @@ class FourTerms(PositionEncoding):
         self.u = nn.Parameter(torch.randn(num_heads, head_dim))
         self.v = nn.Parameter(torch.randn(num_heads, head_dim))
 
-    def effect(self, span):
+    def modifiers(self, span):
         pair = torch.arange(self.u.shape[1] // 2, dtype=torch.float64)
         angle = torch.arange(min(span.length, 100))[:, None] * 0.01 ** (pair / len(pair))
         table = torch.cat([angle.sin(), angle.cos()], -1)[None]
@@ -60,7 +60,7 @@ class Shared(PositionEncoding):
         super().__init__()
         self.rate = rate
 
-    def effect(self, span):
+    def modifiers(self, span):
         return AttentionModifiers(
             terms=(
                 DenseBias(
@@ -77,7 +77,7 @@ class Counts(PositionEncoding):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(num_heads, 1, 1))
 
-    def effect(self, span):
+    def modifiers(self, span):
         def rewrite(logits, q, visible, scale, span):
             gates = torch.sigmoid(logits).masked_fill(~visible, 0.0)
             return logits - self.weight.to(logits.dtype) * gates.flip(-1).cumsum(-1).flip(-1)
@@ -111,7 +111,7 @@ class Stretched(RoPE):
         super().__init__(head_dim=head_dim, layout="half")
         self.num_heads = num_heads
 
-    def effect(self, span):
+    def modifiers(self, span):
         f = self.frequencies(torch.tensor(span.length))
         gain = lambda p: torch.exp(1e-7 * p[..., None] * f)  # noqa: E731
         turn = Rotation(span.q[..., None] * f, span.k[..., None] * f, 1 / gain(span.q), gain(span.k), self.layout)

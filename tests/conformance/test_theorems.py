@@ -111,7 +111,7 @@ def test_they_hold_no_further_than_the_bound(make):
     assert holds(fires, encoding, 64)
     table = encoding.bias(torch.arange(200)).detach()
     span = Span.of(200)
-    seen = fires.effect(span).terms[0].bias[0].detach()
+    seen = fires.modifiers(span).terms[0].bias[0].detach()
     off = (seen - table[:, span.distance()[0].clamp(min=0)]).abs() * torch.ones(200, 200).tril()
     assert off[:, :65].max() < 1e-10
     assert (off.amax((1, 2)) > 1e-3).all()
@@ -319,22 +319,22 @@ def test_the_second_theorem_fails_with(spoil, expected):
 class Drifting(RoPE):
     """Turns by a little more than its position says, the more the further away."""
 
-    def effect(self, span):
+    def modifiers(self, span):
         def drifted(positions):
             return positions + positions // 100_000
 
-        return super().effect(Span(drifted(span.q), drifted(span.k), drifted(torch.tensor(span.length)).item()))
+        return super().modifiers(Span(drifted(span.q), drifted(span.k), drifted(torch.tensor(span.length)).item()))
 
 
 class Rounded(RoPE):
     """Angles in float32."""
 
-    def effect(self, span):
+    def modifiers(self, span):
         from dataclasses import replace
 
-        effect = super().effect(span)
-        r = effect.rotation
-        return replace(effect, rotation=replace(r, angle_q=r.angle_q.float(), angle_k=r.angle_k.float()))
+        modifiers = super().modifiers(span)
+        r = modifiers.rotation
+        return replace(modifiers, rotation=replace(r, angle_q=r.angle_q.float(), angle_k=r.angle_k.float()))
 
 
 @pytest.mark.parametrize("make", [Drifting, Rounded])
@@ -369,10 +369,10 @@ class Leaning(ALiBi):
 
     by = 1e-3
 
-    def effect(self, span):
-        effect = super().effect(span)
-        table = effect.terms[0].table * (1 + self.by * int(span.q.max()))
-        return type(effect)(terms=(type(effect.terms[0])(table, effect.terms[0].first),))
+    def modifiers(self, span):
+        modifiers = super().modifiers(span)
+        table = modifiers.terms[0].table * (1 + self.by * int(span.q.max()))
+        return type(modifiers)(terms=(type(modifiers.terms[0])(table, modifiers.terms[0].first),))
 
 
 class LeaningLittle(Leaning):
@@ -382,10 +382,10 @@ class LeaningLittle(Leaning):
 class Creeping(RoPE):
     """Queries turn by a little more than their position says, far less than the suite's question can see."""
 
-    def effect(self, span):
-        effect = super().effect(span)
-        turn = effect.rotation
-        return type(effect)(
+    def modifiers(self, span):
+        modifiers = super().modifiers(span)
+        turn = modifiers.rotation
+        return type(modifiers)(
             rotation=type(turn)(turn.angle_q * (1 + 2e-13), turn.angle_k, turn.gain_q, turn.gain_k, turn.layout)
         )
 

@@ -35,10 +35,10 @@ def test_a_slope_stays_above_zero_whatever_a_step_does():
 def test_both_ways_a_key_is_as_far_after_the_query_as_before():
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 2, 4, 9, 8, dtype=torch.float64).unbind(0)
-    alibi = ALiBi(num_heads=4, symmetric=True)
+    alibi = ALiBi(num_heads=4, bidirectional=True)
     there = attend(q, k, v, alibi, causal=False)
     back = attend(*(x.flip(2) for x in (q, k, v)), alibi, causal=False).flip(2)
     torch.testing.assert_close(there, back)
     torch.testing.assert_close(attend(q, k, v, alibi), attend(q, k, v, ALiBi(num_heads=4)))
-    with pytest.raises(ConfigError, match="symmetric=True"):
+    with pytest.raises(ConfigError, match="bidirectional=True"):
         attend(q, k, v, ALiBi(num_heads=4), causal=False)

@@ -214,7 +214,7 @@ CANNOT_BE: list[tuple[Any, dict[str, Any], str]] = [
     (TransformerXL, {"max_distance": 0}, "at least 1"),
     (TransformerXL, {"max_distance": True}, "whole number"),
     (TransformerXL, {"bidirectional": 1}, "bidirectional is 1; it is true or false"),
-    (ALiBi, {"symmetric": 3}, "symmetric is 3; it is true or false"),
+    (ALiBi, {"bidirectional": 3}, "bidirectional is 3; it is true or false"),
     (ALiBi, {"learned": None}, "learned is None"),
     (T5, {"bidirectional": 3}, "bidirectional is 3"),
     (Shaw, {"values": "x"}, "values is 'x'"),

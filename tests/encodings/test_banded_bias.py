@@ -12,7 +12,7 @@ from lengthwise.span import Span
 
 
 class _Curve(DistanceBias):
-    both_ways = True
+    bidirectional = True
 
     def __init__(self, table: Tensor):
         super().__init__()

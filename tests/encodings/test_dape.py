@@ -35,7 +35,7 @@ def test_the_bias_is_the_bases_own(base: str) -> None:
     dape = DAPE(num_heads=2, train_length=8, base=base).double()
     at = torch.tensor([[0, 3, 40, 41], [5, 6, 7, 2000]])
     span, nothing = Span(at, at, 2001), torch.zeros(2, 2, 4, 1, dtype=torch.float64)
-    (term,) = dape.base.effect(span).terms
+    (term,) = dape.base.modifiers(span).terms
     seen = torch.ones(4, 4, dtype=torch.bool).tril()
     wanted = reference.dense(term, nothing, nothing, span, 1.0)
     torch.testing.assert_close(dape.bias(span)[..., seen], wanted[..., seen], atol=1e-12, rtol=0)

@@ -18,7 +18,7 @@ def test_tables_are_those_of_the_formula(c: float, multiplier: float, eps: float
         encoding.c.fill_(c)
         encoding.L_multiplier.fill_(multiplier)
     span = Span.of(9)
-    (term,) = encoding.effect(span).terms
+    (term,) = encoding.modifiers(span).terms
     assert isinstance(term, PiecewiseLinearBias)
     unit = encoding.psi(torch.tensor(4.0)) if c else torch.tensor(1.0, dtype=torch.float64)
     plain = encoding.psi(torch.arange(9)) / unit, unit / encoding._denominator(span.q)
@@ -32,10 +32,10 @@ def test_tables_are_those_of_the_formula(c: float, multiplier: float, eps: float
 
 def test_positions_are_whole_numbers_of_any_size() -> None:
     encoding = FIRE(num_heads=2, L=4.0)
-    wide, short = Span.of(9), Span(*(torch.arange(9, dtype=torch.int32)[None] for _ in range(2)), 9)
+    table_dtype, short = Span.of(9), Span(*(torch.arange(9, dtype=torch.int32)[None] for _ in range(2)), 9)
     found = []
-    for span in (wide, short):
-        (term,) = encoding.effect(span).terms
+    for span in (table_dtype, short):
+        (term,) = encoding.modifiers(span).terms
         assert isinstance(term, PiecewiseLinearBias)
         found.append((term.w, *torch.autograd.grad(term.w.sum(), [encoding.c, encoding.L_multiplier])))
     torch.testing.assert_close(*found, rtol=0, atol=0)
@@ -60,7 +60,7 @@ def test_smooth_activations_have_an_exact_table_below_the_threshold(
     assert encoding.L_multiplier is not None
     with torch.no_grad():
         encoding.L_multiplier.fill_(multiplier)
-    (term,) = encoding.effect(Span.of(12)).terms
+    (term,) = encoding.modifiers(Span.of(12)).terms
     assert isinstance(term, ToeplitzBias)
     d = torch.arange(12)
     plain = encoding.f(encoding.coordinate(torch.tensor(11), 11 - d)[:, None]).T
@@ -70,4 +70,4 @@ def test_smooth_activations_have_an_exact_table_below_the_threshold(
     ours, theirs = (torch.autograd.grad(made, leaves, weight) for made in (term.table, plain))
     torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
     # A query at the threshold or past it is divided by something of its own.
-    assert isinstance(encoding.effect(Span.of(13)).terms[0], PiecewiseLinearBias)
+    assert isinstance(encoding.modifiers(Span.of(13)).terms[0], PiecewiseLinearBias)

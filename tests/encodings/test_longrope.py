@@ -21,8 +21,8 @@ def test_the_current_length_chooses_for_all_tokens() -> None:
         torch.testing.assert_close(frequencies, plain / torch.tensor(LONG if n > 64 else SHORT), rtol=1e-7, atol=0)
         assert torch.equal(frequencies, made.frequencies(torch.tensor(n)))
     # Two stretches: all lengths up to L, and all beyond.
-    assert made.stretch(length).tolist() == [[64, 64, 65], [64, 65, 64]]
-    assert made.stretch(length).dtype == length.dtype
+    assert made.effective_length(length).tolist() == [[64, 64, 65], [64, 65, 64]]
+    assert made.effective_length(length).dtype == length.dtype
 
 
 def test_without_lists_it_is_rope_up_to_the_trained_length_and_ntk_aware_beyond() -> None:

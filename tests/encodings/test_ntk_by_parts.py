@@ -66,8 +66,8 @@ def test_dynamic_yarn_gives_each_document_its_own_length() -> None:
     sizes = [10, 70, 16]
     at = torch.cat([torch.arange(size) for size in sizes])[None]
     own = torch.cat([torch.full((size,), size) for size in sizes])[None]
-    together = made.effect(Span(at, at, 70, length_q=own, length_k=own)).rotation
-    alone = [made.effect(Span.of(size)).rotation for size in sizes]
+    together = made.modifiers(Span(at, at, 70, length_q=own, length_k=own)).rotation
+    alone = [made.modifiers(Span.of(size)).rotation for size in sizes]
     for name in ("angle_q", "gain_q", "angle_k", "gain_k"):
         expected = torch.cat([getattr(one, name) for one in alone], 1)
         assert torch.equal(getattr(together, name), expected), name
@@ -77,7 +77,7 @@ def test_dynamic_yarn_gives_each_document_its_own_length() -> None:
 def test_scale_step_moves_on_in_steps() -> None:
     made = DynamicYaRN(head_dim=16, train_length=64, scale_step=32)
     length = torch.tensor([64, 65, 96, 97])
-    assert made.stretch(length).tolist() == [64, 96, 96, 128]
+    assert made.effective_length(length).tolist() == [64, 96, 96, 128]
     gain = made.gain(length)[:, 0].tolist()
     assert gain[0] == 1
     assert gain[1] == gain[2] == pytest.approx(1.0405465108, abs=5e-11)  # 0.1 ln 1.5 + 1

@@ -15,7 +15,7 @@ from lengthwise.span import Span
 pytestmark = pytest.mark.skipif(cpu.missing() is not None, reason=f"no library here: {cpu.missing()}")
 
 
-def both_ways(make, monkeypatch):
+def bidirectional(make, monkeypatch):
     """What `make` gives with the library, and without."""
     assert piecewise.compiled is pieces
     found = make()
@@ -65,7 +65,7 @@ def test_pieces_of_odd_mlps(dtype, monkeypatch):
             return values, knots, torch.autograd.grad(values, numbers, weight.expand_as(values))
 
         # Units that are alike have kinks that differ by rounding: how many pieces lie between them may differ too.
-        (values, knots, ours), (wanted, its_knots, theirs) = both_ways(made, monkeypatch)
+        (values, knots, ours), (wanted, its_knots, theirs) = bidirectional(made, monkeypatch)
         assert pieces.serves(numbers)
         many.add(len(knots))
         assert values.dtype == knots.dtype == torch.float64
@@ -92,7 +92,7 @@ def test_what_is_no_number_stays_none(at, bad, monkeypatch):
         slope, intercept, knots = piecewise.relu_pieces(layers)
         return [slope, intercept, knots, *torch.autograd.grad(slope.sum() + intercept.sum(), numbers)]
 
-    for a, b in zip(*both_ways(made, monkeypatch), strict=True):
+    for a, b in zip(*bidirectional(made, monkeypatch), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
@@ -129,7 +129,7 @@ def test_gradients_of_tables(c, multiplier, eps, batch, monkeypatch):
         tables = _Tables.apply(*given, torch.arange(12), query, 4.0, eps)
         return torch.autograd.grad(tables, given, weights)
 
-    ours, theirs = both_ways(made, monkeypatch)
+    ours, theirs = bidirectional(made, monkeypatch)
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
@@ -152,5 +152,5 @@ def test_others_are_left_to_torch(monkeypatch):
         assert piecewise.relu_pieces(layers)[0].shape[0] == 2
     fire = FIRE(num_heads=2, hidden_layers=1)
     monkeypatch.setattr(pieces, "there", lambda: False)
-    fire.effect(Span.of(3))
+    fire.modifiers(Span.of(3))
     assert not calls

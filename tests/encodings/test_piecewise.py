@@ -11,7 +11,7 @@ from lengthwise.span import Span
 
 
 def bias_of_pieces(fire: FIRE, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
-    term = fire.effect(Span.of(int(i.max()) + 1)).terms[0]
+    term = fire.modifiers(Span.of(int(i.max()) + 1)).terms[0]
     x = term.u[i - j] * term.w[0, i]
     s = (x[:, None] >= term.knots).sum(1)
     return (term.slope[:, s] * x + term.intercept[:, s]).T
@@ -104,7 +104,7 @@ def test_what_has_no_role_is_no_parameter():
 @pytest.mark.parametrize("settings", [{"eps": 0.0}, {"eps": 0.0, "transform": "identity"}, {}])
 def test_position_0_alone_is_a_number(settings):
     fire = FIRE(num_heads=2, threshold=False, **settings)
-    term = fire.effect(Span.of(1)).terms[0]
+    term = fire.modifiers(Span.of(1)).terms[0]
     x = term.u[0] * term.w[0, 0]
     assert x == 0
     if fire.c is not None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lengthwise import attend
-from lengthwise.attention import refusal
+from lengthwise.attention import unsupported_reason
 from lengthwise.config import ConfigError
 from lengthwise.encodings import Shaw
 from lengthwise.span import Span
@@ -16,11 +16,11 @@ def qkv(tokens=12, dim=6):
 
 
 def test_fused_attention_serves_it_without_value_vectors_only():
-    assert "weights" in str(refusal("sdpa", Shaw(head_dim=6).effect(Span.of(5)), Span.of(5)))
+    assert "weights" in str(unsupported_reason("sdpa", Shaw(head_dim=6).modifiers(Span.of(5)), Span.of(5)))
     with pytest.raises(ConfigError, match="RelativeValues needs the weights"):
         attend(*qkv(), Shaw(head_dim=6), backend="sdpa")
     keys_alone = Shaw(head_dim=6, clip=3, values=False)
-    assert refusal("sdpa", keys_alone.effect(Span.of(5)), Span.of(5)) is None
+    assert unsupported_reason("sdpa", keys_alone.modifiers(Span.of(5)), Span.of(5)) is None
     for causal in (True, False):
         one, other = (attend(*qkv(), keys_alone, causal=causal, backend=name) for name in ("sdpa", "reference"))
         torch.testing.assert_close(one, other)

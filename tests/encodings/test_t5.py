@@ -41,7 +41,7 @@ def test_the_reach_is_where_the_bias_stops_changing(bidirectional):
     assert t5.reach == 20
     for ways in (far, -far):
         assert (t5.bias(ways) == t5.bias(ways[:1])).all()
-    near, span = t5.effect(Span.of(1000)).terms[0], Span.of(1000)
+    near, span = t5.modifiers(Span.of(1000)).terms[0], Span.of(1000)
     both = span.distance()[0] if bidirectional else span.distance()[0].tril()
     table = near.table[:, (both - near.first).clamp(0, near.table.shape[1] - 1)]
     torch.testing.assert_close(table.flatten(1), t5.bias(both.flatten()), rtol=0, atol=0)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lengthwise import attend
-from lengthwise.attention import BACKENDS, reference, refusal
+from lengthwise.attention import BACKENDS, reference, unsupported_reason
 from lengthwise.encodings import TransformerXL
 from lengthwise.span import Span
 
@@ -21,7 +21,7 @@ def made(**settings):
 
 
 def logits(xl, q, k, span, scale=1.0):
-    return sum(reference.dense(term, q, k, span, scale) for term in xl.effect(span).terms)
+    return sum(reference.dense(term, q, k, span, scale) for term in xl.modifiers(span).terms)
 
 
 def test_what_position_says_alone_depends_on_the_distance_alone():
@@ -51,7 +51,7 @@ def test_every_term_is_scaled(scale):
     torch.testing.assert_close(logits(xl, q, k, span, scale), scale * logits(xl, q, k, span))
     content = torch.einsum("bhid,bhjd->bhij", q, k)
     total = (scale * (content + logits(xl, q, k, span))).masked_fill(torch.ones(9, 9).triu(1).bool(), -torch.inf)
-    for backend in (name for name in BACKENDS if not refusal(name, xl.effect(span), span)):
+    for backend in (name for name in BACKENDS if not unsupported_reason(name, xl.modifiers(span), span)):
         with torch.no_grad():
             out = attend(q, k, v, xl, scale=scale, backend=backend)
         torch.testing.assert_close(out, total.softmax(-1) @ v)
@@ -64,6 +64,6 @@ def test_one_token_serves_both_ways():
 
 
 def test_the_table_ends_at_max_distance():
-    table = made(max_distance=5).effect(Span.of(1000)).terms[0].table
+    table = made(max_distance=5).modifiers(Span.of(1000)).terms[0].table
     assert table.shape == (H, 6, D)
-    torch.testing.assert_close(made().effect(Span.of(1000)).terms[0].table[:, :6], table)
+    torch.testing.assert_close(made().modifiers(Span.of(1000)).terms[0].table[:, :6], table)

@@ -41,14 +41,14 @@ def test_one_position_more_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match=f"XPos: max_length is {GREATEST + 1}.*at most {GREATEST}"):
         XPos(head_dim=16, max_length=GREATEST + 1)
     xpos = XPos(head_dim=16, max_length=100)
-    assert xpos.effect(Span.of(100)).rotation is not None
+    assert xpos.modifiers(Span.of(100)).rotation is not None
     with pytest.raises(ConfigError, match="XPos: position 100 is past its max_length 100"):
-        xpos.effect(Span.of(101))
+        xpos.modifiers(Span.of(101))
     assert XPos(head_dim=16, scale_base=1024.0, max_length=2 * GREATEST - 2).max_length
 
 
 def test_gains_at_both_ends_are_those_that_the_docstring_names() -> None:
-    rotation = XPos(head_dim=16).effect(Span.of(32_768)).rotation
+    rotation = XPos(head_dim=16).modifiers(Span.of(32_768)).rotation
     assert rotation is not None
     assert isinstance(rotation.gain_q, torch.Tensor)
     assert isinstance(rotation.gain_k, torch.Tensor)

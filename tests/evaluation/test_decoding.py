@@ -9,7 +9,7 @@ from torch import nn
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import EvaluationError, check_lengths, evaluate
-from lengthwise.evaluation.decoding import left_padded, said_by
+from lengthwise.evaluation.decoding import greedy_decode, left_padded
 from lengthwise.layouts import Randomized, Shift
 from lengthwise.tasks import Copy, Summation, Text
 from lengthwise.tasks.base import Graded
@@ -55,7 +55,7 @@ def test_one_forward_says_what_decoding_says(model, task):
     batch = task.examples(0, 60, 5)
     with torch.no_grad():
         expected = task.score(model(batch.inputs), batch)
-        words, nan = said_by(model, task, batch, 5)
+        words, nan = greedy_decode(model, task, batch, 5)
     assert task.grade(words, batch).scores.equal(expected)
     assert not nan.any()
 
@@ -64,8 +64,8 @@ def test_left_padding_changes_no_answer(model):
     task = Ragged(symbols=4)
     batch = task.examples(1, 20, 8)
     with torch.no_grad():
-        together, _ = said_by(model, task, batch, 8)
-        alone = [said_by(model, task, batch[n : n + 1], 8)[0][0] for n in range(len(batch))]
+        together, _ = greedy_decode(model, task, batch, 8)
+        alone = [greedy_decode(model, task, batch[n : n + 1], 8)[0][0] for n in range(len(batch))]
     assert together == alone
     assert len({len(words) for words in together}) > 1
 
@@ -82,7 +82,7 @@ def test_a_scratchpad_that_one_forward_gets_right_is_said_right(tmp_path):
     batch = task.examples(0, 200, 3)
     with torch.no_grad():
         whole = task.score(model(batch.inputs), batch)
-        said, _ = said_by(model, task, batch, 3)
+        said, _ = greedy_decode(model, task, batch, 3)
     graded = task.grade(said, batch)
     assert 0 < whole.sum() <= graded.scores.sum() < len(batch), "nothing to tell apart"
     assert [words == right for words, (_, right) in zip(said, task.pairs(batch), strict=True)] == whole.bool().tolist()
@@ -185,7 +185,7 @@ def test_a_logit_that_is_no_number_counts_up_to_the_end_token_and_not_after_it(f
     """The answer `a b c` ends in the fourth step. NaN in that step spoils the answer, NaN in a later one does not."""
     task = Copy(symbols=4)
     model = NaNFrom([0, 1, 2, task.eos, 0], 7, first)
-    words, nan = said_by(model, task, task.examples(0, 5, 4), 4)
+    words, nan = greedy_decode(model, task, task.examples(0, 5, 4), 4)
     assert words == [["a", "b", "c"]] * 5
     assert nan.tolist() == [counts] * 5
 

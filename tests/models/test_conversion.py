@@ -71,7 +71,7 @@ def test_logits_stay_with_the_other_layout(fraction: float, groups: int) -> None
 
     def logits(layout: str, wq: Tensor, bq: Tensor, wk: Tensor, bk: Tensor) -> Tensor:
         rope = RoPE(head_dim=dim, rotary_fraction=fraction, layout=layout)  # type: ignore[arg-type]
-        rotation = rope.effect(Span.of(tokens)).rotation
+        rotation = rope.modifiers(Span.of(tokens)).rotation
         assert rotation is not None
         q, k = ((x @ w.T + b).unflatten(-1, (-1, dim)).transpose(1, 2) for w, b in ((wq, bq), (wk, bk)))
         return rotation.query(q) @ rotation.key(k).repeat_interleave(heads // groups, 1).mT

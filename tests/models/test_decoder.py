@@ -30,11 +30,11 @@ class Stretching(RotaryEncoding):
         super().__init__()
         self.pairs, self.scale_step = head_dim // 2, scale_step
 
-    def stretch(self, length):
+    def effective_length(self, length):
         return stretched(length, 8, self.scale_step)
 
     def frequencies(self, length):
-        return torch.linspace(1, 0.1, self.pairs, dtype=torch.float64) / (self.stretch(length)[..., None] / 8)
+        return torch.linspace(1, 0.1, self.pairs, dtype=torch.float64) / (self.effective_length(length)[..., None] / 8)
 
 
 def test_parameters_are_counted_as_written_down():
@@ -73,7 +73,7 @@ def test_an_absolute_encoding_is_added_once_however_many_layers():
 
 def test_an_effect_is_computed_once_per_module(monkeypatch):
     calls = []
-    monkeypatch.setattr(T5, "effect", lambda self, span, real=T5.effect: calls.append(1) or real(self, span))
+    monkeypatch.setattr(T5, "modifiers", lambda self, span, real=T5.modifiers: calls.append(1) or real(self, span))
     decoder(encoding=T5)(torch.zeros(1, 4, dtype=torch.long))
     assert len(calls) == 1
 
@@ -311,8 +311,8 @@ class RotatedWithKeyTerm(RotaryEncoding):
     def frequencies(self, length):
         return torch.linspace(1, 0.1, self.u.shape[1] // 2, dtype=torch.float64)
 
-    def effect(self, span):
-        return replace(super().effect(span), terms=(KeyBias(self.u),))
+    def modifiers(self, span):
+        return replace(super().modifiers(span), terms=(KeyBias(self.u),))
 
 
 def test_terms_read_keys_before_they_are_rotated_in_a_cache_too():

@@ -65,8 +65,8 @@ def test_steps_with_a_cache_are_rows_of_one_forward():
     model, tokens = decoder(RoPE).double(), torch.randint(0, 11, (1, 9))
     whole, cache, steps = statistics(model, tokens), KVCache(3), []
 
-    def watch(layer, effect, span, mask, q, k, scale):
-        steps.append(measure(effect, span, mask, q, k, scale=scale).query_entropy)
+    def watch(layer, modifiers, span, mask, q, k, scale):
+        steps.append(measure(modifiers, span, mask, q, k, scale=scale).query_entropy)
 
     for n in range(9):
         model(tokens[:, n : n + 1], cache=cache, watch=watch)

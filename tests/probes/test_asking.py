@@ -18,7 +18,7 @@ from lengthwise.probes import (
     attended_question,
     attention_distance,
     distance_question,
-    load_subject,
+    load_trained_run,
     require_alike,
 )
 from lengthwise.tasks import LEGO, Addition, Copy, Parity, Reverse
@@ -36,7 +36,7 @@ def run_of(encoding=NoPE, seed=0, task=Copy, model=TINY, layout=None, **settings
 
 def trained(run: Run, folder: Path):
     train(run, folder)
-    return load_subject(run, folder)
+    return load_trained_run(run, folder)
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +72,8 @@ def test_places_that_fill_a_batch_up_do_not_count(pair):
             return longer
 
     asked = distance_question(b.run.key, 4, examples=3)
-    plain = ask_distance(a, asking.Subject(a.run, b.model, b.task), asked)
-    filled = ask_distance(asking.Subject(a.run, a.model, Filled()), asking.Subject(a.run, b.model, b.task), asked)
+    plain = ask_distance(a, asking.TrainedRun(a.run, b.model, b.task), asked)
+    filled = ask_distance(asking.TrainedRun(a.run, a.model, Filled()), asking.TrainedRun(a.run, b.model, b.task), asked)
     assert filled["places"] == plain["places"]
     assert filled["layers"] == pytest.approx(plain["layers"], abs=1e-6)
 
@@ -105,10 +105,10 @@ def test_the_work_before_an_answer_does_not_count(pair):
     a, _ = pair
 
     class Shown(Copy):
-        def answer_places(self, batch):
+        def answer_mask(self, batch):
             return batch.scored & (batch.scored.cumsum(1) > 4)
 
-    found = ask_attended(asking.Subject(a.run, a.model, Shown()), attended_question(6, examples=5))
+    found = ask_attended(asking.TrainedRun(a.run, a.model, Shown()), attended_question(6, examples=5))
     assert found["queries"] == 5 * 3
 
 
@@ -118,7 +118,7 @@ def test_the_work_before_an_answer_does_not_count(pair):
 def test_which_places_say_the_answer(task):
     """What comes after the scratchpad, and the end."""
     batch = task.examples(0, 20, 4, "test")
-    places = task.answer_places(batch)
+    places = task.answer_mask(batch)
     for row, (_, words) in enumerate(task.pairs(batch)):
         said = [task.words[t] if t < len(task.words) else "END" for t in batch.targets[row][places[row]].tolist()]
         whole = [*words, "END"]
@@ -127,7 +127,7 @@ def test_which_places_say_the_answer(task):
 
 def test_no_more_examples_than_there_are(pair):
     a, _ = pair
-    few = asking.Subject(a.run, a.model, Copy(symbols=26))
+    few = asking.TrainedRun(a.run, a.model, Copy(symbols=26))
     assert ask_attended(few, attended_question(1, examples=100))["n"] == few.task.available(1)
 
 
@@ -155,7 +155,7 @@ def test_runs_that_can(pair):
 
 def test_a_run_that_is_not_trained(tmp_path):
     with pytest.raises(CheckpointError, match="was not trained to its end"):
-        load_subject(run_of(), tmp_path)
+        load_trained_run(run_of(), tmp_path)
 
 
 def test_a_model_without_attention(pair, tmp_path):

@@ -9,7 +9,7 @@ import torch
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, CoPE, Learned, NoPE, RoPE
 from lengthwise.probes import ask_in_context, in_context, in_context_question, recency, require_in_context
-from lengthwise.probes.asking import Subject
+from lengthwise.probes.asking import TrainedRun
 from lengthwise.probes.in_context import IN_CONTEXT, interval, made_of
 from lengthwise.probes.rows import calls_of
 from lengthwise.tasks import Copy, LinearRegression, generator
@@ -19,7 +19,7 @@ from lengthwise.training.loop import build
 MODEL = ModelConfig.llama(d_model=16, num_layers=2, num_heads=2)
 
 
-def subject(encoding=NoPE, dims=2, train_length=6, **settings) -> Subject:
+def subject(encoding=NoPE, dims=2, train_length=6, **settings) -> TrainedRun:
     run = Run(
         encoding=choose(encoding, **settings),
         task=choose(LinearRegression, dims=dims),
@@ -29,10 +29,10 @@ def subject(encoding=NoPE, dims=2, train_length=6, **settings) -> Subject:
     model, task = build(run)
     for parameter in model.parameters():  # weights that are far from even
         parameter.data += 0.4 * torch.randn(parameter.shape, generator=generator("noise", *parameter.shape))
-    return Subject(run, model.eval(), task)
+    return TrainedRun(run, model.eval(), task)
 
 
-def matrices(of: Subject, inputs):
+def matrices(of: TrainedRun, inputs):
     """Every layer's whole matrix of weights."""
     found = []
     for call in calls_of(of.model, inputs):

@@ -114,7 +114,7 @@ def test_runs_without_attention_are_left_out_and_why(tmp_path):
         ]
         mamba = next(run for run in runs if run.label == "Mamba")
         with pytest.raises(ConfigError, match="is a Mamba, which has no attention"):
-            probing.ask_all(probing.Asker(store, tmp_path), probing.lookings([mamba], [4]))
+            probing.ask_all(probing.Asker(store, tmp_path), probing.attended_distance_jobs([mamba], [4]))
 
 
 def test_two_seeds_of_the_reference_are_one_pair(folder):
@@ -149,7 +149,9 @@ def test_only_what_may_be_compared_is_paired(folder):
 def test_answers_are_stored_and_not_asked_twice(folder, monkeypatch):
     with open_store(folder) as store:
         pairs, _ = probing.partners(store.runs("s"), "nope")
-        items = probing.distances(pairs, [4, 6], examples=3) + probing.lookings(store.runs("s"), None, examples=3)
+        items = probing.distances(pairs, [4, 6], examples=3) + probing.attended_distance_jobs(
+            store.runs("s"), None, examples=3
+        )
         assert [item.asked["length"] for item in items if item.against is None] == [8] * 6, "what was never trained"
         told = []
         answers = probing.ask_all(probing.Asker(store, folder), items, lambda item, n: told.append((item, n)))
@@ -162,7 +164,7 @@ def test_answers_are_stored_and_not_asked_twice(folder, monkeypatch):
             assert answer.row.facts["versions"]["torch"]
             assert len(answer.row.result["layers" if answer.item.against else "most"]) == 2
 
-        monkeypatch.setattr(probing, "load_subject", None)  # nothing is loaded for what is known
+        monkeypatch.setattr(probing, "load_trained_run", None)  # nothing is loaded for what is known
         again = probing.ask_all(probing.Asker(store, folder), items)
         assert [answer.row for answer in again] == [answer.row for answer in answers]
         assert not any(answer.new for answer in again)
@@ -170,7 +172,7 @@ def test_answers_are_stored_and_not_asked_twice(folder, monkeypatch):
 
 def test_an_interrupted_call_keeps_what_it_has(folder):
     with open_store(folder) as store:
-        items = probing.lookings(store.runs("s"), [5], examples=2)
+        items = probing.attended_distance_jobs(store.runs("s"), [5], examples=2)
         asker = probing.Asker(store, folder)
 
         def stop(item, n):

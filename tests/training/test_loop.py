@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from lengthwise.attention import BACKENDS, refusal
+from lengthwise.attention import BACKENDS, unsupported_reason
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, Learned, NoPE
 from lengthwise.evaluation import evaluate
@@ -109,8 +109,8 @@ def test_training_learns_and_the_curve_says_so(tmp_path):
     assert all(row["gradient_norm"] > 0 and row["tokens_per_second"] > 0 for row in trained.curve)
     assert trained.curve[-1]["learning_rate"] == pytest.approx(3e-4)
     assert trained.parameters == sum(p.numel() for p in trained.model.parameters())
-    fire, span = FIRE(num_heads=2).effect(Span.of(2)), Span.of(2)
-    assert trained.backend == next(name for name in BACKENDS if not refusal(name, fire, span))
+    fire, span = FIRE(num_heads=2).modifiers(Span.of(2)), Span.of(2)
+    assert trained.backend == next(name for name in BACKENDS if not unsupported_reason(name, fire, span))
     assert 0 <= trained.loop_overhead < 1
     assert trained.seconds > 0
 

@@ -96,19 +96,19 @@ for heads in (2, 6):
     behind = [1000 - j for j in KEYS]
     cases += [
         {
-            "name": f"{heads} heads, symmetric",
+            "name": f"{heads} heads, bidirectional",
             **said,
             "rtol": 1e-14,
-            "settings": {"symmetric": True},
+            "settings": {"bidirectional": True},
             "query": [500],
             "key": AROUND,
             "expected": [[[-m * abs(500 - j) for j in AROUND]] for m in slopes(heads)],
         },
         {
-            "name": f"{heads} heads, symmetric, a square",
+            "name": f"{heads} heads, bidirectional, a square",
             **said,
             "rtol": 1e-14,
-            "settings": {"symmetric": True},
+            "settings": {"bidirectional": True},
             "query": SPAN[0],
             "key": SPAN[1],
             "everywhere": True,
@@ -137,13 +137,13 @@ for heads in (2, 6):
     ]
 cases.append(
     {
-        "name": "2 heads, symmetric and learned",
+        "name": "2 heads, bidirectional and learned",
         "what": "bias",
         "from": "formula",
         "atol": 0.0,
         "rtol": 1e-14,
         "context": {"num_heads": 2},
-        "settings": {"symmetric": True, "learned": True},
+        "settings": {"bidirectional": True, "learned": True},
         "parameters": {"log_slopes": GIVEN[:2]},
         "query": [500],
         "key": AROUND,

@@ -30,7 +30,7 @@ from lengthwise.analysis.said import said
 if TYPE_CHECKING:
     from lengthwise.store import ProbeRow, RunRow, ScoreRow, Store, StudyRow
 
-# A text's path and pattern are where it lay; what it was is its hash. (In the tasks: `not_identity`.)
+# A text's path and pattern are where it lay; what it was is its hash. (In the tasks: `excluded_from_key`.)
 WHERE_ABOUTS = ("path", "glob")
 
 

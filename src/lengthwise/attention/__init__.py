@@ -55,7 +55,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 @dataclass(frozen=True)
 class Plan:
-    """Attention for one effect, span and mask, on the backend named."""
+    """Attention for given modifiers, span and mask, on the backend named."""
 
     backend: str
     run: Callable[..., Tensor]
@@ -75,7 +75,7 @@ class Plan:
 
 
 def plan(
-    effect: AttentionModifiers,
+    modifiers: AttentionModifiers,
     span: Span,
     mask: Mask,
     q: Float[Tensor, "b h i d"],
@@ -85,32 +85,32 @@ def plan(
 ) -> Plan:
     """Choose a backend for queries like `q` (its device, dtype and head dim). "auto" takes the first that serves; a named
     backend serves or raises, never falls back. Raise `ArgumentError` for an `unknown` argument, with what to write instead."""
-    refuse_unknown("plan", unknown, ("effect", "span", "mask", "q", "backend"))
-    _require_both_ways(effect, mask)
+    refuse_unknown("plan", unknown, ("modifiers", "span", "mask", "q", "backend"))
+    _require_bidirectional(modifiers, mask)
     if backend == "auto":
-        names = [name for name in BACKENDS if name != "blocked" or blocked.pays(effect, mask)]
-        name = next(n for n in names if not BACKENDS[n].refuses(effect, span, mask, q))
-        return Plan(name, BACKENDS[name].prepare(effect, span, mask))
+        names = [name for name in BACKENDS if name != "blocked" or blocked.pays(modifiers, mask)]
+        name = next(n for n in names if not BACKENDS[n].unsupported_reason(modifiers, span, mask, q))
+        return Plan(name, BACKENDS[name].prepare(modifiers, span, mask))
     check_backend(backend)
-    if reason := BACKENDS[backend].refuses(effect, span, mask, q):
-        whose = f" ({effect.encoding})" if effect.encoding else ""
+    if reason := BACKENDS[backend].unsupported_reason(modifiers, span, mask, q):
+        whose = f" ({modifiers.encoding})" if modifiers.encoding else ""
         raise ConfigError(f"backend {backend!r} refuses: {reason}{whose}; use backend='auto' or 'reference'")
-    return Plan(backend, BACKENDS[backend].prepare(effect, span, mask))
+    return Plan(backend, BACKENDS[backend].prepare(modifiers, span, mask))
 
 
-def _require_both_ways(effect: AttentionModifiers, mask: Mask) -> None:
-    if not mask.causal and effect.one_way:
+def _require_bidirectional(modifiers: AttentionModifiers, mask: Mask) -> None:
+    if not mask.causal and modifiers.causal_forms:
         raise ConfigError(
-            f"{effect.encoding or effect.one_way[0]} says nothing about keys after the query; use causal=True, or an encoding "
-            "that looks both ways (NoPE, RoPE, T5(bidirectional=True), ALiBi(symmetric=True))"
+            f"{modifiers.encoding or modifiers.causal_forms[0]} says nothing about keys after the query; use causal=True, or a "
+            "bidirectional encoding (NoPE, RoPE, T5(bidirectional=True), ALiBi(bidirectional=True))"
         )
 
 
-def refusal(backend: str, effect: AttentionModifiers, span: Span) -> str | None:
-    """Why a backend cannot serve an effect of ordinary queries (float32, on the span's device), or None."""
+def unsupported_reason(backend: str, modifiers: AttentionModifiers, span: Span) -> str | None:
+    """Why a backend cannot serve the modifiers of ordinary queries (float32, on the span's device), or None."""
     queries, keys = span.q.shape[1], span.k.shape[1]
     q = torch.empty(1, 1, queries, 64, device=span.q.device)
-    reason: str | None = BACKENDS[backend].refuses(effect, span, Mask(queries, keys), q)
+    reason: str | None = BACKENDS[backend].unsupported_reason(modifiers, span, Mask(queries, keys), q)
     return reason
 
 
@@ -121,12 +121,12 @@ def no_gradients(backend: str, device: torch.device | str) -> str | None:
 
 
 def with_content(
-    effect: AttentionModifiers, encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, mask: Mask
+    modifiers: AttentionModifiers, encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, mask: Mask
 ) -> AttentionModifiers:
-    """The effect, and the terms that follow from what the encoding kept of the tokens' content."""
+    """The modifiers, and the terms that follow from what the encoding kept of the tokens' content."""
     documents = None if mask.documents is None else mask.documents.to(features.device)
     terms = encoding.content(features, span, documents)
-    return replace(effect, terms=(*effect.terms, *terms))
+    return replace(modifiers, terms=(*modifiers.terms, *terms))
 
 
 def check_backend(backend: str) -> str:
@@ -154,7 +154,7 @@ def attend(
     window: int | None = None,
     scale: float | None = None,
     backend: str = "auto",
-    kept: EncodingCache | None = None,
+    encoding_cache: EncodingCache | None = None,
     **unknown: Unknown,
 ) -> Float[Tensor, "b h i d"]:
     """Attention with a position encoding, for a model of your own.
@@ -162,11 +162,11 @@ def attend(
     q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g (grouped queries) and i <= j: queries are the last i of the
     j tokens, so one call serves training, a prompt, and a step of decoding with cached (unrotated) keys.
 
-    `positions` [b|1, j]: what the tokens claim; 0, 1, 2, ... in each document when not given. `documents` [b|1, j]:
-    tokens see their own document alone (padding: a document of its own). `window`: a query sees the `window` last keys
-    alone (see `Mask`). `x` [b, j, c]: the attention layer's input, for
-    encodings that depend on content. `scale`: 1/sqrt(d) when not given. `kept`: a `EncodingCache()` of the text, for the steps of a
-    decoding loop; without it each makes the encoding's tables anew.
+    `positions` [b|1, j]: position IDs. Default: 0, 1, 2, ... in each document. `documents` [b|1, j]: document IDs; a token
+    attends only to tokens of its own document (give padding a document of its own). `window`: a query attends only to the
+    last `window` keys (see `Mask`). `x` [b, j, c]: the input of the attention layer, for encodings that depend on content.
+    `scale`: the factor of the logits. Default: 1/sqrt(d). `encoding_cache`: an `EncodingCache()` of this text, for decoding
+    step by step; without it every step computes the encoding's tables again.
 
     Raise `ConfigError` for what cannot be, and `ArgumentError` (a `TypeError` too) for an `unknown` argument, such as
     `attn_mask`, with what to write instead.
@@ -174,14 +174,14 @@ def attend(
     >>> fire = encodings.FIRE(num_heads=8)
     >>> out = attend(q, k, v, fire)
     """
-    refuse_unknown("attend", unknown, ("q", "k", "v", *_OF_BOTH[2:], "backend", "kept"))
+    refuse_unknown("attend", unknown, ("q", "k", "v", *_OF_BOTH[2:], "backend", "encoding_cache"))
     _check_kinds(scale, q=q, k=k, v=v)
-    if kept is not None and not isinstance(kept, EncodingCache):
+    if encoding_cache is not None and not isinstance(encoding_cache, EncodingCache):
         raise ConfigError(
-            f"kept is a {type(kept).__name__}; it has to be a lengthwise.attention.EncodingCache(), or None"
+            f"encoding_cache is a {type(encoding_cache).__name__}; it has to be a lengthwise.attention.EncodingCache(), or None"
         )
-    effect, span, mask = _call(q, k, v, encoding, positions, documents, x, causal, window, kept)
-    return plan(effect, span, mask, q, backend=backend)(q, k, v, scale=scale)
+    modifiers, span, mask = _call(q, k, v, encoding, positions, documents, x, causal, window, encoding_cache)
+    return plan(modifiers, span, mask, q, backend=backend)(q, k, v, scale=scale)
 
 
 def statistics(
@@ -217,10 +217,10 @@ def statistics(
     """
     refuse_unknown("statistics", unknown, (*_OF_BOTH, "queries", "edges", "first", "last"))
     _check_kinds(scale, q=q, k=k)
-    effect, span, mask = _call(q, k, None, encoding, positions, documents, x, causal, window)
-    _require_both_ways(effect, mask)
+    modifiers, span, mask = _call(q, k, None, encoding, positions, documents, x, causal, window)
+    _require_bidirectional(modifiers, mask)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    return measure(effect, span, mask, q, k, scale=scale, queries=queries, edges=edges, first=first, last=last)
+    return measure(modifiers, span, mask, q, k, scale=scale, queries=queries, edges=edges, first=first, last=last)
 
 
 def _call(
@@ -233,7 +233,7 @@ def _call(
     x: Any,
     causal: Any,
     window: Any,
-    kept: EncodingCache | None = None,
+    encoding_cache: EncodingCache | None = None,
 ) -> tuple[AttentionModifiers, Span, Mask]:
     """What `attend` is told, checked and as backends take it."""
     _check_shapes(q, k, v)
@@ -262,12 +262,12 @@ def _call(
         span = Span(p[:, keys - queries :], p, last + 1, length_q=own_q, length_k=own, first=first)
     mask = Mask(queries, keys, causal, documents, window)
     if encoding is None:
-        effect = AttentionModifiers()
+        modifiers = AttentionModifiers()
     else:
-        effect = encoding.effect(span) if kept is None else kept.effect(encoding, span)
-        effect = replace(effect, encoding=type(encoding).__name__)
-        if kept is not None:
-            kept.watch_scale(encoding, span)
+        modifiers = encoding.modifiers(span) if encoding_cache is None else encoding_cache.modifiers(encoding, span)
+        modifiers = replace(modifiers, encoding=type(encoding).__name__)
+        if encoding_cache is not None:
+            encoding_cache.watch_scale(encoding, span)
     if encoding is not None and encoding.reads_content():
         if x is None or x.ndim != 3 or x.shape[:2] != (q.shape[0], keys):
             given = "is missing" if x is None else f"has shape {tuple(x.shape)}"
@@ -275,10 +275,10 @@ def _call(
                 f"{type(encoding).__name__} depends on content, and x {given}; give x=[{q.shape[0]}, {keys}, d_model], "
                 "what the layer makes q, k and v from"
             )
-        effect = with_content(effect, encoding, encoding.features(x), span, mask)
+        modifiers = with_content(modifiers, encoding, encoding.features(x), span, mask)
     if encoding is not None:
-        _check_fit(effect, q, encoding)
-    return effect, span, mask
+        _check_fit(modifiers, q, encoding)
+    return modifiers, span, mask
 
 
 def _check_kinds(scale: object, **given: object) -> None:
@@ -345,19 +345,19 @@ def _check_devices(q: Tensor, encoding: PositionEncoding | None, **given: Tensor
         )
 
 
-def _check_fit(effect: AttentionModifiers, q: Tensor, encoding: PositionEncoding) -> None:
+def _check_fit(modifiers: AttentionModifiers, q: Tensor, encoding: PositionEncoding) -> None:
     """The encoding was made for these heads and this head dim."""
     name = type(encoding).__name__
     # What is made for one head would serve any number of them, in silence; a table may be shared by all heads beside one
     # that is not.
-    heads = max([_heads(term) for term in effect.terms]) if effect.terms else q.shape[1]
+    heads = max([_heads(term) for term in modifiers.terms]) if modifiers.terms else q.shape[1]
     if heads != q.shape[1] and heads == q.shape[2] > 1:
         raise ConfigError(f"{transpose_hint('q and k', q)} ({name} was made for {heads} heads)")
     if heads != q.shape[1] and (heads > 1 or "num_heads" in _told(type(encoding))):
         raise ConfigError(
             f"{name} was made for {heads} heads, and q has {q.shape[1]}; make {name}(num_heads={q.shape[1]})"
         )
-    angle = effect.rotation.angle_q if effect.rotation else None
+    angle = modifiers.rotation.angle_q if modifiers.rotation else None
     if angle is not None and 2 * angle.shape[-1] > q.shape[-1]:
         dims = 2 * angle.shape[-1]
         raise ConfigError(f"{name} turns {dims} dims, and q has {q.shape[-1]}; make {name}(head_dim={q.shape[-1]})")
@@ -401,7 +401,7 @@ __all__ = [
     "measure",
     "no_gradients",
     "plan",
-    "refusal",
     "statistics",
+    "unsupported_reason",
     "with_content",
 ]

@@ -16,7 +16,10 @@ _DROPOUT = "attention drops no weights; leave it out"
 _SCALE = "write scale="
 _WINDOW = "write window=, the number of last keys that a query sees"
 _DOCUMENTS = "write documents=, for every token the number of its document"
-_KEPT = "give all keys and values so far as k and v, with q of the last tokens, and kept=EncodingCache() for the steps of one text"
+_KEPT = (
+    "give all keys and values so far as k and v, with q of the last tokens, and encoding_cache=EncodingCache() for the steps of "
+    "one text"
+)
 
 INSTEAD = {
     "attn_mask": _MASK,

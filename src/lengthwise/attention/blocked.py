@@ -36,22 +36,22 @@ _LOGITS = {"cpu": 1 << 19, "other": 1 << 25}
 _MASK = 1 << 20  # pairs from which on a mask that is written out costs as much time as blocks do, and more memory
 
 
-def refuses(effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Why this backend cannot serve an effect: it can serve them all."""
+def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+    """Why this backend cannot serve the modifiers: it can serve them all."""
     return None
 
 
-def pays(effect: AttentionModifiers, mask: Mask) -> bool:
+def pays(modifiers: AttentionModifiers, mask: Mask) -> bool:
     """Something is added to the logits, or a window leaves most of them out, or torch's own attention, which is faster else,
     would take a large mask. Not while a graph is made, which it would break."""
     if torch.compiler.is_compiling():
         return False
     written_out = not (mask.causal_only or mask.hides_nothing) and mask.queries * mask.keys >= _MASK
-    return bool(effect.terms or effect.values or effect.rewrite or mask.narrow or written_out)
+    return bool(modifiers.terms or modifiers.values or modifiers.rewrite or mask.narrow or written_out)
 
 
-def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
-    """Attention for one effect, span and mask."""
+def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+    """Attention for given modifiers, span and mask."""
 
     # Under autocast the products would be in half precision.
     @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
@@ -66,16 +66,16 @@ def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
         groups = q.shape[1] // k.shape[1]
         q = q.to(compute)
         k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
-        if effect.rewrite:
-            return _rewritten(effect, span, mask, q, k, v, scale).to(given)
+        if modifiers.rewrite:
+            return _rewritten(modifiers, span, mask, q, k, v, scale).to(given)
         parts = Parts(span)
-        terms = [parts.term(term, q, k, scale) for term in effect.terms]
-        values = [parts.value(value) for value in effect.values]
-        if effect.rotation:
-            q, k = effect.rotation.query(q), effect.rotation.key(k)
+        terms = [parts.term(term, q, k, scale) for term in modifiers.terms]
+        values = [parts.value(value) for value in modifiers.values]
+        if modifiers.rotation:
+            q, k = modifiers.rotation.query(q), modifiers.rotation.key(k)
         q = q * scale
-        if effect.gain:
-            q = q * effect.gain.gain[..., None].to(compute)
+        if modifiers.gain:
+            q = q * modifiers.gain.gain[..., None].to(compute)
         tensors = [x for part in (*terms, *values) for x in part.tensors]
         out: Tensor = _Blocked.apply(_Blocks(mask, _bare(terms), _bare(values)), q, k, v, *tensors)
         return out.to(given)
@@ -293,7 +293,7 @@ def _backward(
 
 
 def _rewritten(
-    effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, v: Tensor, scale: float
+    modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, v: Tensor, scale: float
 ) -> Float[Tensor, "b h i d"]:
     """The reference, block by block; what it makes is made again in the backward pass."""
     blocks = list(_slices(mask, q.device))
@@ -304,7 +304,7 @@ def _rewritten(
         return reference.attention(some, q, k, v, place, mask.visible(q.device, *at)[:, None], scale)
 
     out = []
-    for (rows, keys), (some, place) in zip(blocks, sliced(effect, span, blocks), strict=True):
+    for (rows, keys), (some, place) in zip(blocks, sliced(modifiers, span, blocks), strict=True):
         given = q[:, :, rows], k[:, :, keys], v[:, :, keys], some, place, rows, keys
         if torch.is_grad_enabled():
             out.append(checkpoint(attend, *given, use_reentrant=False, preserve_rng_state=False))

@@ -18,12 +18,12 @@ class KVCache:
     tokens equals one forward. So the cache of such a model also keeps what was read (`inputs`), and the model starts
     it afresh when the scale changes (`restarts` counts that).
 
-    `kept`: what encodings said, so that a step need not ask them again.
+    `encodings`: what encodings said, so that a step need not ask them again.
     """
 
     def __init__(self, num_layers: int):
         self.restarts = 0
-        self.kept = EncodingCache()
+        self.encodings = EncodingCache()
         self._clear(num_layers)
 
     def _clear(self, num_layers: int) -> None:

@@ -31,19 +31,20 @@ _FEWEST = 16  # positions, as in the KV cache
 
 
 class EncodingCache:
-    """The effects of encodings for one text while it grows: `kept.effect(encoding, span)` is `encoding.effect(span)`, sooner.
+    """The modifiers of encodings for one text while it grows: `cache.modifiers(encoding, span)` is
+    `encoding.modifiers(span)`, sooner.
 
     It is so up to the rounding of forms that are made for one length or another: FIRE with a smooth activation is a table
     where the length it is made for is below its threshold, and a grid above (its own bound; 3e-9 of a logit was seen).
 
-    A `KVCache` has one. In a loop of your own make one where you begin a text, and give it to every `attend(..., kept=kept)`:
-    one for all layers.
+    A `KVCache` has one. In a loop of your own make one where you begin a text, and give it to every call,
+    `attend(..., encoding_cache=cache)`: one for all layers.
 
     Encodings whose scale depends on the current length (dynamic NTK, dynamic YaRN, LongRoPE) are right for one layer alone:
     its step equals the last row of one forward over the tokens so far. Past the trained length the scale changes, and keys
     and values of upper layers, which the loop gives to every step, were computed from inputs under an older scale; so steps
     differ from one forward, and `attend` warns once. (One forward over the whole text also has the last scale in every row,
-    which no step has.) `stretch` says when all tokens have to be read again: `Decoder` does it.
+    which no step has.) `effective_length` says when all tokens have to be read again: `Decoder` does it.
 
     It keeps only what is sure to be the same: where no gradients are asked for, queries are fewer than keys (a step, not a
     prompt), and positions reach no further than twice as many tokens as there are. Encodings that depend on the current
@@ -51,8 +52,8 @@ class EncodingCache:
 
     Parameters and buffers are compared with what they were, number by number. On a GPU that would wait for it: there a tensor
     is unchanged if it lies where it lay and autograd counted no writing to it, which leaves out torch's fused optimisers and
-    `parameter.data.mul_(2)`. Those, and plain attributes that are changed, take a new `EncodingCache`; a cache's keys and values are
-    outdated by them too.
+    `parameter.data.mul_(2)`. Those, and plain attributes that are changed, take a new `EncodingCache`; a cache's keys and values
+    are outdated by them too.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class EncodingCache:
         """Warn, once, where an encoding's scale is another than at the first call: keys of upper layers are outdated then."""
         if self._warned or not encoding.depends_on_length() or torch.compiler.is_compiling():
             return
-        now = int(encoding.stretch(torch.tensor(span.length)))
+        now = int(encoding.effective_length(torch.tensor(span.length)))
         length, before = self._scales.setdefault(encoding, (span.length, now))
         if now != before:
             self._warned = True
@@ -72,26 +73,26 @@ class EncodingCache:
                 f"{type(encoding).__name__} has another scale at length {span.length} than at {length}, where this decoding loop "
                 "began. In a model of several layers the keys and values of upper layers were computed under the older one, and "
                 "differ from those of one forward pass. Read all tokens again where "
-                "encoding.stretch(torch.tensor(length)) changes, as our Decoder does",
+                "encoding.effective_length(torch.tensor(length)) changes, as our Decoder does",
                 stacklevel=4,
             )
 
-    def effect(self, encoding: PositionEncoding, span: Span) -> AttentionModifiers:
-        """`encoding.effect(span)`, whose tables may reach further than the span does."""
+    def modifiers(self, encoding: PositionEncoding, span: Span) -> AttentionModifiers:
+        """`encoding.modifiers(span)`, whose tables may reach further than the span does."""
         if not _may_keep(encoding, span):
-            return encoding.effect(span)
+            return encoding.modifiers(span)
         if encoding not in self._held:
-            effect = encoding.effect(span)
-            self._held[encoding] = _Held.of(encoding, span) if _can_be_kept(effect) else None
-            return effect
+            modifiers = encoding.modifiers(span)
+            self._held[encoding] = _Held.of(encoding, span) if _can_be_kept(modifiers) else None
+            return modifiers
         held = self._held[encoding]
         if held is None:
-            return encoding.effect(span)
+            return encoding.modifiers(span)
         if not held.serves(encoding, span):
             self._held[encoding] = held = _Held.of(encoding, span)
             if held is None:
-                return encoding.effect(span)
-        return _cut(held.effect, span)
+                return encoding.modifiers(span)
+        return _cut(held.modifiers, span)
 
 
 def _may_keep(encoding: PositionEncoding, span: Span) -> bool:
@@ -101,20 +102,20 @@ def _may_keep(encoding: PositionEncoding, span: Span) -> bool:
     return span.q.shape[1] < keys and span.length <= 2 * keys and not is_in_torch_dispatch_mode()
 
 
-def _can_be_kept(effect: AttentionModifiers) -> bool:
+def _can_be_kept(modifiers: AttentionModifiers) -> bool:
     """Whether every form speaks of distances, or of queries and keys by their positions; there is something to keep."""
     of_positions = all(
-        isinstance(x, (ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, KeyBias)) for x in effect.terms
+        isinstance(x, (ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, KeyBias)) for x in modifiers.terms
     )
-    something = effect.rotation or effect.terms or effect.values or effect.gain
-    return of_positions and effect.rewrite is None and something is not None and something != ()
+    something = modifiers.rotation or modifiers.terms or modifiers.values or modifiers.gain
+    return of_positions and modifiers.rewrite is None and something is not None and something != ()
 
 
 @dataclass(frozen=True)
 class _Held:
-    """The effect for positions 0 ... length-1, and what it was made of."""
+    """The modifiers for positions 0 ... length-1, and what it was made of."""
 
-    effect: AttentionModifiers
+    modifiers: AttentionModifiers
     length: int
     device: torch.device
     made_of: list["_Was"]
@@ -128,10 +129,10 @@ class _Held:
         length = max(_FEWEST, 1 << (span.length - 1).bit_length())
         if encoding.max_length is not None:
             length = max(span.length, min(length, encoding.max_length))
-        effect = encoding.effect(Span.of(length, device=span.q.device))
-        if not all(x.shape[0] == 1 and x.shape[axis] == length for x, axis in _by_position(effect)):
+        modifiers = encoding.modifiers(Span.of(length, device=span.q.device))
+        if not all(x.shape[0] == 1 and x.shape[axis] == length for x, axis in _by_position(modifiers)):
             return None
-        return cls(effect, length, span.q.device, [x for x in made_of if x is not None])
+        return cls(modifiers, length, span.q.device, [x for x in made_of if x is not None])
 
     def serves(self, encoding: PositionEncoding, span: Span) -> bool:
         tensors = _tensors(encoding)
@@ -168,17 +169,17 @@ def _tensors(encoding: PositionEncoding) -> list[Tensor]:
     return [*encoding.parameters(), *encoding.buffers()]
 
 
-def _by_position(effect: AttentionModifiers) -> list[tuple[Tensor, int]]:
+def _by_position(modifiers: AttentionModifiers) -> list[tuple[Tensor, int]]:
     """The tensors with an entry for each query or key, and their axis."""
-    r, found = effect.rotation, []
+    r, found = modifiers.rotation, []
     if r is not None:
         found += [(x, 1) for x in (r.angle_q, r.angle_k, r.gain_q, r.gain_k) if isinstance(x, Tensor)]
-    found += [(term.w, 1) for term in effect.terms if isinstance(term, PiecewiseLinearBias)]
-    return found if effect.gain is None else [*found, (effect.gain.gain, 2)]
+    found += [(term.w, 1) for term in modifiers.terms if isinstance(term, PiecewiseLinearBias)]
+    return found if modifiers.gain is None else [*found, (modifiers.gain.gain, 2)]
 
 
 def _cut(whole: AttentionModifiers, span: Span) -> AttentionModifiers:
-    """What an effect for all positions says of a span's."""
+    """What the modifiers for all positions say of a span's."""
     keys = span.k.shape[1]
     of_q = _cutter(span.q, slice(keys - span.q.shape[1], keys), span.consecutive)
     of_k = _cutter(span.k, slice(keys), span.consecutive)
@@ -190,7 +191,7 @@ def _cut(whole: AttentionModifiers, span: Span) -> AttentionModifiers:
     if rotation is not None:
         rotation = _turned(rotation, of_q, of_k)
     if gain is not None:
-        gain = QueryGain(of_q(gain.gain.transpose(1, 2)).transpose(1, 2), gain.both_ways)
+        gain = QueryGain(of_q(gain.gain.transpose(1, 2)).transpose(1, 2), gain.bidirectional)
     return replace(whole, rotation=rotation, terms=tuple(map(of_term, whole.terms)), gain=gain)
 
 

@@ -7,13 +7,13 @@
 >>> from lengthwise.attention import Mask, flex
 >>> from lengthwise.span import Span
 >>> alibi, span, mask = encodings.ALiBi(num_heads=8), Span.of(4096, device="cuda"), Mask(4096, 4096)
->>> score, sees = flex.score_mod(alibi.effect(span), span), flex.mask_mod(mask)
+>>> score, sees = flex.score_mod(alibi.modifiers(span), span), flex.mask_mod(mask)
 >>> blocks = create_block_mask(sees, None, None, 4096, 4096, device="cuda")
 >>> out = torch.compile(flex_attention)(q, k, v, score_mod=score, block_mask=blocks)
 
 As a backend it serves where it is named, `backend="flex"`; `auto` never takes it. On a CPU FlexAttention has no backward
 pass, and the backend does not compile it there, so that it makes all logits at once. On CUDA it is compiled at the first
-call, and again for another kind of effect. It was not run on a GPU yet, so its speed there is not known; FlexAttention adds
+call, and again for another kind of modifiers. It was not run on a GPU yet, so its speed there is not known; FlexAttention adds
 up the gradients of tables in no fixed order there, so that two runs may differ in the last bits.
 
 Memory: that of the tables, and on a CPU of all logits; RelativeKeyBias and ContentBias take a number for every head, query
@@ -53,9 +53,9 @@ _Pair = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (b, h, i, j) -> a 
 # What a mod captures is a tensor, lengths too: a plain int would be compiled in, and every other length compiled again.
 
 
-def refuses(effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Why this backend cannot serve an effect, or None. What gradients need is asked at the call (`no_gradients`)."""
-    if reason := _has_no_mod(effect):
+def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+    """Why this backend cannot serve the modifiers, or None. What gradients need is asked at the call (`no_gradients`)."""
+    if reason := _has_no_mod(modifiers):
         return reason
     if q.device.type not in ("cpu", "cuda"):
         return f"it was tried on a CPU and on CUDA, not on {q.device.type}"
@@ -71,15 +71,15 @@ def no_gradients(device: torch.device | str) -> str | None:
     return "FlexAttention has no backward pass on a CPU" if torch.device(device).type == "cpu" else None
 
 
-def _has_no_mod(effect: AttentionModifiers) -> str | None:
-    if effect.rewrite:
+def _has_no_mod(modifiers: AttentionModifiers) -> str | None:
+    if modifiers.rewrite:
         return "LogitTransform needs whole rows of logits, and FlexAttention never has them"
-    if effect.values:
+    if modifiers.values:
         return "RelativeValues needs the weights, and FlexAttention never has them"
     return None
 
 
-def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
     """Attention for one span; what does not depend on q and k is made at the first call and kept."""
     kept: dict[tuple[torch.dtype, bool], list[_Pair]] = {}
     empty = mask.documents is not None and not len(mask.documents)  # torch makes no blocks of an empty batch
@@ -94,7 +94,7 @@ def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
         *,
         scale: float,
     ) -> Float[Tensor, "b h i d"]:
-        asked = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *_tensors(effect)))
+        asked = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *_tensors(modifiers)))
         if asked and (why := no_gradients(q.device)):
             raise ConfigError(f"backend 'flex': {why}; use backend='auto', or torch.no_grad() where none are needed")
         given, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
@@ -104,10 +104,10 @@ def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
             # FlexAttention would round the weights to half precision, and asks for no gradients even where none are made.
             q, k, v = (x.detach().to(compute) for x in (q, k, v))
         key = compute, torch.is_grad_enabled()  # what was made without gradients would not pass them on
-        static = kept[key] if key in kept else kept.setdefault(key, _static(effect, span, compute))
-        mod = _sum(effect, [*static, *_of_content(effect, span, q, k, scale)], compute)
-        if effect.rotation:
-            q, k = effect.rotation.query(q), effect.rotation.key(k)
+        static = kept[key] if key in kept else kept.setdefault(key, _static(modifiers, span, compute))
+        mod = _sum(modifiers, [*static, *_of_content(modifiers, span, q, k, scale)], compute)
+        if modifiers.rotation:
+            q, k = modifiers.rotation.query(q), modifiers.rotation.key(k)
         gqa = q.shape[1] != k.shape[1]
         flex_attention = _torchs("flex_attention", q.device)
         out: Tensor = flex_attention(q, k, v, score_mod=mod, block_mask=blocks, scale=scale, enable_gqa=gqa)
@@ -118,35 +118,37 @@ def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
 
 
 def score_mod(
-    effect: AttentionModifiers,
+    modifiers: AttentionModifiers,
     span: Span,
     q: Float[Tensor, "b h i d"] | None = None,
     k: Float[Tensor, "b g j d"] | None = None,
     *,
     scale: float | None = None,
 ) -> ScoreMod:
-    """What an effect makes of a logit, as a `score_mod` for `torch.nn.attention.flex_attention.flex_attention`.
+    """What the modifiers make of a logit, as a `score_mod` for `torch.nn.attention.flex_attention.flex_attention`.
 
     (score, b, h, i, j) -> gain_i · score + every term(h, i, j), in nats, where b, h, i, j are indices into q and k: queries
     are the last i of the keys, h a head of q. Its numbers are float32, float64 where q is. It hides nothing: `mask_mod` does.
 
-    A rotation is no matter of logits: give `effect.rotation.query(q)` and `effect.rotation.key(k)` to flex_attention.
+    A rotation is no matter of logits: give `modifiers.rotation.query(q)` and `modifiers.rotation.key(k)` to flex_attention.
 
     q [b, h, i, d] and k [b, g, j, d], before rotation, are needed by RelativeKeyBias and KeyBias alone, with `scale` if it is
     not 1/sqrt(d); the mod then holds for this q and k. `ConfigError` for LogitTransform and RelativeValues, which no score_mod
     can say.
     """
-    if reason := _has_no_mod(effect):
+    if reason := _has_no_mod(modifiers):
         raise ConfigError(f"score_mod: {reason}; use lengthwise.attend")
-    content = [type(term).__name__ for term in effect.terms if isinstance(term, (RelativeKeyBias, KeyBias))]
+    content = [type(term).__name__ for term in modifiers.terms if isinstance(term, (RelativeKeyBias, KeyBias))]
     if content and (q is None or k is None):
-        raise ConfigError(f"score_mod: {content[0]} multiplies q and k; give them, as in score_mod(effect, span, q, k)")
+        raise ConfigError(
+            f"score_mod: {content[0]} multiplies q and k; give them, as in score_mod(modifiers, span, q, k)"
+        )
     dtype = torch.float32 if q is None else torch.promote_types(q.dtype, torch.float32)
     with torch.autocast(span.q.device.type, enabled=False):
-        pairs = _static(effect, span, dtype)
+        pairs = _static(modifiers, span, dtype)
         if q is not None and k is not None:
-            pairs += _of_content(effect, span, q, k, q.shape[-1] ** -0.5 if scale is None else scale)
-    return _sum(effect, pairs, dtype)
+            pairs += _of_content(modifiers, span, q, k, q.shape[-1] ** -0.5 if scale is None else scale)
+    return _sum(modifiers, pairs, dtype)
 
 
 def mask_mod(mask: Mask, device: torch.device | str | None = None) -> MaskMod:
@@ -201,15 +203,15 @@ def _compiled(name: str) -> Callable[..., Any]:
     run = torch.compile(_eager(name), fullgraph=True)
 
     def call(*given: Any, **named: Any) -> Any:
-        # Every kind of effect is compiled; after 8 torch would stop, for it takes one for the other's repetition.
+        # Every kind of modifiers is compiled; after 8 torch would stop, for it takes one for the other's repetition.
         with torch._dynamo.config.patch(recompile_limit=256):
             return run(*given, **named)
 
     return call
 
 
-def _sum(effect: AttentionModifiers, pairs: list[_Pair], dtype: torch.dtype) -> ScoreMod:
-    gain = None if effect.gain is None else _reader(effect.gain.gain.to(dtype))
+def _sum(modifiers: AttentionModifiers, pairs: list[_Pair], dtype: torch.dtype) -> ScoreMod:
+    gain = None if modifiers.gain is None else _reader(modifiers.gain.gain.to(dtype))
 
     @no_type_check
     def score(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -223,10 +225,10 @@ def _sum(effect: AttentionModifiers, pairs: list[_Pair], dtype: torch.dtype) -> 
     return score
 
 
-def _static(effect: AttentionModifiers, span: Span, dtype: torch.dtype) -> list[_Pair]:
+def _static(modifiers: AttentionModifiers, span: Span, dtype: torch.dtype) -> list[_Pair]:
     """The terms that do not depend on q and k."""
     pairs = []
-    for term in effect.terms:
+    for term in modifiers.terms:
         match term:
             case ToeplitzBias() | PiecewiseLinearBias() if term.distances is not None:
                 # A mod has no search, and a number for every pair is less than a table of all distances.
@@ -249,11 +251,11 @@ def _static(effect: AttentionModifiers, span: Span, dtype: torch.dtype) -> list[
     return pairs
 
 
-def _of_content(effect: AttentionModifiers, span: Span, q: Tensor, k: Tensor, scale: float) -> list[_Pair]:
+def _of_content(modifiers: AttentionModifiers, span: Span, q: Tensor, k: Tensor, scale: float) -> list[_Pair]:
     """The terms that do, for q and k before rotation."""
     compute = torch.promote_types(q.dtype, torch.float32)
     pairs = []
-    for term in effect.terms:
+    for term in modifiers.terms:
         if isinstance(term, RelativeKeyBias):
             asked = q.to(compute) if term.vector is None else q.to(compute) + term.vector.to(compute)[:, None]
             pairs.append(_relative(asked * scale, term.table, term.first, span, term.distances))
@@ -355,10 +357,10 @@ def _column(span: Span, first: int, columns: int) -> _Pair:
     return lambda b, h, i, j: torch.minimum((at_q(b, i) - at_k(b, j)).clamp(min=0), last)
 
 
-def _tensors(effect: AttentionModifiers) -> list[Tensor]:
-    """Everything in an effect that may ask for a gradient."""
-    forms: list[Any] = [form for form in (effect.rotation, effect.gain, *effect.terms) if form is not None]
+def _tensors(modifiers: AttentionModifiers) -> list[Tensor]:
+    """Everything in the modifiers that may ask for a gradient."""
+    forms: list[Any] = [form for form in (modifiers.rotation, modifiers.gain, *modifiers.terms) if form is not None]
     return [x for form in forms for x in vars(form).values() if isinstance(x, Tensor)]
 
 
-__all__ = ["mask_mod", "no_gradients", "prepare", "refuses", "score_mod"]
+__all__ = ["mask_mod", "no_gradients", "prepare", "score_mod", "unsupported_reason"]

@@ -37,24 +37,24 @@ WIDENED = ("cpu",)
 ROTATES = ("cpu",)  # whose kernel rotates
 
 
-def refuses(effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Why this backend cannot serve an effect, or None."""
-    if effect.rewrite:
+def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+    """Why this backend cannot serve the modifiers, or None."""
+    if modifiers.rewrite:
         return "LogitTransform needs whole rows of logits, and fused attention never has them"
-    if effect.values:
+    if modifiers.values:
         return "RelativeValues needs the weights, and fused attention never has them"
-    for term in effect.terms:
-        if isinstance(term, KeyBias) and effect.rotation:
+    for term in modifiers.terms:
+        if isinstance(term, KeyBias) and modifiers.rotation:
             return "KeyBias beside a Rotation is no product with the key that is rotated"
         if not isinstance(term, (ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias)):
             return f"{type(term).__name__} is no bias from a table over distances"
         if getattr(term, "distances", None) is not None:
             return "positions lie so far apart that their distances are listed, and its tables have every distance"
-    if met := _met(effect):
+    if met := _met(modifiers):
         size = _reach([(term.table, term.first) for term in met])[1]
         if mask.window and not mask.causal and mask.queries > relative.at_once(mask.queries, q.shape[-1], size):
             return f"a window to both sides leaves no room for vectors of {size:,} distances"
-    if sum(isinstance(term, PiecewiseLinearBias) for term in effect.terms) > 1:
+    if sum(isinstance(term, PiecewiseLinearBias) for term in modifiers.terms) > 1:
         return "it has room for one PiecewiseLinearBias"
     if q.device.type not in ("cpu", "cuda"):
         return f"it has no kernel for {q.device.type}"
@@ -65,30 +65,30 @@ def refuses(effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> st
         return f"on a GPU it has room for heads of {gpu.MOST_DIMS} dims, and these have {q.shape[-1]}"
     if (reason := kernel.missing()) or not q.is_cuda:
         return reason
-    return _verdict(effect, q)
+    return _verdict(modifiers, q)
 
 
-def _verdict(effect: AttentionModifiers, q: Tensor) -> str | None:
-    """Why the GPU's kernels are not used for an effect, as far as a comparison with the reference says; or None."""
+def _verdict(modifiers: AttentionModifiers, q: Tensor) -> str | None:
+    """Why the GPU's kernels are not used for the modifiers, as far as a comparison with the reference says; or None."""
     # `index` makes a plain number also of one that a compiled graph keeps open; int() does not.
-    return verdicts.objection("+".join(_biases(effect)), index(q.shape[-1]), q.dtype, q.device)
+    return verdicts.objection("+".join(_biases(modifiers)), index(q.shape[-1]), q.dtype, q.device)
 
 
-def _biases(effect: AttentionModifiers) -> list[str]:
-    """Which of the GPU's kernels an effect needs: kinds out of `verdicts.BIASES`, in their order."""
-    sizes = [term.slope.shape[1] for term in effect.terms if isinstance(term, PiecewiseLinearBias)]
+def _biases(modifiers: AttentionModifiers) -> list[str]:
+    """Which of the GPU's kernels the modifiers need: kinds out of `verdicts.BIASES`, in their order."""
+    sizes = [term.slope.shape[1] for term in modifiers.terms if isinstance(term, PiecewiseLinearBias)]
     needed = {
-        "table": any(isinstance(term, ToeplitzBias) for term in effect.terms),
+        "table": any(isinstance(term, ToeplitzBias) for term in modifiers.terms),
         "pieces": any(size <= operator.MANY for size in sizes),
         "many pieces": any(size > operator.MANY for size in sizes),
-        "vectors": bool(_met(effect)),
+        "vectors": bool(_met(modifiers)),
     }
     return [bias for bias in verdicts.BIASES if needed[bias]]
 
 
-def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
     """Attention for one span; what does not depend on q and k is made at the first call and kept."""
-    return functools.partial(_attend, effect, span, mask, _met(effect), {})
+    return functools.partial(_attend, modifiers, span, mask, _met(modifiers), {})
 
 
 _Turns = dict[str, Any]  # the operator's arguments, or none
@@ -98,7 +98,7 @@ _Kept = dict[tuple[torch.dtype, bool, float], tuple[tuple[Any, ...], Tensor | No
 # Annotations with shapes take a tenth of a millisecond to make, so they stand where they are made once. Autocast changes
 # nothing here: there is no product of matrices that it knows.
 def _attend(
-    effect: AttentionModifiers,
+    modifiers: AttentionModifiers,
     span: Span,
     mask: Mask,
     met: list[RelativeKeyBias | ContentBias],
@@ -112,16 +112,16 @@ def _attend(
     compute = computed_in(q)
     key = compute, torch.is_grad_enabled(), scale  # what was made without gradients would not pass them on
     if key not in kept:
-        turns = _turns(effect.rotation, compute) if q.device.type in ROTATES and not met else {}
-        kept[key] = _static(effect, span, mask, compute), *_one_relative(met, compute, scale), turns
+        turns = _turns(modifiers.rotation, compute) if q.device.type in ROTATES and not met else {}
+        kept[key] = _static(modifiers, span, mask, compute), *_one_relative(met, compute, scale), turns
     static, vectors, vectors_first, turns = kept[key]
     turns = turns if _fit(turns, q, k) else {}
-    rotation = None if turns else effect.rotation
+    rotation = None if turns else modifiers.rotation
     given = q.dtype
-    if q.device.type in WIDENED and (met or _moves(effect, rotation)):
+    if q.device.type in WIDENED and (met or _moves(modifiers, rotation)):
         q, k, v = q.to(compute), k.to(compute), v.to(compute)
     content = [_content(term, q.to(compute)) for term in met]
-    q, k = _moved(effect, rotation, q, k)
+    q, k = _moved(modifiers, rotation, q, k)
     how = mask.causal, mask.window or 0, scale
     if vectors is None:
         out, _ = operator.attend(q, k, v, *static, *how, **turns)
@@ -132,24 +132,24 @@ def _attend(
     return out.to(given)
 
 
-def refuses_statistics(effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Why `statistics` cannot serve an effect, or None."""
+def refuses_statistics(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+    """Why `statistics` cannot serve the modifiers, or None."""
     if q.device.type != "cpu":
         return f"its kernel on {q.device.type} gives no statistics"
-    if _met(effect):
+    if _met(modifiers):
         return "vectors of distances are rows of some queries at a time, and statistics come from one pass over all"
-    return refuses(effect, span, mask, q)
+    return unsupported_reason(modifiers, span, mask, q)
 
 
 def statistics(
-    effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float, edges: Tensor, rank: Tensor | None,
+    modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float, edges: Tensor, rank: Tensor | None,
     first_keys: int, last_keys: int,
 ) -> Tensor:  # fmt: skip
     """What `cpu.statistics` finds."""
     compute = torch.promote_types(q.dtype, torch.float32)
-    if _moves(effect, effect.rotation):
-        q, k = _moved(effect, effect.rotation, q.to(compute), k.to(compute))
-    static = _static(effect, span, mask, compute)
+    if _moves(modifiers, modifiers.rotation):
+        q, k = _moved(modifiers, modifiers.rotation, q.to(compute), k.to(compute))
+    static = _static(modifiers, span, mask, compute)
     asked = (*static, mask.causal, mask.window or 0, scale, edges, rank, first_keys, last_keys)
     return cpu.statistics(q, k, *asked)
 
@@ -161,14 +161,14 @@ def _turns(rotation: Rotation | None, dtype: torch.dtype) -> _Turns:
     of_q, of_k = rotation.turns()
     if any(x.requires_grad for turn in (of_q, of_k) if turn for x in turn):
         return {}
-    turn_q = _packed(of_q, dtype)
-    turn_k = turn_q if rotation.alike else _packed(of_k, dtype)
-    return {"turn_q": turn_q, "turn_k": turn_k, "side_by_side": rotation.layout == "interleaved"}
+    cos_sin_q = _packed(of_q, dtype)
+    cos_sin_k = cos_sin_q if rotation.alike else _packed(of_k, dtype)
+    return {"cos_sin_q": cos_sin_q, "cos_sin_k": cos_sin_k, "interleaved": rotation.layout == "interleaved"}
 
 
 def _fit(turns: _Turns, q: Tensor, k: Tensor) -> bool:
     """Whether the kernel can read turns of these shapes; whatever else a rotation can be is done before, or said to be wrong."""
-    sides = [(turns[name], x) for name, x in (("turn_q", q), ("turn_k", k)) if turns.get(name) is not None]
+    sides = [(turns[name], x) for name, x in (("cos_sin_q", q), ("cos_sin_k", k)) if turns.get(name) is not None]
     if len({turn.shape[3] for turn, _ in sides}) > 1:
         return False
     return all(
@@ -182,30 +182,30 @@ def _packed(turn: tuple[Tensor, Tensor] | None, dtype: torch.dtype) -> Tensor | 
     return None if turn is None else torch.stack([x.to(dtype) for x in torch.broadcast_tensors(*turn)], 3)[:, 0]
 
 
-def _moves(effect: AttentionModifiers, rotation: Rotation | None) -> bool:
+def _moves(modifiers: AttentionModifiers, rotation: Rotation | None) -> bool:
     """Whether `_moved` changes anything."""
-    of_keys = any(isinstance(term, KeyBias) for term in effect.terms)
-    return rotation is not None or effect.gain is not None or of_keys
+    of_keys = any(isinstance(term, KeyBias) for term in modifiers.terms)
+    return rotation is not None or modifiers.gain is not None or of_keys
 
 
-def _moved(effect: AttentionModifiers, rotation: Rotation | None, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries and keys whose products have a rotation, the effect's gain and every `KeyBias` in them."""
+def _moved(modifiers: AttentionModifiers, rotation: Rotation | None, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys whose products have a rotation, the modifiers' gain and every `KeyBias` in them."""
     compute = torch.promote_types(q.dtype, torch.float32)
     if rotation:
         q, k = rotation.query(q), rotation.key(k)
-    if effect.gain:
-        q = (q * effect.gain.gain[..., None].to(compute)).to(q.dtype)
-    for term in effect.terms:
+    if modifiers.gain:
+        q = (q * modifiers.gain.gain[..., None].to(compute)).to(q.dtype)
+    for term in modifiers.terms:
         if isinstance(term, KeyBias):  # <q_i + vector, k_j>
             q = (q.to(compute) + term.vector[:, None].to(compute)).to(q.dtype)
     return q, k
 
 
-def _static(effect: AttentionModifiers, span: Span, mask: Mask, dtype: torch.dtype) -> tuple[Any, ...]:
+def _static(modifiers: AttentionModifiers, span: Span, mask: Mask, dtype: torch.dtype) -> tuple[Any, ...]:
     """The operator's arguments from `table` to `documents`."""
-    table, first = _one_table([term for term in effect.terms if isinstance(term, ToeplitzBias)], dtype)
+    table, first = _one_table([term for term in modifiers.terms if isinstance(term, ToeplitzBias)], dtype)
     pieces: tuple[Tensor | None, ...] = (None,) * 5
-    for term in effect.terms:
+    for term in modifiers.terms:
         if isinstance(term, PiecewiseLinearBias):
             numbers = (term.slope, term.intercept, term.knots.detach(), term.u, term.w)
             pieces = tuple(x.to(torch.float64).contiguous() for x in numbers)
@@ -223,9 +223,9 @@ def _once(term: ToeplitzBias | RelativeKeyBias, what: Hashable, make: Callable[[
     return term.made[what]
 
 
-def _met(effect: AttentionModifiers) -> list[RelativeKeyBias | ContentBias]:
+def _met(modifiers: AttentionModifiers) -> list[RelativeKeyBias | ContentBias]:
     """The terms that are vectors of distances, which meet one of each query."""
-    return [term for term in effect.terms if isinstance(term, (RelativeKeyBias, ContentBias))]
+    return [term for term in modifiers.terms if isinstance(term, (RelativeKeyBias, ContentBias))]
 
 
 def _content(term: RelativeKeyBias | ContentBias, q: Tensor) -> Float[Tensor, "b h i r"]:

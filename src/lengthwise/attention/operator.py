@@ -16,7 +16,7 @@ slope, intercept [h|1, s], knots [s-1], u [n], w [b|1, i]: the same, or float64:
 then, and a CPU tells exactly on which side of a knot x is. All contiguous, None where there is none. position_q [b|1, i],
 position_k [b|1, j]: None where key j stands at j and each query at its own index. documents [b|1, j]; `causal` and
 `window` (0: none) as in `Mask`. turn_q [b|1, i, 2, pairs], turn_k [b|1, j, 2, pairs], of the dtype that is computed in: a
-rotation's cosines and sines, with its gains, which q and k are turned by first; of dims 2p and 2p + 1 (`side_by_side`), or p and
+rotation's cosines and sines, with its gains, which q and k are turned by first; of dims 2p and 2p + 1 (`interleaved`), or p and
 p + pairs; on a CPU alone. lse [b, h, i] is the logarithm of each row's sum of exp(logit), for the backward pass.
 
 Gradients reach q, k, v, table, slope, intercept, u, w and rows; there is no second derivative. It works under
@@ -48,7 +48,7 @@ def attention(
     q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, first: int, slope: Tensor | None, intercept: Tensor | None,
     knots: Tensor | None, u: Tensor | None, w: Tensor | None, rows: Tensor | None, rows_first: int,
     position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool, window: int,
-    scale: float, turn_q: Tensor | None = None, turn_k: Tensor | None = None, side_by_side: bool = True,
+    scale: float, cos_sin_q: Tensor | None = None, cos_sin_k: Tensor | None = None, interleaved: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output, laid out in memory as [b, i, h, d], and lse; see the module."""
     slope, intercept, knots = _in_use(slope, intercept, knots)
@@ -57,8 +57,8 @@ def attention(
         window, scale,
     )  # fmt: skip
     if not q.is_cuda:
-        return cpu.forward(*given, turn_q, turn_k, side_by_side)
-    _require_unturned(turn_q, turn_k)
+        return cpu.forward(*given, cos_sin_q, cos_sin_k, interleaved)
+    _require_unturned(cos_sin_q, cos_sin_k)
     return gpu.forward(*given)
 
 
@@ -88,8 +88,8 @@ def attention_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor | None, first: int,
     slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, u: Tensor | None, w: Tensor | None,
     rows: Tensor | None, rows_first: int, position_q: Tensor | None, position_k: Tensor | None,
-    documents: Tensor | None, causal: bool, window: int, scale: float, turn_q: Tensor | None, turn_k: Tensor | None,
-    side_by_side: bool, of_table: bool, of_pieces: bool, of_rows: bool,
+    documents: Tensor | None, causal: bool, window: int, scale: float, cos_sin_q: Tensor | None, cos_sin_k: Tensor | None,
+    interleaved: bool, of_table: bool, of_pieces: bool, of_rows: bool,
 ) -> Gradients:  # fmt: skip
     """Gradients of q, k, v, table, slope, intercept, u, w, rows; the last ones have no entries where nobody asks."""
     room = 0 if slope is None else slope.shape[1]
@@ -99,10 +99,10 @@ def attention_backward(
         documents, causal, window, scale,
     )  # fmt: skip
     if q.is_cuda:
-        _require_unturned(turn_q, turn_k)
+        _require_unturned(cos_sin_q, cos_sin_k)
         found = gpu.backward(*given, of_table, of_pieces, of_rows)
     else:
-        found = cpu.backward(*given, turn_q, turn_k, side_by_side, of_table, of_pieces, of_rows)
+        found = cpu.backward(*given, cos_sin_q, cos_sin_k, interleaved, of_table, of_pieces, of_rows)
     if not of_pieces or slope is None or slope.shape[1] == room:
         return found
     of_slope, of_intercept = (F.pad(gradient, (0, room - slope.shape[1])) for gradient in found[4:6])
@@ -114,13 +114,13 @@ def _(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor | None, first: int,
     slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, u: Tensor | None, w: Tensor | None,
     rows: Tensor | None, rows_first: int, position_q: Tensor | None, position_k: Tensor | None,
-    documents: Tensor | None, causal: bool, window: int, scale: float, turn_q: Tensor | None, turn_k: Tensor | None,
-    side_by_side: bool, of_table: bool, of_pieces: bool, of_rows: bool,
+    documents: Tensor | None, causal: bool, window: int, scale: float, cos_sin_q: Tensor | None, cos_sin_k: Tensor | None,
+    interleaved: bool, of_table: bool, of_pieces: bool, of_rows: bool,
 ) -> Gradients:  # fmt: skip
     return empty_gradients(q, k, v, lse, table, slope, u, w, rows, of_table, of_pieces, of_rows)
 
 
-_PLAIN = ("first", "rows_first", "relative_first", "causal", "window", "scale", "side_by_side")  # no tensors
+_PLAIN = ("first", "rows_first", "relative_first", "causal", "window", "scale", "interleaved")  # no tensors
 
 
 class Passing:
@@ -164,7 +164,7 @@ class Passing:
 
 _passing = Passing(
     ("q", "k", "v", "table", "first", "slope", "intercept", "knots", "u", "w", "rows", "rows_first", "position_q",
-     "position_k", "documents", "causal", "window", "scale", "turn_q", "turn_k", "side_by_side"),
+     "position_k", "documents", "causal", "window", "scale", "cos_sin_q", "cos_sin_k", "interleaved"),
     ("q", "k", "v", "table", "slope", "intercept", "u", "w", "rows"),
 )  # fmt: skip
 
@@ -205,10 +205,10 @@ _backward_in_one_piece = functools.partial(cpu.backward, apart=False)
 
 
 def attend(
-    *inputs: Any, turn_q: Tensor | None = None, turn_k: Tensor | None = None, side_by_side: bool = True
+    *inputs: Any, cos_sin_q: Tensor | None = None, cos_sin_k: Tensor | None = None, interleaved: bool = True
 ) -> tuple[Tensor, Tensor]:
     """`attention`, as fast as it can be called."""
-    inputs = (*inputs, turn_q, turn_k, side_by_side)
+    inputs = (*inputs, cos_sin_q, cos_sin_k, interleaved)
     if not _plain(*inputs[:3]):
         return attention(*inputs)
     output: tuple[Tensor, Tensor] = _Eager.apply(*inputs) if torch.is_grad_enabled() else cpu.forward(*inputs)

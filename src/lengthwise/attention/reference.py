@@ -25,12 +25,12 @@ from lengthwise.span import Span
 Attend = Callable[..., Tensor]
 
 
-def refuses(effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Why this backend cannot serve an effect: it can serve them all."""
+def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+    """Why this backend cannot serve the modifiers: it can serve them all."""
     return None
 
 
-def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
     """softmax(scale · <rotated q, rotated k> + terms) v, written the way the papers write it."""
 
     # Under autocast the products would be in half precision.
@@ -46,13 +46,13 @@ def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
         groups = q.shape[1] // k.shape[1]
         q = q.to(compute)
         k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
-        return attention(effect, q, k, v, span, mask.visible(q.device)[:, None], scale).to(given)
+        return attention(modifiers, q, k, v, span, mask.visible(q.device)[:, None], scale).to(given)
 
     return attend
 
 
 def attention(
-    effect: AttentionModifiers,
+    modifiers: AttentionModifiers,
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b h j d"],
     v: Float[Tensor, "b h j d"],
@@ -61,9 +61,9 @@ def attention(
     scale: float,
 ) -> Float[Tensor, "b h i d"]:
     """As many heads of q, k and v, in the dtype that is computed in."""
-    weights = logits(effect, q, k, span, visible, scale).masked_fill(~visible, -math.inf).softmax(-1)
+    weights = logits(modifiers, q, k, span, visible, scale).masked_fill(~visible, -math.inf).softmax(-1)
     out = weights @ v
-    for value in effect.values:
+    for value in modifiers.values:
         # What of a query's weight falls to each column; vectors for every pair would be d times the weights.
         at = column(span.distance(), value.table.shape[1], value.first)[:, None].expand_as(weights)
         share = weights.new_zeros(*weights.shape[:-1], value.table.shape[1]).scatter_add(-1, at, weights)
@@ -72,25 +72,25 @@ def attention(
 
 
 def logits(
-    effect: AttentionModifiers,
+    modifiers: AttentionModifiers,
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b h j d"],
     span: Span,
     visible: Bool[Tensor, "#b 1 i j"],
     scale: float,
 ) -> Float[Tensor, "b h i j"]:
-    """What an effect makes of q and k, as many heads of either, before masking: a number for every pair, in float32 at least.
+    """What the modifiers make of q and k, as many heads of either, before masking: a number for every pair, in float32 at least.
     What is rotated is rounded to the dtype of q and k, as a cache keeps it."""
     compute = torch.promote_types(q.dtype, torch.float32)
-    rotation = effect.rotation
+    rotation = modifiers.rotation
     turned_q, turned_k = (rotation.query(q), rotation.key(k)) if rotation else (q, k)
     total = turned_q.to(compute) @ turned_k.to(compute).mT * scale
-    if effect.gain:
-        total = total * effect.gain.gain[..., None].to(compute)
+    if modifiers.gain:
+        total = total * modifiers.gain.gain[..., None].to(compute)
     q, k = q.to(compute), k.to(compute)
-    for term in effect.terms:
+    for term in modifiers.terms:
         total = total + dense(term, q, k, span, scale).to(compute)
-    return effect.rewrite.function(total, q, visible, scale, span) if effect.rewrite else total
+    return modifiers.rewrite.function(total, q, visible, scale, span) if modifiers.rewrite else total
 
 
 def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h #i j"]:

@@ -31,16 +31,16 @@ from lengthwise.span import Span
 Attend = Callable[..., Tensor]
 
 
-def refuses(effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Why this backend cannot serve an effect, or None."""
-    if effect.rewrite:
+def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+    """Why this backend cannot serve the modifiers, or None."""
+    if modifiers.rewrite:
         return "LogitTransform needs whole rows of logits, and fused attention never has them"
-    if effect.values:
+    if modifiers.values:
         return "RelativeValues needs the weights, and fused attention never has them"
     return None
 
 
-def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
     """Attention for one span; what does not depend on q and k is made at the first call and kept."""
     kept: dict[tuple[torch.dtype, bool], Tensor | None] = {}
 
@@ -60,25 +60,25 @@ def prepare(effect: AttentionModifiers, span: Span, mask: Mask) -> Attend:
         if groups > 1:
             k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
         key = q.dtype, torch.is_grad_enabled()  # what was made without gradients would not pass them on
-        bias = kept[key] if key in kept else kept.setdefault(key, _static(effect, span, mask, q))
-        for term in effect.terms:
+        bias = kept[key] if key in kept else kept.setdefault(key, _static(modifiers, span, mask, q))
+        for term in modifiers.terms:
             if isinstance(term, (RelativeKeyBias, KeyBias)):
                 row = reference.dense(term, q, k, span, scale)
                 bias = _hide(row, mask) if bias is None else bias + row
-        if effect.rotation:
-            q, k = effect.rotation.query(q), effect.rotation.key(k)
-        if effect.gain:
+        if modifiers.rotation:
+            q, k = modifiers.rotation.query(q), modifiers.rotation.key(k)
+        if modifiers.gain:
             compute = torch.promote_types(q.dtype, torch.float32)
-            q = (q * effect.gain.gain[..., None].to(compute)).to(q.dtype)
+            q = (q * modifiers.gain.gain[..., None].to(compute)).to(q.dtype)
         return _fused(q, k, v, bias, mask, scale).to(given)
 
     return attend
 
 
-def _static(effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> Tensor | None:
+def _static(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> Tensor | None:
     """The sum of the terms that do not depend on q and k, -inf where nothing is seen; None when there is nothing to say."""
     dtype, total = torch.promote_types(q.dtype, torch.float32), None
-    for term in effect.terms:
+    for term in modifiers.terms:
         match term:
             case ToeplitzBias(table, first, distances):
                 new = of_distance(table.to(dtype), span, first, distances).transpose(0, 1)

@@ -35,17 +35,19 @@ def blocks_of(mask: Mask, rows: int) -> Iterator[Slices]:
         yield slice(start, stop), slice(first, last)
 
 
-def sliced(effect: AttentionModifiers, span: Span, slices: Sequence[Slices]) -> list[tuple[AttentionModifiers, Span]]:
-    """What of an effect and a span belongs to each block; the blocks hold all queries, in their order."""
+def sliced(
+    modifiers: AttentionModifiers, span: Span, slices: Sequence[Slices]
+) -> list[tuple[AttentionModifiers, Span]]:
+    """What of the modifiers and a span belongs to each block; the blocks hold all queries, in their order."""
     sizes = [rows.stop - rows.start for rows, _ in slices]
-    split = [_split(term, sizes) for term in effect.terms]
+    split = [_split(term, sizes) for term in modifiers.terms]
     made = []
     for n, (rows, keys) in enumerate(slices):
         some = replace(
-            effect,
+            modifiers,
             terms=tuple(_of_keys(terms[n], keys) for terms in split),
-            rotation=_turn(effect.rotation, rows, keys),
-            gain=_gain(effect.gain, rows),
+            rotation=_turn(modifiers.rotation, rows, keys),
+            gain=_gain(modifiers.gain, rows),
         )
         made.append((some, Span(span.q[:, rows], span.k[:, keys], span.length, first=span.first)))
     return made

@@ -17,7 +17,7 @@ from lengthwise.attention import fused, reference
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.slices import blocks_of, sliced
 from lengthwise.attention.tables import spread
-from lengthwise.forms import AttentionModifiers, wide
+from lengthwise.forms import AttentionModifiers, table_dtype
 from lengthwise.layouts import consecutive
 from lengthwise.span import Span
 from lengthwise.values import ConfigError, require_whole
@@ -83,7 +83,7 @@ def doubling(reach: int, causal: bool) -> tuple[int, ...]:
 
 @torch.no_grad()
 def measure(
-    effect: AttentionModifiers,
+    modifiers: AttentionModifiers,
     span: Span,
     mask: Mask,
     q: Float[Tensor, "b h i d"],
@@ -99,9 +99,9 @@ def measure(
     require_whole("attention statistics", 1, first=first, last=last)
     edges = doubling(span.reach, mask.causal) if edges is None else ascending(edges)
     shares = shares_of(q, queries)
-    effect = replace(effect, values=())  # what is added to the output changes no weight
-    ask = _Asked(effect, span, mask, scale, edges, first, last)
-    refused = fused.refuses_statistics(effect, span, mask, q)
+    modifiers = replace(modifiers, values=())  # what is added to the output changes no weight
+    ask = _Asked(modifiers, span, mask, scale, edges, first, last)
+    refused = fused.refuses_statistics(modifiers, span, mask, q)
     numbers = ask.of_blocks(q, k) if refused else ask.of_kernel(q, k)
     # A sum and no product of matrices, whose order of additions depends on the number of threads on some processors.
     mean = (numbers * shares[:, None, :, None]).sum(2)
@@ -138,7 +138,7 @@ def shares_of(q: Float[Tensor, "b h i d"], queries: Tensor | None) -> Float[Tens
     """What each query counts in the means: 1/n for the n that are asked for, 0 for the others."""
     rows, tokens = len(q), q.shape[2]
     if queries is None:
-        return torch.full((1, tokens), 1 / tokens, dtype=wide(q.device), device=q.device)
+        return torch.full((1, tokens), 1 / tokens, dtype=table_dtype(q.device), device=q.device)
     given = f"queries is {queries.dtype} {tuple(queries.shape)}"
     if queries.dtype != torch.bool or queries.ndim != 2 or queries.shape[1] != tokens or len(queries) not in (1, rows):
         raise ConfigError(f"{given}; it has to be bool [{rows} or 1, {tokens}], true for those that the means are over")
@@ -148,7 +148,7 @@ def shares_of(q: Float[Tensor, "b h i d"], queries: Tensor | None) -> Float[Tens
     if not counts.all():
         row = int(counts[:, 0].argmin())
         raise ConfigError(f"queries asks for none in row {row}, and there is no mean of nothing; leave the row out")
-    return queries.to(wide(q.device)) / counts
+    return queries.to(table_dtype(q.device)) / counts
 
 
 def visible_keys(mask: Mask, device: torch.device) -> Int[Tensor, "#b i"]:
@@ -169,7 +169,7 @@ def visible_keys(mask: Mask, device: torch.device) -> Int[Tensor, "#b i"]:
 
 @dataclass(frozen=True)
 class _Asked:
-    effect: AttentionModifiers
+    modifiers: AttentionModifiers
     span: Span
     mask: Mask
     scale: float
@@ -187,7 +187,9 @@ class _Asked:
         """What `of_blocks` finds, by one pass of the kernel."""
         edges = torch.tensor(self.edges, dtype=torch.long)
         rank = None if self.mask.documents is None else self.rank(q.device)
-        return fused.statistics(self.effect, self.span, self.mask, q, k, self.scale, edges, rank, self.first, self.last)
+        return fused.statistics(
+            self.modifiers, self.span, self.mask, q, k, self.scale, edges, rank, self.first, self.last
+        )
 
     def of_blocks(self, q: Tensor, k: Tensor) -> Float[Tensor, "b h i m"]:
         """Of every query the mass in each bin, the entropy, and the mass on the first and the last keys."""
@@ -197,12 +199,12 @@ class _Asked:
             most = _LOGITS["cpu" if device.type == "cpu" else "other"] // max(1, len(q) * q.shape[1] * self.mask.keys)
             slices = list(blocks_of(self.mask, min(max(most, 1), 256)))
             edges, rank = torch.tensor(self.edges, dtype=torch.long, device=device), self.rank(device)
-            out = torch.empty(*q.shape[:3], len(self.edges) + 4, dtype=wide(device), device=device)
-            each = zip(slices, sliced(self.effect, self.span, slices), strict=True)
-            for (rows, keys), (effect, span) in each:
+            out = torch.empty(*q.shape[:3], len(self.edges) + 4, dtype=table_dtype(device), device=device)
+            each = zip(slices, sliced(self.modifiers, self.span, slices), strict=True)
+            for (rows, keys), (modifiers, span) in each:
                 visible = self.mask.visible(device, rows, keys)[:, None]
-                logits = reference.logits(effect, q[:, :, rows], k[:, :, keys], span, visible, self.scale)
-                weights = logits.masked_fill(~visible, -math.inf).softmax(-1).to(wide(device))
+                logits = reference.logits(modifiers, q[:, :, rows], k[:, :, keys], span, visible, self.scale)
+                weights = logits.masked_fill(~visible, -math.inf).softmax(-1).to(table_dtype(device))
                 column = torch.bucketize(span.distance(), edges, right=True)[:, None].expand_as(weights)
                 own, of_key = rank[:, self.mask.keys - self.mask.queries :][:, rows, None], rank[:, None, keys]
                 back = own - of_key

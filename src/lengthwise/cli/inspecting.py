@@ -107,7 +107,7 @@ def _heading(data: Data, said: str) -> "RenderableType":
     learned = f"{data['learned']:,} numbers ({shapes}), drawn with seed {data['seed']}" if shapes else "nothing"
     facts.add_row("learned", Text(learned))
     if data["forms"]:
-        served = ", ".join(name for name, refusal in data["backends"].items() if refusal is None)
+        served = ", ".join(name for name, reason in data["backends"].items() if reason is None)
         facts.add_row("forms", f"{', '.join(data['forms'])}; served by {served}")
     return Group(Text(data["label"], style="bold"), Text(said), "", facts)
 
@@ -150,8 +150,8 @@ def _rotation(data: Data, key: str) -> list["RenderableType"]:
         )
     if gains:
         notes.append(f"gain, far key: what query {n - 1:,} and key 0 are stretched by together")
-    if "stretch" in data:
-        notes.append(f"made for length {data['stretch']:,}" if data["stretch"] else "the same at every length")
+    if "effective_length" in data:
+        notes.append(f"made for length {data['effective_length']:,}" if data["effective_length"] else "the same at every length")
     return [
         _title(f"turn of each pair of dims, at length {n:,}"),
         Fitted(names, rows, left=(wave_at,), drop=(wave_at, "turns", "wavelength", *names[:4:-1])),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class PretrainedOptions:
     """What was written on the command line."""
 
     folder: str
@@ -55,7 +55,7 @@ class Wanted:
         return path
 
 
-def check(wanted: Wanted, json: bool) -> int:
+def check(wanted: PretrainedOptions, json: bool) -> int:
     from lengthwise.evaluation import pretrained
     from lengthwise.studies import execution
     from lengthwise.training.numerics import use_process
@@ -94,7 +94,9 @@ def check(wanted: Wanted, json: bool) -> int:
     return 0
 
 
-def record(model: "Pretrained", plan: "Plan", found: "list[Answers]", wanted: Wanted, seconds: float) -> dict[str, Any]:
+def record(
+    model: "Pretrained", plan: "Plan", found: "list[Answers]", wanted: PretrainedOptions, seconds: float
+) -> dict[str, Any]:
     """Everything that is needed to ask the same again, and all that was answered."""
     import platform
 

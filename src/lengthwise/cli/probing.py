@@ -35,7 +35,7 @@ OPTIONS = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ProbeOptions:
     """What was written on the command line."""
 
     what: str
@@ -106,7 +106,7 @@ def _counts(text: str) -> list[int]:
     return sorted(found)
 
 
-def probe(wanted: Wanted, results: str, device: str, threads: int, json: bool) -> int:
+def probe(wanted: ProbeOptions, results: str, device: str, threads: int, json: bool) -> int:
     from lengthwise.store import open_results
 
     with open_results(results, create=False) as store:
@@ -142,7 +142,7 @@ def _outdated(answers: "list[Answer]") -> list[str]:
     ]
 
 
-def _items(store: "Store", wanted: Wanted, left_out: list[str]) -> "list[Item]":
+def _items(store: "Store", wanted: ProbeOptions, left_out: list[str]) -> "list[Item]":
     from lengthwise.studies import probing
 
     lengths = wanted.whole_lengths()
@@ -151,7 +151,7 @@ def _items(store: "Store", wanted: Wanted, left_out: list[str]) -> "list[Item]":
         if wanted.study is not None:
             left_out += probing.why_not(runs)
             runs = _some([run for run in runs if run.finished is not None and probing.has_attention(run)], wanted.study)
-        return probing.lookings(runs, lengths, **wanted.settings)
+        return probing.attended_distance_jobs(runs, lengths, **wanted.settings)
     if wanted.what in IN_CONTEXT:
         return _in_context(store, wanted, lengths, left_out)
     assert wanted.against is not None
@@ -166,7 +166,7 @@ def _items(store: "Store", wanted: Wanted, left_out: list[str]) -> "list[Item]":
     return probing.distances(pairs, lengths, **wanted.settings)
 
 
-def _of_study(store: "Store", wanted: Wanted) -> "list[RunRow]":
+def _of_study(store: "Store", wanted: ProbeOptions) -> "list[RunRow]":
     """The runs of the study, or those of them that have the task."""
     from lengthwise.studies import probing
 
@@ -175,7 +175,7 @@ def _of_study(store: "Store", wanted: Wanted) -> "list[RunRow]":
     return runs if wanted.task is None else probing.of_task(runs, wanted.task, wanted.study)
 
 
-def _in_context(store: "Store", wanted: Wanted, lengths: list[int] | None, left_out: list[str]) -> "list[Item]":
+def _in_context(store: "Store", wanted: ProbeOptions, lengths: list[int] | None, left_out: list[str]) -> "list[Item]":
     from lengthwise.studies import probing
 
     if wanted.run is not None:
@@ -186,14 +186,14 @@ def _in_context(store: "Store", wanted: Wanted, lengths: list[int] | None, left_
         f"{run.key[:8]} ({run.label}, seed {run.seed}) is {run.status}" for run in runs if run.finished is None
     ]
     finished = _some([run for run in runs if run.finished is not None], wanted.study)
-    items, why = probing.able(probing.in_context(finished, wanted.what, lengths, **wanted.settings))
+    items, why = probing.split_supported(probing.in_context(finished, wanted.what, lengths, **wanted.settings))
     if not items:
         raise ConfigError(f"no run of study {wanted.study!r} can be asked: {why[0]}")
     left_out += why
     return items
 
 
-def _partner(store: "Store", run: "RunRow", wanted: Wanted) -> "RunRow":
+def _partner(store: "Store", run: "RunRow", wanted: ProbeOptions) -> "RunRow":
     from lengthwise.studies import probing
 
     assert wanted.against is not None

@@ -20,7 +20,7 @@ AT_ONCE = 256  # rows that are made while others are printed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class SampleOptions:
     """What to print. None: as usual."""
 
     length: int | None = None
@@ -31,7 +31,7 @@ class Asked:
     json: bool = False
 
 
-def show_examples(word: str, asked: Asked) -> int:
+def show_examples(word: str, asked: SampleOptions) -> int:
     """Print some examples."""
     count, seed, split = _or(asked.count, COUNT), _or(asked.seed, SEED), asked.split or "test"
     length = _or(asked.length, LENGTH)
@@ -63,7 +63,7 @@ def show_examples(word: str, asked: Asked) -> int:
     return 0
 
 
-def show_all(word: str, asked: Asked) -> int:
+def show_all(word: str, asked: SampleOptions) -> int:
     """Print all examples of a task that is a given set, or all of one length where they can be listed."""
     for name in ("count", "seed"):
         if (value := getattr(asked, name)) is not None:
@@ -96,7 +96,7 @@ def _listed(task: SequenceTask, lengths: Any) -> Iterator[tuple[str, Pairs]]:
                 yield split, pairs[begin : begin + AT_ONCE]
 
 
-def _rows(task: Task, batch: Batch, asked: Asked) -> list[dict[str, Any]]:
+def _rows(task: Task, batch: Batch, asked: SampleOptions) -> list[dict[str, Any]]:
     rows = task.render(batch)
     if not asked.published:
         return rows
@@ -106,7 +106,7 @@ def _rows(task: Task, batch: Batch, asked: Asked) -> list[dict[str, Any]]:
     ]
 
 
-def _print(row: dict[str, Any], asked: Asked) -> None:
+def _print(row: dict[str, Any], asked: SampleOptions) -> None:
     if asked.json:
         print_json(row, indent=None)
         return
@@ -118,7 +118,7 @@ def _print(row: dict[str, Any], asked: Asked) -> None:
         begin = " " * len(begin)
 
 
-def _require_text(task: Task, asked: Asked) -> None:
+def _require_text(task: Task, asked: SampleOptions) -> None:
     if asked.published and not isinstance(task, SequenceTask):
         others = [make.__name__ for make in TASKS if issubclass(make, SequenceTask)]
         raise ConfigError(

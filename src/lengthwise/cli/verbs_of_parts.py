@@ -45,9 +45,9 @@ def sample(
     json
         Print one JSON object a line.
     """
-    from lengthwise.cli.sampling import Asked, show_all, show_examples
+    from lengthwise.cli.sampling import SampleOptions, show_all, show_examples
 
-    asked = Asked(length=length, count=count, seed=seed, split=split, published=published, json=json)
+    asked = SampleOptions(length=length, count=count, seed=seed, split=split, published=published, json=json)
     return (show_all if all else show_examples)(task, asked)
 
 
@@ -223,9 +223,9 @@ def pretrained(
     json
         Print that JSON.
     """
-    from lengthwise.cli.pretrained import Wanted, check
+    from lengthwise.cli.pretrained import PretrainedOptions, check
 
-    wanted = Wanted(
+    wanted = PretrainedOptions(
         folder=folder,
         tasks=tuple(words(tasks)),
         dims=dims,

@@ -316,5 +316,7 @@ def probe(
 
     options = {"points": points, "repeats": repeats, "noise": noise, "positions": positions}
     options |= {"neighbours": neighbours, "resamples": resamples}
-    wanted = probing.Wanted(what, run, against, study, lengths, examples, seed, variant, across_seeds, options, task)
+    wanted = probing.ProbeOptions(
+        what, run, against, study, lengths, examples, seed, variant, across_seeds, options, task
+    )
     return probing.probe(wanted, results, device, threads, json)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from lengthwise.attention import BACKENDS
 from lengthwise.conformance import (
     agreement,
+    causality,
     decoding,
     describing,
     documents,
     lengths,
     parameters,
     settings,
-    sight,
     vectors,
 )
 from lengthwise.conformance.answers import Answer, Question, Verdict
@@ -29,8 +29,8 @@ QUESTIONS: tuple[Question, ...] = (
     documents.packs,
     documents.pads,
     documents.keeps_no_history,
-    sight.no_future,
-    sight.shifts,
+    causality.no_future,
+    causality.shifts,
     settings.settings_matter,
     settings.instances_are_apart,
     settings.nothing_else_is_on,

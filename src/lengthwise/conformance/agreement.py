@@ -9,10 +9,20 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention import Mask, no_gradients
-from lengthwise.conformance import oracle
+from lengthwise.conformance import float64_reference
 from lengthwise.conformance.answers import Refused, Wrong, question
-from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, effect_with, numbers, run, served, tokens
-from lengthwise.conformance.scenes import SCENES, Scene, gaps, packed, require_close
+from lengthwise.conformance.batch_scenarios import SCENARIOS, Scenario, gaps, packed, require_close
+from lengthwise.conformance.cases import (
+    HEAD_DIM,
+    HEADS,
+    EncodingCase,
+    Layer,
+    modifiers_with,
+    numbers,
+    run,
+    served,
+    tokens,
+)
 from lengthwise.encodings import PositionEncoding
 from lengthwise.encodings.piecewise import GRID
 from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias
@@ -41,7 +51,7 @@ def agrees(case: EncodingCase, backend: str) -> str:
         _equals_reference(case, backend)
     if why:
         raise Refused(f"outputs agree, and there are no gradients: {why}")
-    return f"{len(SCENES)} shapes and a model"
+    return f"{len(SCENARIOS)} shapes and a model"
 
 
 def _equals_reference(case: EncodingCase, backend: str) -> None:
@@ -50,9 +60,9 @@ def _equals_reference(case: EncodingCase, backend: str) -> None:
     Where a form approximates a function, a backend has to equal the reference of the approximation itself, and its output
     has to lie within the stated bound of the function. (Of gradients test_approximation.py derives the bounds.)
     """
-    both_ways = _looks_both_ways(case)
-    for scene in SCENES:
-        for causal in (True, False) if both_ways else (True,):
+    bidirectional = _looks_both_ways(case)
+    for scene in SCENARIOS:
+        for causal in (True, False) if bidirectional else (True,):
             got = _output_and_gradients(case, backend, scene, causal=causal)
             where = scene.name if causal else f"{scene.name}, both ways"
             _compare(where, got, _wanted(case, scene, causal), 1e-10)
@@ -68,7 +78,7 @@ def _equals_reference(case: EncodingCase, backend: str) -> None:
 def chord_error(encoding: PositionEncoding) -> float:
     """How far the pieces of a bias are off in nats: max|f''| / (8 · 4095²) on [0, 1]; 0 where they are exact."""
     at = torch.tensor([served(encoding, 0, FAR)])
-    terms = encoding.effect(Span(at, at, int(at.max()) + 1)).terms
+    terms = encoding.modifiers(Span(at, at, int(at.max()) + 1)).terms
     functions = [term.exact for term in terms if isinstance(term, PiecewiseLinearBias) and term.exact is not None]
     return sum(1.02 * curvature(f) / (8 * (GRID - 1) ** 2) for f in functions)  # 2 %: differences miss a narrow peak
 
@@ -82,14 +92,14 @@ def curvature(f: Callable[[Tensor], Tensor]) -> float:
 
 def approximated(encoding: PositionEncoding) -> PositionEncoding:
     """The encoding without the functions that its pieces approximate, so that the reference has what other backends have."""
-    say = encoding.effect
+    say = encoding.modifiers
 
-    def effect(span: Span) -> AttentionModifiers:
+    def modifiers(span: Span) -> AttentionModifiers:
         whole = say(span)
         pieces = (replace(t, exact=None) if isinstance(t, PiecewiseLinearBias) else t for t in whole.terms)
         return replace(whole, terms=tuple(pieces))
 
-    encoding.effect = effect  # type: ignore[method-assign]
+    encoding.modifiers = modifiers  # type: ignore[method-assign]
     return encoding
 
 
@@ -100,7 +110,7 @@ def _compare(where: str, got: dict[str, Tensor], wanted: dict[str, Tensor], tole
 
 
 @lru_cache(maxsize=512)  # more than one encoding with all its settings has
-def _wanted(case: EncodingCase, scene: Scene | None, causal: bool) -> dict[str, Tensor]:
+def _wanted(case: EncodingCase, scene: Scenario | None, causal: bool) -> dict[str, Tensor]:
     """The reference's answers with all gradients, in a scene or (None) in a model: made once, asked for by every backend.
     Of an approximation those of the approximation itself."""
     with torch.enable_grad():
@@ -114,7 +124,7 @@ def _as_it_is(encoding: PositionEncoding) -> PositionEncoding:
 
 
 def _output_and_gradients(
-    case: EncodingCase, backend: str, scene: Scene, change: Change = _as_it_is, *, causal: bool = True
+    case: EncodingCase, backend: str, scene: Scenario, change: Change = _as_it_is, *, causal: bool = True
 ) -> dict[str, Tensor]:
     encoding = change(case.build(num_heads=scene.heads))
     layer = Layer(encoding, backend, num_heads=scene.heads, kv_heads=scene.kv_heads)
@@ -184,7 +194,7 @@ def _model_applies(case: EncodingCase, backend: str) -> None:
 def _looks_both_ways(case: EncodingCase) -> bool:
     """It says what it does to keys after the query."""
     encoding = case.build()
-    return effect_with(encoding, Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM)).both_ways
+    return modifiers_with(encoding, Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM)).bidirectional
 
 
 def _note(seen: list[Tensor], module: object, given: tuple[Tensor, ...]) -> None:
@@ -205,7 +215,7 @@ def _equals_oracle(case: EncodingCase) -> None:
         for causal in (True, False) if _looks_both_ways(case) else (True,):
             visible = Mask(7, 7, causal, documents).visible(x.device).expand(len(at), -1, -1)
             own = own_lengths(at, documents).expand(len(at), -1)
-            wanted = oracle.output(
+            wanted = float64_reference.output(
                 encoding, *layer.qkv(embedded), at, own, visible, HEAD_DIM**-0.5, embedded, documents
             )
             got = layer(x, positions, documents, causal=causal)

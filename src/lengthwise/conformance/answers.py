@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lengthwise.conformance.cases import EncodingCase, refusal
+from lengthwise.conformance.cases import EncodingCase, unsupported_reason
 
 
 class Verdict(StrEnum):
@@ -62,7 +62,7 @@ class Question:
 
     def _one(self, case: EncodingCase, backend: str) -> Answer:
         try:
-            if self.on_backend and (reason := refusal(case, backend)):
+            if self.on_backend and (reason := unsupported_reason(case, backend)):
                 return Answer(Verdict.REFUSED, reason)
             return Answer(Verdict.OK, self.ask(case, backend) or "")
         except Refused as said:

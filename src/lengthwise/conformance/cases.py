@@ -69,7 +69,7 @@ class EncodingCase:
                 num_heads=num_heads, head_dim=head_dim, d_model=num_heads * head_dim, train_length=train_length
             )
         encoding: PositionEncoding = made.double().eval()
-        wake(encoding, seed)
+        randomize_parameters(encoding, seed)
         return encoding
 
     def decoder(self, backend: str, *, seed: int = 0, num_layers: int = 2, share: bool | None = None) -> Decoder:
@@ -93,7 +93,7 @@ class EncodingCase:
                 backend=backend,
             )
         model = model.double().eval()
-        wake(model.encodings, seed)
+        randomize_parameters(model.encodings, seed)
         return model
 
     def variants(self) -> list["EncodingCase"]:
@@ -156,13 +156,13 @@ def asked_backends() -> list[str]:
     return [name for name in BACKENDS if not no_gradients(name, "cpu")]
 
 
-def refusal(case: EncodingCase, backend: str) -> str | None:
+def unsupported_reason(case: EncodingCase, backend: str) -> str | None:
     """The backend's reason not to serve this encoding. It has to raise then, and never falls back in silence."""
-    effect = effect_with(case.build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
-    reason = attention.refusal(backend, effect, Span.of(2))
+    modifiers = modifiers_with(case.build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
+    reason = attention.unsupported_reason(backend, modifiers, Span.of(2))
     if reason is not None:
         try:
-            plan(effect, Span.of(2), Mask(2, 2), torch.zeros(1, HEADS, 2, HEAD_DIM), backend=backend)
+            plan(modifiers, Span.of(2), Mask(2, 2), torch.zeros(1, HEADS, 2, HEAD_DIM), backend=backend)
         except ConfigError as error:
             if reason not in str(error):
                 raise AssertionError(f"it refuses with another reason ({error}) than it gives ({reason})") from error
@@ -229,23 +229,23 @@ def run(
 ) -> Tensor:
     """`attend`, as a user calls it: what acts on embeddings was added there, and is left out here. `x`: the layer's input."""
     if encoding.acts_on_embedding():
-        assert encoding.effect(Span.of(1)) == AttentionModifiers(), (
+        assert encoding.modifiers(Span.of(1)) == AttentionModifiers(), (
             "acts on embeddings and on attention: no layer here knows how to use it"
         )
         return attend(q, k, v, positions=positions, documents=documents, causal=causal, backend=backend)
     return attend(q, k, v, encoding, positions=positions, documents=documents, x=x, causal=causal, backend=backend)
 
 
-def effect_with(encoding: PositionEncoding, span: Span, x: Tensor) -> AttentionModifiers:
+def modifiers_with(encoding: PositionEncoding, span: Span, x: Tensor) -> AttentionModifiers:
     """Everything that the encoding does to a call, what follows from the content `x` [b, j, c] included."""
-    effect = encoding.effect(span)
+    modifiers = encoding.modifiers(span)
     if not encoding.reads_content():
-        return effect
-    return replace(effect, terms=(*effect.terms, *encoding.content(encoding.features(x), span, None)))
+        return modifiers
+    return replace(modifiers, terms=(*modifiers.terms, *encoding.content(encoding.features(x), span, None)))
 
 
 @torch.no_grad()
-def wake(module: nn.Module, seed: int) -> None:
+def randomize_parameters(module: nn.Module, seed: int) -> None:
     """Draw the parameters that begin at 0: else every question would be asked of an encoding that does nothing yet."""
     for n, parameter in enumerate(module.parameters()):
         if not parameter.any():

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from lengthwise.attention import KVCache
 from lengthwise.conformance.answers import Wrong, question
+from lengthwise.conformance.batch_scenarios import gaps, packed, padded, require_close
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, numbers, tokens
-from lengthwise.conformance.scenes import gaps, packed, padded, require_close
 from lengthwise.models import Decoder
 
 LENGTH = 19  # more than a cache's first size

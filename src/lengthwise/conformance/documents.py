@@ -5,8 +5,8 @@ from torch import Tensor
 
 from lengthwise.attention import KVCache
 from lengthwise.conformance.answers import Wrong, question
+from lengthwise.conformance.batch_scenarios import packed, padded, require_close
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, numbers, served, tokens
-from lengthwise.conformance.scenes import packed, padded, require_close
 
 
 @question(4, "packed", "Packed documents equal each alone")

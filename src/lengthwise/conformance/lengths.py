@@ -9,18 +9,18 @@ from torch import Tensor
 
 from lengthwise import attention
 from lengthwise.conformance.answers import Refused, Wrong, question
+from lengthwise.conformance.batch_scenarios import require_close
 from lengthwise.conformance.cases import (
     HEAD_DIM,
     TRAIN_LENGTH,
     EncodingCase,
     Layer,
-    effect_with,
+    modifiers_with,
     numbers,
     run,
     served,
     tokens,
 )
-from lengthwise.conformance.scenes import require_close
 from lengthwise.encodings import PositionEncoding
 from lengthwise.span import Span
 
@@ -121,7 +121,7 @@ def _scattered(encoding: PositionEncoding, backend: str, top: int) -> list[int]:
         at = torch.tensor([positions])
         span = Span(at, at, top + 1)
         x = numbers(95, 1, len(positions), 4 * HEAD_DIM)
-        if attention.refusal(backend, effect_with(encoding, span, x), span) is None:
+        if attention.unsupported_reason(backend, modifiers_with(encoding, span, x), span) is None:
             return positions
     return positions
 
@@ -138,8 +138,8 @@ def _pairs(
         yield "embedding", low.embed(x, at), exact.embed(x.double(), at), torch.ones(())
         span = Span(at, at, int(at.max()) + 1)
         one = other = None
-        if exact.effect(Span.of(1)).rotation:  # or else tables are made for nothing
-            one, other = low.effect(span).rotation, exact.effect(span).rotation
+        if exact.modifiers(Span.of(1)).rotation:  # or else tables are made for nothing
+            one, other = low.modifiers(span).rotation, exact.modifiers(span).rotation
         if one and other:  # keys go into a cache rotated, in the model's own dtype
             assert other.angle_q is not None
             assert other.angle_k is not None
@@ -159,8 +159,8 @@ def _has_the_digits(case: EncodingCase, at: Tensor) -> None:
                 tensor.mul_(1 + 2**-40)
         nothing = torch.zeros(1, at.shape[1], 4 * HEAD_DIM, dtype=torch.float64)
         seen = {"the embedding": encoding.embed(nothing, at)}
-        if encoding.effect(Span.of(1)).rotation:
-            rotation = encoding.effect(Span(at, at, int(at.max()) + 1)).rotation
+        if encoding.modifiers(Span.of(1)).rotation:
+            rotation = encoding.modifiers(Span(at, at, int(at.max()) + 1)).rotation
             assert rotation
             angles = {"the angle of queries": rotation.angle_q, "the angle of keys": rotation.angle_k}
             seen |= {what: angle for what, angle in angles.items() if angle is not None}

@@ -4,8 +4,8 @@ import safetensors.torch
 import torch
 
 from lengthwise.conformance.answers import NotApplicable, Wrong, question
+from lengthwise.conformance.batch_scenarios import observe
 from lengthwise.conformance.cases import EncodingCase, numbers, tokens
-from lengthwise.conformance.scenes import observe
 
 
 @question(10, "gradients", "Every parameter gets gradients, and counts as declared under sharing")

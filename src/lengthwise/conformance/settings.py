@@ -5,8 +5,8 @@ from torch import nn
 
 from lengthwise.attention import KVCache
 from lengthwise.conformance.answers import NotApplicable, Wrong, question
+from lengthwise.conformance.batch_scenarios import observe, same
 from lengthwise.conformance.cases import EncodingCase, alternatives, tokens
-from lengthwise.conformance.scenes import observe, same
 from lengthwise.encodings import NoPE
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.attention import Mask, plan, reference, refusal, with_content
+from lengthwise.attention import Mask, plan, reference, unsupported_reason, with_content
 from lengthwise.class_versions import is_own
 from lengthwise.conformance.answers import NotApplicable, Refused, Wrong, question
 from lengthwise.conformance.cases import EncodingCase
@@ -77,20 +77,20 @@ def _bias(encoding: PositionEncoding, case: dict[str, Any], backend: str, what: 
 def _logits(encoding: PositionEncoding, case: dict[str, Any], backend: str, what: str) -> None:
     q, k, wanted = (_numbers(case[name]) for name in ("q", "k", "expected"))
     span, mask, scale = _span(case), _mask(case), case["scale"]
-    effect = _effect(encoding, case)
-    got = reference.logits(effect, q[None], k[None], span, mask.visible(q.device)[:, None], scale)
+    modifiers = _effect(encoding, case)
+    got = reference.logits(modifiers, q[None], k[None], span, mask.visible(q.device)[:, None], scale)
     _close(what, got[0], wanted, case)
     # Through the backend: values that mark their key make its output the softmax of the logits. There the queries are
     # the last keys, so each goes with a key of its own: the expected logits of a square, or of one query.
     if wanted.isnan().all(-1).any() or case.get("everywhere"):
         return
     # One query: the last key is index of the query itself, whatever position it claims: nothing is hidden.
-    if case["query"] == case["key"] or len(case["query"]) == 1 or "x" in case or effect.rewrite:
-        _weights(effect, span, mask, q, k, wanted, scale, backend, case, what)
+    if case["query"] == case["key"] or len(case["query"]) == 1 or "x" in case or modifiers.rewrite:
+        _weights(modifiers, span, mask, q, k, wanted, scale, backend, case, what)
 
 
 def _weights(
-    effect: AttentionModifiers,
+    modifiers: AttentionModifiers,
     span: Span,
     mask: Mask,
     q: Tensor,
@@ -107,15 +107,15 @@ def _weights(
     # q, k and v have one width: dims of zeros are added at the end, which no rotation that is not partial would allow, nor
     # vectors for each distance or head, nor a rewriting that reads q.
     fixed = (
-        effect.rotation or effect.rewrite or any(isinstance(term, (RelativeKeyBias, KeyBias)) for term in effect.terms)
+        modifiers.rotation or modifiers.rewrite or any(isinstance(term, (RelativeKeyBias, KeyBias)) for term in modifiers.terms)
     )
     if fixed and width > q.shape[-1]:
         pieces = [v[..., n : n + q.shape[-1]] for n in range(0, keys, q.shape[-1])]
     else:
         pieces, q, k = [_widen(v, width)], _widen(q, width), _widen(k, width)
-    if reason := refusal(backend, effect, span):
+    if reason := unsupported_reason(backend, modifiers, span):
         raise Refused(reason)
-    attend = plan(effect, span, mask, q[None], backend=backend)
+    attend = plan(modifiers, span, mask, q[None], backend=backend)
     got = torch.cat(
         [attend(q[None], k[None], _widen(p, q.shape[-1])[None], scale=scale)[0, ..., : p.shape[-1]] for p in pieces], -1
     )
@@ -138,7 +138,7 @@ def _output(encoding: PositionEncoding, case: dict[str, Any], backend: str, what
 
 
 def _rotated(encoding: PositionEncoding, case: dict[str, Any], backend: str, what: str) -> None:
-    rotation = encoding.effect(_span({"query": case["positions"], "key": case["positions"]})).rotation
+    rotation = encoding.modifiers(_span({"query": case["positions"], "key": case["positions"]})).rotation
     if rotation is None:
         raise Wrong(f"{what}: there is no rotation")
     x, wanted = _numbers(case["x"])[None, None], _numbers(case["expected"])
@@ -157,7 +157,7 @@ def _error(encoding: PositionEncoding, case: dict[str, Any], backend: str, what:
     try:
         x = torch.zeros(1, positions.shape[1], case["context"]["d_model"], dtype=torch.float64)
         encoding.embed(x, positions)
-        encoding.effect(Span(positions, positions, int(positions.max()) + 1))
+        encoding.modifiers(Span(positions, positions, int(positions.max()) + 1))
     except ValueError as error:
         if missing := [word for word in case["expected"] if word not in str(error)]:
             raise Wrong(f"{what}: the error {str(error)!r} does not say {missing}") from error
@@ -180,10 +180,10 @@ def _mask(case: dict[str, Any]) -> Mask:
 
 def _effect(encoding: PositionEncoding, case: dict[str, Any]) -> AttentionModifiers:
     span = _span(case)
-    effect = encoding.effect(span)
+    modifiers = encoding.modifiers(span)
     if encoding.reads_content():
-        effect = with_content(effect, encoding, encoding.features(_numbers(case["x"])[None]), span, _mask(case))
-    return effect
+        modifiers = with_content(modifiers, encoding, encoding.features(_numbers(case["x"])[None]), span, _mask(case))
+    return modifiers
 
 
 def _numbers(nested: Any) -> Tensor:

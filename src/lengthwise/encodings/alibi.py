@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.encodings.base import DistanceBias, at_least
-from lengthwise.forms import wide
+from lengthwise.forms import table_dtype
 from lengthwise.values import ConfigError, require_bool
 
 MOST_HEADS = 2**20  # more than any model has; much more of them do not fit into memory
@@ -25,7 +25,7 @@ def slopes(num_heads: int) -> list[float]:
 class ALiBi(DistanceBias):
     """b(h, i, j) = -m_h (i - j) nats, with the fixed slopes m_h of `slopes`.
 
-    `symmetric`: -m_h |i - j|, which serves keys after the query too. `learned`: m_h = exp(log_slopes_h), which starts at
+    `bidirectional`: -m_h |i - j|, which serves keys after the query too. `learned`: m_h = exp(log_slopes_h), which starts at
     the fixed slopes and stays above 0.
 
     Past the trained length: the same line goes on, so far keys fade; a window in effect.
@@ -40,18 +40,18 @@ class ALiBi(DistanceBias):
             [ 0.0000, -0.0039, -0.0625]], dtype=torch.float64)
     """
 
-    def __init__(self, *, num_heads: int, symmetric: bool = False, learned: bool = False):
+    def __init__(self, *, num_heads: int, bidirectional: bool = False, learned: bool = False):
         super().__init__()
         at_least("ALiBi", num_heads=num_heads)
-        require_bool("ALiBi", symmetric=symmetric, learned=learned)
-        self.both_ways = symmetric
+        require_bool("ALiBi", bidirectional=bidirectional, learned=learned)
+        self.bidirectional = bidirectional
         self.published = slopes(num_heads)  # no buffer: a buffer would be rounded with the model's dtype
         self.log_slopes = nn.Parameter(torch.tensor(self.published).log()) if learned else None
 
     def _slopes(self, device: torch.device) -> Float[Tensor, " h"]:
         if self.log_slopes is not None:
-            return self.log_slopes.to(wide(device)).exp()
-        return torch.tensor(self.published, dtype=wide(device), device=device)
+            return self.log_slopes.to(table_dtype(device)).exp()
+        return torch.tensor(self.published, dtype=table_dtype(device), device=device)
 
     @property
     def slopes(self) -> tuple[float, ...]:
@@ -60,5 +60,5 @@ class ALiBi(DistanceBias):
         return tuple(self._slopes(device).tolist())
 
     def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
-        distance = distance.abs() if self.both_ways else distance
+        distance = distance.abs() if self.bidirectional else distance
         return self._slopes(distance.device)[:, None] * -distance

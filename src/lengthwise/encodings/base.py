@@ -1,4 +1,4 @@
-"""The families of position encodings. A method overrides `embed`, `effect`, `features` with `content`, or (NoPE) none."""
+"""The families of position encodings. A method overrides `embed`, `modifiers`, `features` with `content`, or (NoPE) none."""
 
 import inspect
 import math
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lengthwise.class_versions import place
 from lengthwise.config import ConfigError, context_of, settings_of, shown_settings
-from lengthwise.forms import AttentionModifiers, Rotation, Term, ToeplitzBias, wide
+from lengthwise.forms import AttentionModifiers, Rotation, Term, ToeplitzBias, table_dtype
 from lengthwise.span import Span
 from lengthwise.values import require_known, require_whole
 
@@ -57,11 +57,11 @@ class PositionEncoding(nn.Module, ABC):
         """What absolute encodings do to the embeddings, once, before the first layer."""
         return x
 
-    def effect(self, span: Span) -> AttentionModifiers:
+    def modifiers(self, span: Span) -> AttentionModifiers:
         """What relative encodings do to one attention call."""
         return AttentionModifiers()
 
-    def stretch(self, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
+    def effective_length(self, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
         """The length that the encoding is made for at a current length: where it depends on the current length at all, it
         depends on this alone. Two lengths of one stretch share a cache; a cache is made anew in the next."""
         return torch.zeros_like(length)
@@ -73,7 +73,7 @@ class PositionEncoding(nn.Module, ABC):
     def content(
         self, features: Float[Tensor, "b j r"], span: Span, documents: Int[Tensor, "#b j"] | None
     ) -> tuple[Term, ...]:
-        """The terms that follow from the features of all keys (queries are the last i of the j), beside `effect`. `documents`
+        """The terms that follow from the features of all keys (queries are the last i of the j), beside `modifiers`. `documents`
         of the keys, None where all are of one: what a token's document does not have changes nothing for it."""
         return ()
 
@@ -84,7 +84,7 @@ class PositionEncoding(nn.Module, ABC):
     @classmethod
     def depends_on_length(cls) -> bool:
         """What a pair of positions gets changes with the current length."""
-        return cls.stretch is not PositionEncoding.stretch
+        return cls.effective_length is not PositionEncoding.effective_length
 
     @classmethod
     def reads_content(cls) -> bool:
@@ -212,7 +212,7 @@ class RotaryEncoding(PositionEncoding):
         """What q and k are both stretched by (logits get its square); None: nothing."""
         return None
 
-    def effect(self, span: Span) -> AttentionModifiers:
+    def modifiers(self, span: Span) -> AttentionModifiers:
         # float64 until the cosine is taken: at position 10^6 a float32 angle is off by 0.06 radians.
         angle_k, gain_k = self._turn(span.k, span.length_k, span.length)
         angle_q, gain_q = angle_k, gain_k
@@ -236,15 +236,15 @@ class DistanceBias(PositionEncoding):
     """
 
     reach: int | None = None  # past this distance the bias no longer changes; None: it always does
-    both_ways: bool = False  # whether it has something to say about keys after the query (distances below 0)
+    bidirectional: bool = False  # whether it has something to say about keys after the query (distances below 0)
 
     @abstractmethod
     def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
-        """Nats to add to the logits at each distance (query position - key position; below 0 only with `both_ways`)."""
+        """Nats to add to the logits at each distance (query position - key position; below 0 only with `bidirectional`)."""
 
-    def effect(self, span: Span) -> AttentionModifiers:
+    def modifiers(self, span: Span) -> AttentionModifiers:
         n = span.reach if self.reach is None else torch.sym_min(span.reach, self.reach + 1)
-        at = columns(span, -n if self.both_ways else 0, n, lambda: self._heads(span.q.device))
+        at = columns(span, -n if self.bidirectional else 0, n, lambda: self._heads(span.q.device))
         return AttentionModifiers(terms=(ToeplitzBias(self.checked_bias(at.distance), at.first, at.distances),))
 
     def checked_bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
@@ -286,5 +286,5 @@ def project(x: Float[Tensor, "..."], low: float, high: float = float("inf")) -> 
     A parameter at or past a bound still gets the gradient that leads back inside, so it never dies there, and none that
     leads further out, so it does not drift away. The parameter itself is not written to.
     """
-    result: Tensor = _Project.apply(x.to(wide(x.device)), low, high)
+    result: Tensor = _Project.apply(x.to(table_dtype(x.device)), low, high)
     return result

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.encodings.base import PositionEncoding, at_least
-from lengthwise.forms import AttentionModifiers, LogitTransform, wide
+from lengthwise.forms import AttentionModifiers, LogitTransform, table_dtype
 from lengthwise.span import Span
 
 
@@ -43,7 +43,7 @@ class CoPE(PositionEncoding):
 
     def rewrite(self, logits: Tensor, q: Tensor, visible: Tensor, scale: float) -> Tensor:
         """[b, h, i, j] -> [b, h, i, j], see `LogitTransform`."""
-        gates = torch.where(visible, logits, -torch.inf).sigmoid().to(wide(logits.device))
+        gates = torch.where(visible, logits, -torch.inf).sigmoid().to(table_dtype(logits.device))
         p = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.e) - 1)
         below, above = p.detach().floor(), p.detach().ceil()
         rows = q @ self.e.to(q.dtype).T  # [b, h, i, max_position]
@@ -51,7 +51,7 @@ class CoPE(PositionEncoding):
         low, high = (rows.gather(-1, at.nan_to_num(nan=0.0).long()) for at in (below, above))
         return logits + torch.lerp(low, high, (p - below).to(rows.dtype))
 
-    def effect(self, span: Span) -> AttentionModifiers:
+    def modifiers(self, span: Span) -> AttentionModifiers:
         return AttentionModifiers(
             rewrite=LogitTransform(lambda logits, q, visible, scale, _: self.rewrite(logits, q, visible, scale))
         )

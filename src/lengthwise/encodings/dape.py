@@ -92,7 +92,7 @@ class DAPE(PositionEncoding):
         (w1, b1), (w2, b2) = ((p.to(logits.dtype) for p in (m.weight, m.bias)) for m in (self.first, self.second))
         return logits + bias + F.linear(F.leaky_relu(F.linear(pairs, w1, b1)), w2, b2).movedim(-1, 1)
 
-    def effect(self, span: Span) -> AttentionModifiers:
+    def modifiers(self, span: Span) -> AttentionModifiers:
         # B is no term: at far distances it is so large that the logits could not be had back from the sum.
         bias = self._bias(span)
         return AttentionModifiers(

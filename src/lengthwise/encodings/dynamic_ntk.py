@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lengthwise.encodings.base import at_least, stretched
 from lengthwise.encodings.ntk_aware import NTKAware
-from lengthwise.forms import wide
+from lengthwise.forms import table_dtype
 
 
 class DynamicNTK(NTKAware):
@@ -49,9 +49,9 @@ class DynamicNTK(NTKAware):
         at_least("DynamicNTK", train_length=train_length, scale_step=scale_step)
         self.train_length, self.scale_step = train_length, scale_step
 
-    def stretch(self, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
+    def effective_length(self, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
         return stretched(length, self.train_length, self.scale_step)
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
-        excess = (self.stretch(length) - self.train_length).to(wide(length.device))
+        excess = (self.effective_length(length) - self.train_length).to(table_dtype(length.device))
         return self.slowed(length, 1 + self.factor * excess / self.train_length)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lengthwise.encodings.base import at_least, stretched
 from lengthwise.encodings.ntk_by_parts import NTKByParts
-from lengthwise.forms import wide
+from lengthwise.forms import table_dtype
 
 
 class DynamicYaRN(NTKByParts):
@@ -60,7 +60,7 @@ class DynamicYaRN(NTKByParts):
         at_least(type(self).__name__, scale_step=scale_step)
         self.scale_step = scale_step
 
-    def stretch(self, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
+    def effective_length(self, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
         return stretched(length, self.train_length, self.scale_step)
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
@@ -70,4 +70,4 @@ class DynamicYaRN(NTKByParts):
         return 0.1 * self._scale(length).log() + 1
 
     def _scale(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*n 1"]:
-        return (self.stretch(length).to(wide(length.device)) / self.train_length)[..., None]
+        return (self.effective_length(length).to(table_dtype(length.device)) / self.train_length)[..., None]

@@ -14,7 +14,7 @@ from lengthwise.config import ConfigError
 from lengthwise.encodings import piecewise
 from lengthwise.encodings.base import PositionEncoding, at_least, columns, positive
 from lengthwise.encodings.piecewise import grid_pieces, relu_pieces
-from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, ToeplitzBias, wide
+from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, ToeplitzBias, table_dtype
 from lengthwise.span import Span
 from lengthwise.values import require_bool
 
@@ -100,12 +100,12 @@ class FIRE(PositionEncoding):
         return cast(list[nn.Linear], list(self.layers))
 
     def psi(self, distance: Tensor) -> Tensor:
-        dtype = wide(distance.device)
+        dtype = table_dtype(distance.device)
         return distance.to(dtype) if self.c is None else torch.log1p(self.c.to(dtype).abs() * distance)
 
     def _denominator(self, query: Tensor) -> Tensor:
         if self.L_multiplier is not None:
-            query = torch.maximum((self.L_multiplier.to(wide(query.device)) * self.L).abs(), query)
+            query = torch.maximum((self.L_multiplier.to(table_dtype(query.device)) * self.L).abs(), query)
         value = self.psi(query) + self.eps
         return torch.where(value > 0, value, 1.0)  # where it is 0, so is every distance
 
@@ -123,7 +123,7 @@ class FIRE(PositionEncoding):
             x = F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
         return self.activate(x) if self.final_activation else x
 
-    def effect(self, span: Span) -> AttentionModifiers:
+    def modifiers(self, span: Span) -> AttentionModifiers:
         layers = self._linears()
         at, exact = columns(span, 0, span.reach, self._widest), None
         distance = at.distance
@@ -139,7 +139,7 @@ class FIRE(PositionEncoding):
         if self.c is None:
             u, w = self.psi(distance), 1 / self._denominator(span.q)
         elif self.L_multiplier is None or torch.compiler.is_compiling():
-            unit = self.psi(torch.full((), self.L, dtype=wide(distance.device), device=distance.device))
+            unit = self.psi(torch.full((), self.L, dtype=table_dtype(distance.device), device=distance.device))
             unit = torch.where(unit > 0, unit, 1.0)
             u, w = self.psi(distance) / unit, unit / self._denominator(span.q)
         else:
@@ -179,7 +179,7 @@ class _Tables(torch.autograd.Function):
     @staticmethod
     def of(c: Tensor, multiplier: Tensor, query: Tensor, L: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """|c|, max(threshold, i), the threshold |multiplier| · `L`, and ψ(`L`), or 1 where that is 0."""
-        threshold = (multiplier.to(wide(query.device)) * L).abs()
+        threshold = (multiplier.to(table_dtype(query.device)) * L).abs()
         size = c.to(threshold.dtype).abs()
         unit = torch.log1p(size * L)
         return size, torch.maximum(threshold, query), threshold, torch.where(unit > 0, unit, 1.0)

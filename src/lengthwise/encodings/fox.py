@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lengthwise.encodings.base import MOST_DISTANCES, PositionEncoding, at_least
 from lengthwise.encodings.inputs import require_input
-from lengthwise.forms import CumulativeBias, wide
+from lengthwise.forms import CumulativeBias, table_dtype
 from lengthwise.span import Span
 
 
@@ -54,7 +54,7 @@ class FoX(PositionEncoding):
     def content(
         self, features: Float[Tensor, "b j h"], span: Span, documents: Int[Tensor, "#b j"] | None
     ) -> tuple[CumulativeBias, ...]:
-        log_f = features.to(wide(features.device)).mT
+        log_f = features.to(table_dtype(features.device)).mT
         return (CumulativeBias(log_f.cumsum(-1) if documents is None else _within(log_f, documents)),)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import at_least
 from lengthwise.encodings.rope import RoPE
-from lengthwise.forms import AttentionModifiers, QueryGain, wide
+from lengthwise.forms import AttentionModifiers, QueryGain, table_dtype
 from lengthwise.span import Span
 
 
@@ -29,7 +29,7 @@ class LogN(RoPE):
     train with ln n without the maximum, so that short texts are flatter than here. Here i is the position that a token
     claims, whatever keys a mask or a layout leaves it.
 
-    >>> LogN(head_dim=8, train_length=8).effect(Span.of(64)).gain.gain[0, 0, [0, 7, 63]]  # ln 64 / ln 8
+    >>> LogN(head_dim=8, train_length=8).modifiers(Span.of(64)).gain.gain[0, 0, [0, 7, 63]]  # ln 64 / ln 8
     tensor([1., 1., 2.], dtype=torch.float64)
     """
 
@@ -54,8 +54,8 @@ class LogN(RoPE):
             )
         self.train_length = train_length
 
-    def effect(self, span: Span) -> AttentionModifiers:
-        rotation = super().effect(span).rotation if self.rotary_dims else None
-        seen: Tensor = (span.q + 1).to(wide(span.q.device))
+    def modifiers(self, span: Span) -> AttentionModifiers:
+        rotation = super().modifiers(span).rotation if self.rotary_dims else None
+        seen: Tensor = (span.q + 1).to(table_dtype(span.q.device))
         gain = (seen.log() / math.log(self.train_length)).clamp(min=1.0)
         return AttentionModifiers(rotation=rotation, gain=QueryGain(gain[:, None]))

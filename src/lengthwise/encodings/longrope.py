@@ -85,13 +85,13 @@ class LongRoPE(RoPE):
         super().check({**settings, "short_factor": None, "long_factor": None})
         return settings
 
-    def stretch(self, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
+    def effective_length(self, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
         return self.train_length + (length > self.train_length).to(length.dtype)  # L + 1 stands for all that is longer
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
         theta = super().frequencies(length)
         short, long = (theta / theta.new_tensor(divisors) for divisors in (self.short_factor, self.long_factor))
-        return torch.where((self.stretch(length) > self.train_length)[..., None], long, short)
+        return torch.where((self.effective_length(length) > self.train_length)[..., None], long, short)
 
     def gain(self, length: Int[Tensor, "*n"]) -> float:
         return self.attention_factor

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.rope import RoPE, require_factor
-from lengthwise.forms import wide
+from lengthwise.forms import table_dtype
 
 
 class NTKAware(RoPE):
@@ -49,7 +49,7 @@ class NTKAware(RoPE):
         self.factor = factor
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
-        return self.slowed(length, torch.tensor(self.factor, dtype=wide(length.device), device=length.device))
+        return self.slowed(length, torch.tensor(self.factor, dtype=table_dtype(length.device), device=length.device))
 
     def slowed(self, length: Int[Tensor, "*n"], by: Float[Tensor, "*n"]) -> Float[Tensor, "*n pairs"]:
         """RoPE's frequencies, the last of them divided by a number, those before it by as much of it as the base does."""

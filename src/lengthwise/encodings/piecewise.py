@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
-from lengthwise.forms import wide
+from lengthwise.forms import table_dtype
 from lengthwise.values import ConfigError
 
 GRID = 4096  # points on [0, 1] for smooth activations
@@ -76,7 +76,7 @@ def _pieces_with_room(numbers: Sequence[Tensor], final: bool, room: int) -> tupl
 
 @_pieces_with_room.register_fake
 def _(numbers: Sequence[Tensor], final: bool, room: int) -> tuple[Tensor, Tensor, Tensor]:
-    like = numbers[0].new_empty((), dtype=wide(numbers[0].device))
+    like = numbers[0].new_empty((), dtype=table_dtype(numbers[0].device))
     heads = numbers[-1].shape[0]
     return like.new_empty(heads, room), like.new_empty(heads, room), like.new_empty(room - 1)
 
@@ -178,7 +178,7 @@ def _back_in_torch(
 
 
 def _split(numbers: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    wider = [number.to(wide(number.device)) for number in numbers]
+    wider = [number.to(table_dtype(number.device)) for number in numbers]
     return wider[::2], wider[1::2]
 
 
@@ -195,7 +195,7 @@ def grid_pieces(function: Callable[[Tensor], Tensor], like: Tensor) -> Pieces:
     The error is at most max|f''| / (8 · 4095^2) = 7.5e-9 max|f''|, that of a slope max|f''| / (2 · 4095) < 1.23e-4 max|f''|:
     gradients with respect to x, as FIRE's of c and L, are the slope of the chord where f' is meant.
     """
-    x = torch.linspace(0.0, 1.0, GRID, dtype=wide(like.device), device=like.device)
+    x = torch.linspace(0.0, 1.0, GRID, dtype=table_dtype(like.device), device=like.device)
     value = function(x[:, None])
     slope = (value[1:] - value[:-1]) * (GRID - 1)
     return slope.T.contiguous(), (value[:-1] - slope * x[:-1, None]).T.contiguous(), x[1:-1]

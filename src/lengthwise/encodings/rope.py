@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import RotaryEncoding, at_least, positive
-from lengthwise.forms import wide
+from lengthwise.forms import table_dtype
 
 
 class RoPE(RotaryEncoding):
@@ -64,7 +64,7 @@ class RoPE(RotaryEncoding):
         return super().check(settings)
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
-        pair = torch.arange(0, self.rotary_dims, 2, dtype=wide(length.device), device=length.device)
+        pair = torch.arange(0, self.rotary_dims, 2, dtype=table_dtype(length.device), device=length.device)
         return self.base ** -(pair / self.rotary_dims)
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import DistanceBias, at_least, positive, some_at_a_time
-from lengthwise.forms import wide
+from lengthwise.forms import table_dtype
 
 _AT_ONCE = 512  # distances whose sines are in memory together: few, so that the C library keeps that memory
 
@@ -37,12 +37,12 @@ class Sandwich(DistanceBias):
 
     def frequencies(self, device: torch.device) -> Float[Tensor, " pairs"]:
         """Radians per position: base^(-2p/D), p = 1 ... D/2."""
-        p = torch.arange(2, self.dim + 1, 2, dtype=wide(device), device=device)
+        p = torch.arange(2, self.dim + 1, 2, dtype=table_dtype(device), device=device)
         return self.base ** -(p / self.dim)
 
     def divisors(self, device: torch.device) -> Float[Tensor, " h"]:
         """8h/H, h = 1 ... H."""
-        return torch.arange(1, self.num_heads + 1, dtype=wide(device), device=device) * (8 / self.num_heads)
+        return torch.arange(1, self.num_heads + 1, dtype=table_dtype(device), device=device) * (8 / self.num_heads)
 
     def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
         halves = self.frequencies(distance.device) / 2

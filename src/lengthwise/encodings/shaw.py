@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from lengthwise.encodings.base import PositionEncoding, at_least
-from lengthwise.forms import AttentionModifiers, RelativeKeyBias, RelativeValues, wide
+from lengthwise.forms import AttentionModifiers, RelativeKeyBias, RelativeValues, table_dtype
 from lengthwise.span import Span
 from lengthwise.values import require_bool
 
@@ -25,7 +25,7 @@ class Shaw(PositionEncoding):
     Differs: the paper does not say how the vectors are drawn; this is the library's default for a matrix.
 
     >>> shaw = Shaw(head_dim=1, clip=2); _ = nn.init.zeros_(shaw.key_vectors.data)[3:].fill_(7.0)
-    >>> shaw.effect(Span.of(3)).terms[0].table[0, :, 0].detach()     # distances i - j from -2 to 2
+    >>> shaw.modifiers(Span.of(3)).terms[0].table[0, :, 0].detach()     # distances i - j from -2 to 2
     tensor([7., 7., 0., 0., 0.], dtype=torch.float64)
     """
 
@@ -42,10 +42,10 @@ class Shaw(PositionEncoding):
     def _drawn(self) -> nn.Parameter:
         return nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * self.clip + 1, self.head_dim)))
 
-    def effect(self, span: Span) -> AttentionModifiers:
+    def modifiers(self, span: Span) -> AttentionModifiers:
         # Rows go by j - i, columns of a form by i - j.
         keys, values = (
-            None if rows is None else rows.to(wide(span.q.device)).flip(0)[None]
+            None if rows is None else rows.to(table_dtype(span.q.device)).flip(0)[None]
             for rows in (self.key_vectors, self.value_vectors)
         )
         assert keys is not None

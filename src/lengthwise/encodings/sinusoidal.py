@@ -9,7 +9,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import PositionEncoding, at_least, positive
 from lengthwise.encodings.inputs import require_input, require_positions
-from lengthwise.forms import wide
+from lengthwise.forms import table_dtype
 
 
 class Sinusoidal(PositionEncoding):
@@ -42,7 +42,7 @@ class Sinusoidal(PositionEncoding):
 
     def table(self, positions: Int[Tensor, "*t"]) -> Float[Tensor, "*t c"]:
         """The vectors of the given positions."""
-        pair = torch.arange(0, self.d_model, 2, dtype=wide(positions.device), device=positions.device)
+        pair = torch.arange(0, self.d_model, 2, dtype=table_dtype(positions.device), device=positions.device)
         angle = positions[..., None] * self.base ** -(pair / self.d_model)
         parts = angle.sin(), angle.cos()
         return torch.cat(parts, -1) if self.layout == "concat" else torch.stack(parts, -1).flatten(-2)

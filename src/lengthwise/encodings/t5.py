@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import DistanceBias, at_least, positive
-from lengthwise.forms import wide
+from lengthwise.forms import table_dtype
 from lengthwise.values import require_bool
 
 
@@ -53,27 +53,28 @@ class T5(DistanceBias):
             )
         if num_buckets < 2:
             raise ConfigError(f"T5: num_buckets is {num_buckets}; near and far need at least 2")
-        self.one_way = num_buckets // 2 if bidirectional else num_buckets  # buckets for each way
-        if max_distance <= self.one_way // 2:
+        self.buckets_per_direction = num_buckets // 2 if bidirectional else num_buckets  # buckets for each way
+        exact = self.buckets_per_direction // 2
+        if max_distance <= exact:
             raise ConfigError(
-                f"T5: max_distance is {max_distance}, but the first {self.one_way // 2} of {self.one_way} buckets hold one "
-                f"distance each; make max_distance more than {self.one_way // 2}, or num_buckets smaller"
+                f"T5: max_distance is {max_distance}, but the first {exact} of {self.buckets_per_direction} buckets hold one "
+                f"distance each; make max_distance more than {exact}, or num_buckets smaller"
             )
         self.num_buckets, self.max_distance = num_buckets, max_distance
-        self.reach, self.both_ways = max_distance, bidirectional
+        self.reach, self.bidirectional = max_distance, bidirectional
         self.weight = nn.Parameter(torch.randn(num_heads, num_buckets) * std)
 
     def bucket(self, distance: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
         """The bucket of each distance (query position - key position; below 0 for keys after the query)."""
-        exact, after = self.one_way // 2, self.both_ways * self.one_way * (distance < 0)
-        distance = distance.abs() if self.both_ways else distance.clamp(min=0)
-        ratio = torch.log(distance.clamp(min=exact).to(wide(distance.device)) / exact) / math.log(
+        exact, after = self.buckets_per_direction // 2, self.bidirectional * self.buckets_per_direction * (distance < 0)
+        distance = distance.abs() if self.bidirectional else distance.clamp(min=0)
+        ratio = torch.log(distance.clamp(min=exact).to(table_dtype(distance.device)) / exact) / math.log(
             self.max_distance / exact
         )
         # A border that is a whole number is rounded to either side: ln 2 / ln 32 · 5 is 0.9999999999999999.
-        steps = (ratio * (self.one_way - exact) + 1e-9).floor().long()
-        far = (exact + steps).clamp(max=self.one_way - 1)
+        steps = (ratio * (self.buckets_per_direction - exact) + 1e-9).floor().long()
+        far = (exact + steps).clamp(max=self.buckets_per_direction - 1)
         return after + torch.where(distance < exact, distance, far)
 
     def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
-        return self.weight.to(wide(distance.device))[:, self.bucket(distance)]
+        return self.weight.to(table_dtype(distance.device))[:, self.bucket(distance)]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import PositionEncoding, at_least, columns, distances, positive, some_at_a_time
-from lengthwise.forms import AttentionModifiers, KeyBias, RelativeKeyBias, wide
+from lengthwise.forms import AttentionModifiers, KeyBias, RelativeKeyBias, table_dtype
 from lengthwise.span import Span
 from lengthwise.values import require_bool
 
@@ -67,7 +67,7 @@ class TransformerXL(PositionEncoding):
     def angles(self, distance: Int[Tensor, "*n"]) -> Float[Tensor, "*n pairs"]:
         """The angles of R in radians: d · ω_p."""
         width = self.W_R.shape[-1]
-        pair = torch.arange(0, width, 2, dtype=wide(distance.device), device=distance.device)
+        pair = torch.arange(0, width, 2, dtype=table_dtype(distance.device), device=distance.device)
         return distance[..., None] * self.base ** -(pair / width)
 
     def vectors(self, first: int, end: int, device: torch.device | str = "cpu") -> Float[Tensor, "h n d"]:
@@ -77,7 +77,7 @@ class TransformerXL(PositionEncoding):
         odd = Σ_p sin(r ω_p) b_p, a and b being W_R turned by c: half the products.
         """
         distance = distances(first, end, torch.device(device))
-        of_sin, of_cos = self.W_R.to(wide(distance.device)).flatten(0, 1).chunk(2, 1)
+        of_sin, of_cos = self.W_R.to(table_dtype(distance.device)).flatten(0, 1).chunk(2, 1)
         found = []
         for part in some_at_a_time(distance, _AT_ONCE):
             half = part.shape[0] // 2
@@ -89,7 +89,7 @@ class TransformerXL(PositionEncoding):
         rows = torch.cat(found)
         return rows.unflatten(1, self.W_R.shape[:2]).transpose(0, 1)
 
-    def effect(self, span: Span) -> AttentionModifiers:
+    def modifiers(self, span: Span) -> AttentionModifiers:
         last = span.reach - 1 if self.max_distance is None else torch.sym_min(span.reach - 1, self.max_distance)
         first = -torch.sym_max(1, last) if self.bidirectional else 0
         at = columns(span, first, last + 1, lambda: self.W_R.shape[0] * self.head_dim)
@@ -98,7 +98,7 @@ class TransformerXL(PositionEncoding):
 
     def _vectors_at(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n d"]:
         """W_R R of any distances."""
-        of_sin, of_cos = self.W_R.to(wide(distance.device)).flatten(0, 1).chunk(2, 1)
+        of_sin, of_cos = self.W_R.to(table_dtype(distance.device)).flatten(0, 1).chunk(2, 1)
         angles = map(self.angles, some_at_a_time(distance, _AT_ONCE))
         rows = torch.cat([angle.sin() @ of_sin.T + angle.cos() @ of_cos.T for angle in angles])
         return rows.unflatten(1, self.W_R.shape[:2]).transpose(0, 1)

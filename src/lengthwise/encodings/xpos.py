@@ -11,7 +11,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import at_least, positive
 from lengthwise.encodings.rope import RoPE
-from lengthwise.forms import AttentionModifiers, wide
+from lengthwise.forms import AttentionModifiers, table_dtype
 from lengthwise.span import Span
 
 # What is left of float32 for the products of q and k themselves, beside the gains.
@@ -37,7 +37,7 @@ class XPos(RoPE):
     Differs: the code centres at half the current length, so its gains change with every token; the products do not.
     The paper's blockwise causal attention for long texts is a mask of its own, and not part of this.
 
-    >>> rotation = XPos(head_dim=8, max_length=513).effect(Span.of(513)).rotation
+    >>> rotation = XPos(head_dim=8, max_length=513).modifiers(Span.of(513)).rotation
     >>> rotation.gain_q[0, 512] * rotation.gain_k[0, 0]  # one scale base apart: ζ
     tensor([0.2857, 0.4643, 0.6429, 0.8214], dtype=torch.float64)
     """
@@ -64,7 +64,7 @@ class XPos(RoPE):
             )
         self.gamma, self.scale_base, self.max_length = gamma, scale_base, max_length
 
-    def effect(self, span: Span) -> AttentionModifiers:
+    def modifiers(self, span: Span) -> AttentionModifiers:
         assert self.max_length is not None
         if torch.compiler.is_compiling():  # in a graph `length` may be no more than a bound
             torch._assert_async((span.k < self.max_length).all(), f"XPos: a position is past its {self.max_length}")
@@ -73,14 +73,14 @@ class XPos(RoPE):
                 f"XPos: position {span.length - 1} is past its max_length {self.max_length}; make it larger (and scale_base "
                 "with it), or choose an encoding without decay"
             )
-        rotation = super().effect(span).rotation
+        rotation = super().modifiers(span).rotation
         assert rotation is not None
         zeta, centre = self.zeta(span.q.device), self.max_length // 2
         power_q, power_k = ((at - centre).to(zeta.dtype)[..., None] / self.scale_base for at in (span.q, span.k))
         return AttentionModifiers(
-            rotation=replace(rotation, gain_q=zeta**power_q, gain_k=zeta**-power_k, both_ways=False)
+            rotation=replace(rotation, gain_q=zeta**power_q, gain_k=zeta**-power_k, bidirectional=False)
         )
 
     def zeta(self, device: torch.device) -> Float[Tensor, " pairs"]:
-        pair = torch.arange(0, self.rotary_dims, 2, dtype=wide(device), device=device)
+        pair = torch.arange(0, self.rotary_dims, 2, dtype=table_dtype(device), device=device)
         return (pair + self.gamma * self.rotary_dims) / ((1 + self.gamma) * self.rotary_dims)

@@ -34,7 +34,7 @@ def decodable(task: Task, layout: Layout) -> AnsweringTask:
     return task
 
 
-def said_by(
+def greedy_decode(
     model: nn.Module,
     task: AnsweringTask,
     batch: Batch,

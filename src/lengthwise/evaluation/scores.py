@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, Run, choose
-from lengthwise.evaluation.decoding import decodable, detailed, said_by
+from lengthwise.evaluation.decoding import decodable, detailed, greedy_decode
 from lengthwise.evaluation.untrained import baseline_scores, stored
 from lengthwise.layouts import Layout, layout_for
 from lengthwise.tasks.base import AnsweringTask, Batch, Graded, PrefixTask, Task, generator
@@ -249,7 +249,7 @@ def _decoded(
     said, nan = [], []
     for cut in work.cuts(length, len(examples)):
         work.before(length)
-        words, bad = said_by(model, task, examples[cut].to(device), length, lambda: work.before(length))
+        words, bad = greedy_decode(model, task, examples[cut].to(device), length, lambda: work.before(length))
         said += words
         nan.append(bad.cpu())
         work.after(length, len(words))

@@ -83,7 +83,7 @@ class Decoder(Model):
     `encoding` is a choice (`choose(FIRE, hidden_layers=1)`); the model tells it `num_heads`, `head_dim`, `d_model` and
     `train_length`. A pattern of choices (`alternate(choose(RoPE), choose(NoPE))`) repeats over the layers.
     `config.share_encoding`: one module for all layers of a choice or one per layer (None: as the source has it); its
-    effect is computed once per module and forward pass. `backend`: see `attention.plan`; `backends_used` records what
+    modifiers are computed once per module and forward pass. `backend`: see `attention.plan`; `backends_used` records what
     "auto" took. Dropout acts on the embeddings and on what attention and MLP add, and nowhere else: not on attention weights,
     not inside the MLP, and not after the last norm.
     """
@@ -196,7 +196,7 @@ class Decoder(Model):
         """`positions`: what the tokens claim; when not given, 0, 1, 2, ... in each document, going on from the cache.
         `documents`: tokens see their own alone (left padding: a document of its own, say -1). With a `cache`, `inputs` are
         the tokens after those stored, and the cache is extended. `watch` is called in every layer with what its attention is
-        called with: (layer, effect, span, mask, q, k, scale)."""
+        called with: (layer, modifiers, span, mask, q, k, scale)."""
         self._require_inputs(inputs)
         tokens = inputs.shape[1]
         if tokens < 1:
@@ -297,7 +297,11 @@ class Decoder(Model):
             before = own_lengths(positions[:, :past], None if documents is None else documents[:, :past])
             now = own_lengths(positions, documents)[:, :past]
         encodings = [cast(PositionEncoding, encoding) for encoding in self.encodings]
-        return any(bool((e.stretch(before) != e.stretch(now)).any()) for e in encodings if e.depends_on_length())
+        return any(
+            bool((e.effective_length(before) != e.effective_length(now)).any())
+            for e in encodings
+            if e.depends_on_length()
+        )
 
 
 class _Attention:
@@ -314,13 +318,13 @@ class _Attention:
     ):
         self.encoding, self.span, self.mask, self.backend, self.cache = encoding, span, mask, backend, cache
         self.watch = watch
-        self.effect = encoding.effect(span) if cache is None else cache.kept.effect(encoding, span)
-        self.effect = replace(self.effect, encoding=type(encoding).__name__)
-        self.rotation = self.effect.rotation if cache is not None else None
-        if any(isinstance(term, KeyBias) for term in self.effect.terms):
+        self.modifiers = encoding.modifiers(span) if cache is None else cache.encodings.modifiers(encoding, span)
+        self.modifiers = replace(self.modifiers, encoding=type(encoding).__name__)
+        self.rotation = self.modifiers.rotation if cache is not None else None
+        if any(isinstance(term, KeyBias) for term in self.modifiers.terms):
             self.rotation = None  # a term that reads keys reads them before they are rotated
         if self.rotation:  # keys go into the cache rotated
-            self.effect = replace(self.effect, rotation=self.rotation.queries_only())
+            self.modifiers = replace(self.modifiers, rotation=self.rotation.queries_only())
         self.plan: Plan | None = None
         self.used = ""
 
@@ -330,15 +334,15 @@ class _Attention:
             if self.rotation:
                 k = self.rotation.keys_from(self.cache.length - k.shape[2]).key(k)
             k, v = self.cache.update(layer, k, v)
-        effect, attend = self.effect, self.plan
+        modifiers, attend = self.modifiers, self.plan
         if self.encoding.reads_content():
             features = self.encoding.features(x)
             if self.cache is not None:
                 features = self.cache.keep(layer, features)
-            effect, attend = with_content(effect, self.encoding, features, self.span, self.mask), None
+            modifiers, attend = with_content(modifiers, self.encoding, features, self.span, self.mask), None
         if self.watch is not None:
-            self.watch(layer, effect, self.span, self.mask, q, k, scale)
+            self.watch(layer, modifiers, self.span, self.mask, q, k, scale)
         if attend is None:
-            self.plan = attend = plan(effect, self.span, self.mask, q, backend=self.backend)
+            self.plan = attend = plan(modifiers, self.span, self.mask, q, backend=self.backend)
             self.used = attend.backend
         return attend(q, k, v, scale=scale)

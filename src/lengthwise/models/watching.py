@@ -49,10 +49,10 @@ def statistics(
     layers: list[Statistics] = []
 
     def watch(
-        layer: int, effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float
+        layer: int, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float
     ) -> None:
         asked = {"queries": queries, "edges": edges, "first": first, "last": last}
-        layers.append(measure(effect, span, mask, q, k, scale=scale, **asked))  # type: ignore[arg-type]
+        layers.append(measure(modifiers, span, mask, q, k, scale=scale, **asked))  # type: ignore[arg-type]
 
     model(inputs, positions=positions, documents=documents, watch=watch)
     return layers

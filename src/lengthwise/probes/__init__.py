@@ -7,13 +7,13 @@ repeated examples (`prompts.py`).
 """
 
 from lengthwise.probes.asking import (
-    Asked,
-    Subject,
+    ProbeQuestion,
+    TrainedRun,
     ask_attended,
     ask_distance,
     attended_question,
     distance_question,
-    load_subject,
+    load_trained_run,
     require_alike,
     require_attention,
 )
@@ -28,9 +28,9 @@ __all__ = [
     "IN_CONTEXT",
     "OPTIONS",
     "VARIANTS",
-    "Asked",
     "Attended",
-    "Subject",
+    "ProbeQuestion",
+    "TrainedRun",
     "ask_attended",
     "ask_distance",
     "ask_in_context",
@@ -42,7 +42,7 @@ __all__ = [
     "in_context_question",
     "jensen_shannon",
     "lengths_question",
-    "load_subject",
+    "load_trained_run",
     "pair_distances",
     "published_divergence",
     "require_alike",

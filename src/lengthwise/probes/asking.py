@@ -21,12 +21,12 @@ from lengthwise.tasks.base import Batch, Task, generator
 from lengthwise.training import load_weights
 from lengthwise.training.numerics import reproducible
 
-Asked = dict[str, Any]
+ProbeQuestion = dict[str, Any]
 TOKENS = 4096  # places that a model reads at a time: the q and k of all its layers are kept
 
 
 @dataclass(frozen=True)
-class Subject:
+class TrainedRun:
     """A trained run to look into."""
 
     run: Run
@@ -38,24 +38,26 @@ class Subject:
         return f"{self.run.key[:8]} ({self.run.label}, seed {self.run.seed})"
 
 
-def load_subject(run: Run, folder: Path, *, device: torch.device | str = "cpu", backend: str = "auto") -> Subject:
+def load_trained_run(
+    run: Run, folder: Path, *, device: torch.device | str = "cpu", backend: str = "auto"
+) -> TrainedRun:
     """The trained model of a run from its folder, ready to be asked. `CheckpointError` where it is not there or not whole."""
-    return Subject(run, load_weights(folder, run, device=device, backend=backend).eval(), run.task.build())
+    return TrainedRun(run, load_weights(folder, run, device=device, backend=backend).eval(), run.task.build())
 
 
 # ---- questions ----------------------------------------------------------------------------------------------------
 
 
-def distance_question(against: str, length: int, examples: int = 10, seed: int = 0, variant: str = "") -> Asked:
+def distance_question(against: str, length: int, examples: int = 10, seed: int = 0, variant: str = "") -> ProbeQuestion:
     """What names the answer: how far from the run `against`, at one length, on how many of the test examples of `seed`."""
     variant = variant or "jensen-shannon"
     require_variant(variant)
     _require(length=length, examples=examples)
-    asked: Asked = {"probe": "attention-distance", "against": against, "length": length, "examples": examples}
+    asked: ProbeQuestion = {"probe": "attention-distance", "against": against, "length": length, "examples": examples}
     return asked | {"seed": seed, "variant": variant}
 
 
-def attended_question(length: int, examples: int = 100, seed: int = 0) -> Asked:
+def attended_question(length: int, examples: int = 100, seed: int = 0) -> ProbeQuestion:
     """What names the answer: how far back a run looks, at one length, on how many of the test examples of `seed`."""
     _require(length=length, examples=examples)
     return {"probe": "attended-distance", "length": length, "examples": examples, "seed": seed}
@@ -106,7 +108,7 @@ def _described(run: Run) -> str:
 
 
 def ask_distance(
-    a: Subject, b: Subject, asked: Asked, on_portion: Callable[[int], None] | None = None
+    a: TrainedRun, b: TrainedRun, asked: ProbeQuestion, on_portion: Callable[[int], None] | None = None
 ) -> dict[str, Any]:
     """The answer to a `distance_question` about `a`; `b` is the run that it names.
 
@@ -141,18 +143,20 @@ def ask_distance(
     }
 
 
-def ask_attended(subject: Subject, asked: Asked, on_portion: Callable[[int], None] | None = None) -> dict[str, Any]:
+def ask_attended(
+    subject: TrainedRun, asked: ProbeQuestion, on_portion: Callable[[int], None] | None = None
+) -> dict[str, Any]:
     """The answer to an `attended_question`.
 
     `most` and `mass` [layer][head][bin] as in `Attended`: counts of queries whose highest logit lies in a bin, and the share of
-    all weights in it. The queries are the places that say the answer (`Task.answer_places`). `n`: examples.
+    all weights in it. The queries are the places that say the answer (`Task.answer_mask`). `n`: examples.
     """
     begin, device = time.perf_counter(), next(subject.model.parameters()).device
     parts: list[Attended] = []
     examples = 0
     with reproducible(device):
         for part, positions in _portions(subject.task, asked, [subject.run], device):
-            places = subject.task.answer_places(part)
+            places = subject.task.answer_mask(part)
             parts.append(attended_distance(subject.model, part.inputs, queries=places, positions=positions[0]))
             examples += len(part)
             _tell(on_portion, len(part))
@@ -170,7 +174,7 @@ def ask_attended(subject: Subject, asked: Asked, on_portion: Callable[[int], Non
 
 
 def _portions(
-    task: Task, asked: Asked, runs: list[Run], device: torch.device
+    task: Task, asked: ProbeQuestion, runs: list[Run], device: torch.device
 ) -> Iterable[tuple[Batch, list[Tensor | None]]]:
     """The test examples of a question, some at a time, and the positions that each run's layout gives their tokens."""
     length = asked["length"]

@@ -16,7 +16,7 @@ from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import check_lengths
 from lengthwise.layouts import layout_for
 from lengthwise.probes import prompts, recency
-from lengthwise.probes.asking import TOKENS, Asked, Subject, require_attention
+from lengthwise.probes.asking import TOKENS, ProbeQuestion, TrainedRun, require_attention
 from lengthwise.probes.prompts import WHERE, Made, Parts
 from lengthwise.tasks.base import Batch, generator
 from lengthwise.tasks.functions import FunctionTask
@@ -47,7 +47,7 @@ def in_context_question(
     examples: int | None = None,
     seed: int = 0,
     **options: Any,
-) -> Asked:
+) -> ProbeQuestion:
     """What names the answer to one of the `IN_CONTEXT` probes. Lengths and `points` count examples of a prompt, `examples` counts
     prompts; what is None is as published, for runs trained on 50 examples: 4 or 8 times the trained length.
 
@@ -66,7 +66,7 @@ def in_context_question(
     given = {"length": length, "examples": examples, **options}
     if odd := sorted(set(options) - set(OPTIONS[probe])):
         raise ConfigError(f"{probe} has no setting {odd[0]!r}; it has: length, examples, {', '.join(OPTIONS[probe])}")
-    asked: Asked = {"probe": probe, "examples": 100, **usual[probe]}
+    asked: ProbeQuestion = {"probe": probe, "examples": 100, **usual[probe]}
     asked |= {name: value for name, value in given.items() if value is not None}
     if probe == DUPLICATES:
         asked["noise"] = _counts(asked["noise"], asked["points"])
@@ -91,7 +91,7 @@ def _counts(noise: Sequence[int] | None, points: int) -> list[int]:
     return sorted(set(noise))
 
 
-def require_in_context(run: Run, asked: Asked) -> None:
+def require_in_context(run: Run, asked: ProbeQuestion) -> None:
     """Raise `ConfigError` where the question cannot be put to the run: of another kind, prompts that cannot be made or are beyond
     its encoding. Builds no model."""
     if not issubclass(run.task.make, FunctionTask):
@@ -104,14 +104,14 @@ def require_in_context(run: Run, asked: Asked) -> None:
     check_lengths(run, sorted(lengths_of(asked, int(run.task.build().dims)), reverse=True))
 
 
-def lengths_of(asked: Asked, dims: int) -> set[int]:
+def lengths_of(asked: ProbeQuestion, dims: int) -> set[int]:
     """The lengths of the prompts that a question is put with. `ConfigError` where one of them cannot be made."""
     if asked["probe"] in (DUPLICATES, MIDDLE):
         return {asked["points"], *(len(made.examples) for made in made_of(asked, dims))}
     return {asked["length"], asked["points"] * asked["repeats"]}
 
 
-def made_of(asked: Asked, dims: int) -> list[Made]:
+def made_of(asked: ProbeQuestion, dims: int) -> list[Made]:
     """The prompts of `duplicates` or `lost-in-the-middle`."""
     parts = Parts(dims, asked["points"], asked["length"])
     if asked["probe"] == DUPLICATES:
@@ -124,7 +124,7 @@ def made_of(asked: Asked, dims: int) -> list[Made]:
 # ---- answers ------------------------------------------------------------------------------------------------------
 
 
-def ask_in_context(subject: Subject, asked: Asked, on_portion: Told = None) -> dict[str, Any]:
+def ask_in_context(subject: TrainedRun, asked: ProbeQuestion, on_portion: Told = None) -> dict[str, Any]:
     """The answer to an `in_context_question`. Of what it names:
 
     recency: `layers` [layer][head][key], the weights of the last x on the y's before it, the farthest first, the mean over the
@@ -145,7 +145,7 @@ def ask_in_context(subject: Subject, asked: Asked, on_portion: Told = None) -> d
     return {**found, "n": asked["examples"], "seconds": round(time.perf_counter() - begin, 3)}
 
 
-def _recency(subject: Subject, asked: Asked, device: torch.device, on_portion: Told) -> dict[str, Any]:
+def _recency(subject: TrainedRun, asked: ProbeQuestion, device: torch.device, on_portion: Told) -> dict[str, Any]:
     trained, points = subject.run.training.train_length, asked["points"]
     again = torch.tensor(prompts.repeated(points, asked["repeats"]).examples)
     layers: list[Any] = []
@@ -166,7 +166,7 @@ def _recency(subject: Subject, asked: Asked, device: torch.device, on_portion: T
     return {"layers": layers, "last": last, "train_length": trained}
 
 
-def _induction(subject: Subject, asked: Asked, device: torch.device, on_portion: Told) -> dict[str, Any]:
+def _induction(subject: TrainedRun, asked: ProbeQuestion, device: torch.device, on_portion: Told) -> dict[str, Any]:
     points, repeats = asked["points"], asked["repeats"]
     start = asked["length"] // 2 + 1
     again = torch.tensor(prompts.repeated(points, repeats).examples)
@@ -197,7 +197,7 @@ def _induction(subject: Subject, asked: Asked, device: torch.device, on_portion:
     }
 
 
-def _scores(subject: Subject, asked: Asked, device: torch.device, on_portion: Told) -> dict[str, Any]:
+def _scores(subject: TrainedRun, asked: ProbeQuestion, device: torch.device, on_portion: Told) -> dict[str, Any]:
     task = cast(FunctionTask, subject.task)
     every = made_of(asked, task.dims)
     chosen = _resamples(asked)
@@ -236,7 +236,7 @@ def interval(
     return low, high
 
 
-def _resamples(asked: Asked) -> Int[Tensor, "r b"]:
+def _resamples(asked: ProbeQuestion) -> Int[Tensor, "r b"]:
     """Which prompts each resample has: the same ones for every run that is asked the same."""
     chance = generator(asked["seed"], "bootstrap", asked["examples"])
     return torch.randint(asked["examples"], (asked["resamples"], asked["examples"]), generator=chance)
@@ -245,14 +245,14 @@ def _resamples(asked: Asked) -> Int[Tensor, "r b"]:
 # ---- prompts ------------------------------------------------------------------------------------------------------
 
 
-def _examples(subject: Subject, asked: Asked, length: int) -> tuple[Tensor, Tensor]:
+def _examples(subject: TrainedRun, asked: ProbeQuestion, length: int) -> tuple[Tensor, Tensor]:
     """xs and ys of the test prompts of a length."""
     task = cast(FunctionTask, subject.task)
     return task.examples_of(task.examples(asked["seed"], asked["examples"], length, "test"))
 
 
 def _portions(
-    subject: Subject, asked: Asked, xs: Tensor, ys: Tensor, device: torch.device, places: int
+    subject: TrainedRun, asked: ProbeQuestion, xs: Tensor, ys: Tensor, device: torch.device, places: int
 ) -> Iterator[tuple[Batch, Tensor | None]]:
     """Prompts, some at a time, and the positions that their tokens claim."""
     batch = cast(FunctionTask, subject.task).pack(xs, ys)

@@ -10,10 +10,10 @@ from lengthwise.tasks.sequences import SequenceTask
 FIELDS = ("input", "target", "length")
 DRAWN = 1000  # examples of each split, where they are no given set
 
-Asked = dict[str, Any]
+ProbeQuestion = dict[str, Any]
 
 
-def lengths_question(run: Run, field: str, tested: list[int]) -> Asked:
+def lengths_question(run: Run, field: str, tested: list[int]) -> ProbeQuestion:
     """What names the answer: the words of questions (`input`), of answers (`target`), or the task's own `length`.
 
     Where the task is a given set every example counts. Otherwise 1,000 are drawn as training draws them, and as many test
@@ -33,7 +33,7 @@ def lengths_question(run: Run, field: str, tested: list[int]) -> Asked:
     return {"probe": "lengths", "field": field, "examples": DRAWN, "lengths": sorted(set(tested))}
 
 
-def ask_lengths(run: Run, asked: Asked) -> dict[str, dict[str, int]]:
+def ask_lengths(run: Run, asked: ProbeQuestion) -> dict[str, dict[str, int]]:
     """How many examples have which length, by split: {"train": {"3": 10, ...}, "test": {...}}, the shortest first.
 
     Training examples are those of the lengths that the run trains on; of a fixed training set, the set's own.

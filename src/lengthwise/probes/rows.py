@@ -12,7 +12,7 @@ from torch import Tensor
 from lengthwise.attention import Mask, reference
 from lengthwise.attention.slices import Slices, blocks_of, sliced
 from lengthwise.config import ConfigError
-from lengthwise.forms import AttentionModifiers, wide
+from lengthwise.forms import AttentionModifiers, table_dtype
 from lengthwise.models import Model, attending
 from lengthwise.span import Span
 
@@ -23,7 +23,7 @@ NUMBERS = {"cpu": 1 << 18, "other": 1 << 24}  # in a block of rows of all heads
 class Call:
     """What a layer's attention is called with."""
 
-    effect: AttentionModifiers
+    modifiers: AttentionModifiers
     span: Span
     mask: Mask
     q: Float[Tensor, "b h i d"]
@@ -36,7 +36,7 @@ class Call:
 
     def blocks(self, rows: int) -> Iterator[tuple[slice, slice, Float[Tensor, "b h i j"]]]:
         """For each block of `rows` queries: which they are, which keys they may see, and the logits, −inf where a key is
-        not seen. In `forms.wide` precision, from products in float32 at least."""
+        not seen. In `forms.table_dtype` precision, from products in float32 at least."""
         yield from self._of(list(blocks_of(self.mask, rows)))
 
     def row(self, query: int) -> Float[Tensor, "b h j"]:
@@ -51,13 +51,13 @@ class Call:
     ) -> Iterator[tuple[slice, slice, Float[Tensor, "b h i j"]]]:
         compute = torch.promote_types(self.q.dtype, torch.float32)
         q, k = self.q.to(compute), self.k.to(compute).repeat_interleave(self.heads // self.k.shape[1], 1)
-        each = zip(slices, sliced(self.effect, self.span, slices), strict=True)
-        for (queries, keys), (effect, span) in each:
+        each = zip(slices, sliced(self.modifiers, self.span, slices), strict=True)
+        for (queries, keys), (modifiers, span) in each:
             if only is not None and queries.start != only:
                 continue
             visible = self.mask.visible(q.device, queries, keys)[:, None]
-            logits = reference.logits(effect, q[:, :, queries], k[:, :, keys], span, visible, self.scale)
-            yield queries, keys, logits.to(wide(q.device)).masked_fill(~visible, -math.inf)
+            logits = reference.logits(modifiers, q[:, :, queries], k[:, :, keys], span, visible, self.scale)
+            yield queries, keys, logits.to(table_dtype(q.device)).masked_fill(~visible, -math.inf)
 
 
 def calls_of(
@@ -72,9 +72,9 @@ def calls_of(
     calls: list[Call] = []
 
     def watch(
-        layer: int, effect: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float
+        layer: int, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float
     ) -> None:
-        calls.append(Call(effect, span, mask, q, k, scale))
+        calls.append(Call(modifiers, span, mask, q, k, scale))
 
     model(inputs, positions=positions, watch=watch)
     return calls

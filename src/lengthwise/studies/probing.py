@@ -16,8 +16,8 @@ from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import check_lengths
 from lengthwise.probes import (
     IN_CONTEXT,
-    Asked,
-    Subject,
+    ProbeQuestion,
+    TrainedRun,
     ask_attended,
     ask_distance,
     ask_in_context,
@@ -26,7 +26,7 @@ from lengthwise.probes import (
     distance_question,
     in_context_question,
     lengths_question,
-    load_subject,
+    load_trained_run,
     require_alike,
     require_attention,
     require_in_context,
@@ -47,7 +47,7 @@ class Item:
     """One question to one run; `against` is the run that it is compared with, if there is one."""
 
     run: RunRow
-    asked: Asked
+    asked: ProbeQuestion
     against: RunRow | None = None
 
     @property
@@ -82,7 +82,7 @@ def distances(pairs: Iterable[tuple[RunRow, RunRow]], lengths: Sequence[int] | N
     ]
 
 
-def lookings(runs: Iterable[RunRow], lengths: Sequence[int] | None, **settings: Any) -> list[Item]:
+def attended_distance_jobs(runs: Iterable[RunRow], lengths: Sequence[int] | None, **settings: Any) -> list[Item]:
     """What is asked of each run: at `lengths`, or at those of its evaluation that are longer than the trained one."""
     items = []
     for run in runs:
@@ -101,7 +101,7 @@ def in_context(runs: Iterable[RunRow], probe: str, lengths: Sequence[int] | None
     ]
 
 
-def able(items: Iterable[Item]) -> tuple[list[Item], list[str]]:
+def split_supported(items: Iterable[Item]) -> tuple[list[Item], list[str]]:
     """The questions that can be put to their runs, and why the others cannot: of a whole study, some encodings end before."""
     kept, left_out = [], []
     for item in items:
@@ -124,7 +124,7 @@ def of_task(runs: Sequence[RunRow], word: str, study: str) -> list[RunRow]:
         return [run for run in runs if run.task == word]
     if "(" not in word.partition(":")[0]:  # else it is a label, with a mistake in it
         choice = task(word)
-        skip = getattr(choice.make, "not_identity", ())
+        skip = getattr(choice.make, "excluded_from_key", ())
 
         def identity(data: dict[str, Any]) -> Any:  # of a changed class too: whoever asks its runs is told
             return {k: v for k, v in without_versions(data).items() if k not in skip}
@@ -261,7 +261,7 @@ class Asker:
         require_no_address("the results folder", folder)
         self.store, self.folder, self.device = store, folder, device
         self.facts = facts(device, threads)
-        self._subjects: dict[str, Subject] = {}
+        self._subjects: dict[str, TrainedRun] = {}
 
     def known(self, items: Sequence[Item]) -> dict[int, ProbeRow]:
         """The answers that are stored, by the item's place."""
@@ -318,14 +318,14 @@ class Asker:
             )
         return run
 
-    def _subject(self, row: RunRow, beside: RunRow | None) -> Subject:
+    def _subject(self, row: RunRow, beside: RunRow | None) -> TrainedRun:
         if row.key not in self._subjects:
             while len(self._subjects) >= KEPT:
                 other = next(key for key in self._subjects if beside is None or key != beside.key)
                 del self._subjects[other]
             folder = run_folder(self.folder, row.key)
             try:
-                self._subjects[row.key] = load_subject(self._run(row), folder, device=torch.device(self.device))
+                self._subjects[row.key] = load_trained_run(self._run(row), folder, device=torch.device(self.device))
             except DamagedFile as error:
                 raise CheckpointError(
                     f"{error}; bring it here again from where it was trained, or remove it and run its study again, which "

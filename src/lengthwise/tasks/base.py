@@ -93,7 +93,7 @@ class Task(ABC):
     better: ClassVar[Literal["higher", "lower"]]
     unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"
     per_token: ClassVar[bool]  # scored by token: an evaluation fills a number of tokens, not of examples
-    not_identity: ClassVar[tuple[str, ...]] = ()  # settings that do not count for a run's key
+    excluded_from_key: ClassVar[tuple[str, ...]] = ()  # settings that do not count for a run's key
     without: ClassVar[dict[str, str]] = {  # settings that other tasks have, and what to say where one is given to this
         "scratchpad": "has no scratchpad; the tasks that have one are: Addition, Summation, Parity, Polynomial, Sorting, LEGO"
     }
@@ -158,7 +158,7 @@ class Task(ABC):
     def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
         """One float64 per example, in the words of `metric`."""
 
-    def answer_places(self, batch: Batch) -> Bool[Tensor, "b t"]:
+    def answer_mask(self, batch: Batch) -> Bool[Tensor, "b t"]:
         """The scored places whose logits say the answer itself. A task whose answers show their work first leaves the work
         out."""
         return batch.scored

@@ -253,7 +253,7 @@ class ScratchpadTask(SequenceTask):
         numbers = {k: torch.tensor([row[k] for row in details], dtype=torch.float64) for k in (*self.on, FAILED)}
         return Graded(torch.tensor(right, dtype=torch.float64), numbers, unreadable, broken)
 
-    def answer_places(self, batch: Batch) -> Bool[Tensor, "b t"]:
+    def answer_mask(self, batch: Batch) -> Bool[Tensor, "b t"]:
         """The places that say what comes after `thus`."""
         if self.on is None:
             return batch.scored

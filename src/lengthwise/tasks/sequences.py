@@ -198,7 +198,7 @@ class SequenceTask(AnsweringTask):
     def _constant_answer(self, batch: Batch, lengths: Sequence[int]) -> Tensor | None:
         """1 where the answer is the one that the examples have most often. None where answers are not few: more than `FEW_ANSWERS`
         different ones, or more than half as many as there are examples, so that most occur once."""
-        answers = hashed(batch.targets.masked_fill(~self.answer_places(batch), NOTHING))
+        answers = hashed(batch.targets.masked_fill(~self.answer_mask(batch), NOTHING))
         different, which, counts = answers.unique(return_inverse=True, return_counts=True)
         if len(different) > min(FEW_ANSWERS, len(batch) // 2):
             return None

@@ -59,7 +59,7 @@ class Text(Task):
     better = "lower"
     unit = "bytes"
     per_token = True
-    not_identity = ("path", "glob")
+    excluded_from_key = ("path", "glob")
 
     vocab_size = 257
     output_size = 257

@@ -44,8 +44,8 @@ class _Call(ctypes.Structure):
         *((name, _WHOLE) for name in ("rows_heads", "rows_size", "rows_first")),
         *((name, _POINTER) for name in ("statistics", "edges", "rank")),
         *((name, _WHOLE) for name in ("edges_size", "rank_batch", "first_keys", "last_keys")),
-        *((name, _POINTER) for name in ("turn_q", "turn_k")),
-        *((name, _WHOLE) for name in ("turn_q_batch", "turn_k_batch", "pairs", "side_by_side")),
+        *((name, _POINTER) for name in ("cos_sin_q", "cos_sin_k")),
+        *((name, _WHOLE) for name in ("cos_sin_q_batch", "cos_sin_k_batch", "pairs", "interleaved")),
     )
 
 
@@ -138,8 +138,8 @@ def _describe(
     return call
 
 
-def _rotate(call: _Call, turn_q: Tensor | None, turn_k: Tensor | None, side_by_side: bool) -> None:
-    for name, turn, tokens in (("turn_q", turn_q, call.queries), ("turn_k", turn_k, call.keys)):
+def _rotate(call: _Call, cos_sin_q: Tensor | None, cos_sin_k: Tensor | None, interleaved: bool) -> None:
+    for name, turn, tokens in (("cos_sin_q", cos_sin_q, call.queries), ("cos_sin_k", cos_sin_k, call.keys)):
         if turn is not None:
             pairs = call.pairs or turn.shape[3]
             dtype = torch.float64 if call.dtype == DTYPES[torch.float64] else torch.float32
@@ -148,7 +148,7 @@ def _rotate(call: _Call, turn_q: Tensor | None, turn_k: Tensor | None, side_by_s
             setattr(call, name, turn.data_ptr())
             setattr(call, f"{name}_batch", turn[0].numel() if len(turn) > 1 else 0)
             call.pairs = pairs
-    call.side_by_side = side_by_side
+    call.interleaved = interleaved
 
 
 def _do(call: _Call) -> None:
@@ -160,7 +160,7 @@ def forward(
     q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, first: int, slope: Tensor | None, intercept: Tensor | None,
     knots: Tensor | None, u: Tensor | None, w: Tensor | None, rows: Tensor | None, rows_first: int,
     position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool, window: int,
-    scale: float, turn_q: Tensor | None = None, turn_k: Tensor | None = None, side_by_side: bool = True,
+    scale: float, cos_sin_q: Tensor | None = None, cos_sin_k: Tensor | None = None, interleaved: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Output and lse; see operator.py."""
     q, k, v = _rows(q), _rows(k), _rows(v)
@@ -169,7 +169,7 @@ def forward(
     bias = {"table": table, "rows": rows, **_exact(slope, intercept, knots, u, w)}
     places = {"position_q": position_q, "position_k": position_k, "documents": documents}
     call = _describe(q, k, v, out, lse, numbers, bias, places)
-    _rotate(call, turn_q, turn_k, side_by_side)
+    _rotate(call, cos_sin_q, cos_sin_k, interleaved)
     _do(call)
     return out, lse
 
@@ -178,8 +178,8 @@ def backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor | None, first: int,
     slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, u: Tensor | None, w: Tensor | None,
     rows: Tensor | None, rows_first: int, position_q: Tensor | None, position_k: Tensor | None,
-    documents: Tensor | None, causal: bool, window: int, scale: float, turn_q: Tensor | None, turn_k: Tensor | None,
-    side_by_side: bool, of_table: bool, of_pieces: bool, of_rows: bool, apart: bool = True,
+    documents: Tensor | None, causal: bool, window: int, scale: float, cos_sin_q: Tensor | None, cos_sin_k: Tensor | None,
+    interleaved: bool, of_table: bool, of_pieces: bool, of_rows: bool, apart: bool = True,
 ) -> Gradients:  # fmt: skip
     """Gradients of q, k, v, table, slope, intercept, u, w, rows; see operator.py, and buffers.py for `apart`."""
     q, k, v, grad = _rows(q), _rows(k), _rows(v), _rows(grad)
@@ -188,7 +188,7 @@ def backward(
     bias = {"table": table, "rows": rows, **_exact(slope, intercept, knots, u, w)}
     places = {"position_q": position_q, "position_k": position_k, "documents": documents}
     call = _describe(q, k, v, _rows(out), lse, numbers, bias, places)
-    _rotate(call, turn_q, turn_k, side_by_side)
+    _rotate(call, cos_sin_q, cos_sin_k, interleaved)
     call.backward, call.grad = True, _view(grad)
     call.dq, call.dk, call.dv = map(_view, gradients[:3])
     if of_table:

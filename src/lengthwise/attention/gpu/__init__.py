@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lengthwise.attention.buffers import Gradients, computed_in, empty_gradients, like_heads
 from lengthwise.attention.gpu import tiles
-from lengthwise.attention.gpu.call import DTYPES, MOST_DIMS, Blocks, Call, side_by_side
+from lengthwise.attention.gpu.call import DTYPES, MOST_DIMS, Blocks, Call, contiguous_rows
 from lengthwise.attention.gpu.distances import of_distance, of_whole, summed_in, whole_numbers
 
 
@@ -154,7 +154,7 @@ def backward(
     of_pieces &= slope is not None
     of_rows &= rows is not None
     case = call.case
-    grad, out = side_by_side(grad.to(call.q.dtype)), side_by_side(out)
+    grad, out = contiguous_rows(grad.to(call.q.dtype)), contiguous_rows(out)
     _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.wide, slope is not None)
     rows_of = [call.view(x) for x in (call.q, call.k, call.v, grad)]
     pairs = call.batch * call.heads

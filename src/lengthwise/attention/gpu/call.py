@@ -45,7 +45,7 @@ class Call:
         if not 2.0**-60 <= scale <= 2.0**60:
             q, k, v, self.own_scale = q.float() * scale, k.float(), v.float(), 1.0
         self.scale = scale
-        self.q, self.k, self.v = (side_by_side(x) for x in (q, k, v))
+        self.q, self.k, self.v = (contiguous_rows(x) for x in (q, k, v))
         self.causal, self.dim, self.wide = causal, q.shape[3], power(q.shape[3])
         self.batch, self.heads, self.queries, self.keys = q.shape[0], q.shape[1], q.shape[2], k.shape[2]
         if table is None and slope is None and rows is None:
@@ -93,7 +93,7 @@ def _step(x: Tensor | None, axis: int = 0) -> int:
     return 0 if x is None or x.shape[axis] == 1 else x.stride(axis)
 
 
-def side_by_side(x: Tensor) -> Tensor:
+def contiguous_rows(x: Tensor) -> Tensor:
     """The numbers of one token side by side, and a block of tokens within 32 bits."""
     fits = (x.stride(-1) == 1 or x.shape[-1] == 1) and x.stride(2) < 2**23
     return x if fits else x.contiguous()

@@ -78,13 +78,16 @@ class T5Bias(Hugging):
     def __init__(self, *, bidirectional: bool = False):
         more = {"bidirectional": True} if bidirectional else {}
         super().__init__(f"T5, {'both ways' if bidirectional else 'causal'}", choose(T5, **more))
-        self.both_ways = bidirectional
+        self.bidirectional = bidirectional
         self.because = {}  # type: ignore[misc]
 
     def attention(self) -> Any:
         torch.manual_seed(1)
         config = transformers.T5Config(
-            d_model=self.heads * self.head_dim, d_kv=self.head_dim, num_heads=self.heads, is_decoder=not self.both_ways
+            d_model=self.heads * self.head_dim,
+            d_kv=self.head_dim,
+            num_heads=self.heads,
+            is_decoder=not self.bidirectional,
         )
         made = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
         with torch.no_grad():  # to three digits, so that bfloat16 has them too
@@ -102,7 +105,7 @@ class T5Bias(Hugging):
         return product + bias[0, :, 0, scene.keys].double()
 
     def model(self) -> Model:
-        if self.both_ways:
+        if self.bidirectional:
             raise Absent("an encoder reads everything at once")
         torch.manual_seed(0)
         config = transformers.T5Config(

@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from lengthwise.attention import KVCache, Mask, reference, refusal, with_content
+from lengthwise.attention import KVCache, Mask, reference, unsupported_reason, with_content
 from lengthwise.config import Choice, ModelConfig
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import DenseBias
@@ -109,7 +109,7 @@ class Implementation(ABC):
     library: ClassVar[str]
     because: ClassVar[dict[str, str]] = {}  # question: why theirs departs from the formula, where it does
     every_key = False  # a pair's logit depends on what is between: no key can be left out
-    both_ways = False  # keys after the query too
+    bidirectional = False  # keys after the query too
     trained = 2048  # what its rows are made for
 
     def __init__(self, name: str, choice: Choice, *, heads: int = 12, head_dim: int = 64):
@@ -163,15 +163,15 @@ class Implementation(ABC):
         what is added as a bias is rounded too, as the sdpa backend does it on a GPU."""
         at, keys = torch.tensor([[scene.query]]), scene.keys[None]
         span, scale = Span(at, keys, scene.length), self.head_dim**-0.5
-        effect, mask = self.encoding.effect(span), Mask(1, len(scene.keys), causal=False)
+        modifiers, mask = self.encoding.modifiers(span), Mask(1, len(scene.keys), causal=False)
         if self.encoding.reads_content():
-            effect = with_content(effect, self.encoding, self.encoding.features(self.inputs(scene)), span, mask)
+            modifiers = with_content(modifiers, self.encoding, self.encoding.features(self.inputs(scene)), span, mask)
         q, k = scene.q[None, :, None], scene.k[None]
-        if rounded_bias and effect.terms and not refusal("sdpa", effect, span):
+        if rounded_bias and modifiers.terms and not unsupported_reason("sdpa", modifiers, span):
             compute = torch.promote_types(q.dtype, torch.float32)
-            whole = sum(reference.dense(term, q, k, span, scale).to(compute) for term in effect.terms)
-            effect = replace(effect, terms=(DenseBias(whole.to(q.dtype)),))  # type: ignore[union-attr]
-        return reference.logits(effect, q, k, span, mask.visible(q.device)[:, None], scale)[0, :, 0].double()
+            whole = sum(reference.dense(term, q, k, span, scale).to(compute) for term in modifiers.terms)
+            modifiers = replace(modifiers, terms=(DenseBias(whole.to(q.dtype)),))  # type: ignore[union-attr]
+        return reference.logits(modifiers, q, k, span, mask.visible(q.device)[:, None], scale)[0, :, 0].double()
 
     def inputs(self, scene: Scene) -> Tensor:
         """What the attention layer reads, [1, length, d_model], for encodings that depend on content."""

@@ -45,14 +45,14 @@ class Question:
 
 def scene(one: Implementation, length: int, dtype: torch.dtype) -> Scene:
     """The last token as query (the middle one, looking both ways): near keys one by one, far ones ever sparser."""
-    query = length // 2 if one.both_ways else length - 1
+    query = length // 2 if one.bidirectional else length - 1
     if one.every_key:
         keys = torch.arange(length)
     else:
         reach = torch.logspace(6, torch.tensor(float(max(query, 64))).log2().item(), 192, base=2.0).long()
         distance = torch.cat([torch.arange(64), reach]).clamp(max=query).unique()
         keys = query - distance
-        if one.both_ways:
+        if one.bidirectional:
             keys = torch.cat([keys, query + distance[(distance > 0) & (query + distance < length)]])
         keys = keys.sort().values
     draw = torch.Generator().manual_seed(length)

@@ -99,19 +99,19 @@ class Rotary(Outside):
 class Alibi(Outside):
     """`AlibiPositionalBias`."""
 
-    def __init__(self, *, both_ways: bool = False):
-        name = f"AlibiPositionalBias{', both ways' if both_ways else ''}"
-        super().__init__(name, choose(ALiBi, **({"symmetric": True} if both_ways else {})), {"alibi_pos_bias": True},
+    def __init__(self, *, bidirectional: bool = False):
+        name = f"AlibiPositionalBias{', both ways' if bidirectional else ''}"
+        super().__init__(name, choose(ALiBi, **({"bidirectional": True} if bidirectional else {})), {"alibi_pos_bias": True},
                          dict.fromkeys(("bfloat16 at 512", "bfloat16 at 32768", "bfloat16 at 10^5"),
                                        "slopes are rounded to bfloat16, and their products with the distance again"))  # fmt: skip
-        self.both_ways = both_ways
+        self.bidirectional = bidirectional
 
     def row(self, scene: Scene) -> Tensor:
         bias = parts.AlibiPositionalBias(self.heads).to(scene.dtype)
         return product(scene) + bias.forward_custom_pos(torch.tensor([scene.query]), scene.keys)[:, 0].double()
 
     def model(self) -> Model:
-        if self.both_ways:
+        if self.bidirectional:
             raise Absent("an encoder reads everything at once")
         return super().model()
 
@@ -119,14 +119,14 @@ class Alibi(Outside):
 class T5Bias(Outside):
     """`RelativePositionBias`."""
 
-    def __init__(self, *, both_ways: bool = False):
-        name = f"RelativePositionBias{', both ways' if both_ways else ''}"
-        super().__init__(name, choose(T5, **({"bidirectional": True} if both_ways else {})), {"rel_pos_bias": True})
-        self.both_ways = both_ways
+    def __init__(self, *, bidirectional: bool = False):
+        name = f"RelativePositionBias{', both ways' if bidirectional else ''}"
+        super().__init__(name, choose(T5, **({"bidirectional": True} if bidirectional else {})), {"rel_pos_bias": True})
+        self.bidirectional = bidirectional
 
     def module(self) -> Any:
         torch.manual_seed(1)
-        made = parts.RelativePositionBias(scale=1.0, causal=not self.both_ways, heads=self.heads)
+        made = parts.RelativePositionBias(scale=1.0, causal=not self.bidirectional, heads=self.heads)
         with torch.no_grad():  # to three digits, so that bfloat16 has them too
             made.relative_attention_bias.weight.copy_(made.relative_attention_bias.weight.bfloat16().float())
         return made
@@ -137,13 +137,13 @@ class T5Bias(Outside):
     def row(self, scene: Scene) -> Tensor:
         # It counts queries from the end, so the keys after the query are those of another call.
         module = self.module().to(scene.dtype)
-        if not self.both_ways:
+        if not self.bidirectional:
             return product(scene) + module(1, scene.length)[:, 0, scene.keys].double()
         bucket = module._relative_position_bucket(scene.keys - scene.query, causal=False)
         return product(scene) + module.relative_attention_bias(bucket).T.double()
 
     def model(self) -> Model:
-        if self.both_ways:
+        if self.bidirectional:
             raise Absent("an encoder reads everything at once")
         return super().model()
 
@@ -232,9 +232,9 @@ CANDIDATES: tuple[Callable[[], Implementation], ...] = (
     lambda: Rotary("RotaryEmbedding, base rescaled", choose(NTKAware, factor=4.0), base_rescale_factor=4.0),
     lambda: Rotary("RotaryEmbedding, xpos", choose(XPos), use_xpos=True),
     Alibi,
-    lambda: Alibi(both_ways=True),
+    lambda: Alibi(bidirectional=True),
     T5Bias,
-    lambda: T5Bias(both_ways=True),
+    lambda: T5Bias(bidirectional=True),
     Contextual,
     Forgetting,
 )

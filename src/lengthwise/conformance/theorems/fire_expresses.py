@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lengthwise.attention import attend, refusal
+from lengthwise.attention import attend, unsupported_reason
 from lengthwise.config import ConfigError
 from lengthwise.conformance.cases import HEAD_DIM, EncodingCase, asked_backends, numbers
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
@@ -41,7 +41,7 @@ _ROWS = 256  # queries whose pairs are in memory together
 class PairwiseFIRE(FIRE):
     """FIRE with an activation that has no straight pieces to offer: its MLP is evaluated for every pair."""
 
-    def effect(self, span: Span) -> AttentionModifiers:
+    def modifiers(self, span: Span) -> AttentionModifiers:
         return AttentionModifiers(terms=(DenseBias(of_pairs(self, span)),))
 
 
@@ -75,7 +75,7 @@ class Heads(PositionEncoding):
     def __iter__(self) -> Iterator[FIRE]:
         return iter(cast(list[FIRE], list(self.fires)))
 
-    def effect(self, span: Span) -> AttentionModifiers:
+    def modifiers(self, span: Span) -> AttentionModifiers:
         return AttentionModifiers(terms=(DenseBias(torch.cat([of_pairs(fire, span) for fire in self], 1)),))
 
 
@@ -277,7 +277,7 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
 
 
 def _refused(encoding: PositionEncoding, backend: str) -> str | None:
-    return refusal(backend, encoding.effect(Span.of(2)), Span.of(2))
+    return unsupported_reason(backend, encoding.modifiers(Span.of(2)), Span.of(2))
 
 
 THEOREM = Theorem(

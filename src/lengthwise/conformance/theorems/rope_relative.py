@@ -38,7 +38,7 @@ def change(case: EncodingCase) -> float:
     """How far products of the same q and k are apart at distances 0, 1, 2, ..., as a part of |q| |k|: the most there is."""
     q, k = numbers(333, 64, 1, 1, HEAD_DIM), numbers(334, 64, 1, 1, HEAD_DIM)
     at = torch.arange(DISTANCES)[None]
-    rotation = case.build().effect(Span(at, torch.zeros_like(at), DISTANCES)).rotation
+    rotation = case.build().modifiers(Span(at, torch.zeros_like(at), DISTANCES)).rotation
     assert rotation is not None
     turned_q, turned_k = (x.expand(-1, -1, DISTANCES, -1) for x in (q, k))
     products = (rotation.query(turned_q) * rotation.key(turned_k)).sum(-1) / (q.norm(dim=-1) * k.norm(dim=-1))
@@ -57,7 +57,7 @@ def difference(case: EncodingCase) -> tuple[float, float]:
     q, k = numbers(331, 1, 1, TRIALS, HEAD_DIM), numbers(332, 1, 1, TRIALS, HEAD_DIM)
 
     def products(shift: Tensor) -> tuple[Tensor, Rotation]:
-        rotation = encoding.effect(Span((query + shift)[None], (key + shift)[None], top + 1)).rotation
+        rotation = encoding.modifiers(Span((query + shift)[None], (key + shift)[None], top + 1)).rotation
         assert rotation is not None
         return (rotation.query(q) * rotation.key(k)).sum(-1), rotation
 

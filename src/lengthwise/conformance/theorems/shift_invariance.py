@@ -1,7 +1,7 @@
 """Shift invariance: moving all positions by the same amount changes nothing, in a layer and in a model of two layers.
 
 It is asked of every encoding that declares it and does not depend on the current length, with its usual settings and with
-each of them changed. The question is that of the conformance suite (`sight.py`), here with the number that came out. A
+each of them changed. The question is that of the conformance suite (`causality.py`), here with the number that came out. A
 setting with which the encoding declares that it is not invariant (DAPE on FIRE) has to change something, or it fails.
 """
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, numbers
-from lengthwise.conformance.sight import COUNT, SHIFT_ALLOWED, moved_by_shifts
+from lengthwise.conformance.causality import COUNT, SHIFT_ALLOWED, moved_by_shifts
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
 from lengthwise.encodings import ENCODINGS, PositionEncoding
 from lengthwise.forms import DenseBias, Rotation
@@ -36,10 +36,10 @@ def allowed(case: EncodingCase, shift: int) -> float:
     """
     encoding = case.build()
     at = torch.arange(COUNT)[None] ** 2 + shift
-    effect = encoding.effect(Span(at, at, int(at.max()) + 1))
-    turn = effect.rotation
+    modifiers = encoding.modifiers(Span(at, at, int(at.max()) + 1))
+    turn = modifiers.rotation
     if turn is None:
-        return SHIFT_ALLOWED if any(isinstance(term, DenseBias) for term in effect.terms) else 0.0
+        return SHIFT_ALLOWED if any(isinstance(term, DenseBias) for term in modifiers.terms) else 0.0
     q, k, v = Layer(encoding, "reference").qkv(numbers(54, 1, COUNT, HEADS * HEAD_DIM))
     q, k = turn.query(q), turn.key(k)
     angle = torch.as_tensor(turn.angle_q).abs()  # of queries and keys alike: they are the same tokens

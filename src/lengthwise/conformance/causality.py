@@ -7,8 +7,8 @@ from torch import Tensor
 
 from lengthwise.attention import reference
 from lengthwise.conformance.answers import Wrong, question
+from lengthwise.conformance.batch_scenarios import difference
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, TRAIN_LENGTH, EncodingCase, Layer, numbers, tokens
-from lengthwise.conformance.scenes import difference
 from lengthwise.encodings import PositionEncoding, RotaryEncoding
 from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
@@ -96,5 +96,5 @@ def _turned(encoding: PositionEncoding, q: Tensor, k: Tensor, positions: Tensor,
     visible = torch.ones(1, 1, COUNT, COUNT, dtype=torch.bool).tril()
     with torch.no_grad():
         return reference.logits(
-            AttentionModifiers(rotation=encoding.effect(span).rotation), q, k, span, visible, HEAD_DIM**-0.5
+            AttentionModifiers(rotation=encoding.modifiers(span).rotation), q, k, span, visible, HEAD_DIM**-0.5
         )

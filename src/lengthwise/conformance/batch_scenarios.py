@@ -9,13 +9,13 @@ from torch import Tensor
 
 from lengthwise.attention import reference
 from lengthwise.conformance.answers import Wrong
-from lengthwise.conformance.cases import HEAD_DIM, HEADS, effect_with, numbers, served
+from lengthwise.conformance.cases import HEAD_DIM, HEADS, modifiers_with, numbers, served
 from lengthwise.encodings import PositionEncoding
 from lengthwise.span import Span
 
 
 @dataclass(frozen=True)
-class Scene:
+class Scenario:
     """`positions` and `documents` are made from the number of keys; None: 0, 1, 2, ... and one document."""
 
     name: str
@@ -53,18 +53,18 @@ def padded(*left: int) -> Callable[[int], Int[Tensor, "b j"]]:
     return lambda keys: torch.stack([torch.where(torch.arange(keys) < n, -1, 0) for n in left])
 
 
-SCENES = (
-    Scene("one token", 1),
-    Scene("one head, odd length", 37, heads=1),
-    Scene("grouped queries", 19, batch=3, kv_heads=2),
-    Scene("one key head, the last 5 queries", 23, 5, kv_heads=1),
-    Scene("one query", 33, 1, batch=2),
-    Scene("more rows than a block holds", 131, batch=9),
-    Scene("positions with gaps, other in each row", 21, batch=3, heads=2, positions=gaps(1, 3, 1500)),
-    Scene("positions with gaps, alike in all rows, the last 4 queries", 21, 4, batch=2, positions=gaps(2, 1, 1900)),
-    Scene("packed documents", 29, batch=2, kv_heads=2, documents=packed((9, 13), (1, 28))),
-    Scene("left padding, the last 6 queries", 17, 6, batch=3, documents=padded(0, 3, 9)),
-    Scene("documents with positions of their own", 15, batch=1, documents=packed((6,)), positions=gaps(3, 1, 800)),
+SCENARIOS = (
+    Scenario("one token", 1),
+    Scenario("one head, odd length", 37, heads=1),
+    Scenario("grouped queries", 19, batch=3, kv_heads=2),
+    Scenario("one key head, the last 5 queries", 23, 5, kv_heads=1),
+    Scenario("one query", 33, 1, batch=2),
+    Scenario("more rows than a block holds", 131, batch=9),
+    Scenario("positions with gaps, other in each row", 21, batch=3, heads=2, positions=gaps(1, 3, 1500)),
+    Scenario("positions with gaps, alike in all rows, the last 4 queries", 21, 4, batch=2, positions=gaps(2, 1, 1900)),
+    Scenario("packed documents", 29, batch=2, kv_heads=2, documents=packed((9, 13), (1, 28))),
+    Scenario("left padding, the last 6 queries", 17, 6, batch=3, documents=padded(0, 3, 9)),
+    Scenario("documents with positions of their own", 15, batch=1, documents=packed((6,)), positions=gaps(3, 1, 800)),
 )
 
 
@@ -81,13 +81,13 @@ def observe(encoding: PositionEncoding, seed: int = 3) -> list[Float[Tensor, "..
         seen.append(encoding.embed(numbers(seed, 1, len(positions), HEADS * HEAD_DIM), at))
         span = Span(at, at, positions[-1] + 1)
         visible = torch.ones(1, len(positions), len(positions), dtype=torch.bool).tril()
-        effect = effect_with(encoding, span, numbers(seed + 3, 1, len(positions), HEADS * HEAD_DIM))
+        modifiers = modifiers_with(encoding, span, numbers(seed + 3, 1, len(positions), HEADS * HEAD_DIM))
         q, k = (numbers(seed + n, 1, HEADS, len(positions), HEAD_DIM) for n in (1, 2))
-        if effect.both_ways:
+        if modifiers.bidirectional:
             visible = torch.ones_like(visible)
-        logits = reference.logits(effect, q, k, span, visible[:, None], HEAD_DIM**-0.5)
+        logits = reference.logits(modifiers, q, k, span, visible[:, None], HEAD_DIM**-0.5)
         seen.append(logits.masked_fill(~visible[:, None], 0.0))
-        seen.extend(value.table for value in effect.values)
+        seen.extend(value.table for value in modifiers.values)
     return seen
 
 

@@ -53,7 +53,7 @@ def output(
     for b in range(batch):
         at = positions[b].tolist()
         row = Span(positions[b : b + 1], positions[b : b + 1], length, length_q=own[b : b + 1], length_k=own[b : b + 1])
-        rewrite = encoding.effect(row).rewrite
+        rewrite = encoding.modifiers(row).rewrite
         logits = [[[-math.inf] * count for _ in range(count)] for _ in range(heads)]
         effects = {}
         for i in range(count):
@@ -67,10 +67,10 @@ def output(
                     length_q=own[b : b + 1, i : i + 1],
                     length_k=own[b : b + 1, j : j + 1],
                 )
-                effects[i, j] = effect = encoding.effect(span)
+                effects[i, j] = modifiers = encoding.modifiers(span)
                 for h in range(heads):
                     logits[h][i][j] = pair(
-                        effect, h, q[b, h, i].tolist(), k[b, h // groups, j].tolist(), at[i] - at[j], scale
+                        modifiers, h, q[b, h, i].tolist(), k[b, h // groups, j].tolist(), at[i] - at[j], scale
                     )
                     for term in read:
                         logits[h][i][j] += _of_content(term, batch, heads, (b, h, i, j), at[i] - at[j])
@@ -93,15 +93,15 @@ def output(
     return out
 
 
-def pair(effect: AttentionModifiers, head: int, q: Numbers, k: Numbers, distance: int, scale: float) -> float:
+def pair(modifiers: AttentionModifiers, head: int, q: Numbers, k: Numbers, distance: int, scale: float) -> float:
     """The logit of one query and one key, before softmax and before any rewrite."""
     turned_q, turned_k = q, k
-    if (r := effect.rotation) is not None:
+    if (r := modifiers.rotation) is not None:
         turned_q, turned_k = turn(q, r, r.angle_q, r.gain_q), turn(k, r, r.angle_k, r.gain_k)
     total = scale * math.fsum(a * b for a, b in zip(turned_q, turned_k, strict=True))
-    if effect.gain:
-        total *= float(effect.gain.gain[0, head if effect.gain.gain.shape[1] > 1 else 0, 0])
-    for term in effect.terms:
+    if modifiers.gain:
+        total *= float(modifiers.gain.gain[0, head if modifiers.gain.gain.shape[1] > 1 else 0, 0])
+    for term in modifiers.terms:
         match term:
             case ToeplitzBias(table, first, distances):
                 total += float(_entry(table, head, _column(distance, first, distances)))

@@ -1,4 +1,4 @@
-"""What encodings said is kept while decoding: the same bits as without, fewer calls, and nothing that is out of date."""
+"""The cache of encodings while decoding: the same bits as without it, fewer calls, and nothing that is out of date."""
 
 import copy
 
@@ -28,12 +28,12 @@ def made(name, **others):
     return ENCODINGS.parse(name).build(**(MADE_FOR | others)).eval()
 
 
-def step(encoding, keys, kept=None, queries=1, dtype=torch.float64, **given):
+def step(encoding, keys, cache=None, queries=1, dtype=torch.float64, **given):
     torch.manual_seed(keys)
     q = torch.randn(2, HEADS, queries, DIM, dtype=dtype)
     k, v = torch.randn(2, 2, 2, keys, DIM, dtype=dtype)
     x = torch.randn(2, keys, HEADS * DIM, dtype=dtype) if encoding.reads_content() else None
-    return lengthwise.attend(q, k, v, encoding, x=x, kept=kept, **given)
+    return lengthwise.attend(q, k, v, encoding, x=x, encoding_cache=cache, **given)
 
 
 def left_padding(keys):
@@ -47,7 +47,7 @@ def packed(keys):
 @pytest.mark.parametrize("name", NAMES)
 @torch.no_grad()
 def test_steps_have_the_same_bits(name):
-    encoding, kept = made(name), EncodingCache()
+    encoding, cache = made(name), EncodingCache()
     for keys in (12, 15, 16, 17, 31, 32, 33, 70):
         for given in (
             {},
@@ -57,7 +57,7 @@ def test_steps_have_the_same_bits(name):
             {"positions": torch.arange(keys)[None] + keys // 2},
             {"dtype": torch.float32},
         ):
-            expected, found = step(encoding, keys, **given), step(encoding, keys, kept, **given)
+            expected, found = step(encoding, keys, **given), step(encoding, keys, cache, **given)
             torch.testing.assert_close(found, expected, rtol=0, atol=_close(name, expected.dtype))
 
 
@@ -69,25 +69,25 @@ def _close(name, dtype):
 @pytest.mark.parametrize("name", ["ALiBi", "FIRE", "LogN", "XPos", "TransformerXL"])
 @torch.no_grad()
 def test_on_every_backend(name, backend):
-    encoding, kept = made(name), EncodingCache()
+    encoding, cache = made(name), EncodingCache()
     for keys in (12, 16, 17):
         expected = step(encoding, keys, backend=backend)
-        torch.testing.assert_close(step(encoding, keys, kept, backend=backend), expected, rtol=0, atol=1e-13)
+        torch.testing.assert_close(step(encoding, keys, cache, backend=backend), expected, rtol=0, atol=1e-13)
 
 
 class Counted(encodings.FIRE):
     calls = 0
 
-    def effect(self, span):
+    def modifiers(self, span):
         self.calls += 1
-        return super().effect(span)
+        return super().modifiers(span)
 
 
 @torch.no_grad()
 def test_a_text_asks_once_and_whenever_it_doubles():
-    encoding, kept = Counted(num_heads=HEADS), EncodingCache()
+    encoding, cache = Counted(num_heads=HEADS), EncodingCache()
     for keys in range(20, 130):
-        step(encoding, keys, kept)
+        step(encoding, keys, cache)
     assert encoding.calls == 1 + 4  # once to see what it says; for 32, 64, 128 and 256 positions
 
 
@@ -161,12 +161,12 @@ CHANGES = {
 @pytest.mark.parametrize("name", ["FIRE", "FIRE:activation=gelu", "KerpleLog", "T5", "TransformerXL", "Shaw"])
 @torch.no_grad()
 def test_nothing_is_out_of_date(name, change):
-    encoding, kept = made(name), EncodingCache()
+    encoding, cache = made(name), EncodingCache()
     for keys in (20, 21):
-        before = step(encoding, keys, kept)
+        before = step(encoding, keys, cache)
     CHANGES[change](encoding)
     fresh = step(encoding, 21)
-    torch.testing.assert_close(step(encoding, 21, kept), fresh, rtol=0, atol=1e-12)
+    torch.testing.assert_close(step(encoding, 21, cache), fresh, rtol=0, atol=1e-12)
     assert (fresh - before).abs().max() > 1e-7  # it did change something
 
 
@@ -177,7 +177,7 @@ class WithBuffer(PositionEncoding):
         super().__init__()
         self.register_buffer("slope", torch.full((HEADS, 1), 0.5, dtype=torch.float64))
 
-    def effect(self, span):
+    def modifiers(self, span):
         zero, u = torch.zeros(HEADS, 1, dtype=torch.float64), torch.arange(span.reach, dtype=torch.float64)
         w = torch.ones(span.q.shape, dtype=torch.float64)
         return AttentionModifiers(
@@ -187,38 +187,38 @@ class WithBuffer(PositionEncoding):
 
 @torch.no_grad()
 def test_buffers_count_too():
-    encoding, kept = WithBuffer(), EncodingCache()
+    encoding, cache = WithBuffer(), EncodingCache()
     for keys in (20, 21):
-        step(encoding, keys, kept)
+        step(encoding, keys, cache)
     encoding.slope.mul_(-1)
-    assert torch.equal(step(encoding, 21, kept), step(encoding, 21))
+    assert torch.equal(step(encoding, 21, cache), step(encoding, 21))
 
 
 def test_with_gradients_every_call_asks():
-    encoding, kept = made("FIRE"), EncodingCache()
+    encoding, cache = made("FIRE"), EncodingCache()
     with torch.no_grad():
         for keys in (20, 21):
-            step(encoding, keys, kept)
+            step(encoding, keys, cache)
     found, expected = (
-        torch.autograd.grad(step(encoding, 21, k).square().sum(), list(encoding.parameters())) for k in (kept, None)
+        torch.autograd.grad(step(encoding, 21, k).square().sum(), list(encoding.parameters())) for k in (cache, None)
     )
     for a, b in zip(found, expected, strict=True):
         assert torch.equal(a, b)
 
 
 def test_inference_mode_inside_and_outside():
-    encoding, kept = made("FIRE"), EncodingCache()
+    encoding, cache = made("FIRE"), EncodingCache()
     with torch.inference_mode():
         for keys in (20, 21):
-            step(encoding, keys, kept)
+            step(encoding, keys, cache)
     with torch.no_grad():
-        assert torch.equal(step(encoding, 22, kept), step(encoding, 22))
+        assert torch.equal(step(encoding, 22, cache), step(encoding, 22))
     with torch.inference_mode():
         encoding = made("KerpleLog")  # parameters that keep no count of their changes
         for keys in (20, 21):
-            step(encoding, keys, kept)
+            step(encoding, keys, cache)
         encoding.r1.add_(1.0)
-        assert torch.equal(step(encoding, 21, kept), step(encoding, 21))
+        assert torch.equal(step(encoding, 21, cache), step(encoding, 21))
 
 
 class Pairs(PositionEncoding):
@@ -226,58 +226,58 @@ class Pairs(PositionEncoding):
 
     longest = 0
 
-    def effect(self, span):
+    def modifiers(self, span):
         self.longest = max(self.longest, span.q.shape[1])
         return AttentionModifiers(terms=(DenseBias(-span.distance()[:, None].double()),))
 
 
 @torch.no_grad()
 def test_what_is_said_of_pairs_is_asked_for_the_span_alone():
-    encoding, kept = Pairs(), EncodingCache()
+    encoding, cache = Pairs(), EncodingCache()
     for keys in range(20, 40):
-        assert torch.equal(step(encoding, keys, kept), step(encoding, keys))
+        assert torch.equal(step(encoding, keys, cache), step(encoding, keys))
     assert encoding.longest == 1
 
 
 @torch.no_grad()
 def test_positions_far_beyond_the_tokens_are_not_kept():
     """A table of all that came before would be larger than the cache by any factor."""
-    encoding, kept = made("ALiBi"), EncodingCache()
+    encoding, cache = made("ALiBi"), EncodingCache()
     asked = []
-    effect = encoding.effect
-    encoding.effect = lambda span: (asked.append(span.length), effect(span))[1]
+    modifiers = encoding.modifiers
+    encoding.modifiers = lambda span: (asked.append(span.length), modifiers(span))[1]
     for keys in (20, 21):
-        step(encoding, keys, kept, positions=torch.arange(keys)[None] + 1_000_000)
+        step(encoding, keys, cache, positions=torch.arange(keys)[None] + 1_000_000)
     assert asked == [1_000_020, 1_000_021]
 
 
 @torch.no_grad()
 def test_a_limit_is_that_of_the_encoding():
     """A power of two past what the encoding serves is not asked for; its own error is, when the text comes to it."""
-    encoding, kept = encodings.XPos(head_dim=DIM, max_length=40), EncodingCache()
+    encoding, cache = encodings.XPos(head_dim=DIM, max_length=40), EncodingCache()
     for keys in range(30, 41):
-        assert torch.equal(step(encoding, keys, kept), step(encoding, keys))
+        assert torch.equal(step(encoding, keys, cache), step(encoding, keys))
     with pytest.raises(ConfigError, match="position 40 is past its max_length 40"):
-        step(encoding, 41, kept)
+        step(encoding, 41, cache)
 
 
 @torch.no_grad()
 def test_one_serves_several_encodings():
-    first, second, kept = made("FIRE"), made("FIRE"), EncodingCache()
+    first, second, cache = made("FIRE"), made("FIRE"), EncodingCache()
     for p in second.parameters():
         p.mul_(2.0)
     for keys in (20, 21, 22):
         for encoding in (first, second):
-            assert torch.equal(step(encoding, keys, kept), step(encoding, keys))
+            assert torch.equal(step(encoding, keys, cache), step(encoding, keys))
 
 
 @torch.no_grad()
 def test_tables_are_cast_once():
     """Of the steps that share a table, the second finds what the kernel takes."""
-    encoding, kept = made("ALiBi"), EncodingCache()
+    encoding, cache = made("ALiBi"), EncodingCache()
     for keys in (20, 21):
-        step(encoding, keys, kept, dtype=torch.float32)
-    (one,), (other,) = (kept.effect(encoding, Span.of(keys, 1)).terms for keys in (21, 22))
+        step(encoding, keys, cache, dtype=torch.float32)
+    (one,), (other,) = (cache.modifiers(encoding, Span.of(keys, 1)).terms for keys in (21, 22))
     assert one is other
     assert [x.dtype for x in one.made.values()] == [torch.float32]
 
