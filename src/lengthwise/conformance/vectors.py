@@ -107,7 +107,9 @@ def _weights(
     # q, k and v have one width: dims of zeros are added at the end, which no rotation that is not partial would allow, nor
     # vectors for each distance or head, nor a rewriting that reads q.
     fixed = (
-        modifiers.rotation or modifiers.rewrite or any(isinstance(term, (RelativeKeyBias, KeyBias)) for term in modifiers.terms)
+        modifiers.rotation
+        or modifiers.rewrite
+        or any(isinstance(term, (RelativeKeyBias, KeyBias)) for term in modifiers.terms)
     )
     if fixed and width > q.shape[-1]:
         pieces = [v[..., n : n + q.shape[-1]] for n in range(0, keys, q.shape[-1])]
