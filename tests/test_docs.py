@@ -79,11 +79,3 @@ def test_the_readmes_python_runs():
     exec(code, space)
     assert isinstance(space["out"], torch.Tensor)
     assert isinstance(space["rope"], RotaryEncoding)
-
-
-def test_the_readmes_encoding_works_as_written():
-    (code,) = (c for c in re.findall(r"```python\n(.*?)```", README, flags=re.S) if "class Windowed" in c)
-    space = {"torch": torch, "DistanceBias": encodings.DistanceBias}
-    exec(code, space)
-    windowed = space["Windowed"](num_heads=2, size=2)
-    assert windowed.bias(torch.arange(4)).tolist() == [[0.0, 0.0, 0.0, -10.0]] * 2

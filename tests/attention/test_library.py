@@ -291,14 +291,14 @@ def test_without_a_compiler_it_says_so_once_and_refuses(tmp_path):
     """In a fresh process, with a source whose library is nowhere."""
     program = f"""
 import warnings, pathlib
-from lengthwise.attention import cpu, refusal
+from lengthwise.attention import cpu, unsupported_reason
 from lengthwise.attention.cpu import library
 from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
 library.beside = lambda: pathlib.Path({str(tmp_path)!r})
 with warnings.catch_warnings(record=True) as seen:
     warnings.simplefilter("always")
-    reasons = [refusal("fused", AttentionModifiers(), Span.of(2)) for _ in range(2)]
+    reasons = [unsupported_reason("fused", AttentionModifiers(), Span.of(2)) for _ in range(2)]
 assert len(seen) == 1, seen
 print(seen[0].message, reasons[1], sep="\\n")
 """

@@ -300,7 +300,7 @@ def test_a_failed_run_is_named_and_the_exit_code_is_1(apart: Call, tmp_path: Pat
         "from lengthwise.encodings import NoPE\n"
         "from lengthwise.studies import Study, grid\n"
         "class Faulty(NoPE):\n"
-        "    def effect(self, span):\n"
+        "    def modifiers(self, span):\n"
         "        raise RuntimeError('broken on purpose')\n"
         "study = Study(name='faulty', runs=grid([Faulty, 'nope'], ['copy'], training=TrainingConfig(train_length=4,\n"
         "    steps=5, batch_size=2), model=ModelConfig(d_model=16, num_layers=1, num_heads=2)),\n"

@@ -108,7 +108,7 @@ def test_missing_and_damaged_weights_are_said_and_trained_again(study_file: Call
 
 FAULTY = """
 class Faulty(NoPE):
-    def effect(self, span):
+    def modifiers(self, span):
         raise RuntimeError("broken on purpose\\nand a second line")
 """
 
@@ -132,7 +132,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(study_file: Callable[...
 DEADLY = """
 import os
 class Deadly(NoPE):
-    def effect(self, span):
+    def modifiers(self, span):
         os._exit(7)
 """
 

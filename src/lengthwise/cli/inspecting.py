@@ -151,7 +151,9 @@ def _rotation(data: Data, key: str) -> list["RenderableType"]:
     if gains:
         notes.append(f"gain, far key: what query {n - 1:,} and key 0 are stretched by together")
     if "effective_length" in data:
-        notes.append(f"made for length {data['effective_length']:,}" if data["effective_length"] else "the same at every length")
+        notes.append(
+            f"made for length {data['effective_length']:,}" if data["effective_length"] else "the same at every length"
+        )
     return [
         _title(f"turn of each pair of dims, at length {n:,}"),
         Fitted(names, rows, left=(wave_at,), drop=(wave_at, "turns", "wavelength", *names[:4:-1])),
