@@ -2,7 +2,7 @@
 
     out, lse = torch.ops.lengthwise.attention(q, k, v, table, first, slope, intercept, knots, u, w, rows, rows_first,
                                               position_q, position_k, documents, causal, window, scale,
-                                              turn_q, turn_k, side_by_side)
+                                              cos_sin_q, cos_sin_k, interleaved)
 
 The logit of query i and key j in head h is
 
@@ -15,7 +15,7 @@ q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g, and queries the last i
 slope, intercept [h|1, s], knots [s-1], u [n], w [b|1, i]: the same, or float64: so are their gradients
 then, and a CPU tells exactly on which side of a knot x is. All contiguous, None where there is none. position_q [b|1, i],
 position_k [b|1, j]: None where key j stands at j and each query at its own index. documents [b|1, j]; `causal` and
-`window` (0: none) as in `Mask`. turn_q [b|1, i, 2, pairs], turn_k [b|1, j, 2, pairs], of the dtype that is computed in: a
+`window` (0: none) as in `Mask`. cos_sin_q [b|1, i, 2, pairs], cos_sin_k [b|1, j, 2, pairs], of the dtype that is computed in: a
 rotation's cosines and sines, with its gains, which q and k are turned by first; of dims 2p and 2p + 1 (`interleaved`), or p and
 p + pairs; on a CPU alone. lse [b, h, i] is the logarithm of each row's sum of exp(logit), for the backward pass.
 
