@@ -203,7 +203,7 @@ def _best(task: TaskFindings, length: int, there: str) -> str:
     if len(task.series) == 1:
         return f"Its mean {task.metric} {there} is {value}{beside and f', {beside}'}."
     if task.best(length) is None:
-        return f"{_capital(there)} the {extreme} mean {task.metric} ({listing(ties)}: {value}) is {beside or 'zero'}."
+        return f"{_capital(there)} the {extreme} mean {task.metric} ({listing(ties)}: {value}) is {_why_no_best(task, best)}."
     text = f"{listing(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric} ({value})"
     if there != "there":
         text += f" {there}"
@@ -223,11 +223,16 @@ def _leaders(task: TaskFindings, length: int, best: float) -> tuple[list[tuple[s
 
 
 def _beside(task: TaskFindings, best: Point) -> str:
-    """What speaks against the leader, in words: a floor that it does not beat, or that it has not learned the task; or nothing."""
+    """Return which floor the leader does not beat, in words; an empty string where it beats all of them."""
     floor = task.unbeaten(best)
-    if floor is not None:
-        return f"no better than the baseline “{floor.label}” ({figure(floor.scores[best.length])})"
-    return "of a model that has not learned the task" if task.has_failed(task.ranked(best.length)[0]) else ""
+    return f"no better than the baseline “{floor.label}” ({figure(floor.scores[best.length])})" if floor else ""
+
+
+def _why_no_best(task: TaskFindings, best: Point) -> str:
+    """Return why the leader is not called the best, in words."""
+    if beside := _beside(task, best):
+        return beside
+    return "of a model that has not learned the task" if task.has_failed(task.ranked(best.length)[0]) else "zero"
 
 
 def _all_alike(task: TaskFindings, labels: list[str], best: Point, there: str = "there") -> str:
@@ -250,7 +255,7 @@ def _one_seed(task: TaskFindings, length: int, where: str) -> str:
         return f"{where}, {ties[0]} has {score}{beside and f', {beside}'}; what another seed would give is open."
     if task.best(length) is None:
         score = f"the {extreme} {task.metric} ({listing(ties)}: {figure(best.mean)})"
-        return f"{where}, {score} is {beside or 'zero'}; with one seed no difference can be told from chance."
+        return f"{where}, {score} is {_why_no_best(task, best)}; with one seed no difference can be told from chance."
     return (
         f"{where}, {listing(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} {task.metric} "
         f"({figure(best.mean)}), but with one seed no difference can be told from chance."
