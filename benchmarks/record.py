@@ -60,12 +60,23 @@ def header() -> dict[str, Any]:
     }
 
 
+def as_text(value: Any, before: str = "") -> str:
+    """Return JSON with two spaces for each level, in which each item of a list has one line: a study has thousands of rows."""
+    inside = before + "  "
+    if isinstance(value, dict) and value:
+        members = (f"{inside}{json.dumps(name)}: {as_text(item, inside)}" for name, item in value.items())
+        return "{\n" + ",\n".join(members) + f"\n{before}}}"
+    if isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value):
+        return "[\n" + ",\n".join(f"{inside}{json.dumps(item)}" for item in value) + f"\n{before}]"
+    return json.dumps(value)
+
+
 def save(name: str, figures: dict[str, Any]) -> None:
     """Print where the figures come from and write them to results/<name>.json."""
     facts = header()
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps({"made": facts, "figures": figures}, indent=2) + "\n")
+    path.write_text(as_text({"made": facts, "figures": figures}) + "\n")
     changed = ", with uncommitted changes" if facts["uncommitted_changes"] else ""
     print(f"\n{facts['processor']}, {facts['cores']} cores, Python {facts['python']}, torch {facts['torch']}")
     print(f"commit {facts['commit']}{changed}")

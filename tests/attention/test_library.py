@@ -95,7 +95,7 @@ def test_it_says_that_it_waits_for_another_process_that_compiles(places, monkeyp
         assert places.load()
     waits, compiles = capsys.readouterr().err.splitlines()
     assert waits == "lengthwise: waiting for another process, which is compiling the attention kernel"
-    assert compiles == "lengthwise: compiling its attention kernel, once (usually 10 to 60 seconds)"
+    assert compiles == "lengthwise: compiling the attention kernel (once; 10 to 60 seconds)"
 
 
 def test_one_that_was_cut_short_does_not_end_a_process_either(tmp_path, real):

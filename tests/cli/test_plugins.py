@@ -608,4 +608,4 @@ def test_a_failed_rule_of_a_kind_names_the_plug_in(here: Call, own: Path) -> Non
     (own / "mine.py").write_text(OWN.replace("return length, 1", "return length, None"))
     ran = here("sample", "largest", "--length", 3, "--plugin", "mine.py")
     assert ran.code == 2
-    assert "a class in mine.py may break a rule of its kind" in ran.err or "mine.py, line" in ran.err
+    assert "a class in mine.py may break a rule of its kind" in ran.err

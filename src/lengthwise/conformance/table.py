@@ -62,7 +62,7 @@ def ask_in_processes(names: Sequence[str], on_answer: Callable[[str], None]) -> 
     tasks = [(name, n) for name in names for n in range(len(QUESTIONS))]
     rows: list[Row] = []
     spawn = multiprocessing.get_context("spawn")
-    cpu.missing()  # compiles the kernel, if nobody has: here it is said once
+    cpu.missing()  # compile the kernel here, so that the message is printed once and not by every worker
     others = multiprocessing.active_children()
     with ProcessPoolExecutor(min(cores, 8), spawn, initializer=_begin, initargs=(loaded_plugins(),)) as pool:
         try:

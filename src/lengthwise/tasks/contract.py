@@ -1,5 +1,7 @@
-"""What a task from outside has to keep: its examples are what it says of them. Ours are tested; a slip in another would put scores
-under the wrong length, or train each encoding on other data, without a word."""
+"""Checks of tasks that users define: a task's examples must agree with what its methods declare.
+
+A mistake would otherwise put scores under the wrong length, or train each encoding on different data, without an error.
+"""
 
 from dataclasses import fields
 from typing import Any
@@ -17,8 +19,11 @@ FEW = 4  # examples that are looked at
 
 
 def require_kept(task: Task, length: int) -> None:
-    """Raise `ConfigError`, with the file and line of the class, where examples of a length are not what the task says of them:
-    their kind, their words, their sizes, their length, and that the same generator draws the same ones."""
+    """Raise `ConfigError`, with the file and line of the class, if examples of this length contradict the task.
+
+    Checked on a few examples: the type and shape of what `draw` returns, word ids, `widths`, `length_of`, and that the same
+    generator state gives the same examples. Tasks of Lengthwise itself are not checked here; the tests do that.
+    """
     make = type(task)
     if is_own(make):
         return

@@ -100,7 +100,7 @@ def _places(reasons: list[str]) -> Iterator[Path]:
 
 
 def _compiled() -> bytes:
-    print("lengthwise: compiling its attention kernel, once (usually 10 to 60 seconds)", file=sys.stderr, flush=True)
+    print("lengthwise: compiling the attention kernel (once; 10 to 60 seconds)", file=sys.stderr, flush=True)
     return building.compiled()
 
 
@@ -111,10 +111,10 @@ def _for_this_process(content: bytes, call_size: int, reason: str) -> ctypes.CDL
             path.write_bytes(content)
             library = _open(path, call_size)  # which stays when its file is deleted
     except OSError as error:
-        raise CannotBuild(f"there is no place to keep it: {reason}; {error.strerror or error}") from None
+        raise CannotBuild(f"the library cannot be stored: {reason}; {error.strerror or error}") from None
     warnings.warn(
-        "lengthwise compiles its attention kernel in every process, usually 10 to 60 seconds each, as there is no place to keep "
-        f"it: {reason}. Set LENGTHWISE_CACHE to a folder that you alone can write to",
+        "lengthwise compiles its attention kernel in every process (10 to 60 seconds each), because it cannot store the library: "
+        f"{reason}. Set LENGTHWISE_CACHE to a folder that you alone can write to",
         stacklevel=5,
     )
     return library
