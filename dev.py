@@ -342,7 +342,7 @@ def variables(environment: Environment, **more: str) -> dict[str, str]:
 
 # The parts whose signatures have shapes: there types are checked while testing. Elsewhere wrong types are a user's, and
 # answered by the code itself.
-SHAPED = [f"lengthwise.{part}" for part in ("span", "forms", "encodings", "layouts", "attention", "models")]
+SHAPED = [f"lengthwise.{part}" for part in ("span", "forms", "encodings", "positions", "attention", "models")]
 
 
 def pytest(environment: Environment, which: str, arguments: list[str]) -> NoReturn:

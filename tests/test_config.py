@@ -25,7 +25,7 @@ from lengthwise.config import (
     settings_of,
 )
 from lengthwise.encodings import ENCODINGS, FIRE, T5, NoPE, RoPE
-from lengthwise.layouts import LAYOUTS, Consecutive, Randomized, Shift
+from lengthwise.positions import POSITION_SCHEMES, Consecutive, Randomized, Shift
 from lengthwise.tasks import TASKS, Copy, Text
 
 
@@ -66,7 +66,7 @@ def test_a_default_is_the_value_that_it_would_be_if_given():
         {"model": ModelConfig(d_ff=100)},
         {"training": TrainingConfig(train_length=8, min_length=1)},
         {"training": TrainingConfig(train_length=8, steps=999)},
-        {"training": TrainingConfig(train_length=8, layout=choose(Shift))},
+        {"training": TrainingConfig(train_length=8, positions=choose(Shift))},
     ],
 )
 def test_whatever_changes_the_training_changes_the_key(change):
@@ -76,13 +76,13 @@ def test_whatever_changes_the_training_changes_the_key(change):
 def test_every_field_of_a_run_is_in_its_identity():
     """A new field that were left out of the key would make two different trainings one."""
     data = run(
-        training=TrainingConfig(train_length=8, layout=choose(Shift), curriculum=Curriculum(length=2))
+        training=TrainingConfig(train_length=8, positions=choose(Shift), curriculum=Curriculum(length=2))
     ).identity()
     fixed = run(training=TrainingConfig(train_length=8, train_examples=100)).identity()  # it takes no curriculum
     assert set(data) == {f.name for f in dataclasses.fields(Run)}
     for name in ("model", "training"):
         known = {f.name for f in dataclasses.fields(getattr(run(), name))}
-        assert {*data[name], *fixed[name]} == known - ({"mixer", "state_size"} if name == "model" else set())
+        assert set(data[name]) == set(fixed[name]) == known
     assert None not in [*data["model"].values(), *data["training"].values()]  # defaults are written out
 
 
@@ -118,9 +118,9 @@ def test_a_mamba_has_its_own_settings_and_no_others():
             lambda: run(
                 encoding=choose(NoPE),
                 model=ModelConfig.mamba(),
-                training=TrainingConfig(train_length=8, layout=choose(Shift)),
+                training=TrainingConfig(train_length=8, positions=choose(Shift)),
             ),
-            "the layout is Shift, and a Mamba reads no positions",
+            "the position scheme is Shift, and a Mamba reads no positions",
         ),
     ],
 )
@@ -130,21 +130,20 @@ def test_what_a_mamba_has_not_is_refused(make, words):
     assert "\n" not in str(error.value)
 
 
-def test_consecutive_positions_are_not_spoken_of():
-    """Runs had keys before there were layouts, and keep them."""
-    said = run(training=TrainingConfig(train_length=8, layout=choose(Consecutive)))
+def test_consecutive_positions_have_one_spelling():
+    said = run(training=TrainingConfig(train_length=8, positions=choose(Consecutive)))
     assert said == run()
     assert said.key == run().key
-    assert "layout" not in said.identity()["training"]
+    assert said.identity()["training"]["positions"] is None
     data = run().to_data()
-    for layout in (None, {"is": "Consecutive"}, {"is": "consecutive"}):
-        data["training"]["layout"] = layout
+    for scheme in (None, {"is": "Consecutive"}, {"is": "consecutive"}):
+        data["training"]["positions"] = scheme
         assert Run.from_data(data) == run()
 
 
-@pytest.mark.parametrize("make", [*LAYOUTS])
-def test_a_run_with_a_layout_in_json_both_ways(make):
-    there = run(training=TrainingConfig(train_length=8, layout=choose(make)))
+@pytest.mark.parametrize("make", [*POSITION_SCHEMES])
+def test_a_run_with_a_position_scheme_in_json_both_ways(make):
+    there = run(training=TrainingConfig(train_length=8, positions=choose(make)))
     back = Run.from_data(json.loads(json.dumps(there.to_data())))
     assert back == there
     assert back.key == there.key
@@ -191,9 +190,9 @@ def test_json_both_ways(make):
         (lambda d: d["model"].update(norm="layr"), "did you mean 'layer'"),
         (lambda d: d.update(task="copy"), "is"),
         (lambda d: d.pop("training"), "training"),
-        (lambda d: d["training"].update(layout={"is": "Randomised"}), "did you mean 'Randomized'"),
-        (lambda d: d["training"].update(layout={"is": "Shift", "max_shfit": 3}), "max_shift"),
-        (lambda d: d["training"].update(layout="shift"), "is"),
+        (lambda d: d["training"].update(positions={"is": "Randomised"}), "did you mean 'Randomized'"),
+        (lambda d: d["training"].update(positions={"is": "Shift", "max_shfit": 3}), "max_shift"),
+        (lambda d: d["training"].update(positions="shift"), "is"),
         (lambda d: d.update(encoding=None), "is"),
     ],
 )
@@ -233,9 +232,9 @@ def test_wrong_json_names_what_is_meant(spoil, words):
         lambda: EvaluationConfig(lengths=(8, 8)),
         lambda: run(task=choose(NoPE)),
         lambda: run(encoding=None),
-        lambda: TrainingConfig(train_length=8, layout=choose(NoPE)),
-        lambda: TrainingConfig(train_length=8, layout=Shift),
-        lambda: TrainingConfig(train_length=8, layout="shift"),
+        lambda: TrainingConfig(train_length=8, positions=choose(NoPE)),
+        lambda: TrainingConfig(train_length=8, positions=Shift),
+        lambda: TrainingConfig(train_length=8, positions="shift"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(make):
@@ -268,7 +267,7 @@ def test_a_choice_from_one_word():
         (TASKS, "copy:symbols=5,times=2,symbols=5", "Copy.symbols"),
         (ENCODINGS, "fire:hidden_layers=1,hidden-layers=2", "FIRE.hidden_layers"),
         (ENCODINGS, "rope*3+fire:c=1,c=2", "FIRE.c"),
-        (LAYOUTS, "randomized:max_length=64,max_length=128", "Randomized.max_length"),
+        (POSITION_SCHEMES, "randomized:max_length=64,max_length=128", "Randomized.max_length"),
     ],
 )
 def test_a_setting_given_twice_is_refused(registry, word, setting):
@@ -281,10 +280,10 @@ def test_label_names_what_differs_from_the_defaults():
     assert run(encoding=choose(FIRE, hidden_layers=1)).label == "FIRE(hidden_layers=1)"
     assert run(model=ModelConfig(share_encoding=True)).label == "FIRE-S"
     assert run(encoding=choose(T5), model=ModelConfig(share_encoding=False)).label == "T5-per-layer"
-    moved = TrainingConfig(train_length=8, layout=choose(Randomized, max_length=64))
+    moved = TrainingConfig(train_length=8, positions=choose(Randomized, max_length=64))
     assert run(training=moved).label == "FIRE with Randomized(max_length=64)"
     assert run(training=moved, model=ModelConfig(share_encoding=True)).label == "FIRE-S with Randomized(max_length=64)"
-    assert run(training=TrainingConfig(train_length=8, layout=choose(Shift))).label == "FIRE with Shift"
+    assert run(training=TrainingConfig(train_length=8, positions=choose(Shift))).label == "FIRE with Shift"
 
 
 @dataclasses.dataclass
@@ -303,7 +302,7 @@ class Point:
 def elsewhere(monkeypatch: pytest.MonkeyPatch, *points: Point) -> Registry:
     monkeypatch.setitem(Registry.known, "encoding", Registry.known["encoding"])
     monkeypatch.setattr("lengthwise.choices.entry_points", lambda group: points if "encoding" in group else ())
-    return Registry("encoding", (FIRE, RoPE))
+    return Registry("encoding", (FIRE, RoPE), plural="encodings")
 
 
 def test_another_package_can_add_to_a_list(monkeypatch):

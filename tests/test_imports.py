@@ -19,7 +19,7 @@ ORDER = [
     {"plugins"},
     {"span", "baselines"},
     {"forms"},
-    {"encodings", "layouts", "tasks"},
+    {"encodings", "positions", "tasks"},
     {"attention"},
     {"inspection"},
     {"models"},

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lengthwise.encodings import ALiBi
-from lengthwise.layouts import Shift
+from lengthwise.positions import Shift
 from lengthwise.tasks import Copy
 
 _spec = importlib.util.spec_from_file_location("versions", Path(__file__).with_name("versions.py"))
@@ -40,7 +40,7 @@ def test_changed_results_ask_for_a_new_version(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(ALiBi, "bias", lambda self, distance: bias(self, distance) * (1 + 1e-6))
     monkeypatch.setattr(Copy, "_write", lambda self, symbols, length: write(self, symbols.flip(1), length))
     monkeypatch.setattr(Shift, "draw", lambda self, rows, tokens, g: positions(self, rows, tokens, g) + 1)
-    for make, file in ((ALiBi, "encodings/alibi"), (Copy, "tasks/copy"), (Shift, "layouts/shift")):
+    for make, file in ((ALiBi, "encodings/alibi"), (Copy, "tasks/copy"), (Shift, "positions/shift")):
         said = complaint(make)
         assert said is not None
         assert said.startswith(

@@ -1,4 +1,4 @@
-"""What every encoding, task and layout of lengthwise computes, in a few numbers, beside its version.
+"""What every encoding, task and position scheme of lengthwise computes, in a few numbers, beside its version.
 
     python tests/versions.py
 
@@ -22,7 +22,7 @@ from lengthwise.config import Choice, ConfigError, Registry, annotation, choose,
 from lengthwise.conformance import vectors
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, guesses, numbers
 from lengthwise.encodings import ENCODINGS
-from lengthwise.layouts import LAYOUTS
+from lengthwise.positions import POSITION_SCHEMES
 from lengthwise.tasks import TASKS, Addition, generator
 from lengthwise.tasks.base import Batch, Task
 from lengthwise.tasks.sequences import SequenceTask
@@ -156,10 +156,10 @@ def _label(choice: Choice) -> str:
     return ", ".join(word for word in odd if word.partition("=")[0] not in ("path", "glob", "sha256")) or "defaults"
 
 
-# ---- layouts ------------------------------------------------------------------------------------------------------
+# ---- position schemes ------------------------------------------------------------------------------------------------
 
 
-def of_layout(make: type) -> Numbers:
+def of_position_scheme(make: type) -> Numbers:
     """The positions of sums and of bytes, in training and in evaluation, in one document and in two."""
     sums = Addition()
     rows = {
@@ -173,13 +173,15 @@ def of_layout(make: type) -> Numbers:
             for training in (True, False):
                 for name, documents in (("one document", None), ("two documents", two)):
                     try:
-                        layout = choice.build() if task is None else choice.build().for_task(task)
-                        positions = layout.positions(inputs, documents, generator(3), training)
+                        scheme = choice.build() if task is None else choice.build().for_task(task)
+                        positions = scheme.positions(inputs, documents, generator(3), training)
                     except ConfigError:  # such settings cannot lay these out
                         continue
                     label = f"{_label(choice)}: {of_what}, {'training' if training else 'evaluation'}, {name}"
                     found[label] = ["consecutive" if positions is None else _digest(positions.tolist())]
-        found[f"{_label(choice)}: reach"] = [choice.build().reach(20, training) for training in (True, False)]
+        found[f"{_label(choice)}: positions in all"] = [
+            choice.build().num_positions(20, training) for training in (True, False)
+        ]
     return found
 
 
@@ -188,7 +190,7 @@ def of_layout(make: type) -> Numbers:
 KINDS: tuple[tuple[Registry, Callable[[type], Numbers]], ...] = (
     (ENCODINGS, of_encoding),
     (TASKS, of_task),
-    (LAYOUTS, of_layout),
+    (POSITION_SCHEMES, of_position_scheme),
 )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from lengthwise import attention, encodings, layouts, models, tasks
+    from lengthwise import attention, encodings, models, positions, tasks
     from lengthwise.attention import attend
     from lengthwise.config import alternate, choose
 
@@ -21,7 +21,7 @@ _MODULES = (
     "encodings",
     "evaluation",
     "inspection",
-    "layouts",
+    "positions",
     "models",
     "report",
     "store",
@@ -31,7 +31,7 @@ _MODULES = (
 )
 _NAMES = {"alternate": "lengthwise.config", "attend": "lengthwise.attention", "choose": "lengthwise.config"}
 
-__all__ = ["alternate", "attend", "attention", "choose", "encodings", "layouts", "models", "tasks"]
+__all__ = ["alternate", "attend", "attention", "choose", "encodings", "models", "positions", "tasks"]
 
 
 def __getattr__(name: str) -> Any:

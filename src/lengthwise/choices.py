@@ -13,7 +13,7 @@ from lengthwise.values import ConfigError, cast, near_miss, parse_value, require
 
 
 class UnknownName(ConfigError):
-    """The name of an encoding, a task or a layout that no list has."""
+    """The name of an encoding, a task or a position scheme that no list has."""
 
 
 def settings_of(make: type) -> dict[str, inspect.Parameter]:
@@ -102,7 +102,7 @@ def choose(make: type, **settings: Any) -> Choice:
     """
     kind = getattr(make, "kind", None)
     if not isinstance(make, type) or kind is None:
-        raise ConfigError(f"choose() takes the class of an encoding, a task or a layout, not {make!r}")
+        raise ConfigError(f"choose() takes the class of an encoding, a task or a position scheme, not {make!r}")
     require_complete(make)
     known = settings_of(make)
     _require_settings(make, settings)
@@ -176,14 +176,15 @@ def annotation(make: type, parameter: inspect.Parameter) -> Any:
 class Registry:
     """The list of one kind ("encoding", "task"): the one place that names every method.
 
-    Other packages add theirs through the entry-point group `lengthwise.<kind>s`, and plug-ins with `add` (see `plugins.py`).
+    Other packages add theirs through the entry-point group `lengthwise.<plural>`, and plug-ins with `add` (see `plugins.py`).
     Names ignore case.
     """
 
     known: ClassVar[dict[str, "Registry"]] = {}
 
-    def __init__(self, kind: str, makes: Iterable[type]):
-        self.kind, self._first = kind, {make.__name__: make for make in makes}
+    def __init__(self, kind: str, makes: Iterable[type], plural: str):
+        self.kind, self.plural = kind, plural
+        self._first = {make.__name__: make for make in makes}
         self._makes = dict(self._first)
         self._outside_read = False
         self.broken: dict[str, str] = {}  # what others name and cannot be had, and why
@@ -192,7 +193,7 @@ class Registry:
     def _all(self) -> dict[str, type]:
         if not self._outside_read:
             self._outside_read = True
-            for point in entry_points(group=f"lengthwise.{self.kind}s"):
+            for point in entry_points(group=f"lengthwise.{self.plural}"):
                 self._add(point)
         return self._makes
 

@@ -20,7 +20,7 @@ def is_own(make: type) -> bool:
 
 
 def class_version(make: type) -> dict[str, Any]:
-    """Return what identifies the code of an encoding, a task or a layout, as it enters a run's key.
+    """Return what identifies the code of an encoding, a task or a position scheme, as it enters a run's key.
 
     A class of lengthwise: `{"version": n}`, its class attribute. A class from outside that declares `version` in its own body:
     `{"version": n, "module": the name of its file}`, and where it derives from a class of lengthwise with another version than 1,

@@ -91,10 +91,8 @@ class Config:
                 )
 
     def to_data(self) -> dict[str, Any]:
-        """Plain JSON data, every default written out; but a setting that came `later` is left out while it is None, so that
-        what was described before has the same description, and a run the same key."""
-        values = {f: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
-        return {f.name: _data(v) for f, v in values.items() if v is not None or not f.metadata.get("later")}
+        """Return plain JSON data with every default written out."""
+        return {f.name: _data(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     @classmethod
     def from_data(cls: type[C], data: Mapping[str, Any]) -> C:
@@ -151,8 +149,8 @@ class ModelConfig(Config):
     tie_embeddings: bool = False
     t5_scaling: bool = False
     share_encoding: bool | None = None
-    mixer: Literal["mamba"] | None = field(default=None, metadata={"later": True})
-    state_size: int | None = field(default=None, metadata={"later": True})
+    mixer: Literal["mamba"] | None = None
+    state_size: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -269,7 +267,7 @@ class TrainingConfig(Config):
     """How a model is trained. `train_length` is in the task's own unit (bytes of text, symbols to copy).
 
     A step's batch has one length: `train_length`, or a uniform draw from `min_length ... train_length` (a task that is a given
-    set, as SCAN, draws each example from all it has of these lengths). `layout`: which
+    set, as SCAN, draws each example from all it has of these lengths). `positions`: which
     positions the tokens claim, in training and in evaluation (`choose(Randomized, max_length=512)`); None: 0, 1, 2, ...
     `curriculum`: shorter lengths and fewer dims at first; then `min_length` is `train_length`.
     `train_examples`: train on a fixed set of so many examples, epoch after epoch, each epoch in another order; a batch then has
@@ -289,14 +287,16 @@ class TrainingConfig(Config):
     beta1: float = 0.9
     beta2: float = 0.98
     clip: float = 1.0
-    layout: Choice | None = field(default=None, metadata={"kind": "layout", "later": True})
-    curriculum: Curriculum | None = field(default=None, metadata={"later": True})
-    train_examples: int | None = field(default=None, metadata={"later": True})
+    positions: Choice | None = field(default=None, metadata={"kind": "position scheme"})
+    curriculum: Curriculum | None = None
+    train_examples: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.layout is not None and self.layout.name == "Consecutive":  # what None says: one meaning, one spelling
-            object.__setattr__(self, "layout", None)
+        if (
+            self.positions is not None and self.positions.name == "Consecutive"
+        ):  # what None says: one meaning, one spelling
+            object.__setattr__(self, "positions", None)
         self.fill(min_length=self.train_length)
         self.positive("train_length", "min_length", "steps", "batch_size", "accumulation")
         self.within(0.0, 1.0, "warmup", "final_learning_rate", "weight_decay", "beta1", "beta2")
@@ -355,7 +355,7 @@ class EvaluationConfig(Config):
     examples: int = 256
     tokens: int = 65_536
     seed: int = 0
-    prompt: int | None = field(default=None, metadata={"later": True})
+    prompt: int | None = None
     shifts: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
@@ -401,8 +401,8 @@ class Run(Config):
             raise ConfigError(
                 f"the encoding is {self.encoding.label}, and a Mamba has no attention that it could act on; choose NoPE"
             )
-        if (layout := self.training.layout) is not None:
-            raise ConfigError(f"the layout is {layout.label}, and a Mamba reads no positions; leave it out")
+        if (scheme := self.training.positions) is not None:
+            raise ConfigError(f"the position scheme is {scheme.label}, and a Mamba reads no positions; leave it out")
 
     def identity(self) -> dict[str, Any]:
         return {**self.to_data(), "encoding": self.encoding.identity(), "task": self.task.identity()}
@@ -416,17 +416,17 @@ class Run(Config):
     @property
     def choices(self) -> tuple[Choice, ...]:
         """Every class that the run is made of, with its settings."""
-        layout = self.training.layout
-        return (*self.encoding.layers, self.task, *([layout] if layout is not None else []))
+        scheme = self.training.positions
+        return (*self.encoding.layers, self.task, *([scheme] if scheme is not None else []))
 
     @property
     def label(self) -> str:
-        """The encoding's label; `-S` where its layers share one module and the source's do not; the layout, if it has one:
+        """The encoding's label; `-S` where its layers share one module and the source's do not; the position scheme, if it has one:
         `RoPE with Randomized(max_length=512)`. "Mamba" for a Mamba."""
         if self.model.mixer is not None:
             return "Mamba"
-        layout = self.training.layout
-        return self._encoding_label() + (f" with {layout.label}" if layout is not None else "")
+        scheme = self.training.positions
+        return self._encoding_label() + (f" with {scheme.label}" if scheme is not None else "")
 
     def _encoding_label(self) -> str:
         usual = None if self.encoding.then else bool(getattr(self.encoding.make, "shared_across_layers", False))

@@ -1,4 +1,4 @@
-"""Plug-ins: encodings, tasks and layouts of a Python file or a module, put into the lists by its user's own word.
+"""Plug-ins: encodings, tasks and position schemes of a Python file or a module, put into the lists by its user's own word.
 
 Only what is named on the command line, or handed to `load_plugins`, is ever loaded. A path that is stored in a results database
 is shown to people and never run: the database may be somebody else's.
@@ -35,11 +35,11 @@ class PluginError(ValueError):
 
 
 def load_plugins(names: Iterable[str]) -> None:
-    """Load Python files and modules, and put their encodings, tasks and layouts into the lists.
+    """Load Python files and modules, and put their encodings, tasks and position schemes into the lists.
 
-    A module's classes that derive from `PositionEncoding`, `Task` or `Layout` are all of those in its namespace whose names do
-    not begin with an underscore; where it has an `__all__`, those named there. A class that lacks a method is not listed, and
-    whoever asks for it by name is told what it lacks.
+    All classes in the module's namespace that derive from `PositionEncoding`, `Task` or `PositionScheme` are taken, except
+    those whose names begin with an underscore; if the module has an `__all__`, only those named there. A class that lacks a
+    method is not listed; asking for it by name raises an error that says what it lacks.
 
     Raises `PluginError` where a plug-in is not there, raises an error, has no such class, or has one called like another.
     """
@@ -210,8 +210,8 @@ def _register(name: str, module: ModuleType) -> None:
     classes = _classes(name, module)
     if not classes:
         raise PluginError(
-            f"plug-in {name} has no encoding, task or layout; define a class in it that derives from PositionEncoding, Task or "
-            "Layout, or from one of their families"
+            f"plug-in {name} has no encoding, task or position scheme; define a class in it that derives from "
+            "PositionEncoding, Task or PositionScheme, or from one of their families"
         )
     lacking: list[str | None] = []
     for make in classes:

@@ -19,7 +19,7 @@ class Span:
     """The positions of one attention call.
 
     A *position* is what a token claims, an *index* where it lies in the tensor: packed documents restart positions, a
-    KV cache makes queries fewer than keys, a layout may leave gaps. All are numbers here. The batch axis is 1 where
+    KV cache makes queries fewer than keys, a position scheme may leave gaps. All are numbers here. The batch axis is 1 where
     every row of the batch has the same positions.
 
     `length`: every position is below it; the only length an encoding may look at (a plain int, so that nothing waits

@@ -81,10 +81,10 @@ def test_other_protocols_are_never_averaged(
     assert next(iter(setting)) in tasks[1].title
 
 
-def test_layouts_are_compared_and_never_averaged(make_run: Make, make_score: Make) -> None:
+def test_position_schemes_are_compared_and_never_averaged(make_run: Make, make_score: Make) -> None:
     plain = make_run(seed=0)
-    layouts = [{"is": "Randomized", "max_length": n} for n in (64, 128)]
-    moved = [make_run(label="FIRE with Randomized", config=changed(plain, "training", layout=x)) for x in layouts]
+    schemes = [{"is": "Randomized", "max_length": n} for n in (64, 128)]
+    moved = [make_run(label="FIRE with Randomized", config=changed(plain, "training", positions=x)) for x in schemes]
     moved = [dataclasses.replace(run, key=f"moved-{n}") for n, run in enumerate(moved)]
     scores = [make_score(run, mean) for run, mean in zip([plain, *moved], (1.0, 2.0, 3.0), strict=True)]
     (task,) = from_rows([], [plain, *moved], scores).tasks
@@ -93,7 +93,7 @@ def test_layouts_are_compared_and_never_averaged(make_run: Make, make_score: Mak
         ("FIRE with Randomized (max_length 64)", 2.0),
         ("FIRE with Randomized (max_length 128)", 3.0),
     ]
-    assert not any("layout" in name for name in task.settings)
+    assert not any("positions" in name for name in task.settings)
 
 
 def test_a_model_of_another_kind_stands_beside_every_model(make_run: Make, make_score: Make) -> None:

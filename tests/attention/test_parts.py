@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lengthwise.attention import BACKENDS, KVCache, Mask, no_gradients, plan
 from lengthwise.attention.tables import along, look, of_distance, of_pieces, shear, spread, take, unshear
 from lengthwise.encodings import T5
-from lengthwise.layouts import consecutive
+from lengthwise.positions import consecutive
 from lengthwise.span import Span
 
 

@@ -25,7 +25,7 @@ from lengthwise.forms import (
     Term,
     ToeplitzBias,
 )
-from lengthwise.layouts import consecutive
+from lengthwise.positions import consecutive
 from lengthwise.span import Span
 
 WIDE = torch.float64

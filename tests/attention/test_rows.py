@@ -16,7 +16,7 @@ from lengthwise.forms import (
     RelativeKeyBias,
     ToeplitzBias,
 )
-from lengthwise.layouts import consecutive
+from lengthwise.positions import consecutive
 from lengthwise.span import Span
 
 pytestmark = pytest.mark.skipif(cpu.missing() is not None, reason=f"no kernel here: {cpu.missing()}")

@@ -100,7 +100,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 store.add_curve(run.key, trained.curve, worker="elsewhere:1:w")
                 for config, shift in together(row.asked):
                     task = shifted(run.task, shift).build() if shift else trained.task
-                    for score in evaluate(trained.model, task, config, train_length=4, layout=None, shift=shift):
+                    for score in evaluate(trained.model, task, config, train_length=4, positions=None, shift=shift):
                         cells = {name: getattr(score, name) for name in SCORE}
                         facts = {"details": score.details, "note": "a note"} if score.details else {}
                         store.add_scores(run.key, [cells | {"facts": facts}], worker="elsewhere:1:w")

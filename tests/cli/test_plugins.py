@@ -1,4 +1,4 @@
-"""A user's own encodings, tasks and layouts: `--plugin` on every command, and what changes of their code do."""
+"""A user's own encodings, tasks and position schemes: `--plugin` on every command, and what changes of their code do."""
 
 import json
 import os
@@ -15,8 +15,8 @@ from lengthwise.class_versions import defined_in, shortened
 from lengthwise.cli import main
 from lengthwise.cli.app import VERBS
 from lengthwise.encodings import ENCODINGS
-from lengthwise.layouts import LAYOUTS
 from lengthwise.plugins import PluginError, fault_of_a_file, load_plugins, loaded_plugins, plugins
+from lengthwise.positions import POSITION_SCHEMES
 from lengthwise.store import open_store
 from lengthwise.tasks import TASKS
 
@@ -25,7 +25,7 @@ Call = Callable[..., Any]
 OWN = '''
 import torch
 from lengthwise.encodings import DistanceBias
-from lengthwise.layouts import Layout
+from lengthwise.positions import PositionScheme
 from lengthwise.tasks.sequences import Pairs, SequenceTask
 
 
@@ -59,7 +59,7 @@ class Largest(SequenceTask):
         return len(question)
 
 
-class Doubled(Layout):
+class Doubled(PositionScheme):
     """0, 2, 4, ..."""
 
     def positions(self, inputs, documents, generator, training):
@@ -79,7 +79,7 @@ study = Study(
     evaluation=EvaluationConfig(lengths=(4, 8), examples=16),
 )
 """
-COMPARE = ["compare", "nope", "windowed", "--task", "largest", "--layout", "doubled", "--train-length", 3, "--lengths", "3,6",
+COMPARE = ["compare", "nope", "windowed", "--task", "largest", "--positions", "doubled", "--train-length", 3, "--lengths", "3,6",
            "--steps", 3, "--d-model", 16, "--num-layers", 1, "--num-heads", 2, "--examples", 16, "--workers", 1]  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder where a plug-in's encoding, task and layout were compared with ours, once."""
+    """A folder where a plug-in's encoding, task and position scheme were compared with ours, once."""
     folder = tmp_path_factory.mktemp("compared")
     (folder / "mine.py").write_text(OWN)
     code = main([str(word) for word in (*COMPARE, "--plugin", folder / "mine.py", "--results", folder / "results")])
@@ -102,7 +102,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def listed() -> dict[str, list[str]]:
-    return {registry.kind: registry.names() for registry in (ENCODINGS, TASKS, LAYOUTS)}
+    return {registry.kind: registry.names() for registry in (ENCODINGS, TASKS, POSITION_SCHEMES)}
 
 
 def one_line(ran: Any, says: str) -> None:
@@ -123,7 +123,7 @@ def test_what_takes_a_name_finds_them(here: Call, own: Path) -> None:
     before = listed()
     assert "Hides what is far away." in here("list", "encodings", "windowed", "--plugin", "mine.py").out
     assert "Largest" in here("list", "tasks", "--plugin", "mine.py").out
-    assert "Doubled" in here("list", "layouts", "--plugin", own / "mine.py").out
+    assert "Doubled" in here("list", "positions", "--plugin", own / "mine.py").out
     assert "Hides what is far away." in here("inspect", "windowed:size=2", "--plugin", "mine.py").out
     ran = here("sample", "--plugin", "mine.py", "largest", "--length", 4)
     assert ran.code == 0, ran.err
@@ -151,10 +151,10 @@ def test_a_module_is_a_plug_in_too(here: Call, own: Path, monkeypatch: pytest.Mo
 def test_all_names_what_is_listed(here: Call, own: Path) -> None:
     (own / "some.py").write_text(OWN + "\n__all__ = ['Doubled']\n")
     assert "Windowed" not in here("list", "encodings", "--plugin", "some.py").out
-    assert "Doubled" in here("list", "layouts", "--plugin", "some.py").out
+    assert "Doubled" in here("list", "positions", "--plugin", "some.py").out
     (own / "some.py").write_text(OWN + "\n__all__ = ['Dubbled']\n")
     one_line(
-        here("list", "layouts", "--plugin", "some.py"),
+        here("list", "positions", "--plugin", "some.py"),
         "plug-in some.py: __all__ names 'Dubbled', which it does not define",
     )
 
@@ -162,7 +162,7 @@ def test_all_names_what_is_listed(here: Call, own: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("x = 1\n", "plug-in bad.py has no encoding, task or layout; define a class in it that derives from"),
+        ("x = 1\n", "plug-in bad.py has no encoding, task or position scheme; define a class in it that derives from"),
         ("x = 1\nnope\n", "bad.py, line 2: NameError: name 'nope' is not defined"),
         ("def f(:\n", "bad.py, line 1: SyntaxError"),
         (
@@ -435,10 +435,10 @@ def test_the_conformance_suite_asks_them(here: Call, own: Path) -> None:
         ("__all__ = 5", "plug-in hostile.py: __all__ is 5; it has to be a list of names"),
         ("__all__ = [5]", "plug-in hostile.py: __all__ is [5]; it has to be a list of names"),
         ("__all__ = [[]]", "plug-in hostile.py: __all__ is [[]]; it has to be a list of names"),
-        ("class X: kind = []", "plug-in hostile.py has no encoding, task or layout"),
+        ("class X: kind = []", "plug-in hostile.py has no encoding, task or position scheme"),
         (
             "class M(type):\n def __getattr__(self, name): raise RuntimeError\nclass X(metaclass=M): pass",
-            "plug-in hostile.py has no encoding, task or layout",
+            "plug-in hostile.py has no encoding, task or position scheme",
         ),
     ],
 )
@@ -467,7 +467,7 @@ def test_a_plug_in_that_failed_is_loaded_again(own: Path) -> None:
     with plugins(()):
         (own / "twice.py").write_text(OWN)
         load_plugins(["twice.py"])
-        assert "Doubled" in listed()["layout"]
+        assert "Doubled" in listed()["position scheme"]
 
 
 def test_a_neighbour_may_be_imported_when_a_function_runs(apart: Call, own: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import lengthwise
 from lengthwise.cli.showing import _ordered, _overall, _print, _scores
-from lengthwise.layouts import LAYOUTS
+from lengthwise.positions import POSITION_SCHEMES
 from lengthwise.store import RunRow, ScoreRow, open_store
 
 Call = Callable[..., Any]
@@ -82,14 +82,14 @@ def test_list_tasks(here: Call) -> None:
     assert not [name for name, row in rows.items() if row["summary"].endswith(":")]
 
 
-def test_list_layouts(here: Call) -> None:
-    rows = {row["name"]: row for row in json.loads(here("list", "layouts", "--json").out)}
-    assert list(rows) == LAYOUTS.names()
+def test_list_position_schemes(here: Call) -> None:
+    rows = {row["name"]: row for row in json.loads(here("list", "positions", "--json").out)}
+    assert list(rows) == POSITION_SCHEMES.names()
     assert rows["Randomized"]["settings"] == {"max_length": 2048, "at_evaluation": "random"}
-    ran = here("list", "layouts")
+    ran = here("list", "positions")
     assert "max_shift=500" in ran.out
-    assert "lengthwise list layouts randomized" in ran.out
-    assert "Ruoss et al." in here("list", "layout", "RANDOMIZED").out
+    assert "lengthwise list positions randomized" in ran.out
+    assert "Ruoss et al." in here("list", "positions", "RANDOMIZED").out
 
 
 def test_list_runs_and_studies(here: Call, finished: Path) -> None:
@@ -282,11 +282,11 @@ def test_compare_on_a_fixed_training_set(apart: Call, tmp_path: Path) -> None:
         assert said in page.read_text()
 
 
-def test_compare_layouts(apart: Call, tmp_path: Path) -> None:
+def test_compare_position_schemes(apart: Call, tmp_path: Path) -> None:
     results = tmp_path / "results"
     words = ["compare", "learned:max_length=64", "--task", "copy:symbols=5", "--train-length", 4, "--lengths", "4,8"]
     words += ["--min-length", 2]
-    words += ["--layout", "consecutive,randomized:max_length=40,at_evaluation=random,shift:max_shift=9"]
+    words += ["--positions", "consecutive,randomized:max_length=40,at_evaluation=random,shift:max_shift=9"]
     words += ["--steps", 5, "--batch-size", 2, "--d-model", 16, "--num-layers", 1, "--num-heads", 2, "--examples", 8]
     ran = apart(*words, "--results", results, "--workers", 1)
     assert ran.code == 0, ran.err
@@ -302,7 +302,7 @@ def test_compare_layouts(apart: Call, tmp_path: Path) -> None:
     assert [len(series["points"]) for series in task["series"]] == [2, 2, 2]
     shown = apart("show", drawn["key"], "--results", results)
     assert "Learned(max_length=64) with Randomized(max_length=40) on Copy(symbols=5), seed 0" in shown.out
-    assert "layout=Randomized " in " ".join(shown.out.split())
+    assert "positions=Randomized " in " ".join(shown.out.split())
     assert "all 3 runs are done" in apart(*words, "--results", results).err
 
 
@@ -325,7 +325,7 @@ def test_scratchpads_are_decoded_and_shown(apart: Call, tmp_path: Path) -> None:
     kept = row["scores"][1]["facts"]["details"]["kept"][0]
     assert f"could not be read, length 4: {kept['question']}" in shown
     refused = apart(
-        *words, "--layout", "randomized:max_length=99,at_evaluation=random", "--results", tmp_path / "other"
+        *words, "--positions", "randomized:max_length=99,at_evaluation=random", "--results", tmp_path / "other"
     )
     assert refused.code != 0
     assert "Summation is scored by decoding" in refused.err

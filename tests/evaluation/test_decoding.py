@@ -10,7 +10,7 @@ from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, T
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import EvaluationError, check_lengths, evaluate
 from lengthwise.evaluation.decoding import greedy_decode, left_padded
-from lengthwise.layouts import Randomized, Shift
+from lengthwise.positions import Randomized, Shift
 from lengthwise.tasks import Copy, Summation, Text
 from lengthwise.tasks.base import Graded
 from lengthwise.tasks.pairs import Pairs
@@ -246,14 +246,14 @@ def test_what_cannot_be_decoded_is_refused_before_any_forward(tmp_path):
     random = choose(Randomized, max_length=60)
     words = r"Thinking is scored by decoding, which claims the positions 0, 1, 2, \.\.\., and Randomized claims others"
     with pytest.raises(ConfigError, match=words):
-        evaluate(Saying([0], 7), Thinking(symbols=4), config, train_length=3, layout=random)
+        evaluate(Saying([0], 7), Thinking(symbols=4), config, train_length=3, positions=random)
     run = Run(encoding=ENCODINGS.parse("NoPE"), task=choose(Thinking), training=TrainingConfig(train_length=4))
     check_lengths(run, [4])
-    for layout, refused in [(random, True), (choose(Shift), False)]:
+    for scheme, refused in [(random, True), (choose(Shift), False)]:
         run = Run(
             encoding=ENCODINGS.parse("NoPE"),
             task=choose(Thinking),
-            training=TrainingConfig(train_length=4, layout=layout),
+            training=TrainingConfig(train_length=4, positions=scheme),
         )
         if refused:
             with pytest.raises(ConfigError, match=words):
@@ -268,4 +268,4 @@ def test_what_cannot_be_decoded_is_refused_before_any_forward(tmp_path):
             training=TrainingConfig(train_length=4),
         )
     )
-    assert evaluate(model, task, config, train_length=3, layout=choose(Shift))
+    assert evaluate(model, task, config, train_length=3, positions=choose(Shift))

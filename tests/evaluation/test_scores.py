@@ -11,7 +11,7 @@ from torch import nn
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, Learned
 from lengthwise.evaluation import EvaluationError, asked, check_lengths, evaluate
-from lengthwise.layouts import Digits, Randomized, Shift, Skip, layout_for
+from lengthwise.positions import Digits, Randomized, Shift, Skip, position_scheme_for
 from lengthwise.tasks import Copy, Text
 from lengthwise.tasks.base import generator
 from lengthwise.training import Progress, Stopped, build
@@ -212,12 +212,12 @@ RANDOM = choose(Randomized, max_length=200)
 
 def test_drawn_positions_hang_on_the_seed_and_the_length_alone(scored):
     model, task, config = scored
-    together = numbers(evaluate(model, task, config, train_length=8, layout=RANDOM))
+    together = numbers(evaluate(model, task, config, train_length=8, positions=RANDOM))
     torch.manual_seed(17)
-    reverse = numbers(evaluate(model, task, config, lengths=(64, 16, 8, 4), train_length=8, layout=RANDOM))
+    reverse = numbers(evaluate(model, task, config, lengths=(64, 16, 8, 4), train_length=8, positions=RANDOM))
     assert together == reverse
     for batch_tokens in (1, 100, 1000):
-        parts = numbers(evaluate(model, task, config, train_length=8, batch_tokens=batch_tokens, layout=RANDOM))
+        parts = numbers(evaluate(model, task, config, train_length=8, batch_tokens=batch_tokens, positions=RANDOM))
         for length, expected in together.items():
             assert parts[length] == pytest.approx(expected, rel=1e-6)
 
@@ -234,24 +234,24 @@ class Listening(Half):
         return super().forward(inputs)
 
 
-def claimed(layout, lengths=(9,), **changes):
+def claimed(scheme, lengths=(9,), **changes):
     task = Copy()
     model, config = Listening(task), EvaluationConfig(lengths=lengths, **{"examples": 50, **changes})
-    evaluate(model, task, config, train_length=10, layout=layout, batch_tokens=140)
+    evaluate(model, task, config, train_length=10, positions=scheme, batch_tokens=140)
     return None if model.claimed[0] is None else torch.cat(model.claimed)
 
 
 def test_every_example_has_positions_of_its_own_whatever_the_batches():
     found = claimed(RANDOM)
-    expected = layout_for(Copy(), RANDOM).draw(50, 20, generator(0, "layout", 9))
+    expected = position_scheme_for(Copy(), RANDOM).draw(50, 20, generator(0, "layout", 9))
     assert torch.equal(found, expected)
     assert torch.equal(claimed(RANDOM, examples=20), expected[:20]), "more examples changed the first"
     assert not torch.equal(claimed(RANDOM, seed=1), expected)
 
 
-def test_a_layout_of_training_alone_leaves_evaluation_to_the_model():
-    for layout in (None, choose(Shift), choose(Skip), choose(Randomized, max_length=8, at_evaluation="consecutive")):
-        assert claimed(layout) is None
+def test_a_position_scheme_of_training_alone_leaves_evaluation_to_the_model():
+    for scheme in (None, choose(Shift), choose(Skip), choose(Randomized, max_length=8, at_evaluation="consecutive")):
+        assert claimed(scheme) is None
 
 
 def test_digits_are_aligned_in_evaluation_too():
@@ -262,7 +262,7 @@ def test_digits_are_aligned_in_evaluation_too():
 
 
 @pytest.mark.parametrize(
-    ("layout", "settings", "words"),
+    ("scheme", "settings", "words"),
     [
         (choose(Randomized, max_length=17), {}, "18 tokens cannot have 18 different positions below max_length 17"),
         (
@@ -278,20 +278,20 @@ def test_digits_are_aligned_in_evaluation_too():
         (choose(Digits), {}, "Copy has the token ids 0 ... 28"),
     ],
 )
-def test_positions_that_cannot_be_are_refused_before_any_forward(layout, settings, words):
+def test_positions_that_cannot_be_are_refused_before_any_forward(scheme, settings, words):
     config = EvaluationConfig(lengths=(4, 7, 8))
     with pytest.raises(ConfigError, match=words) as e:
-        evaluate(Unused(Learned(d_model=4, **settings)), Copy(), config, train_length=4, layout=layout)
+        evaluate(Unused(Learned(d_model=4, **settings)), Copy(), config, train_length=4, positions=scheme)
     assert "\n" not in str(e.value)
     run = a_run(choose(Copy), Learned, **settings)
-    run = dataclasses.replace(run, training=dataclasses.replace(run.training, layout=layout))
+    run = dataclasses.replace(run, training=dataclasses.replace(run.training, positions=scheme))
     with pytest.raises(ConfigError, match=words):
         check_lengths(run, config.lengths)
 
 
 def test_shifts_in_training_ask_no_more_rows_of_evaluation():
     run = a_run(choose(Copy), Learned, max_length=18)
-    check_lengths(dataclasses.replace(run, training=dataclasses.replace(run.training, layout=choose(Shift))), [8])
+    check_lengths(dataclasses.replace(run, training=dataclasses.replace(run.training, positions=choose(Shift))), [8])
 
 
 class Overflowing(nn.Module):

@@ -9,7 +9,7 @@ import torch
 
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, Learned, NoPE, RoPE
-from lengthwise.layouts import Randomized
+from lengthwise.positions import Randomized
 from lengthwise.probes import (
     ask_attended,
     ask_distance,
@@ -29,8 +29,8 @@ TINY = ModelConfig(d_model=16, num_layers=2, num_heads=2)
 MAMBA = ModelConfig.mamba(d_model=16, num_layers=2)
 
 
-def run_of(encoding=NoPE, seed=0, task=Copy, model=TINY, layout=None, **settings) -> Run:
-    training = TrainingConfig(train_length=4, steps=2, batch_size=2, layout=layout)
+def run_of(encoding=NoPE, seed=0, task=Copy, model=TINY, positions=None, **settings) -> Run:
+    training = TrainingConfig(train_length=4, steps=2, batch_size=2, positions=positions)
     return Run(encoding=choose(encoding), task=choose(task, **settings), model=model, training=training, seed=seed)
 
 
@@ -43,7 +43,7 @@ def trained(run: Run, folder: Path):
 def pair(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     random = choose(Randomized, max_length=64, at_evaluation="random")
-    return trained(run_of(NoPE, 1), folder / "a"), trained(run_of(RoPE, 1, layout=random), folder / "b")
+    return trained(run_of(NoPE, 1), folder / "a"), trained(run_of(RoPE, 1, positions=random), folder / "b")
 
 
 def test_the_distance_of_stored_runs(pair):

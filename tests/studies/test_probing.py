@@ -141,9 +141,9 @@ def test_only_what_may_be_compared_is_paired(folder):
         pairs, left_out = probing.partners([other, *runs], "nope")
         assert "other" not in [run.key for run, _ in pairs]
         assert len(left_out) == 1
-    laid_out = {**rope.config, "training": {**rope.config["training"], "layout": {"is": "Shift"}}}
+    laid_out = {**rope.config, "training": {**rope.config["training"], "positions": {"is": "Shift"}}}
     pairs, _ = probing.partners([dataclasses.replace(rope, key="other", config=laid_out), *runs], "nope")
-    assert "other" in [run.key for run, _ in pairs], "a layout is compared, as an encoding is"
+    assert "other" in [run.key for run, _ in pairs], "a position scheme is compared, as an encoding is"
 
 
 def test_answers_are_stored_and_not_asked_twice(folder, monkeypatch):

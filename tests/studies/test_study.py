@@ -6,7 +6,7 @@ import pytest
 
 from lengthwise.config import ConfigError, Curriculum, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, Learned, NoPE
-from lengthwise.layouts import Randomized, Shift
+from lengthwise.positions import Randomized, Shift
 from lengthwise.studies import Study, encoding, grid
 from lengthwise.tasks import Copy, Text
 
@@ -50,9 +50,9 @@ def test_training_and_model_by_task() -> None:
     assert [(r.training, r.model.d_model) for r in runs] == [(TRAINING, 32), (longer, 64)]
 
 
-def test_layouts_are_a_dimension() -> None:
+def test_position_schemes_are_a_dimension() -> None:
     runs = grid(
-        ["nope", "rope"], ["copy"], 2, training=TRAINING, layouts=["consecutive", "randomized:max_length=64", Shift]
+        ["nope", "rope"], ["copy"], 2, training=TRAINING, positions=["consecutive", "randomized:max_length=64", Shift]
     )
     assert len({run.key for run in runs}) == len(runs) == 12
     assert [(run.label, run.seed) for run in runs[:6]] == [
@@ -64,7 +64,7 @@ def test_layouts_are_a_dimension() -> None:
         ("RoPE with Shift", 0),
     ]
     assert runs[0] == grid(["nope"], ["copy"], training=TRAINING)[0]
-    (moved,) = grid(["nope"], ["copy"], training=TrainingConfig(train_length=4, steps=5, layout=choose(Shift)))
+    (moved,) = grid(["nope"], ["copy"], training=TrainingConfig(train_length=4, steps=5, positions=choose(Shift)))
     assert moved == runs[2]
     assert [row["label"] for row in a_study(runs=runs).rows()[:2]] == ["NoPE", "NoPE with Randomized(max_length=64)"]
 
@@ -118,11 +118,11 @@ def test_words_that_are_no_encoding(word: str, says: str) -> None:
         ({"training": 3}, "give a TrainingConfig, or one per task's name"),
         ({"model": 3}, "give a ModelConfig"),
         ({"encodings": [3]}, "not 3"),
-        ({"layouts": "shift"}, "layouts is 'shift'; give a list"),
-        ({"layouts": []}, "layouts is an empty list"),
-        ({"layouts": ["randomised"]}, "there is no layout 'randomised'; did you mean 'Randomized'?"),
-        ({"layouts": ["shift:max=3"]}, "Shift has no setting 'max'"),
-        ({"layouts": [NoPE]}, "TrainingConfig.layout is NoPE, which is no layout"),
+        ({"positions": "shift"}, "positions is 'shift'; give a list"),
+        ({"positions": []}, "positions is an empty list"),
+        ({"positions": ["randomised"]}, "there is no position scheme 'randomised'; did you mean 'Randomized'?"),
+        ({"positions": ["shift:max=3"]}, "Shift has no setting 'max'"),
+        ({"positions": [NoPE]}, "TrainingConfig.positions is NoPE, which is no position scheme"),
     ],
 )
 def test_grids_that_cannot_be(arguments: dict[str, object], says: str) -> None:
@@ -184,8 +184,8 @@ def test_check_finds_a_trained_length_past_a_learned_table() -> None:
 
 
 def test_check_finds_positions_past_a_learned_table_or_a_range() -> None:
-    def study(encoding: object, layout: object, lengths: tuple[int, ...] = (4,)) -> Study:
-        runs = grid(["nope", encoding], ["copy"], training=TRAINING, layouts=["consecutive", layout])  # type: ignore[list-item]
+    def study(encoding: object, scheme: object, lengths: tuple[int, ...] = (4,)) -> Study:
+        runs = grid(["nope", encoding], ["copy"], training=TRAINING, positions=["consecutive", scheme])  # type: ignore[list-item]
         return a_study(runs=runs, evaluation=EvaluationConfig(lengths=lengths))
 
     with pytest.raises(

@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 import torch
 
-from lengthwise.layouts import Digits
+from lengthwise.positions import Digits
 from lengthwise.tasks import Addition, generator
 from lengthwise.tasks.addition import _sum
 from lengthwise.tasks.splits import held_out
@@ -134,6 +134,6 @@ def test_the_example_of_the_docstring_and_the_published_text():
 def test_its_digits_are_those_of_numbers():
     task = Addition()
     assert [task.words[n] for n in task.digit_tokens] == list("0123456789")
-    layout = Digits().for_task(task)
+    scheme = Digits().for_task(task)
     inputs = torch.tensor([[task.bos, *task.ids(["5", "7", "+", "6"]), task.sep, *task.ids(["6", "3"])]])
-    assert layout.positions(inputs, None, generator(0), training=False).tolist() == [[0, 1, 2, 0, 1, 0, 1, 2]]
+    assert scheme.positions(inputs, None, generator(0), training=False).tolist() == [[0, 1, 2, 0, 1, 0, 1, 2]]

@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 
 from lengthwise.config import ConfigError, choose
-from lengthwise.layouts import Digits
+from lengthwise.positions import Digits
 from lengthwise.tasks import Sorting, generator
 
 ORDER = string.digits + string.ascii_lowercase + string.ascii_uppercase

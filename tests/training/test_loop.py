@@ -11,7 +11,7 @@ from lengthwise.attention import BACKENDS, unsupported_reason
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, Learned, NoPE
 from lengthwise.evaluation import evaluate
-from lengthwise.layouts import Digits, Randomized, Shift, Skip
+from lengthwise.positions import Digits, Randomized, Shift, Skip
 from lengthwise.span import Span
 from lengthwise.tasks import Copy
 from lengthwise.tasks.base import Batch
@@ -54,8 +54,8 @@ def stop_after(steps):
         a_run(),
         a_run(encoding=ALiBi, model={"dropout": 0.2}, accumulation=2, min_length=2),
         a_run(encoding=NoPE, model={"dropout": 0.1, "tie_embeddings": True, "norm": "rms"}, schedule="linear"),
-        a_run(layout=choose(Randomized, max_length=30), accumulation=2, min_length=2),
-        a_run(encoding=Learned, layout=choose(Shift, max_shift=9)),
+        a_run(positions=choose(Randomized, max_length=30), accumulation=2, min_length=2),
+        a_run(encoding=Learned, positions=choose(Shift, max_shift=9)),
         a_run(encoding=NoPE, model=MAMBA, accumulation=2, min_length=2),
         a_run(model={"dropout": 0.1}, accumulation=2, min_length=2, train_examples=20),
     ],
@@ -72,7 +72,7 @@ def stop_after(steps):
 def test_stopping_anywhere_changes_no_bit(run, tmp_path):
     whole = train(run, tmp_path / "whole")
     config = EvaluationConfig(lengths=(5, 9), examples=16)
-    asked = {"config": config, "train_length": 5, "layout": run.training.layout}
+    asked = {"config": config, "train_length": 5, "positions": run.training.positions}
     scores = [s.mean for s in evaluate(whole.model, whole.task, **asked)]
     for pattern in ([1] * 11, [5, 4], [11]):
         folder = tmp_path / str(pattern)
@@ -163,8 +163,8 @@ class Ragged(Copy):
         return Batch(b.inputs, b.targets, b.scored & keep)
 
 
-def one_step(accumulation: int, task, layout=None) -> tuple[dict[str, torch.Tensor], float]:
-    run = a_run(accumulation=accumulation, batch_size=8, weight_decay=0.0, steps=3, layout=layout)
+def one_step(accumulation: int, task, positions=None) -> tuple[dict[str, torch.Tensor], float]:
+    run = a_run(accumulation=accumulation, batch_size=8, weight_decay=0.0, steps=3, positions=positions)
     model, _ = build(run)
     sitting = Sitting(run, model.double(), task, torch.device("cpu"))
     gradients: dict[str, torch.Tensor] = {}
@@ -173,12 +173,12 @@ def one_step(accumulation: int, task, layout=None) -> tuple[dict[str, torch.Tens
     return gradients, sitting.loss()
 
 
-@pytest.mark.parametrize("layout", [None, choose(Randomized, max_length=64)], ids=["consecutive", "randomized"])
+@pytest.mark.parametrize("scheme", [None, choose(Randomized, max_length=64)], ids=["consecutive", "randomized"])
 @pytest.mark.parametrize("task", [Copy(symbols=5), Ragged(symbols=5)], ids=["all alike", "ragged"])
-def test_accumulation_is_the_same_step(task, layout):
-    whole, loss = one_step(1, task, layout)
+def test_accumulation_is_the_same_step(task, scheme):
+    whole, loss = one_step(1, task, scheme)
     for accumulation in (2, 4, 8):
-        parts, parts_loss = one_step(accumulation, task, layout)
+        parts, parts_loss = one_step(accumulation, task, scheme)
         assert parts_loss == pytest.approx(loss, rel=1e-6)
         for name in whole:
             torch.testing.assert_close(parts[name], whole[name], rtol=1e-4, atol=1e-7, msg=name)  # the loss is float32
@@ -211,7 +211,7 @@ def test_lengths_are_drawn_from_the_range_and_every_step_draws_anew():
 def test_positions_are_drawn_anew_at_every_step_from_seed_and_step_alone():
     seen = []
     for seed in (3, 4):
-        run = dataclasses.replace(a_run(layout=choose(Randomized, max_length=1000), steps=5), seed=seed)
+        run = dataclasses.replace(a_run(positions=choose(Randomized, max_length=1000), steps=5), seed=seed)
         model, task = build(run)
         sitting = Sitting(run, model, task, torch.device("cpu"))
         claimed: list[torch.Tensor] = []
@@ -227,7 +227,7 @@ def test_positions_are_drawn_anew_at_every_step_from_seed_and_step_alone():
     assert len(set(seen)) == 10
 
 
-def test_without_a_layout_the_model_counts_by_itself():
+def test_without_a_position_scheme_the_model_counts_by_itself():
     run = a_run()
     sitting = Sitting(run, *build(run), torch.device("cpu"))
     assert sitting.positions(sitting.batch()) is None
@@ -236,19 +236,19 @@ def test_without_a_layout_the_model_counts_by_itself():
 @pytest.mark.parametrize(
     ("encoding", "settings", "training", "words"),
     [
-        (FIRE, {}, {"layout": choose(Randomized, max_length=11)}, "12 tokens cannot have 12 different positions"),
+        (FIRE, {}, {"positions": choose(Randomized, max_length=11)}, "12 tokens cannot have 12 different positions"),
         (
             FIRE,
             {},
-            {"layout": choose(Skip, target_length=40, chunks=7), "min_length": 2},
+            {"positions": choose(Skip, target_length=40, chunks=7), "min_length": 2},
             "6 tokens cannot be cut into 7",
         ),
-        (FIRE, {}, {"layout": choose(Skip, target_length=11)}, "12 tokens are more than target_length 11"),
-        (FIRE, {}, {"layout": choose(Digits)}, "Copy has the token ids 0 ... 7"),
+        (FIRE, {}, {"positions": choose(Skip, target_length=11)}, "12 tokens are more than target_length 11"),
+        (FIRE, {}, {"positions": choose(Digits)}, "Copy has the token ids 0 ... 7"),
         (
             Learned,
             {"max_length": 30},
-            {"layout": choose(Shift, max_shift=19)},
+            {"positions": choose(Shift, max_shift=19)},
             r"train_length 5 needs 31 positions with Shift\(max_shift=19\), and the encoding has 30; give it a larger",
         ),
         (

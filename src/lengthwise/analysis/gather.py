@@ -230,12 +230,12 @@ def _details(facts: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def protocol(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What runs must share for their scores to be compared: the config without the encoding, the layout and the seed."""
+    """What runs must share for their scores to be compared: the config without the encoding, the position scheme and the seed."""
     shared = {k: v for k, v in config.items() if k not in ("encoding", "seed")}
     if isinstance(model := shared.get("model"), Mapping):
         shared["model"] = {k: v for k, v in model.items() if k != "share_encoding"}  # it belongs to the encoding
-    if isinstance(training := shared.get("training"), Mapping):  # a layout is compared, as encodings are
-        shared["training"] = {k: v for k, v in training.items() if k != "layout"}
+    if isinstance(training := shared.get("training"), Mapping):  # a position scheme is compared, as encodings are
+        shared["training"] = {k: v for k, v in training.items() if k != "positions"}
     if isinstance(task := shared.get("task"), Mapping) and task.get("sha256"):
         shared["task"] = {k: v for k, v in task.items() if k not in WHERE_ABOUTS}
     return shared
@@ -252,7 +252,7 @@ def _encoding(run: "RunRow") -> dict[str, Any]:
     own = {"encoding": run.config.get("encoding", run.encoding), "share_encoding": model.get("share_encoding")}
     if _mixer(run) is not None:
         own["model"] = model
-    return own | {"layout": training.get("layout")}
+    return own | {"positions": training.get("positions")}
 
 
 def _mixer(run: "RunRow") -> str | None:

@@ -32,7 +32,7 @@ from lengthwise.forms import (
     PiecewiseLinearBias,
     Term,
 )
-from lengthwise.layouts import consecutive
+from lengthwise.positions import consecutive
 from lengthwise.span import Span, ends, own_lengths, whole_numbers
 
 if TYPE_CHECKING:

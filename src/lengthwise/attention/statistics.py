@@ -18,7 +18,7 @@ from lengthwise.attention.masks import Mask
 from lengthwise.attention.slices import blocks_of, sliced
 from lengthwise.attention.tables import spread
 from lengthwise.forms import AttentionModifiers, table_dtype
-from lengthwise.layouts import consecutive
+from lengthwise.positions import consecutive
 from lengthwise.span import Span
 from lengthwise.values import ConfigError, require_whole
 

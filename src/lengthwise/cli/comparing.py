@@ -24,7 +24,7 @@ class Comparison:
     text: str | None
     glob: str
     task: str | None
-    layouts: tuple[str, ...] | None
+    positions: tuple[str, ...] | None
     train_length: int
     lengths: str | None
     seeds: int
@@ -46,7 +46,7 @@ def study_of(asked: Comparison) -> Study:
     evaluation = EvaluationConfig(lengths=lengths, **asked.evaluation)
     model = ModelConfig(**asked.model)
     task = _task(asked)
-    runs = grid(asked.encodings, [task], asked.seeds, training=training, model=model, layouts=asked.layouts)
+    runs = grid(asked.encodings, [task], asked.seeds, training=training, model=model, positions=asked.positions)
     return Study(
         name=asked.name or _name(asked, task, runs),
         question=f"Trained at length {asked.train_length}, what is right at {', '.join(map(str, lengths))}?",

@@ -1,11 +1,11 @@
-"""`lengthwise list`: encodings, tasks, layouts, runs, studies."""
+"""`lengthwise list`: encodings, tasks, position schemes, runs, studies."""
 
 from typing import Any
 
 from lengthwise.cli.printing import described, print_json, shown, stdout
 from lengthwise.config import ConfigError, Registry, near_miss, settings_of
 
-METHODS = ("encodings", "tasks", "layouts")
+METHODS = ("encodings", "tasks", "positions")
 LISTS = (*METHODS, "runs", "studies")
 
 
@@ -32,16 +32,16 @@ def _registry(wanted: str) -> Registry:
         from lengthwise.tasks import TASKS
 
         return TASKS
-    if wanted == "layouts":
-        from lengthwise.layouts import LAYOUTS
+    if wanted == "positions":
+        from lengthwise.positions import POSITION_SCHEMES
 
-        return LAYOUTS
+        return POSITION_SCHEMES
     from lengthwise.encodings import ENCODINGS
 
     return ENCODINGS
 
 
-# ---- encodings, tasks and layouts -------------------------------------------------------------------------------
+# ---- encodings, tasks and position schemes ---------------------------------------------------------------------------
 
 
 def _methods(registry: Registry, names: tuple[str, ...], json: bool) -> None:
@@ -55,7 +55,7 @@ def _methods(registry: Registry, names: tuple[str, ...], json: bool) -> None:
             settings = ", ".join(f"{k}={v!r}" for k, v in row["settings"].items())
             print(f"Settings: {settings or 'none'}\n")
     else:
-        _method_table(registry.kind, rows)
+        _method_table(registry, rows)
 
 
 def _method(make: Any) -> dict[str, Any]:
@@ -77,11 +77,12 @@ def _summary(documentation: str) -> str:
     return text[: text.rfind(". ") + 1] if text.endswith(":") and ". " in text else text
 
 
-def _method_table(kind: str, rows: list[dict[str, Any]]) -> None:
+def _method_table(registry: Registry, rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    kind = registry.kind
     table.add_column(kind, no_wrap=True)
     table.add_column("what it is")
     if kind == "task":
@@ -95,9 +96,13 @@ def _method_table(kind: str, rows: list[dict[str, Any]]) -> None:
             Text(row["name"], style="bold"), Text(row["summary"]), *map(Text, score), Text(settings or "none")
         )
     stdout().print(table)
-    examples = {"encoding": "fire:hidden_layers=1", "task": "copy:symbols=10", "layout": "randomized:max_length=4096"}
+    examples = {
+        "encoding": "fire:hidden_layers=1",
+        "task": "copy:symbols=10",
+        "position scheme": "randomized:max_length=4096",
+    }
     example = examples[kind]
-    print(f"\nWith settings: {example}. More about one: lengthwise list {kind}s {example.partition(':')[0]}")
+    print(f"\nWith settings: {example}. More about one: lengthwise list {registry.plural} {example.partition(':')[0]}")
 
 
 # ---- runs and studies -------------------------------------------------------------------------------------------

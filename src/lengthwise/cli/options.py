@@ -103,7 +103,7 @@ Plugins = Annotated[
         negative="",
         show_default=False,
         validator=_a_plugin,
-        help="A Python file or a module with encodings, tasks or layouts of your own, to be used like those of the lists; "
+        help="A Python file or a module with encodings, tasks or position schemes of your own, to be used like those of the lists; "
         "may be repeated.",
     ),
 ]

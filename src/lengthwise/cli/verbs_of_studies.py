@@ -30,7 +30,7 @@ def compare(
     text: str | None = None,
     glob: str = "**/*",
     task: str | None = None,
-    layout: Listed = None,
+    positions: Listed = None,
     train_length: Whole,
     min_length: Whole | None = None,
     train_examples: Whole | None = None,
@@ -65,8 +65,8 @@ def compare(
         Which files of a folder.
     task
         A task instead of a text, with settings if wanted: copy or copy:symbols=10.
-    layout
-        The positions that tokens claim: randomized:max_length=4096. Usually consecutive; several, with commas, are compared.
+    positions
+        Position schemes to compare, comma-separated, e.g. randomized:max_length=4096. [default: consecutive]
     train_length
         The length of the sequences in training, in the task's unit (bytes of text, symbols to copy).
     min_length
@@ -107,7 +107,7 @@ def compare(
         text=text,
         glob=glob,
         task=task,
-        layouts=tuple(words(layout)) if layout is not None else None,
+        positions=tuple(words(positions)) if positions is not None else None,
         train_length=train_length,
         lengths=lengths,
         seeds=seeds,
@@ -157,16 +157,16 @@ def report(
 
 
 def list_(what: str, /, *names: str, study: str | None = None, results: Results = RESULTS, json: bool = False) -> int:
-    """List encodings, tasks, layouts, runs or studies; with names of the first three, all that is to be said about them.
+    """List encodings, tasks, position schemes, runs or studies; with names of the first three, all that is to be said about them.
 
     Example: lengthwise list encodings; lengthwise list encodings fire; lengthwise list runs --study quickstart
 
     Parameters
     ----------
     what
-        encodings, tasks, layouts, runs or studies.
+        encodings, tasks, position schemes, runs or studies.
     names
-        Encodings, tasks or layouts to describe.
+        Encodings, tasks or position schemes to describe.
     study
         Runs of this study alone.
     results

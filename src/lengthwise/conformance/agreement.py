@@ -26,8 +26,8 @@ from lengthwise.conformance.cases import (
 from lengthwise.encodings import PositionEncoding
 from lengthwise.encodings.piecewise import GRID
 from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias
-from lengthwise.layouts import consecutive
 from lengthwise.models.decoder import Block
+from lengthwise.positions import consecutive
 from lengthwise.span import Span, own_lengths
 
 Change = Callable[[PositionEncoding], PositionEncoding]

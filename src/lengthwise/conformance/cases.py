@@ -15,8 +15,8 @@ from lengthwise.attention import BACKENDS, Mask, attend, no_gradients, plan
 from lengthwise.config import Choice, ConfigError, ModelConfig, annotation, choose, settings_of
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import AttentionModifiers
-from lengthwise.layouts import consecutive
 from lengthwise.models import Decoder
+from lengthwise.positions import consecutive
 from lengthwise.span import Span
 
 HEADS, HEAD_DIM, TRAIN_LENGTH, VOCABULARY = 4, 16, 16, 31

@@ -65,6 +65,7 @@ ENCODINGS = Registry(
         FoX,
         BandedBias,
     ),
+    plural="encodings",
 )
 
 __all__ = [

@@ -232,7 +232,7 @@ class DistanceBias(PositionEncoding):
     """A method gives `bias(distance)`; a table over distances is all that attention needs.
 
     One way, a key at a higher position than its query is at distance 0: the mask hides keys that come later, and positions
-    may go back (the layout `Digits`).
+    may go back (the position scheme `Digits`).
     """
 
     reach: int | None = None  # past this distance the bias no longer changes; None: it always does

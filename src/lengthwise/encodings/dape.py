@@ -25,7 +25,7 @@ class DAPE(PositionEncoding):
         f(A, B) = W2 leaky(W1 [A_1 ... A_H, B_1 ... B_H] + b1) + b2,     leaky(x) = max(x, 0.01 x), `width` between
 
     f sees one pair of tokens at a time, all heads of it, so a pair that is masked changes no other. A key at a higher
-    position than its query (layout `Digits`) is at distance 0. W and b are drawn as torch draws those of nn.Linear.
+    position than its query (position scheme `Digits`) is at distance 0. W and b are drawn as torch draws those of nn.Linear.
 
     Past the trained length: B as its base has it, and f at values of B that it has not met ("fire" stays in its range, and
     there goes by the query's position too, so that moving all positions changes what it does).

@@ -31,7 +31,7 @@ class FIRE(PositionEncoding):
 
     f is an MLP from one number to one per head: `hidden_layers` of `width` with an activation between, none at the end;
     c and L are learned, L as |multiplier| · `L`. Positions count from 0, and a key at a higher position than its query
-    (layout `Digits`) is at distance 0.
+    (position scheme `Digits`) is at distance 0.
 
     The paper's ablations: `threshold=False` divides by ψ(i), without L (eq. 22; 0/0, at position 0, is 0),
     `transform="identity"` has ψ(d) = d, without c (both: eq. 21), `final_activation` puts one after the last layer too.

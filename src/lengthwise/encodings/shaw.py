@@ -16,7 +16,7 @@ class Shaw(PositionEncoding):
 
     w^K and w^V have 2 clip + 1 rows of head_dim numbers, row r + clip for r, shared by the heads of a layer and not by
     layers; both are drawn from U(-a, a), a² = 6 / (2 clip + 1 + head_dim). Under a causal mask the rows with r > 0 are
-    used only where positions go back (layout `Digits`). `values=False` leaves w^V out, which fused attention can serve.
+    used only where positions go back (position scheme `Digits`). `values=False` leaves w^V out, which fused attention can serve.
 
     Past the trained length: every distance from `clip` on has the same vector.
 

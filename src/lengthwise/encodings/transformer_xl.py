@@ -21,7 +21,7 @@ class TransformerXL(PositionEncoding):
     R_d = [sin(d ω_0), ..., sin(d ω_(c/2-1)), cos(d ω_0), ...], ω_p = base^(-2p/c) radians, c = d_model: fixed. At first
     W_R ~ N(0, 1/d_model) and u, v ~ N(0, 0.02²). `max_distance`: farther keys get the R of that distance.
     `bidirectional` adds vectors for keys after the query, the same formula with d < 0: twice the table, so only on demand.
-    Without it a key at a higher position than its query (layout `Digits`, under a causal mask) gets the R of distance 0.
+    Without it a key at a higher position than its query (position scheme `Digits`, under a causal mask) gets the R of distance 0.
 
     Past the trained length: slow sines reach angles never seen; a `max_distance` keeps to those that were.
 

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.layouts import Consecutive, Drawn, Layout
+from lengthwise.positions import Consecutive, PositionScheme, RandomPositions
 from lengthwise.tasks.base import AnsweringTask, Batch, Graded, Task
 
 KEPT = 3  # answers of a kind that are kept for reading, per length: unreadable ones, and others with such steps
@@ -17,19 +17,21 @@ LONGEST = 2000  # characters of a kept answer
 PADDING, OWN = -1, 0  # documents of left padding, and of what is read
 
 
-def decodable(task: Task, layout: Layout) -> AnsweringTask:
-    """The task, as one whose answers can be decoded.
+def decodable(task: Task, scheme: PositionScheme) -> AnsweringTask:
+    """Return the task as one whose answers can be decoded token by token.
 
-    `ConfigError` where they cannot: the task has none, or the layout claims positions. What is decoded claims 0, 1, 2, ...;
-    a layout that leaves evaluation to the model goes with it.
+    Raises `ConfigError` if the task has no answers, or if the position scheme does not assign 0, 1, 2, ... in evaluation:
+    decoded tokens get consecutive positions.
     """
     if not isinstance(task, AnsweringTask):
         raise ConfigError(f"{type(task).__name__} has no answers that could be decoded; evaluate it with decode=False")
-    idle = isinstance(layout, Consecutive) or (isinstance(layout, Drawn) and not layout.draws(training=False))
-    if not idle:
+    is_consecutive = isinstance(scheme, Consecutive) or (
+        isinstance(scheme, RandomPositions) and not scheme.draws(training=False)
+    )
+    if not is_consecutive:
         raise ConfigError(
-            f"{type(task).__name__} is scored by decoding, which claims the positions 0, 1, 2, ..., and "
-            f"{type(layout).__name__} claims others in evaluation; leave the layout out, or take a task without a scratchpad"
+            f"{type(task).__name__} is scored by decoding, which needs the positions 0, 1, 2, ..., and {type(scheme).__name__} "
+            "assigns others in evaluation; leave the position scheme out, or take a task without a scratchpad"
         )
     return task
 

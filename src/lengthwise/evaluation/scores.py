@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, Run, choose
 from lengthwise.evaluation.decoding import decodable, detailed, greedy_decode
 from lengthwise.evaluation.untrained import baseline_scores, stored
-from lengthwise.layouts import Layout, layout_for
+from lengthwise.positions import PositionScheme, position_scheme_for
 from lengthwise.tasks.base import AnsweringTask, Batch, Graded, PrefixTask, Task, generator
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
@@ -94,8 +94,8 @@ def shifted(task: Choice, shift: Shift) -> Choice:
 
 
 def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = (), prompt: int | None = None) -> None:
-    """Raise `ConfigError` for the first length that the run's task, layout or encoding cannot do, and for a shift that is none
-    of the task. `prompt`: the length of what is read where one forward answers all lengths. Builds no model."""
+    """Raise `ConfigError` for the first length that the run's task, position scheme or encoding does not support, and for a
+    shift that the task does not have. `prompt`: the length of the prompt of a task with prefixes. Builds no model."""
     task: Task = run.task.build()
     lengths = list(lengths)
     if prompt is not None and not isinstance(task, PrefixTask):
@@ -105,7 +105,7 @@ def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = ()
     for changed in (task, *(shifted(run.task, shift).build() for shift in shifts)):
         read = [prompt] if prompt and isinstance(changed, PrefixTask) and changed.one_forward() else []
         every = dict.fromkeys([*lengths, *read])
-        _check(changed, encodings_of(run, task), layout_for(task, run.training.layout), every, task.decodes)
+        _check(changed, encodings_of(run, task), position_scheme_for(task, run.training.positions), every, task.decodes)
         if changed.input_width != task.input_width:
             raise ConfigError(
                 f"a shift makes inputs {changed.input_width} wide, and the model reads {task.input_width}; leave the width as it is"
@@ -126,7 +126,7 @@ def evaluate(
     *,
     lengths: Iterable[int] | None = None,
     train_length: int,
-    layout: Choice | None = None,
+    positions: Choice | None = None,
     shift: Shift = MappingProxyType({}),
     batch_tokens: int = 16_384,
     decode: bool | None = None,
@@ -137,29 +137,29 @@ def evaluate(
 
     The examples of a length depend on the task, the config and the length alone: not on the other lengths, nor on
     `batch_tokens` (places per forward), which changes a score by float rounding at most. Always in float32.
-    `layout`: that of the run's training (`run.training.layout`); the positions that it draws for a length depend on the
-    config's seed and that length alone.
+    `positions`: the position scheme of the run's training (`run.training.positions`); the positions that it draws for a
+    length depend only on the config's seed and that length.
     `shift`: the settings in which `task` differs from what was trained; it is part of the question.
     Of a task with prefixes one forward of `config.prompt` scores all lengths.
     `decode`: whether the model says its answers token by token, greedily and with the key-value cache (of up to
     4 `batch_tokens` places), and the task grades them; None: as the task has it (`task.decodes`). For an exact match of the
     whole answer one forward says the same, much faster.
 
-    Raises `ConfigError` before any forward for a length that the task, the layout or the encoding cannot do;
+    Raises `ConfigError` before any forward for a length that the task, the position scheme or the encoding cannot do;
     `EvaluationError` for a score that is not a number; `Stopped` when `should_stop` says so, which is asked before every
     forward.
     """
     wanted = list(config.lengths if lengths is None else lengths)
     if batch_tokens < 1:
         raise ConfigError(f"batch_tokens is {batch_tokens}; it has to be at least 1")
-    claims = layout_for(task, layout)
+    scheme = position_scheme_for(task, positions)
     decode = task.decodes if decode is None else decode
     at_once = wanted
     if isinstance(task, PrefixTask):
         config = dataclasses.replace(config, prompt=max(_prompt(config), *wanted))
         at_once = [_prompt(config)] if task.one_forward() else wanted
     encodings = [m for m in model.modules() if getattr(m, "kind", None) == "encoding"]
-    _check(task, encodings, claims, dict.fromkeys([*wanted, *at_once]), decode)
+    _check(task, encodings, scheme, dict.fromkeys([*wanted, *at_once]), decode)
     device = next(model.parameters()).device
     counts = {length: _count(task, config, length) for length in at_once}
     work = _Work(task, counts, batch_tokens * (MORE if decode else 1), Reporter(on_progress), should_stop)
@@ -172,9 +172,9 @@ def evaluate(
                 examples = task.examples(config.seed, work.counts[length], length, "test")
                 work.found(length, len(examples))
                 if decode:
-                    of_length = {length: _decoded(model, decodable(task, claims), examples, work, length, device)}
+                    of_length = {length: _decoded(model, decodable(task, scheme), examples, work, length, device)}
                 else:
-                    of_length = _read(model, task, examples, claims, config, work, length, device, wanted)
+                    of_length = _read(model, task, examples, scheme, config, work, length, device, wanted)
                 beside = baseline_scores(task, examples, list(of_length), partial(work.before, length))
                 seconds, begin = time.perf_counter() - begin, time.perf_counter()
                 for answered, (values, details) in of_length.items():
@@ -215,7 +215,7 @@ def _read(
     model: nn.Module,
     task: Task,
     examples: Batch,
-    layout: Layout,
+    scheme: PositionScheme,
     config: EvaluationConfig,
     work: "_Work",
     length: int,
@@ -225,7 +225,7 @@ def _read(
     """The score of each example by one forward; of a task with prefixes at every length that is wanted, with the means of
     groups of sequences, which are the same sequences at every length."""
     # Of all examples, however they are cut into forwards.
-    drawn = layout.positions(examples.inputs, None, generator(config.seed, "layout", length), training=False)
+    drawn = scheme.positions(examples.inputs, None, generator(config.seed, "layout", length), training=False)
     scores = []
     for cut in work.cuts(length, len(examples)):
         positions = None if drawn is None else drawn[cut].to(device)
@@ -334,18 +334,18 @@ def _count(task: Task, config: EvaluationConfig, length: int) -> int:
     return count if available is None else min(count, available)
 
 
-def _check(task: Task, encodings: Iterable[Any], layout: Layout, lengths: Iterable[int], decode: bool) -> None:
+def _check(task: Task, encodings: Iterable[Any], scheme: PositionScheme, lengths: Iterable[int], decode: bool) -> None:
     encodings = list(encodings)
     if decode:
-        decodable(task, layout)
+        decodable(task, scheme)
     task.baselines()  # one that cannot be worked out here is refused now
     for length in lengths:
         task.check_length(length, "test")
-        layout.require(task.tokens(length), training=False)
-        places = layout.reach(task.tokens(length), training=False)
+        scheme.require(task.tokens(length), training=False)
+        places = scheme.num_positions(task.tokens(length), training=False)
         for encoding in encodings:
             if encoding.max_length is not None and places > encoding.max_length:
-                named = "" if places == task.tokens(length) else f" with {type(layout).__name__}"
+                named = "" if places == task.tokens(length) else f" with {type(scheme).__name__}"
                 raise ConfigError(
                     f"length {length} {task.unit} needs {places} positions{named}, and {type(encoding).__name__} has "
                     f"{encoding.max_length}; give it a larger max_length, or leave this length out"

@@ -19,9 +19,9 @@ from lengthwise.choices import require_choice
 from lengthwise.config import Choice, ConfigError, ModelConfig
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import AttentionModifiers, KeyBias
-from lengthwise.layouts import consecutive
 from lengthwise.models.base import Model
 from lengthwise.models.linear import Linear, swiglu
+from lengthwise.positions import consecutive
 from lengthwise.span import Span, ends, own_lengths, whole_numbers
 
 Watch = Callable[[int, AttentionModifiers, Span, Mask, Tensor, Tensor, float], None]

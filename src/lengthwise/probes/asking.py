@@ -13,8 +13,8 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import check_lengths
-from lengthwise.layouts import layout_for
 from lengthwise.models import Model
+from lengthwise.positions import position_scheme_for
 from lengthwise.probes.attended import BINS, Attended, attended_distance
 from lengthwise.probes.distance import attention_distance, require_variant
 from lengthwise.tasks.base import Batch, Task, generator
@@ -176,13 +176,13 @@ def ask_attended(
 def _portions(
     task: Task, asked: ProbeQuestion, runs: list[Run], device: torch.device
 ) -> Iterable[tuple[Batch, list[Tensor | None]]]:
-    """The test examples of a question, some at a time, and the positions that each run's layout gives their tokens."""
+    """The test examples of a question, some at a time, and the positions that each run's position scheme gives their tokens."""
     length = asked["length"]
     available = task.available(length, "test")
     count = asked["examples"] if available is None else min(asked["examples"], available)
     examples = task.examples(asked["seed"], count, length, "test")
     drawn = [
-        layout_for(task, run.training.layout).positions(
+        position_scheme_for(task, run.training.positions).positions(
             examples.inputs, None, generator(asked["seed"], "layout", length), training=False
         )
         for run in runs

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import check_lengths
-from lengthwise.layouts import layout_for
+from lengthwise.positions import position_scheme_for
 from lengthwise.probes import prompts, recency
 from lengthwise.probes.asking import TOKENS, ProbeQuestion, TrainedRun, require_attention
 from lengthwise.probes.prompts import WHERE, Made, Parts
@@ -256,7 +256,7 @@ def _portions(
 ) -> Iterator[tuple[Batch, Tensor | None]]:
     """Prompts, some at a time, and the positions that their tokens claim."""
     batch = cast(FunctionTask, subject.task).pack(xs, ys)
-    drawn = layout_for(subject.task, subject.run.training.layout).positions(
+    drawn = position_scheme_for(subject.task, subject.run.training.positions).positions(
         batch.inputs, None, generator(asked["seed"], "layout", xs.shape[1]), training=False
     )
     size = max(1, places // batch.inputs.shape[1])

@@ -53,7 +53,7 @@ CONFIG = record(
                 "train_examples": optional(_size),
                 "min_length": optional(_size),
                 "curriculum": optional(record({}, {"length": optional(_size)})),
-                "layout": optional(_objects),
+                "positions": optional(_objects),
             },
         ),
     },

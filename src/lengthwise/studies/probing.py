@@ -177,7 +177,7 @@ def partners(
     def refers(run: RunRow) -> bool:
         config = run.config
         shared = share is None or config["model"].get("share_encoding") == share
-        return config["encoding"] == choice.to_data() and shared and config["training"].get("layout") is None
+        return config["encoding"] == choice.to_data() and shared and config["training"].get("positions") is None
 
     references: dict[str, dict[int, RunRow]] = defaultdict(dict)
     finished = [run for run in runs if run.finished is not None and has_attention(run)]

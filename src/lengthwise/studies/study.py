@@ -11,7 +11,7 @@ from lengthwise.class_versions import defined_in
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import check_lengths, encodings_of, questions
-from lengthwise.layouts import LAYOUTS
+from lengthwise.positions import POSITION_SCHEMES
 from lengthwise.studies.published import require_published
 from lengthwise.tasks import TASKS
 from lengthwise.tasks.contract import require_kept
@@ -21,7 +21,7 @@ MOST_RUNS = 10_000
 """Of one study: every look at how many are done reads all of them."""
 
 Word = str | type | Choice
-"""An encoding, a task or a layout: `"fire:hidden_layers=1"`, `FIRE`, or `choose(FIRE, hidden_layers=1)`."""
+"""An encoding, a task or a position scheme: `"fire:hidden_layers=1"`, `FIRE`, or `choose(FIRE, hidden_layers=1)`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class Study:
         """Raise `ConfigError` for the first run that cannot be trained or asked: before anything trains.
 
         Looks at the lengths: of the task (a text that is too short), of the encoding (a learned table that ends), and of
-        the layout (a range of positions that is too short).
+        the position scheme (a range of positions that is too short).
         """
         seen = set()
         for run in self.runs:
@@ -77,7 +77,7 @@ class Study:
                 training.steps,
                 training.train_examples,
             )
-            what = (run.encoding, run.task, run.model, training.layout, trained)
+            what = (run.encoding, run.task, run.model, training.positions, trained)
             if what in seen:  # another seed of the same
                 continue
             seen.add(what)
@@ -195,12 +195,13 @@ def grid(
     *,
     training: TrainingConfig | Mapping[str, TrainingConfig],
     model: ModelConfig | Mapping[str, ModelConfig] | None = None,
-    layouts: Iterable[Word] | None = None,
+    positions: Iterable[Word] | None = None,
 ) -> tuple[Run, ...]:
-    """Every encoding on every task with every seed; `seeds=3` is 0, 1, 2. `training`, `model`: one, or one per task.
+    """Return a run for every encoding on every task with every seed; `seeds=3` means 0, 1, 2.
 
-    `layouts`: each of them with every encoding, as in ["consecutive", "randomized:max_length=512"]; usually what
-    `training` says. All of the first seed come first, so that a study that is interrupted has a whole comparison early.
+    `training`, `model`: one, or one per task. `positions`: position schemes, each of them with every encoding, such as
+    ["consecutive", "randomized:max_length=512"]; default: that of `training`. The runs of the first seed come first, so that a
+    study that is interrupted has a whole comparison early.
 
     >>> grid(["rope", "fire-s"], ["copy"], seeds=3, training=TrainingConfig(train_length=16))
     """
@@ -208,9 +209,9 @@ def grid(
     chosen = [_task(word) for word in _several("tasks", tasks)]
     names = list(dict.fromkeys(choice.name for choice in chosen))
     training_of = _per_task("training", training, TrainingConfig, names)
-    laid_out = {name: _laid_out(config, layouts) for name, config in training_of.items()}
+    with_schemes = {name: _with_positions(config, positions) for name, config in training_of.items()}
     numbers = _seeds(seeds)
-    _require_few(len(numbers) * len(pairs) * sum(len(laid_out[task.name]) for task in chosen))
+    _require_few(len(numbers) * len(pairs) * sum(len(with_schemes[task.name]) for task in chosen))
     model_of = _per_task("model", ModelConfig() if model is None else model, ModelConfig, names)
     return tuple(
         Run(
@@ -223,7 +224,7 @@ def grid(
         for seed in numbers
         for task in chosen
         for choice, share in pairs
-        for config in laid_out[task.name]
+        for config in with_schemes[task.name]
     )
 
 
@@ -282,13 +283,15 @@ def _task(word: Word) -> Choice:
     return task(word) if isinstance(word, str) else word if isinstance(word, Choice) else choose(word)
 
 
-def _laid_out(training: TrainingConfig, layouts: Iterable[Word] | None) -> list[TrainingConfig]:
-    """The training once for each layout."""
-    if layouts is None:
+def _with_positions(training: TrainingConfig, schemes: Iterable[Word] | None) -> list[TrainingConfig]:
+    """The training once for each position scheme."""
+    if schemes is None:
         return [training]
-    words = _several("layouts", layouts)
-    chosen = [LAYOUTS.parse(w) if isinstance(w, str) else w if isinstance(w, Choice) else choose(w) for w in words]
-    return [dataclasses.replace(training, layout=choice) for choice in chosen]
+    words = _several("positions", schemes)
+    chosen = [
+        POSITION_SCHEMES.parse(w) if isinstance(w, str) else w if isinstance(w, Choice) else choose(w) for w in words
+    ]
+    return [dataclasses.replace(training, positions=choice) for choice in chosen]
 
 
 def _sharing(model: ModelConfig, share: bool) -> ModelConfig:

@@ -248,7 +248,7 @@ class Worker:
                 task,
                 config,
                 train_length=row.train_length,
-                layout=run.training.layout,
+                positions=run.training.positions,
                 shift=shift,
                 on_progress=on_progress,
                 should_stop=should_stop,

@@ -63,6 +63,7 @@ TASKS = Registry(
         SparseParity,
         PFA,
     ),
+    plural="tasks",
 )
 
 __all__ = [

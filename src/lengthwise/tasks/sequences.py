@@ -57,7 +57,9 @@ class SequenceTask(AnsweringTask):
     per_token = False
     separator: ClassVar[str] = ""  # between question and answer in the published text
     kinds_are: ClassVar[str] = "kinds"  # of questions, see `kinds`
-    digit_tokens: tuple[int, ...] = ()  # the ids of digits that make up numbers, for layouts that look for them
+    digit_tokens: tuple[
+        int, ...
+    ] = ()  # the ids of digits that make up numbers, for position schemes that look for them
 
     def __init__(self, words: Sequence[str]):
         self.words = tuple(words)

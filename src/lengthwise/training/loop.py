@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError, Run
-from lengthwise.layouts import layout_for
 from lengthwise.models import Decoder, Mamba, Model
+from lengthwise.positions import position_scheme_for
 from lengthwise.tasks.base import Batch, Task, generator
 from lengthwise.tasks.order import shuffled
 from lengthwise.training.checkpoint import (
@@ -105,21 +105,23 @@ def train(
 
 
 def check_training(run: Run, task: Task, limit: int | None) -> None:
-    """Raise `ConfigError` for a trained length that the task, the layout or the encoding, which has `limit` positions (None:
-    any), cannot do."""
-    layout = layout_for(task, run.training.layout)
+    """Raise `ConfigError` for a trained length that the task, the position scheme or the encoding does not support.
+
+    `limit`: the number of positions that the encoding has; None: any.
+    """
+    scheme = position_scheme_for(task, run.training.positions)
     longest = run.training.train_length
     grown = _check_curriculum(run, task) if run.training.curriculum is not None else set()
     for length in sorted({run.training.min_length or 1, longest, *grown}):
         task.check_length(length, "train")
-        layout.require(task.tokens(length), training=True)
+        scheme.require(task.tokens(length), training=True)
     if (count := run.training.train_examples) is not None:
         task.fixed_examples(run.seed, [0, count - 1], run.training.min_length or longest, longest)
-    places = layout.reach(task.tokens(longest), training=True)
+    places = scheme.num_positions(task.tokens(longest), training=True)
     if limit is not None and places > limit:
-        chosen = run.training.layout
+        chosen = run.training.positions
         named, instead = (
-            (f" with {chosen.label}", "choose a layout that claims fewer")
+            (f" with {chosen.label}", "choose a position scheme that claims fewer")
             if chosen
             else ("", "train on shorter sequences")
         )
@@ -242,7 +244,7 @@ class Sitting:
 
     def __init__(self, run: Run, model: Model, task: Task, device: torch.device):
         self.run, self.model, self.task, self.device = run, model, task, device
-        self.layout = layout_for(task, run.training.layout)
+        self.scheme = position_scheme_for(task, run.training.positions)
         self.optimizer = make_optimizer(model, run.training)
         self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         steps = run.training.steps
@@ -269,7 +271,7 @@ class Sitting:
 
     def positions(self, batch: Batch) -> Tensor | None:
         """What the tokens of the step's batch claim: a function of the run and the step too. None: 0, 1, 2, ..."""
-        return self.layout.positions(batch.inputs, None, generator(self.run.seed, "layout", self.step), training=True)
+        return self.scheme.positions(batch.inputs, None, generator(self.run.seed, "layout", self.step), training=True)
 
     def advance(self) -> None:
         """One step: sample, forward and backward in `accumulation` parts, clip, update."""

@@ -18,7 +18,7 @@ from lengthwise.attention.gpu.call import power
 from lengthwise.attention.gpu.verdicts import Form
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, RelativeKeyBias, Rotation, Term, ToeplitzBias
-from lengthwise.layouts import consecutive
+from lengthwise.positions import consecutive
 from lengthwise.span import Span
 
 WIDE = torch.float64

@@ -5,10 +5,10 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.layouts.base import Drawn, require_number
+from lengthwise.positions.base import RandomPositions, require_number
 
 
-class Skip(Drawn):
+class Skip(RandomPositions):
     """PoSE: p_i = i + u_c for token i of chunk c, u_0 = 0, u_c uniform in {u_(c-1), ..., target_length - t}; in training.
 
     The t tokens of a sequence are cut into `chunks` pieces: all but the last have a length uniform in {1, ..., about t /
@@ -47,7 +47,7 @@ class Skip(Drawn):
             skipped += further
         return positions
 
-    def reach(self, tokens: int, training: bool) -> int:
+    def num_positions(self, tokens: int, training: bool) -> int:
         return max(tokens, self.target_length) if self.draws(training) else tokens
 
     def require(self, tokens: int, training: bool) -> None:

@@ -1,15 +1,15 @@
-"""Every layout with every encoding: positions may jump and go back, and attention stays causal by index."""
+"""Every position scheme with every encoding: positions may jump and go back, and attention stays causal by index."""
 
 import pytest
 import torch
 
 from lengthwise.config import ModelConfig, choose
 from lengthwise.encodings import ENCODINGS
-from lengthwise.layouts import Digits, Randomized, Shift, Skip
 from lengthwise.models import Decoder
+from lengthwise.positions import Digits, Randomized, Shift, Skip
 
 TOKENS = torch.tensor([list(b"12+345=975;"), list(b"a1b22c333d4")])
-LAYOUTS = [Randomized(max_length=60), Shift(max_shift=9), Skip(target_length=60), Digits(max_offset=5)]
+POSITION_SCHEMES = [Randomized(max_length=60), Shift(max_shift=9), Skip(target_length=60), Digits(max_offset=5)]
 
 
 def model(make: type, backend: str) -> Decoder:
@@ -22,13 +22,13 @@ def model(make: type, backend: str) -> Decoder:
 @torch.no_grad()
 def test_any_encoding_takes_any_positions(make):
     fast, plain = model(make, "auto"), model(make, "reference")
-    for layout in LAYOUTS:
+    for scheme in POSITION_SCHEMES:
         for documents in (None, torch.tensor([[0] * 5 + [1] * 6])):
-            positions = layout.positions(TOKENS, documents, torch.Generator().manual_seed(1), True)
+            positions = scheme.positions(TOKENS, documents, torch.Generator().manual_seed(1), True)
             assert positions is not None
             logits = fast(TOKENS, positions=positions, documents=documents)
             expected = plain(TOKENS, positions=positions, documents=documents)
-            torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5, msg=lambda m, la=layout: f"{la}: {m}")
+            torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5, msg=lambda m, la=scheme: f"{la}: {m}")
             changed = TOKENS.index_fill(1, torch.tensor([8, 9, 10]), 255)
             later = plain(changed, positions=positions, documents=documents)
-            assert torch.equal(later[:, :8], expected[:, :8]), f"{layout}: a token saw a later one"
+            assert torch.equal(later[:, :8], expected[:, :8]), f"{scheme}: a token saw a later one"

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lengthwise.layouts.base import Layout
+from lengthwise.positions.base import PositionScheme
 
 
 def consecutive(documents: Int[Tensor, "b t"]) -> Int[Tensor, "b t"]:
@@ -20,14 +20,14 @@ def consecutive(documents: Int[Tensor, "b t"]) -> Int[Tensor, "b t"]:
     return torch.empty_like(index).scatter_(1, order, index - torch.where(starts, index, 0).cummax(1).values)
 
 
-class Consecutive(Layout):
+class Consecutive(PositionScheme):
     """p_i = i: 0, 1, 2, ... from the start of each document, in training and in evaluation. What is usual.
 
     Past the trained length: positions, and distances, that training never showed.
 
     Source: Vaswani et al. 2017, "Attention Is All You Need", and about everyone since.
 
-    >>> Consecutive().reach(8, training=True)
+    >>> Consecutive().num_positions(8, training=True)
     8
     """
 
@@ -43,5 +43,5 @@ class Consecutive(Layout):
     ) -> Int[Tensor, "b t"] | None:
         return None
 
-    def reach(self, tokens: int, training: bool) -> int:
+    def num_positions(self, tokens: int, training: bool) -> int:
         return tokens

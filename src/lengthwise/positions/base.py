@@ -1,4 +1,4 @@
-"""What a layout is: positions as a pure function of the tokens and a generator."""
+"""What a position scheme is: positions as a pure function of the tokens and a generator."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -10,7 +10,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.values import require_whole
 
-MOST_POSITIONS = 2**31  # that a layout may claim
+MOST_POSITIONS = 2**31  # that a position scheme may claim
 
 
 def require_number(what: str, low: int, **values: object) -> None:
@@ -21,14 +21,14 @@ def require_number(what: str, low: int, **values: object) -> None:
             raise ConfigError(f"{what}: {name} is {value}; positions end below {MOST_POSITIONS:,}, so make it smaller")
 
 
-class Layout(ABC):
+class PositionScheme(ABC):
     """Which position each token claims, in training and in evaluation.
 
-    Attention stays causal by index: a layout moves positions, never what a token may see. Arguments are keyword-only
+    Attention stays causal by index: a position scheme moves positions, never what a token may see. Arguments are keyword-only
     settings, each with a default.
     """
 
-    kind: ClassVar[str] = "layout"
+    kind: ClassVar[str] = "position scheme"
     version: ClassVar[int] = (
         1  # counts for a run's key; raise it in the class whenever the positions that it gives change
     )
@@ -47,14 +47,14 @@ class Layout(ABC):
         """
 
     @abstractmethod
-    def reach(self, tokens: int, training: bool) -> int:
-        """The positions that a sequence of so many tokens may claim are 0 ... reach - 1."""
+    def num_positions(self, tokens: int, training: bool) -> int:
+        """The positions that a sequence of so many tokens may claim are 0 ... num_positions - 1."""
 
     def require(self, tokens: int, training: bool) -> None:  # noqa: B027  (most can lay out anything)
         """Raise `ConfigError` where sequences of so many tokens cannot be laid out."""
 
-    def for_task(self, task: Any) -> "Layout":
-        """This layout for the sequences of a task (its `vocab_size`, ...); `ConfigError` where it makes no sense there."""
+    def for_task(self, task: Any) -> "PositionScheme":
+        """This position scheme for the sequences of a task (its `vocab_size`, ...); `ConfigError` where it makes no sense there."""
         return self
 
     @classmethod
@@ -64,8 +64,8 @@ class Layout(ABC):
         return settings
 
 
-class Drawn(Layout):
-    """A layout that draws the positions of each sequence from its number of tokens alone: a method gives `draw`."""
+class RandomPositions(PositionScheme):
+    """A position scheme that draws the positions of each sequence from its number of tokens alone: a method gives `draw`."""
 
     at_evaluation: str = "consecutive"  # or "random": drawn as in training
 

@@ -8,12 +8,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.layouts.base import Layout, require_number
+from lengthwise.positions.base import PositionScheme, require_number
 
 BYTES = tuple(range(48, 58))  # "0" ... "9"
 
 
-class Digits(Layout):
+class Digits(PositionScheme):
     """Abacus: p_i = k + 1, k + 2, k + 3, ... inside every run of digits, and 0 at every other token; k = 0 in evaluation.
 
     In training k is uniform in {0, ..., max_offset}, one for the batch, so that the positions of longer numbers are trained
@@ -43,7 +43,7 @@ class Digits(Layout):
         self.max_offset, self.zero = max_offset, zero
         self.digits = BYTES if zero is None else tuple(range(zero, zero + 10))
 
-    def for_task(self, task: Any) -> Layout:
+    def for_task(self, task: Any) -> PositionScheme:
         made, size = copy(self), task.vocab_size
         if self.zero is None:
             made.digits = tuple(getattr(task, "digit_tokens", BYTES))
@@ -51,7 +51,7 @@ class Digits(Layout):
             has = "reads no tokens" if size is None else f"has the token ids 0 ... {size - 1}"
             raise ConfigError(
                 f"Digits: the task {type(task).__name__} {has}, and the digits would be {_listed(made.digits)}; "
-                "give zero=... (the id of digit 0), or take another layout"
+                "give zero=... (the id of digit 0), or take another position scheme"
             )
         return made
 
@@ -63,7 +63,7 @@ class Digits(Layout):
         training: bool,
     ) -> Int[Tensor, "b t"] | None:
         if inputs.ndim != 2:
-            raise ConfigError("Digits: vectors have no digits; take another layout for this task")
+            raise ConfigError("Digits: vectors have no digits; take another position scheme for this task")
         digit = torch.isin(inputs, torch.tensor(self.digits, device=inputs.device))
         place = _places(digit, None if documents is None else documents.expand(inputs.shape))
         if training:
@@ -71,7 +71,7 @@ class Digits(Layout):
             place = place + offset * digit
         return place
 
-    def reach(self, tokens: int, training: bool) -> int:
+    def num_positions(self, tokens: int, training: bool) -> int:
         """All tokens may be one number."""
         return tokens + 1 + (self.max_offset if training else 0)
 

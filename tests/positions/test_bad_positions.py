@@ -1,10 +1,10 @@
-"""What a layout cannot be, in one line of plain words."""
+"""What a position scheme cannot be, in one line of plain words."""
 
 import pytest
 import torch
 
 from lengthwise.config import ConfigError, choose
-from lengthwise.layouts import LAYOUTS, Consecutive, Digits, Randomized, Shift, Skip
+from lengthwise.positions import POSITION_SCHEMES, Consecutive, Digits, Randomized, Shift, Skip
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_settings_that_cannot_be(make, settings, words):
 
 
 @pytest.mark.parametrize(
-    ("layout", "tokens", "words"),
+    ("scheme", "tokens", "words"),
     [
         (Randomized(max_length=8), 9, "9 tokens cannot have 9 different positions below max_length 8"),
         (Skip(target_length=8), 9, "9 tokens are more than target_length 8"),
@@ -52,12 +52,12 @@ def test_settings_that_cannot_be(make, settings, words):
         (Skip(target_length=8), 1, "1 token cannot be cut"),
     ],
 )
-def test_sequences_that_cannot_be_laid_out(layout, tokens, words):
+def test_sequences_that_cannot_be_laid_out(scheme, tokens, words):
     inputs = torch.zeros(2, tokens, dtype=torch.int64)
     for refuse in (
-        lambda: layout.require(tokens, True),
-        lambda: layout.positions(inputs, None, torch.Generator(), True),
-        lambda: layout.positions(inputs, torch.zeros_like(inputs), torch.Generator(), True),
+        lambda: scheme.require(tokens, True),
+        lambda: scheme.positions(inputs, None, torch.Generator(), True),
+        lambda: scheme.positions(inputs, torch.zeros_like(inputs), torch.Generator(), True),
     ):
         with pytest.raises(ConfigError, match=words) as error:
             refuse()
@@ -65,7 +65,7 @@ def test_sequences_that_cannot_be_laid_out(layout, tokens, words):
 
 
 @pytest.mark.parametrize(
-    "layout",
+    "scheme",
     [
         Shift(max_shift=2**31),
         Randomized(max_length=2**31),
@@ -74,27 +74,27 @@ def test_sequences_that_cannot_be_laid_out(layout, tokens, words):
         Skip(target_length=2**31),
         Skip(target_length=2**31, chunks=9),
     ],
-    ids=lambda layout: type(layout).__name__,
+    ids=lambda scheme: type(scheme).__name__,
 )
-def test_what_is_not_refused_is_drawn(layout):
+def test_what_is_not_refused_is_drawn(scheme):
     inputs = torch.full((2, 9), 48)
-    positions = layout.positions(inputs, None, torch.Generator(), True)
+    positions = scheme.positions(inputs, None, torch.Generator(), True)
     assert positions.dtype == torch.int64
-    assert 0 <= int(positions.min()) <= int(positions.max()) < layout.reach(9, training=True)
+    assert 0 <= int(positions.min()) <= int(positions.max()) < scheme.num_positions(9, training=True)
 
 
 def test_evaluation_is_refused_only_where_it_draws():
     inputs = torch.zeros(2, 9, dtype=torch.int64)
     with pytest.raises(ConfigError):
         Randomized(max_length=8).positions(inputs, None, torch.Generator(), False)
-    for layout in (Randomized(max_length=8, at_evaluation="consecutive"), Skip(target_length=8)):
-        layout.require(9, training=False)
-        assert layout.positions(inputs, None, torch.Generator(), False) is None
+    for scheme in (Randomized(max_length=8, at_evaluation="consecutive"), Skip(target_length=8)):
+        scheme.require(9, training=False)
+        assert scheme.positions(inputs, None, torch.Generator(), False) is None
 
 
 def test_words_of_a_command_line():
-    assert LAYOUTS.parse("randomized:max_length=64,at-evaluation=consecutive") == choose(
+    assert POSITION_SCHEMES.parse("randomized:max_length=64,at-evaluation=consecutive") == choose(
         Randomized, max_length=64, at_evaluation="consecutive"
     )
     with pytest.raises(ConfigError, match="did you mean 'Randomized'"):
-        LAYOUTS.parse("randomised")
+        POSITION_SCHEMES.parse("randomised")

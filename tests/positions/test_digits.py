@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lengthwise.config import ConfigError
-from lengthwise.layouts import Digits
+from lengthwise.positions import Digits
 from lengthwise.tasks import Copy, Text
 
 
 def places(text: str, documents: list[int] | None = None, training: bool = False) -> list[int]:
     ids = None if documents is None else torch.tensor([documents], dtype=torch.long)
-    layout, g = Digits(max_offset=30), torch.Generator().manual_seed(3)
-    found = layout.positions(torch.tensor([list(text.encode())], dtype=torch.long), ids, g, training)
+    scheme, g = Digits(max_offset=30), torch.Generator().manual_seed(3)
+    found = scheme.positions(torch.tensor([list(text.encode())], dtype=torch.long), ids, g, training)
     return found[0].tolist()
 
 
@@ -51,10 +51,10 @@ def test_places_are_those_of_a_loop(text, data):
 
 
 def test_offsets_go_from_none_to_the_greatest():
-    layout, inputs = Digits(max_offset=3), torch.tensor([[48]])
-    found = {int(layout.positions(inputs, None, torch.Generator().manual_seed(n), True)) for n in range(60)}
+    scheme, inputs = Digits(max_offset=3), torch.tensor([[48]])
+    found = {int(scheme.positions(inputs, None, torch.Generator().manual_seed(n), True)) for n in range(60)}
     assert found == {1, 2, 3, 4}
-    assert layout.reach(1, training=True) == 5
+    assert scheme.num_positions(1, training=True) == 5
 
 
 class WithDigits(Copy):
@@ -65,8 +65,8 @@ def test_the_digits_are_those_of_the_setting_then_of_the_task_then_bytes():
     inputs = torch.tensor([[0, 5, 9, 49, 3]])
     g = torch.Generator()
 
-    def of(layout):
-        return layout.positions(inputs, None, g, False)[0].tolist()
+    def of(scheme):
+        return scheme.positions(inputs, None, g, False)[0].tolist()
 
     assert of(Digits()) == [0, 0, 0, 1, 0]
     assert of(Digits(zero=3)) == [0, 1, 2, 0, 1]
@@ -74,7 +74,7 @@ def test_the_digits_are_those_of_the_setting_then_of_the_task_then_bytes():
     assert of(Digits(zero=3).for_task(WithDigits())) == [0, 1, 2, 0, 1]
     usual = Digits()
     usual.for_task(WithDigits())
-    assert of(usual) == [0, 0, 0, 1, 0], "a task changed the layout of another"
+    assert of(usual) == [0, 0, 0, 1, 0], "a task changed the position scheme of another"
 
 
 class Vectors(Copy):
@@ -84,7 +84,7 @@ class Vectors(Copy):
 
 
 @pytest.mark.parametrize(
-    ("layout", "task", "words"),
+    ("scheme", "task", "words"),
     [
         (Digits(), Copy(), r"Copy has the token ids 0 ... 28, and the digits would be none; give zero="),
         (Digits(), Copy(symbols=100), "would be none"),  # the bytes of digits are other symbols there
@@ -92,9 +92,9 @@ class Vectors(Copy):
         (Digits(), Vectors(), "reads no tokens"),
     ],
 )
-def test_a_task_without_digits_is_refused(layout, task, words):
+def test_a_task_without_digits_is_refused(scheme, task, words):
     with pytest.raises(ConfigError, match=words) as error:
-        layout.for_task(task)
+        scheme.for_task(task)
     assert "\n" not in str(error.value)
     Digits(zero=19).for_task(Copy())
     assert Text.vocab_size > 57

@@ -4,10 +4,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lengthwise.layouts.base import Drawn, require_number
+from lengthwise.positions.base import RandomPositions, require_number
 
 
-class Shift(Drawn):
+class Shift(RandomPositions):
     """SHAPE: p_i = i + k, k uniform in {0, ..., max_shift}, one for every sequence in training; in evaluation k = 0.
 
     Nothing changes for an encoding that is shift invariant; an absolute one learns to be. Training at length t shows the
@@ -29,5 +29,5 @@ class Shift(Drawn):
     def draw(self, rows: int, tokens: int, generator: torch.Generator) -> Int[Tensor, "b t"]:
         return torch.arange(tokens) + torch.randint(self.max_shift + 1, (rows, 1), generator=generator)
 
-    def reach(self, tokens: int, training: bool) -> int:
+    def num_positions(self, tokens: int, training: bool) -> int:
         return tokens + self.max_shift if self.draws(training) else tokens

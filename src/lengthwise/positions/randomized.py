@@ -7,12 +7,12 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.layouts.base import Drawn, require_number
+from lengthwise.positions.base import RandomPositions, require_number
 
 BLOCK = 1 << 22  # numbers drawn at a time: 32 MiB; a longer range is not drawn as a whole
 
 
-class Randomized(Drawn):
+class Randomized(RandomPositions):
     """p_1 < p_2 < ... < p_t, a uniformly random subset of {0, ..., max_length - 1}, drawn anew for every sequence.
 
     Training at length t shows every position below `max_length`, and distances up to it, so that a longer sequence brings
@@ -26,8 +26,8 @@ class Randomized(Drawn):
     positions; here every sequence draws its own, so that a score does not hang on one draw. mcleish7/arithmetic (FIRE)
     draws in training alone: `at_evaluation="consecutive"`.
 
-    >>> layout = Randomized(max_length=3)   # all of 0, 1, 2: the only subset of 3 tokens
-    >>> layout.draw(1, 3, torch.Generator())
+    >>> scheme = Randomized(max_length=3)   # all of 0, 1, 2: the only subset of 3 tokens
+    >>> scheme.draw(1, 3, torch.Generator())
     tensor([[0, 1, 2]])
     """
 
@@ -58,7 +58,7 @@ class Randomized(Drawn):
             found = torch.cat([found, bits % self.max_length]).unique()
         return found
 
-    def reach(self, tokens: int, training: bool) -> int:
+    def num_positions(self, tokens: int, training: bool) -> int:
         return self.max_length if self.draws(training) else tokens
 
     def require(self, tokens: int, training: bool) -> None:

@@ -10,9 +10,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lengthwise import layouts
+from lengthwise import positions as schemes
 from lengthwise.config import choose, settings_of
-from lengthwise.layouts import LAYOUTS, Consecutive, Digits, Drawn, Randomized, Shift, Skip, consecutive
+from lengthwise.positions import (
+    POSITION_SCHEMES,
+    Consecutive,
+    Digits,
+    Randomized,
+    RandomPositions,
+    Shift,
+    Skip,
+    consecutive,
+)
 
 DRAWN = [
     Randomized(max_length=40),
@@ -24,8 +33,8 @@ DRAWN = [
 ALL = [Consecutive(), *DRAWN, Digits(max_offset=7)]
 
 
-def named(layout):
-    return type(layout).__name__
+def named(scheme):
+    return type(scheme).__name__
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -37,46 +46,46 @@ def some_bytes(rows: int, tokens: int, seed: int = 0) -> torch.Tensor:
     return torch.randint(44, 60, (rows, tokens), generator=seeded(seed))
 
 
-def laid_out(layout, inputs, documents=None, *, seed=0, training=True):
-    found = layout.positions(inputs, documents, seeded(seed), training)
+def laid_out(scheme, inputs, documents=None, *, seed=0, training=True):
+    found = scheme.positions(inputs, documents, seeded(seed), training)
     if found is None:
         return consecutive(torch.zeros(inputs.shape[:2], dtype=torch.int64) if documents is None else documents)
     return found
 
 
-@pytest.mark.parametrize("layout", ALL, ids=named)
+@pytest.mark.parametrize("scheme", ALL, ids=named)
 @given(rows=st.integers(0, 4), tokens=st.integers(5, 40), seed=st.integers(0, 2**32), training=st.booleans())
-def test_positions_lie_below_the_reach(layout, rows, tokens, seed, training):
+def test_positions_lie_below_the_reach(scheme, rows, tokens, seed, training):
     inputs = some_bytes(rows, tokens, seed)
-    layout.require(tokens, training)
-    positions = laid_out(layout, inputs, seed=seed, training=training)
+    scheme.require(tokens, training)
+    positions = laid_out(scheme, inputs, seed=seed, training=training)
     assert positions.shape == inputs.shape
     assert positions.dtype == torch.int64
-    assert bool(((positions >= 0) & (positions < layout.reach(tokens, training))).all())
+    assert bool(((positions >= 0) & (positions < scheme.num_positions(tokens, training))).all())
 
 
-@pytest.mark.parametrize("layout", DRAWN, ids=named)
+@pytest.mark.parametrize("scheme", DRAWN, ids=named)
 @given(tokens=st.integers(5, 40), seed=st.integers(0, 2**32))
-def test_drawn_positions_grow_strictly(layout, tokens, seed):
-    assert bool((laid_out(layout, some_bytes(3, tokens), seed=seed).diff(dim=1) >= 1).all())
+def test_drawn_positions_grow_strictly(scheme, tokens, seed):
+    assert bool((laid_out(scheme, some_bytes(3, tokens), seed=seed).diff(dim=1) >= 1).all())
 
 
-@pytest.mark.parametrize("layout", ALL, ids=named)
+@pytest.mark.parametrize("scheme", ALL, ids=named)
 @given(seed=st.integers(0, 2**32), rows=st.integers(1, 5), training=st.booleans())
-def test_the_generator_alone_decides(layout, seed, rows, training):
+def test_the_generator_alone_decides(scheme, seed, rows, training):
     inputs = some_bytes(5, 12)
     torch.manual_seed(seed)  # whatever the global generator is at
-    whole = laid_out(layout, inputs, seed=seed, training=training)
+    whole = laid_out(scheme, inputs, seed=seed, training=training)
     torch.manual_seed(0)
-    assert torch.equal(whole, laid_out(layout, inputs, seed=seed, training=training))
-    fewer = laid_out(layout, inputs[:rows], seed=seed, training=training)
+    assert torch.equal(whole, laid_out(scheme, inputs, seed=seed, training=training))
+    fewer = laid_out(scheme, inputs[:rows], seed=seed, training=training)
     assert torch.equal(whole[:rows], fewer), "how many rows follow changes a row"
 
 
 def test_the_same_numbers_on_every_machine():
     """Written down once; only a change of torch's CPU generator may move them."""
     inputs = torch.tensor([list(b"12+345=")])
-    found = {named(layout): laid_out(layout, inputs, seed=1).tolist() for layout in ALL[::-1]}
+    found = {named(scheme): laid_out(scheme, inputs, seed=1).tolist() for scheme in ALL[::-1]}
     assert found == EXPECTED
 
 
@@ -89,73 +98,73 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("layout", DRAWN, ids=named)
-def test_every_sequence_draws_its_own_and_every_seed_another(layout):
+@pytest.mark.parametrize("scheme", DRAWN, ids=named)
+def test_every_sequence_draws_its_own_and_every_seed_another(scheme):
     inputs = some_bytes(20, 12)
-    first, second = (laid_out(layout, inputs, seed=seed) for seed in (0, 1))
+    first, second = (laid_out(scheme, inputs, seed=seed) for seed in (0, 1))
     assert len({tuple(row) for row in first.tolist()}) > 4
     assert not torch.equal(first, second)
 
 
 def test_all_digits_of_a_batch_have_one_offset():
-    layout = Digits(max_offset=50)
+    scheme = Digits(max_offset=50)
     inputs = some_bytes(20, 12)
-    plain = laid_out(layout, inputs, training=False)
-    moved = {tuple((laid_out(layout, inputs, seed=seed) - plain)[plain > 0].unique().tolist()) for seed in range(40)}
+    plain = laid_out(scheme, inputs, training=False)
+    moved = {tuple((laid_out(scheme, inputs, seed=seed) - plain)[plain > 0].unique().tolist()) for seed in range(40)}
     assert all(len(offsets) == 1 for offsets in moved)
     assert len(moved) > 20
 
 
-@pytest.mark.parametrize("layout", ALL, ids=named)
-def test_evaluation_is_consecutive_but_where_it_says_otherwise(layout):
+@pytest.mark.parametrize("scheme", ALL, ids=named)
+def test_evaluation_is_consecutive_but_where_it_says_otherwise(scheme):
     inputs = some_bytes(3, 12)
-    found = layout.positions(inputs, None, seeded(0), False)
-    if isinstance(layout, Digits):
+    found = scheme.positions(inputs, None, seeded(0), False)
+    if isinstance(scheme, Digits):
         assert torch.equal(found, laid_out(Digits(max_offset=0), inputs))
-        assert layout.reach(12, training=False) == 13
-    elif isinstance(layout, Randomized) and layout.at_evaluation == "random":
-        assert torch.equal(found, laid_out(layout, inputs, training=True))
-        assert layout.reach(12, training=False) == 40
+        assert scheme.num_positions(12, training=False) == 13
+    elif isinstance(scheme, Randomized) and scheme.at_evaluation == "random":
+        assert torch.equal(found, laid_out(scheme, inputs, training=True))
+        assert scheme.num_positions(12, training=False) == 40
     else:
         assert found is None
-        assert layout.reach(12, training=False) == 12
-    assert (layout.positions(inputs, None, seeded(0), True) is None) == isinstance(layout, Consecutive)
+        assert scheme.num_positions(12, training=False) == 12
+    assert (scheme.positions(inputs, None, seeded(0), True) is None) == isinstance(scheme, Consecutive)
 
 
 DOCUMENTS = st.lists(st.lists(st.integers(-1, 2), min_size=10, max_size=10), min_size=1, max_size=4).map(torch.tensor)
 
 
-@pytest.mark.parametrize("layout", ALL, ids=named)
+@pytest.mark.parametrize("scheme", ALL, ids=named)
 @given(documents=DOCUMENTS, seed=st.integers(0, 2**32), training=st.booleans())
-def test_a_document_is_laid_out_by_itself(layout, documents, seed, training):
-    if isinstance(layout, Skip) and layout.chunks > 2:  # rows need documents as long as there are chunks
+def test_a_document_is_laid_out_by_itself(scheme, documents, seed, training):
+    if isinstance(scheme, Skip) and scheme.chunks > 2:  # rows need documents as long as there are chunks
         documents = documents.clamp(max=0)
     inputs = some_bytes(*documents.shape, seed)
-    positions = laid_out(layout, inputs, documents, seed=seed, training=training)
+    positions = laid_out(scheme, inputs, documents, seed=seed, training=training)
     for row, one in itertools.product(range(len(documents)), range(-1, 3)):
         own = documents[row] == one
         n = int(own.sum())
         if not n:
             continue
         mine = positions[row, own]
-        if isinstance(layout, Digits):
-            offset = positions.max() - laid_out(layout, inputs, documents, training=False).max()
-            alone = laid_out(layout, inputs[row : row + 1, own], training=False)[0]
+        if isinstance(scheme, Digits):
+            offset = positions.max() - laid_out(scheme, inputs, documents, training=False).max()
+            alone = laid_out(scheme, inputs[row : row + 1, own], training=False)[0]
             assert torch.equal(mine, alone + offset * (alone > 0))
         else:
             assert bool((mine.diff() >= 1).all())
-            assert int(mine.max()) < layout.reach(n, training)
-            if isinstance(layout, Skip):
+            assert int(mine.max()) < scheme.num_positions(n, training)
+            if isinstance(scheme, Skip):
                 assert int(mine[0]) == 0
 
 
-@pytest.mark.parametrize("layout", ALL, ids=named)
+@pytest.mark.parametrize("scheme", ALL, ids=named)
 @given(seed=st.integers(0, 2**32), training=st.booleans())
-def test_one_document_is_as_good_as_none(layout, seed, training):
+def test_one_document_is_as_good_as_none(scheme, seed, training):
     inputs = some_bytes(3, 12)
     for documents in (torch.full((3, 12), 5), torch.full((1, 12), 5)):
-        given_one = layout.positions(inputs, documents, seeded(seed), training)
-        given_none = layout.positions(inputs, None, seeded(seed), training)
+        given_one = scheme.positions(inputs, documents, seeded(seed), training)
+        given_none = scheme.positions(inputs, None, seeded(seed), training)
         assert (given_one is None) == (given_none is None)
         assert given_one is None or torch.equal(given_one, given_none)
 
@@ -166,7 +175,7 @@ def test_one_document_is_as_good_as_none(layout, seed, training):
 @pytest.mark.parametrize("block", [None, 1])  # all numbers of the range drawn, or those of the tokens alone
 def test_all_subsets_are_equally_likely(block, monkeypatch):
     if block:
-        monkeypatch.setattr("lengthwise.layouts.randomized.BLOCK", block)
+        monkeypatch.setattr("lengthwise.positions.randomized.BLOCK", block)
     drawn = Randomized(max_length=5).draw(20_000, 2, seeded(0))
     counts = torch.zeros(5, 5, dtype=torch.int64).index_put(
         (drawn[:, 0], drawn[:, 1]), torch.tensor(1), accumulate=True
@@ -179,20 +188,20 @@ def test_all_subsets_are_equally_likely(block, monkeypatch):
 
 
 def test_a_long_range_is_drawn_in_blocks_and_means_the_same(monkeypatch):
-    layout = Randomized(max_length=30)
-    whole = layout.draw(9, 6, seeded(4))
-    monkeypatch.setattr("lengthwise.layouts.randomized.BLOCK", 60)
-    assert torch.equal(layout.draw(9, 6, seeded(4)), whole)
+    scheme = Randomized(max_length=30)
+    whole = scheme.draw(9, 6, seeded(4))
+    monkeypatch.setattr("lengthwise.positions.randomized.BLOCK", 60)
+    assert torch.equal(scheme.draw(9, 6, seeded(4)), whole)
 
 
 def test_a_range_that_no_memory_holds_is_drawn_from():
-    layout = Randomized(max_length=2**31)
-    drawn = layout.draw(300, 64, seeded(0))
-    assert torch.equal(drawn, layout.draw(300, 64, seeded(0)))
+    scheme = Randomized(max_length=2**31)
+    drawn = scheme.draw(300, 64, seeded(0))
+    assert torch.equal(drawn, scheme.draw(300, 64, seeded(0)))
     assert bool((drawn.diff(dim=1) > 0).all())
     assert int(drawn.max()) < 2**31
     assert drawn.double().mean() / 2**31 == pytest.approx(0.5, abs=4 * (1 / 12 / 300 / 64) ** 0.5)
-    assert layout.draw(0, 64, seeded(0)).shape == (0, 64)
+    assert scheme.draw(0, 64, seeded(0)).shape == (0, 64)
 
 
 def test_what_a_seed_gives_stays():
@@ -236,21 +245,21 @@ def test_more_chunks_skip_more_often_and_reach_the_target():
 # ---- what is said about them ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [*LAYOUTS], ids=lambda make: make.__name__)
-def test_a_layout_says_what_it_is(make):
+@pytest.mark.parametrize("make", [*POSITION_SCHEMES], ids=lambda make: make.__name__)
+def test_a_position_scheme_says_what_it_is(make):
     text = inspect.getdoc(make) or ""
     assert "Source:" in text
     assert ">>>" in text
-    assert make.__name__ in layouts.__all__
-    assert make.kind == "layout"
-    assert choose(make).build().reach(8, training=False) >= 8
+    assert make.__name__ in schemes.__all__
+    assert make.kind == "position scheme"
+    assert choose(make).build().num_positions(8, training=False) >= 8
     assert all(p.annotation is not p.empty for p in settings_of(make).values())
     assert make.__init__ is not object.__init__
 
 
-@pytest.mark.parametrize("make", [*LAYOUTS], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [*POSITION_SCHEMES], ids=lambda make: make.__name__)
 def test_the_examples_in_docstrings_are_true(make):
-    known = {**vars(layouts), **vars(importlib.import_module(make.__module__)), "torch": torch}
+    known = {**vars(schemes), **vars(importlib.import_module(make.__module__)), "torch": torch}
     runner = doctest.DocTestRunner()
     for test in doctest.DocTestFinder(recurse=False).find(make, make.__name__, globs=known):
         runner.run(test)
@@ -258,12 +267,12 @@ def test_the_examples_in_docstrings_are_true(make):
     assert runner.tries
 
 
-def test_a_drawn_layout_needs_one_method_only():
-    class Reversed(Drawn):
+def test_a_drawn_position_scheme_needs_one_method_only():
+    class Reversed(RandomPositions):
         def draw(self, rows, tokens, generator):
             return torch.arange(tokens).flip(0).expand(rows, -1)
 
-        def reach(self, tokens, training):
+        def num_positions(self, tokens, training):
             return tokens
 
     assert laid_out(Reversed(), some_bytes(1, 4)).tolist() == [[3, 2, 1, 0]]
