@@ -48,11 +48,13 @@ class Choice:
     name: str
     settings: tuple[tuple[str, Any], ...]
     make: type = field(compare=False, repr=False)
-    then: tuple["Choice", ...] = ()  # a pattern over the layers goes on with these (`alternate`), and repeats
+    remaining_layers: tuple[
+        "Choice", ...
+    ] = ()  # a pattern over the layers goes on with these (`alternate`), and repeats
 
     def build(self, **context: Any) -> Any:
         """An instance; of `context`, the class gets just the arguments that it asks for."""
-        assert not self.then, "a pattern over layers: build its `layers`"
+        assert not self.remaining_layers, "a pattern over layers: build its `layers`"
         instance = self.make(**{k: context[k] for k in context_of(self.make)}, **dict(self.settings))
         require_set(instance)
         return instance
@@ -60,7 +62,7 @@ class Choice:
     @property
     def layers(self) -> tuple["Choice", ...]:
         """The choices of the first layers, until the pattern repeats; a plain choice is the only one."""
-        return (replace(self, then=()), *self.then)
+        return (replace(self, remaining_layers=()), *self.remaining_layers)
 
     def require_layers(self, count: int) -> None:
         """Raise `ConfigError` where a model has fewer layers than the pattern: some encoding would be in none."""
@@ -75,7 +77,11 @@ class Choice:
         # Lists, as JSON has them.
         settings = {k: list(v) if isinstance(v, tuple) else v for k, v in self.settings}
         data = {"is": self.name, "class": class_version(self.make), **settings}
-        return {**data, "then": [choice.to_data() for choice in self.then]} if self.then else data
+        return (
+            {**data, "remaining_layers": [choice.to_data() for choice in self.remaining_layers]}
+            if self.remaining_layers
+            else data
+        )
 
     def identity(self) -> dict[str, Any]:
         """What counts for the key: without settings that only say where something lies (a path, when its hash is there)."""
@@ -86,7 +92,7 @@ class Choice:
     def label(self) -> str:
         """The name, with the settings that differ from their defaults: `FIRE(hidden_layers=1)`; `RoPE*3+NoPE`. A class may
         name some that are always shown: `YaRN(factor=4.0)`."""
-        if self.then:
+        if self.remaining_layers:
             runs = [(label, len(list(same))) for label, same in groupby(choice.label for choice in self.layers)]
             return "+".join(f"{label}*{count}" if count > 1 else label for label, count in runs)
         skip = {"sha256", *getattr(self.make, "excluded_from_key", ())}
@@ -139,7 +145,7 @@ def alternate(*choices: Choice) -> Choice:
         raise ConfigError("alternate() has no choices; give one for each layer of the pattern")
     for choice in choices:
         require_choice("alternate()", choice)
-        if choice.then:
+        if choice.remaining_layers:
             raise ConfigError(f"{choice.label} is a pattern itself; give alternate() its single choices")
         if (acts := getattr(choice.make, "acts_on_embedding", None)) is None:
             raise ConfigError(f"{choice.name} is no encoding, and only encodings alternate over layers")
@@ -151,7 +157,7 @@ def alternate(*choices: Choice) -> Choice:
         if len(choices) % size == 0 and choices == choices[:size] * (len(choices) // size):
             choices = choices[:size]
             break
-    return replace(choices[0], then=choices[1:])
+    return replace(choices[0], remaining_layers=choices[1:])
 
 
 def require_choice(what: str, given: object, kind: str = "encoding") -> None:
@@ -338,12 +344,12 @@ def choice_from_data(kind: str, data: Any) -> Choice:
     comparing keys."""
     if not isinstance(data, Mapping) or not isinstance(data.get("is"), str):
         raise ConfigError(f'a choice of {kind} is described by an object like {{"is": "NAME", ...}}, not by {data!r}')
-    settings = {k: v for k, v in data.items() if k not in ("is", "class", "then")}
+    settings = {k: v for k, v in data.items() if k not in ("is", "class", "remaining_layers")}
     choice = choose(Registry.known[kind].find(data["is"]), **settings)
-    if "then" not in data:
+    if "remaining_layers" not in data:
         return choice
-    if not isinstance(data["then"], (list, tuple)) or not data["then"]:
+    if not isinstance(data["remaining_layers"], (list, tuple)) or not data["remaining_layers"]:
         raise ConfigError(
-            f"{choice.label}: then is {data['then']!r}; it is the list of the choices that follow in the pattern"
+            f"{choice.label}: remaining_layers is {data['remaining_layers']!r}; it has to be the list of the choices that follow in the pattern"
         )
-    return alternate(choice, *(choice_from_data(kind, other) for other in data["then"]))
+    return alternate(choice, *(choice_from_data(kind, other) for other in data["remaining_layers"]))

@@ -392,12 +392,14 @@ class Run(Config):
         if self.model.mixer is not None:
             self._require_no_positions()
             return
-        if self.model.share_encoding is None and not self.encoding.then:  # in a pattern, each as its source has it
+        if (
+            self.model.share_encoding is None and not self.encoding.remaining_layers
+        ):  # in a pattern, each as its source has it
             shared = bool(getattr(self.encoding.make, "shared_across_layers", False))
             object.__setattr__(self, "model", dataclasses.replace(self.model, share_encoding=shared))
 
     def _require_no_positions(self) -> None:
-        if self.encoding.then or self.encoding.name != "NoPE":
+        if self.encoding.remaining_layers or self.encoding.name != "NoPE":
             raise ConfigError(
                 f"the encoding is {self.encoding.label}, and a Mamba has no attention that it could act on; choose NoPE"
             )
@@ -429,10 +431,12 @@ class Run(Config):
         return self._encoding_label() + (f" with {scheme.label}" if scheme is not None else "")
 
     def _encoding_label(self) -> str:
-        usual = None if self.encoding.then else bool(getattr(self.encoding.make, "shared_across_layers", False))
+        usual = (
+            None if self.encoding.remaining_layers else bool(getattr(self.encoding.make, "shared_across_layers", False))
+        )
         if self.model.share_encoding == usual:
             return self.encoding.label
         mark = "-S" if self.model.share_encoding else "-per-layer"
-        if self.encoding.then:
+        if self.encoding.remaining_layers:
             return f"({self.encoding.label}){mark}"
         return self.encoding.name + mark + self.encoding.label[len(self.encoding.name) :]

@@ -64,7 +64,7 @@ def inspect(
     - `logits_before`, `logits_after` [h][i][j] for methods that rewrite logits: q, k drawn from N(0, 1) with `seed`.
     """
     require_choice("inspect()", choice)
-    if choice.then:
+    if choice.remaining_layers:
         raise ConfigError(f"{choice.label} is a pattern over layers; inspect its encodings one by one")
     length = 2 * train_length if length is None else length
     width = num_heads * head_dim if d_model is None else d_model

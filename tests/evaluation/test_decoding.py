@@ -142,7 +142,7 @@ def test_bad_answers_are_wrong_and_kept():
         (score,) = evaluate(Saying(tokens, 7), task, config, train_length=3, decode=True)
         n = score.n
         assert (score.mean, score.details["unreadable"]) == (0, n)
-        assert [kept["said"] for kept in score.details["kept"]] == [said] * 3
+        assert [kept["generated"] for kept in score.details["kept"]] == [said] * 3
         assert all(len(kept["question"].split()) == 3 for kept in score.details["kept"])
     (score,) = evaluate(Saying([0, 1, 2, task.eos], 7), task, config, train_length=3, decode=True)
     assert score.details == {"means": {}, "order": [], "unreadable": 0, "kept": []}
@@ -157,7 +157,7 @@ def test_answers_with_steps_that_cannot_be_read_are_kept_apart():
         tokens = [*task.ids(words.split()), task.eos]
         (score,) = evaluate(Saying(tokens, task.vocab_size), task, config, train_length=3)
         assert score.details["kept"] == []
-        assert [one["said"] for one in score.details.get("broken", [])] == [words] * broken
+        assert [one["generated"] for one in score.details.get("broken", [])] == [words] * broken
         assert ("broken" in score.details) == bool(broken)
 
 
@@ -244,7 +244,7 @@ def test_what_cannot_be_decoded_is_refused_before_any_forward(tmp_path):
     with pytest.raises(ConfigError, match="Text has no answers that could be decoded; evaluate it with decode=False"):
         evaluate(Saying([0], 7), text, config, train_length=3, decode=True)
     random = choose(Randomized, max_length=60)
-    words = r"Thinking is scored by decoding, which claims the positions 0, 1, 2, \.\.\., and Randomized claims others"
+    words = r"Thinking is scored by decoding, which needs the positions 0, 1, 2, \.\.\., and Randomized assigns others"
     with pytest.raises(ConfigError, match=words):
         evaluate(Saying([0], 7), Thinking(symbols=4), config, train_length=3, positions=random)
     run = Run(encoding=ENCODINGS.parse("NoPE"), task=choose(Thinking), training=TrainingConfig(train_length=4))

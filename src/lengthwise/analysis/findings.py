@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lengthwise.analysis.attention import AttendedDistances, Distances
+from lengthwise.analysis.generated_answers import GeneratedAnswers
 from lengthwise.analysis.in_context import InContext
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.kinds import Kind, kind_of
 from lengthwise.analysis.lengths import ExampleLengths
 from lengthwise.analysis.numbers import figure
-from lengthwise.analysis.said import Said
 
 SHIFTED = "question.shift."  # how the settings of a test begin in which it differs from the training
 
@@ -96,7 +96,7 @@ class TaskFindings:
     the task has to say beside its scores (train and test that share examples, say). `distances`, `attended`: what was found
     inside the trained models, if anything was asked; `in_context`: the same of functions learned in context;
     `examples`: how long the examples are, if that was. `baselines`: of a task that has some, in its order (of the floors the
-    simplest first); they have no rank. `said`: what decoded answers say beyond right and wrong, if they were decoded.
+    simplest first); they have no rank. `generated_answers`: what decoded answers say beyond right and wrong, if they were decoded.
     """
 
     title: str
@@ -117,7 +117,7 @@ class TaskFindings:
     examples: tuple[ExampleLengths, ...] = ()
     in_context: InContext = field(default_factory=InContext)
     baselines: tuple[Baseline, ...] = ()
-    said: Said | None = None
+    generated_answers: GeneratedAnswers | None = None
     trained: tuple[int, int] | None = None
 
     @property

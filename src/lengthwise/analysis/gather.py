@@ -21,11 +21,11 @@ from lengthwise.analysis.findings import (
     bounds_of,
     limits_of,
 )
+from lengthwise.analysis.generated_answers import generated_answers
 from lengthwise.analysis.in_context import in_context
 from lengthwise.analysis.intervals import of_scores, with_wilson
 from lengthwise.analysis.kinds import shortest_drawn, trained_lengths
 from lengthwise.analysis.reading import reading
-from lengthwise.analysis.said import said
 
 if TYPE_CHECKING:
     from lengthwise.store import ProbeRow, RunRow, ScoreRow, Store, StudyRow
@@ -161,7 +161,7 @@ class _Panel:
             in_context=in_context(of_run, probes, limits_of(first.metric)),
             examples=lengths.of_runs(self.runs, probes),
             baselines=self.baselines(),
-            said=said(
+            generated_answers=generated_answers(
                 {
                     label: [row for length in sorted(by_length) for row in by_length[length]]
                     for label, by_length in zip(labels, self.scores.values(), strict=True)

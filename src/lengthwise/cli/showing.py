@@ -73,10 +73,10 @@ def _print(run: RunRow, scores: list[ScoreRow], curve: list[CurveRow]) -> None:
         print()
         console.print(_scores(run, scores))
         for score, (kind, words) in itertools.product(scores, KEPT.items()):
-            for said in _details(score).get(kind, []):
+            for answer in _details(score).get(kind, []):
                 console.print()
-                console.print(Text(f"{words}, length {score.length}: {said['question']}", style="bold"))
-                console.print(Text(said["said"] or "(nothing was said)"))
+                console.print(Text(f"{words}, length {score.length}: {answer['question']}", style="bold"))
+                console.print(Text(answer["generated"] or "(nothing was generated)"))
 
 
 def _scores(run: RunRow, scores: list[ScoreRow]) -> Any:

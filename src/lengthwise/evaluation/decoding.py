@@ -67,7 +67,7 @@ def greedy_decode(
     ]  # what counts: to the first stop
     counts = torch.arange(made.shape[1], device=made.device) < torch.tensor(sizes, device=made.device)[:, None]
     nan = (torch.stack(bad[: made.shape[1]], 1) & counts).any(1)
-    return [task.said(row) for row in said], nan
+    return [task.answer_words(row) for row in said], nan
 
 
 def left_padded(batch: Batch) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"] | None]:
@@ -87,7 +87,7 @@ def detailed(task: Task, said: list[list[str]], examples: Batch, graded: Graded)
     means = {name: float(values.double().mean()) for name, values in graded.details.items()}
     kept, broken = (
         [
-            {"question": _short(task.render(examples[n : n + 1])[0]["input"]), "said": _short(" ".join(said[n]))}
+            {"question": _short(task.render(examples[n : n + 1])[0]["input"]), "generated": _short(" ".join(said[n]))}
             for n in some[:KEPT]
         ]
         for some in (graded.unreadable, graded.broken)

@@ -22,8 +22,8 @@ from lengthwise.report import bundle, palette, provenance
 from lengthwise.report.attention import attention
 from lengthwise.report.chart import axis_words, describe, first, ranges, spec
 from lengthwise.report.examples import examples
+from lengthwise.report.generated_answers import generated_answers
 from lengthwise.report.in_context import in_context
-from lengthwise.report.said import said
 from lengthwise.report.summary import summary
 from lengthwise.store.workers import is_dead, worker_name
 from lengthwise.values import listing, require_no_address
@@ -155,7 +155,7 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
         "data": _data(task, looks) if drawn else None,
         "attention": attention(task, looks),
         "in_context": in_context(task, looks),
-        "said": said(task, looks),
+        "generated_answers": generated_answers(task, looks),
         "examples": examples(task),
     }
 

@@ -61,7 +61,7 @@ CONFIG = record(
 QUESTION = record(
     {"length": _size}, {"examples": _size, "tokens": _size, "prompt": _size, "seed": whole(), "shift": _objects}
 )
-_ANSWER = record({"question": text, "said": text}, closed=True)
+_ANSWER = record({"question": text, "generated": text}, closed=True)
 _SAID = record({"unreadable": number, "means": named(number)})
 DETAILS = record(
     {},

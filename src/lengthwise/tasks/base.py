@@ -206,11 +206,11 @@ class AnsweringTask(Task):
         """The token that ends an answer."""
 
     @abstractmethod
-    def said(self, tokens: list[int]) -> list[str]:
+    def answer_words(self, tokens: list[int]) -> list[str]:
         """The words of an answer that a model said, whatever its tokens are; never an error."""
 
     @abstractmethod
-    def grade(self, said: list[list[str]], batch: Batch) -> Graded:
+    def grade(self, generated: list[list[str]], batch: Batch) -> Graded:
         """Answers that a model said to the questions of a batch; bad ones are wrong and never an error."""
 
 

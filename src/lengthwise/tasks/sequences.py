@@ -213,7 +213,7 @@ class SequenceTask(AnsweringTask):
     def stop(self) -> int:
         return self.eos
 
-    def said(self, tokens: Sequence[int]) -> list[str]:
+    def answer_words(self, tokens: Sequence[int]) -> list[str]:
         """The words up to EOS. [BOS] and [SEP] are shown as such, and [...] where no EOS came: no task has such words."""
         ended = self.eos in tokens
         own = tokens[: tokens.index(self.eos)] if ended else tokens

@@ -53,7 +53,7 @@ def labels(make, described, xs):
     assert ys.shape == given.shape[:2]
     if boolean:
         assert set(ys.unique().tolist()) <= {-1.0, 1.0}
-        return [int(task.said(y)) for y in ys[0].tolist()]
+        return [int(task.label_text(y)) for y in ys[0].tolist()]
     return ys[0].tolist()
 
 

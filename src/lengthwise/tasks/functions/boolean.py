@@ -81,9 +81,9 @@ class BooleanFunction(FunctionTask):
         return (predicted.sign() == ys).double().masked_fill(predicted.isnan(), torch.nan)
 
     def written(self, x: list[float]) -> str:
-        return " ".join(map(self.said, x))
+        return " ".join(map(self.label_text, x))
 
-    def said(self, y: float) -> str:
+    def label_text(self, y: float) -> str:
         return "1" if y > 0 else "0"
 
 

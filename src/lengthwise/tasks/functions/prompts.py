@@ -149,7 +149,7 @@ class FunctionTask(PrefixTask):
     def render(self, batch: Batch) -> list[dict[str, Any]]:
         rows = []
         for xs, ys in zip(*(part.tolist() for part in self.examples_of(batch)), strict=True):
-            pairs = [(self.written(x), self.said(y)) for x, y in zip(xs, ys, strict=True)]
+            pairs = [(self.written(x), self.label_text(y)) for x, y in zip(xs, ys, strict=True)]
             seen = "; ".join(f"{x} -> {y}" for x, y in pairs[:-1])
             asked, answer = pairs[-1]
             rows.append({"input": f"{seen}; {asked} -> ?".lstrip("; "), "target": answer, "length": len(xs)})
@@ -159,7 +159,7 @@ class FunctionTask(PrefixTask):
         """An input for people to read."""
         return f"({', '.join(f'{number:.2f}' for number in x)})"
 
-    def said(self, y: float) -> str:
+    def label_text(self, y: float) -> str:
         """A label for people to read."""
         return f"{y:.2f}"
 

@@ -20,13 +20,13 @@ def decoded(make_rows: Callable[..., Any], make_study: Callable[..., Any]) -> Fi
     for score in scores:
         if score.key in label:
             bad = label[score.key] == "ALiBi"
-            kept = [{"question": "a <b> c", "said": "a & " * 200}] if bad else []
+            kept = [{"question": "a <b> c", "generated": "a & " * 200}] if bad else []
             details = {
                 "means": {"output": 0.25 if bad else 1.0, "failed steps": 3.5 if bad else 0.0},
                 "order": ["output", "failed steps"],
                 "unreadable": score.n if bad else 0,
                 "kept": kept,
-                **({"broken": [{"question": "d e", "said": "<i>out"}]} if bad else {}),
+                **({"broken": [{"question": "d e", "generated": "<i>out"}]} if bad else {}),
             }
             score = dataclasses.replace(score, facts={**score.facts, "details": details})
         told.append(score)
@@ -35,8 +35,8 @@ def decoded(make_rows: Callable[..., Any], make_study: Callable[..., Any]) -> Fi
 
 def test_the_page_has_the_numbers(decoded: Findings) -> None:
     page = render(decoded)
-    assert page.count('<section class="said"') == 1
-    section = page[page.index('<section class="said"') :]
+    assert page.count('<section class="generated-answers"') == 1
+    section = page[page.index('<section class="generated-answers"') :]
     section = section[: section.index("</section>")]
     assert [section.count(f">{name}</button></th>") for name in ("output", "failed steps", "unreadable")] == [2, 2, 2]
     assert section.count("<td") == 7 * 2 * 3
@@ -52,18 +52,18 @@ def test_the_page_has_the_numbers(decoded: Findings) -> None:
 
 
 def test_nothing_where_nothing_was_decoded(quickstart: Findings) -> None:
-    assert "What the models said" not in render(quickstart)
+    assert "Generated answers" not in render(quickstart)
 
 
 @pytest.mark.parametrize("width", [390, 1100])
 def test_it_fits(browser: Any, decoded: Findings, tmp_path: Path, width: int) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900})
     page.goto(write(decoded, tmp_path / "page.html").resolve().as_uri())
-    page.evaluate("document.querySelectorAll('section.said details').forEach((d) => { d.open = true; })")
+    page.evaluate("document.querySelectorAll('section.generated-answers details').forEach((d) => { d.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.locator("section.said code").first.is_visible()
-    page.locator("section.said button", has_text="failed steps").first.click()
-    page.locator("section.said button", has_text="failed steps").first.click()
-    labels = page.locator("section.said tbody th span").all_inner_texts()
+    assert page.locator("section.generated-answers code").first.is_visible()
+    page.locator("section.generated-answers button", has_text="failed steps").first.click()
+    page.locator("section.generated-answers button", has_text="failed steps").first.click()
+    labels = page.locator("section.generated-answers tbody th span").all_inner_texts()
     assert "ALiBi" in (labels[0], labels[-1]), "sorted by it, ALiBi is first or last"
     page.close()

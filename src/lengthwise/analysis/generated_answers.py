@@ -19,11 +19,11 @@ class Unread:
 
     length: int
     question: str
-    said: str
+    generated: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class SaidSeries:
+class GeneratedAnswersSeries:
     """An encoding's numbers by name, over its `seeds`: at trained lengths (`within`), at longer ones (`longer`) and at those
     shorter than any in training (`shorter`); empty where nothing was asked. `unread`: some answers that could not be read, the
     shortest lengths first; `broken`: some that could, but not all of their steps."""
@@ -38,15 +38,15 @@ class SaidSeries:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class GeneratedAnswers:
     """Of the encodings that were decoded: `names` are those of the numbers in the task's order, and last the share of answers
     that are unreadable."""
 
     names: tuple[str, ...]
-    series: tuple[SaidSeries, ...]
+    series: tuple[GeneratedAnswersSeries, ...]
 
 
-def said(rows: Mapping[str, Iterable[tuple["RunRow", "ScoreRow"]]]) -> Said | None:
+def generated_answers(rows: Mapping[str, Iterable[tuple["RunRow", "ScoreRow"]]]) -> GeneratedAnswers | None:
     """What is stored by encoding. None where no answer was decoded."""
     decoded = {
         label: [(run, row) for run, row in some if "unreadable" in _details(row)] for label, some in rows.items()
@@ -56,10 +56,10 @@ def said(rows: Mapping[str, Iterable[tuple["RunRow", "ScoreRow"]]]) -> Said | No
         return None
     names = dict.fromkeys(name for row in found for name in [*_details(row).get("order", []), *_details(row)["means"]])
     series = tuple(_series(label, some) for label, some in decoded.items() if some)
-    return Said(names=(*names, UNREADABLE), series=series)
+    return GeneratedAnswers(names=(*names, UNREADABLE), series=series)
 
 
-def _series(label: str, rows: Sequence[tuple["RunRow", "ScoreRow"]]) -> SaidSeries:
+def _series(label: str, rows: Sequence[tuple["RunRow", "ScoreRow"]]) -> GeneratedAnswersSeries:
     by_kind: dict[Kind, dict[str, list[ScoreRow]]] = {"shorter": {}, "trained": {}, "longer": {}}
     for run, row in rows:
         by_kind[kind_of_score(run, row)].setdefault(run.key, []).append(row)
@@ -71,7 +71,7 @@ def _series(label: str, rows: Sequence[tuple["RunRow", "ScoreRow"]]) -> SaidSeri
         )
         for kind in ("kept", "broken")
     )
-    return SaidSeries(
+    return GeneratedAnswersSeries(
         label=label,
         within=_means(by_kind["trained"].values()),
         longer=_means(by_kind["longer"].values()),

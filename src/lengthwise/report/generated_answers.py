@@ -10,12 +10,12 @@ from lengthwise.report.palette import Look
 SHOWN = 3  # answers of a kind and an encoding
 
 
-def said(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any] | None:
+def generated_answers(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any] | None:
     """What the template needs for one task; None where no answer was decoded."""
-    if task.said is None:
+    if task.generated_answers is None:
         return None
     groups = [
-        (head, kind, [getattr(series, kind) for series in task.said.series])
+        (head, kind, [getattr(series, kind) for series in task.generated_answers.series])
         for head, kind in (
             ("shorter than trained", "shorter"),
             ("in distribution", "within"),
@@ -24,7 +24,7 @@ def said(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any] | None
     ]
     groups = [group for group in groups if any(group[2])]
     return {
-        "names": task.said.names,
+        "names": task.generated_answers.names,
         "groups": [{"head": head, "new": kind == "longer"} for head, kind, _ in groups],
         "lines": [
             {
@@ -38,10 +38,10 @@ def said(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any] | None
                         "first": kind == "longer" and not place and len(groups) > 1,
                     }
                     for _, kind, numbers in groups
-                    for place, name in enumerate(task.said.names)
+                    for place, name in enumerate(task.generated_answers.names)
                 ],
             }
-            for n, series in enumerate(task.said.series)
+            for n, series in enumerate(task.generated_answers.series)
         ],
         "kept": [
             (words, some)
@@ -52,7 +52,7 @@ def said(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any] | None
             if (
                 some := [
                     (series.label, getattr(series, kind)[:SHOWN])
-                    for series in task.said.series
+                    for series in task.generated_answers.series
                     if getattr(series, kind)
                 ]
             )

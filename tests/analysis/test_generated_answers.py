@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lengthwise.analysis.said import Unread, said
+from lengthwise.analysis.generated_answers import Unread, generated_answers
 
 
 def row(key: str, length: int, n: int, output: float, failed: float, unreadable: int, kept: int = 0) -> Any:
@@ -13,10 +13,10 @@ def row(key: str, length: int, n: int, output: float, failed: float, unreadable:
         "means": {"failed steps": failed, "output": output},
         "order": ["output", "failed steps"],
         "unreadable": unreadable,
-        "kept": [{"question": f"{key} {length}", "said": f"nonsense {m}"} for m in range(kept)],
+        "kept": [{"question": f"{key} {length}", "generated": f"nonsense {m}"} for m in range(kept)],
     }
     if kept > 1:  # a row without such answers has no such word
-        details["broken"] = [{"question": f"{key} {length}", "said": "a mess"}]
+        details["broken"] = [{"question": f"{key} {length}", "generated": "a mess"}]
     score = SimpleNamespace(length=length, n=n, asked={"examples": n}, facts={"details": details})
     return SimpleNamespace(key=key, config={"training": {"min_length": 3}}, train_length=4), score
 
@@ -29,7 +29,7 @@ def test_examples_count_alike_within_a_run_and_runs_alike() -> None:
         row("b", 6, 20, 0.1, 4.0, 20, kept=1),
         row("b", 5, 20, 0.3, 2.0, 10, kept=2),
     ]
-    found = said({"NoPE": rows, "RoPE": []})
+    found = generated_answers({"NoPE": rows, "RoPE": []})
     assert found is not None
     assert found.names == ("output", "failed steps", "unreadable")
     (one,) = found.series
@@ -37,10 +37,10 @@ def test_examples_count_alike_within_a_run_and_runs_alike() -> None:
     assert one.within == pytest.approx({"output": (0.7 + 0.5) / 2, "failed steps": (0.75 + 2) / 2, "unreadable": 0.275})
     assert one.longer == pytest.approx({"output": 0.2, "failed steps": 3.0, "unreadable": 0.75})
     assert [answer.length for answer in one.unread] == [5, 5, 6]
-    assert one.unread[0] == Unread(length=5, question="b 5", said="nonsense 0")
-    assert one.broken == (Unread(length=5, question="b 5", said="a mess"),)
+    assert one.unread[0] == Unread(length=5, question="b 5", generated="nonsense 0")
+    assert one.broken == (Unread(length=5, question="b 5", generated="a mess"),)
     assert one.shorter == {}
-    short = said({"NoPE": [*rows, row("b", 2, 40, 0.9, 1.0, 4)]})
+    short = generated_answers({"NoPE": [*rows, row("b", 2, 40, 0.9, 1.0, 4)]})
     assert short is not None
     assert (short.series[0].within, short.series[0].longer) == (one.within, one.longer)
     assert short.series[0].shorter == pytest.approx({"output": 0.9, "failed steps": 1.0, "unreadable": 0.1})
@@ -50,5 +50,5 @@ def test_examples_count_alike_within_a_run_and_runs_alike() -> None:
 @pytest.mark.parametrize("facts", [None, {}, {"details": {}}, {"details": {"groups": [0.5]}}])
 def test_scores_that_were_not_decoded_have_none(facts: Any) -> None:
     score = SimpleNamespace(length=3, n=10, out_of_distribution=False, facts=facts)
-    assert said({"NoPE": [(SimpleNamespace(key="a"), score)]}) is None
-    assert said({}) is None
+    assert generated_answers({"NoPE": [(SimpleNamespace(key="a"), score)]}) is None
+    assert generated_answers({}) is None
