@@ -153,12 +153,3 @@ def test_the_rows_of_a_study(
         assert ended.value.code == 2
         assert says in capsys.readouterr().err
     assert not (tmp_path / "never.json").exists()
-
-
-def test_the_shapes_in_the_documentation_are_the_stored_ones() -> None:
-    kept = json.loads((ROOT / "benchmarks" / "results" / "attention-shapes.json").read_text())["figures"]
-    page = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
-    columns = ("T 100, D 64", "T 1023, D 64", "T 1024, D 32", "T 1024, D 128")
-    for name, row in (("no encoding", "NoPE"), ("ALiBi", "ALiBi"), ("T5", "T5"), ("FIRE, two hidden layers", "FIRE")):
-        figures = " | ".join(f"{kept[row][shape]['median']:.2f}" for shape in columns)
-        assert f"| {name} | {figures} |" in page

@@ -82,18 +82,6 @@ def test_a_study_says_what_it_trains_on(path: Path) -> None:
     assert "Table 1 of the appendix" not in (FOLDER / "kazemnejad.py").read_text()
 
 
-def test_every_score_of_the_small_study_is_in_the_log() -> None:
-    """What its docstring rounds to two decimals, of two runs."""
-    log = (FOLDER.parents[1] / "docs" / "log.md").read_text(encoding="utf-8")
-    for heading, scores in (
-        ("the NoPE study, small", ("| NoPE | 0.846", "| 0.965", "| T5 | 0.051", "| 0.317")),
-        ("the small NoPE study again", ("| NoPE | 0.883", "| 0.951", "| T5 | 0.021", "| 0.198")),
-    ):
-        entry = log.partition(f": {heading}")[2].partition("\n## ")[0]
-        for score in scores:
-            assert score in entry, score
-
-
 def test_the_probe_of_figure_7_asks_the_runs_of_figure_7() -> None:
     study = load(FOLDER / "scratchpads.py")
     word = re.search(r'--study "nope: scratchpads" --task (\S+) +\(figure 7\)', (FOLDER / "scratchpads.py").read_text())

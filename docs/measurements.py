@@ -1,0 +1,448 @@
+"""Write the tables of measurements in the documentation from the stored results in benchmarks/results/.
+
+A page marks the place of a table with two comments; this script writes what is between them:
+
+    <!-- table: attention-ratios -->
+    <!-- end of table -->
+
+`python docs/measurements.py` writes the tables; `--check` only names the pages whose tables are out of date, and exits with 1.
+A new table is one function below, with the decorator `table`.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+MARKED = re.compile(
+    r"(?P<start><!-- table: (?P<name>[\w-]+) -->\n)(?P<content>.*?)(?P<end><!-- end of table -->)", re.DOTALL
+)
+
+LABELS = {
+    "NoPE": "no encoding",
+    "KerpleLog": "KERPLE (logarithmic)",
+    "FIRE:hidden_layers=1": "FIRE, one hidden layer",
+    "FIRE": "FIRE, two hidden layers",
+    "FIRE:activation=gelu": "FIRE with GELU",
+    "RoPE:layout=half": "RoPE, half layout",
+    "RoPE:rotary_fraction=0.25": "RoPE, a quarter of the dimensions",
+    "XPos": "xPos",
+    "Shaw:values=false": "Shaw, keys only, clip 16",
+    "Shaw:values=false,clip=128": "Shaw, keys only, clip 128",
+    "Shaw, by blocked": "Shaw, keys and values (`blocked` backend)",
+    "BandedBias:band=64": "banded bias, 64 distances",
+    "BandedBias:band=256": "banded bias, 256 distances",
+    "BandedBias": "banded bias, 1,024 distances",
+    "TransformerXL": "Transformer-XL",
+    "T5 + FIRE": "T5 and FIRE",
+    "T5 + Shaw:values=false": "T5 and Shaw, keys only",
+}
+Rows = list[list[str]]
+TABLES: dict[str, Callable[[Path], str]] = {}
+
+
+@cache
+def stored(name: str) -> dict[str, Any]:
+    """Return the content of benchmarks/results/<name>.json: {"made": where the figures come from, "figures": ...}."""
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def table(*files: str) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
+    """Register a function that takes the figures of `files` and returns rows, the header first.
+
+    The name of the table is that of the function, with hyphens. In docs/ the origin of each file follows the table; the README
+    has little room, and names the origin in its text.
+    """
+
+    def register(function: Callable[..., Rows]) -> Callable[..., Rows]:
+        def text(page: Path) -> str:
+            markdown = as_markdown(function(*(stored(file)["figures"] for file in files)))
+            return markdown if page.name == "README.md" else markdown + "\n" + "\n\n".join(map(origin, files)) + "\n"
+
+        TABLES[function.__name__.replace("_", "-")] = text
+        return function
+
+    return register
+
+
+def as_markdown(rows: Rows) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]) + "\n"
+
+
+def origin(file: str) -> str:
+    """Return one line that says where the figures of a file come from."""
+    made = stored(file)["made"]
+    return (
+        f"*Source: [{file}.json](../benchmarks/results/{file}.json); {made['processor']}, torch {made['torch']}, {made['date']}, "
+        f"commit {made['commit'] or made['recorded_in']}; `{made['command']}`*"
+    )
+
+
+def label(name: str) -> str:
+    return LABELS.get(name, name)
+
+
+def figure(value: float | None) -> str:
+    """Return a ratio with about three digits."""
+    if value is None:
+        return ""
+    return f"{value:.2f}" if abs(value) < 9.995 else f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
+
+
+def median(entry: dict[str, Any] | None, name: str) -> str:
+    return figure(entry[name]["median"]) if entry is not None and name in entry else ""
+
+
+def lengths(figures: dict[str, Any]) -> list[str]:
+    return [key for key in figures if key.startswith("T ")]
+
+
+def in_columns(figures: dict[str, Any], columns: Iterable[str]) -> list[str]:
+    """Return the names of the rows that any column has, in their order."""
+    return list(dict.fromkeys(name for column in columns for name in figures[column]))
+
+
+# ---- attention on a CPU -----------------------------------------------------------------------------------------
+
+
+@table("attention-ratios")
+def cost_of_a_learned_bias(figures: dict[str, Any]) -> Rows:
+    columns = ("T 256", "T 1024", "T 4096")
+    names = ("NoPE", "ALiBi", "T5", "KerpleLog", "FIRE")
+    rows = [[label(name), *(median(figures[column][name], "both of torch") for column in columns)] for name in names]
+    return [["encoding", "256 tokens", "1,024 tokens", "4,096 tokens"], *rows]
+
+
+@table("attention-ratios")
+def attention_ratios(figures: dict[str, Any]) -> Rows:
+    columns = lengths(figures)
+    header = ["encoding"]
+    header += [f"relative to no encoding, {column}" for column in columns]
+    header += [f"relative to PyTorch, {column}" for column in columns]
+    rows = [header]
+    for name in in_columns(figures, columns):
+        if name != "torch":
+            own = [median(figures[column][name], "both of NoPE") or "1" for column in columns]
+            rows.append([label(name), *own, *(median(figures[column][name], "both of torch") for column in columns)])
+    return rows
+
+
+@table("attention-threads")
+def attention_threads(figures: dict[str, Any]) -> Rows:
+    columns = lengths(figures)
+    names = [name for name in in_columns(figures, columns) if name != "torch"]
+    rows = [[label(name), *(median(figures[column][name], "both of torch") for column in columns)] for name in names]
+    return [["encoding", *columns], *rows]
+
+
+@table("attention-shapes")
+def attention_shapes(figures: dict[str, Any]) -> Rows:
+    columns = ("T 100, D 64", "T 1023, D 64", "T 1024, D 32", "T 1024, D 128")
+    names = [name for name in figures if name != "target"]
+    rows = [[label(name), *(figure(figures[name][column]["median"]) for column in columns)] for name in names]
+    return [["encoding", *columns], *rows]
+
+
+@table("attention-memory")
+def attention_memory(figures: dict[str, Any]) -> Rows:
+    columns = lengths(figures)
+    names = [name for name in in_columns(figures, columns) if name != "torch"]
+    rows = [[label(name), *(figure(figures[column][name]["of torch"]) for column in columns)] for name in names]
+    return [["encoding", *columns], *rows]
+
+
+@table("attention-eager")
+def attention_eager(figures: dict[str, Any]) -> Rows:
+    rows = [["encoding", "tokens", "time, relative to `fused`", "peak memory, relative to `fused`"]]
+    for name, entry in figures.items():
+        if name != "target":
+            encoding, _, tokens = name.rpartition(" ")
+            time = figure(entry["eager time of fused"]["median"])
+            rows.append([label(encoding), f"{int(tokens):,}", time, figure(entry["eager memory of fused"])])
+    return rows
+
+
+@table("attention-growth")
+def attention_growth(figures: dict[str, Any]) -> Rows:
+    steps = [step for step, entry in figures["NoPE"].items() if "time grows" in entry]
+    header = [
+        "encoding",
+        *(f"time, to {int(step):,}" for step in steps),
+        *(f"memory, to {int(step):,}" for step in steps),
+    ]
+    rows = [header]
+    for name, entries in figures.items():
+        if name != "target":
+            grows = [[figure(entries[step][f"{what} grows"]) for step in steps] for what in ("time", "memory")]
+            rows.append(["PyTorch without encoding" if name == "torch" else label(name), *grows[0], *grows[1]])
+    return rows
+
+
+@table("attention-decode")
+def attention_decode(figures: dict[str, Any]) -> Rows:
+    columns = [name for name in figures if name != "target"]
+    header = ["encoding", *(f"{column}, {how}" for column in columns for how in ("cached", "recomputed"))]
+    rows = [header]
+    for name in in_columns(figures, columns):
+        entries = [figures[column][name] for column in columns]
+        kinds = ("step of torch", "made anew of torch")
+        rows.append([label(name), *(median(entry, kind) for entry in entries for kind in kinds)])
+    return rows
+
+
+@table("attention-rotations")
+def attention_rotations(figures: dict[str, Any]) -> Rows:
+    columns = lengths(figures)
+    header = ["encoding", *(f"inside, {column}" for column in columns), *(f"before, {column}" for column in columns)]
+    rows = [[*header, "memory inside, T 1024", "memory before, T 1024"]]
+    for name in in_columns(figures, columns):
+        times = [median(figures[column][name], f"{how}, both") for how in ("inside", "before") for column in columns]
+        memory = [figure(figures["T 1024"][name][f"{how}, memory"]) for how in ("inside", "before")]
+        rows.append([label(name), *times, *memory])
+    return rows
+
+
+@table("attention-rows")
+def attention_rows(figures: dict[str, Any]) -> Rows:
+    columns, at = lengths(figures), figures["T 1024"]
+    header = ["encoding", *(f"relative to no encoding, {column}" for column in columns)]
+    header += ["relative to `blocked`, T 1024", "matrix products, T 1024", "encoding, T 1024", "memory, T 1024"]
+    rows = [header]
+    for name in in_columns(figures, columns):
+        own = [median(figures[column][name], "of NoPE") for column in columns]
+        parts = [median(at[name], part) for part in ("of blocked", "products", "table")]
+        rows.append([label(name), *own, *parts, figure(at[name]["memory of NoPE"])])
+    return rows
+
+
+@table("attention-errors")
+def attention_errors(figures: dict[str, Any]) -> Rows:
+    columns = [name for name in figures if name != "target"]
+    columns.sort(
+        key=lambda name: (
+            ["float32", "bfloat16", "float16"].index(name.partition(",")[0]),
+            int(name.rpartition(" ")[2]),
+        )
+    )
+    rows = [["encoding", *(f"{column} ({_draws(figures[column])} draws)" for column in columns)]]
+    for name in in_columns(figures, columns):
+        rows.append([label(name), *(_worst_error(figures[column].get(name)) for column in columns)])
+    return rows
+
+
+def _draws(entries: dict[str, Any]) -> str:
+    counts = [entry["draws"] for entry in entries.values()]
+    return str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+
+
+def _worst_error(entry: dict[str, Any] | None) -> str:
+    if entry is None:
+        return ""
+    worst = max(entry["of torch"].values(), key=lambda one: one["ratio"])
+    return f"{worst['ratio']:.2f} ({worst['low']:.2f}-{worst['high']:.2f})"
+
+
+@table("blocked_attention")
+def blocked_attention(figures: dict[str, Any]) -> Rows:
+    columns = lengths(figures)
+    header = ["encoding"]
+    for column in columns:
+        header += [f"time, {column}", f"MiB, {column}", f"MiB of `reference`, {column}"]
+    rows = [header]
+    for name in in_columns(figures, columns):
+        cells = []
+        for column in columns:
+            entry = figures[column][name]
+            memory = [f"{entry[backend]['peak_mib']:,.0f}" for backend in ("blocked", "reference")]
+            cells += [figure(entry["reference"]["time"]), *memory]
+        rows.append([label(name), *cells])
+    return rows
+
+
+# ---- GPU kernels, which have not run on a GPU -------------------------------------------------------------------
+
+
+@table("gpu_errors-128", "gpu_errors-1024")
+def gpu_errors(short: dict[str, Any], long: dict[str, Any]) -> Rows:
+    dtypes = ("float32", "bfloat16", "float16")
+    files = (("T 128", short), ("T 1024", long))
+    rows = [["encoding", *(f"{dtype}, {length}" for dtype in dtypes for length, _ in files)]]
+    for name in short["float32"]:
+        cells = [_worst_of_both_kinds(figures[dtype].get(name)) for dtype in dtypes for _, figures in files]
+        rows.append([label(name), *cells])
+    return rows
+
+
+def _worst_of_both_kinds(errors: dict[str, float] | None) -> str:
+    """Return the worst of output, q, k and v, and the worst parameter of the encoding."""
+    if errors is None:
+        return ""
+    parameters = [value for name, value in errors.items() if name.startswith("encoding.")]
+    tensors = [value for name, value in errors.items() if not name.startswith("encoding.")]
+    return "; ".join(f"{max(values):.2f}" for values in (tensors, parameters) if values)
+
+
+@table("gpu_code")
+def gpu_code(figures: dict[str, Any]) -> Rows:
+    rows = [["dtype and head dimension", "kernels", "most registers", "most stack bytes", "most shared memory, KiB"]]
+    for name, forms in figures.items():
+        if isinstance(forms, dict):
+            kernels = [kernel for kernels in forms.values() for kernel in kernels.values()]
+            most = [max(kernel[what] for kernel in kernels) for what in ("registers", "stack bytes", "shared memory")]
+            rows.append([name, str(len(kernels)), str(most[0]), str(most[1]), f"{most[2] / 1024:.0f}"])
+    return rows
+
+
+# ---- models, tasks and the program ------------------------------------------------------------------------------
+
+
+@table("training_step")
+def training_step(figures: dict[str, Any]) -> Rows:
+    rows = [["encoding", "tokens", "time", "range", "peak memory"]]
+    for length in lengths(figures):
+        for name, entry in figures[length].items():
+            if "time" in entry:
+                between = f"{figure(entry['time_low'])}-{figure(entry['time_high'])}"
+                rows.append(
+                    [label(name), length.removeprefix("T "), figure(entry["time"]), between, figure(entry["memory"])]
+                )
+    return rows
+
+
+@table("llama_step")
+def llama_step(figures: dict[str, Any]) -> Rows:
+    others = ("transformers, eager", "transformers, SDPA")
+    rows = [["RoPE type", *(f"relative to {other} (range)" for other in others)]]
+    for name, entry in figures.items():
+        if isinstance(entry, dict):
+            ratios = [entry[f"of {other}"] for other in others]
+            rows.append([name, *(f"{one['ratio']:.2f} ({one['low']:.2f}-{one['high']:.2f})" for one in ratios)])
+    return rows
+
+
+@table("exact_match")
+def exact_match(figures: dict[str, Any]) -> Rows:
+    kinds = {
+        "cached": "all at once, KV cache",
+        "one_by_one": "one by one, KV cache",
+        "uncached": "all at once, no cache",
+    }
+    rows = [["encoding", *(f"{words} (range)" for words in kinds.values())]]
+    for name, entry in figures.items():
+        ratios = [entry[kind] for kind in kinds]
+        rows.append(
+            [label(name), *(f"{one['ratio']:.1f} ({one['ratio_low']:.1f}-{one['ratio_high']:.1f})" for one in ratios)]
+        )
+    return rows
+
+
+@table("scale_step")
+def scale_step(figures: dict[str, Any]) -> Rows:
+    rows = [
+        [
+            "model",
+            "time for each token, relative to RoPE (range)",
+            "rereads of the text",
+            "largest difference of a logit",
+        ]
+    ]
+    for name, entry in figures.items():
+        ratio = f"{entry['ratio']:.2f} ({entry['low']:.2f}-{entry['high']:.2f})"
+        rows.append([name, ratio, str(entry["restarts"]), f"{entry['off']:.1e}"])
+    return rows
+
+
+@table("training_loop")
+def training_loop(figures: dict[str, Any]) -> Rows:
+    rows = [["task and encoding", "overhead, % (range)"]]
+    for name, entry in figures.items():
+        low, high = (100 * entry[end] for end in ("low", "high"))
+        rows.append([name, f"{100 * entry['overhead']:.2f} ({low:.2f}-{high:.2f})"])
+    return rows
+
+
+@table("task_speed")
+def task_speed(figures: dict[str, Any]) -> Rows:
+    rows = [["task and split", "length", "batch 64, examples/s", "batch 1,024, examples/s"]]
+    for name, entry in figures.items():
+        speeds = [entry[f"batch {size}"]["median"] if f"batch {size}" in entry else None for size in (64, 1024)]
+        rows.append([name, str(entry["length"]), *("" if speed is None else f"{speed:,.0f}" for speed in speeds)])
+    return rows
+
+
+@table("function_speed")
+def function_speed(figures: dict[str, Any]) -> Rows:
+    rows = [["function class", "share of the training step, %"]]
+    for name, entry in figures.items():
+        if "median" in entry:
+            rows.append([name, f"{100 * entry['median']:.4f}"])
+    return rows
+
+
+@table("baselines")
+def baselines(figures: dict[str, Any]) -> Rows:
+    rows = [["baseline", "seconds"]]
+    return rows + [[name, f"{value:.2f}"] for name, value in figures["found"].items() if isinstance(value, float)]
+
+
+@table("baselines")
+def interval_coverage(figures: dict[str, Any]) -> Rows:
+    settings = {name: entry for name, entry in figures["found"].items() if isinstance(entry, dict)}
+    methods = list(next(iter(settings.values())))
+    rows = [["what varies", *methods]]
+    return rows + [[name, *(f"{entry[method]:.3f}" for method in methods)] for name, entry in settings.items()]
+
+
+@table("startup")
+def startup(figures: dict[str, Any]) -> Rows:
+    rows = [["command", "seconds (range)"]]
+    for name, entry in figures.items():
+        if name != "added by lengthwise":
+            rows.append([name, f"{entry['median']:.2f} ({entry['low']:.2f}-{entry['high']:.2f})"])
+    return rows
+
+
+def with_tables(text: str, page: Path) -> str:
+    """Return the text of a page with every marked table as the stored results give it."""
+
+    def filled(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name not in TABLES:
+            raise SystemExit(
+                f"{page.name} marks the table {name!r}, which does not exist; available: {', '.join(TABLES)}"
+            )
+        return f"{match['start']}\n{TABLES[name](page)}\n{match['end']}"
+
+    return MARKED.sub(filled, text)
+
+
+def main(arguments: list[str]) -> int:
+    outdated = {}
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if (new := with_tables(text, page)) != text:
+            outdated[page] = new
+    if arguments == ["--check"]:
+        for page in outdated:
+            print(
+                f"{page.relative_to(ROOT)} has tables that are out of date; run python docs/measurements.py",
+                file=sys.stderr,
+            )
+        return 1 if outdated else 0
+    if arguments:
+        print(f"measurements.py takes --check or nothing, got {' '.join(arguments)}", file=sys.stderr)
+        return 2
+    for page, text in outdated.items():
+        page.write_text(text, encoding="utf-8")
+        print(f"wrote the tables of {page.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
