@@ -8,8 +8,8 @@ from importlib.metadata import entry_points
 from itertools import groupby
 from typing import Any, ClassVar
 
-from lengthwise.class_versions import class_version, require_complete, require_set
-from lengthwise.values import ConfigError, cast, near_miss, parse_value, require_known
+from lengthwise.class_versions import class_version, place, require_complete, require_set
+from lengthwise.values import ConfigError, cast, listing, near_miss, parse_value, require_known
 
 
 class UnknownName(ConfigError):
@@ -55,7 +55,20 @@ class Choice:
     def build(self, **context: Any) -> Any:
         """An instance; of `context`, the class gets just the arguments that it asks for."""
         assert not self.remaining_layers, "a pattern over layers: build its `layers`"
-        instance = self.make(**{k: context[k] for k in context_of(self.make)}, **dict(self.settings))
+        if unknown := [name for name in context_of(self.make) if name not in context]:
+            known = f"; a model gives {', '.join(context)}" if context else ""
+            raise ConfigError(
+                f"{place(self.make)}: {self.name}.__init__ needs {listing(unknown)}, which nothing gives it{known}. Give "
+                f"{'it' if len(unknown) == 1 else 'them'} a default"
+            )
+        try:
+            instance = self.make(**{k: context[k] for k in context_of(self.make)}, **dict(self.settings))
+        except AttributeError as error:
+            if "before Module.__init__() call" not in str(error):
+                raise
+            raise ConfigError(
+                f"{place(self.make)}: {self.name}.__init__ must call super().__init__() before anything else"
+            ) from error
         require_set(instance)
         return instance
 
@@ -123,6 +136,14 @@ def choose(make: type, **settings: Any) -> Choice:
             raise
         except (ValueError, TypeError) as error:
             raise ConfigError(f"{make.__name__}: {error}") from error
+    for name, value in complete.items():
+        try:
+            hash(value)
+        except TypeError as error:
+            raise ConfigError(
+                f"{make.__name__}.{name} is a {type(value).__name__}; a setting must be a number, a text, True, False, None or a "
+                "tuple of such values"
+            ) from error
     return Choice(kind, make.__name__, tuple(complete.items()), make)
 
 

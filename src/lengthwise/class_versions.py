@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -82,18 +83,38 @@ def shortened(path: str) -> str:
 
 
 def require_complete(make: type) -> None:
-    """Raise `ConfigError` for a class that lacks methods or class attributes which every class of its kind has."""
+    """Raise `ConfigError` for a class that lacks what every class of its kind has, or whose arguments have no names.
+
+    Settings and the sizes that a model fills in are passed by name, so all arguments of `__init__` have to be keyword-only.
+    """
     methods = [f"the method {name}" for name in sorted(getattr(make, "__abstractmethods__", ()))]
     attributes = [f"the class attribute {n}" for n, of_class in _declared(make) if of_class and not hasattr(make, n)]
     if lacking := [*methods, *attributes]:
         raise ConfigError(f"{place(make)}: class {make.__name__} lacks {listing(lacking)}; define {_them(lacking)}")
+    parameters = [] if is_own(make) else list(inspect.signature(make).parameters.values())
+    if positional := [p for p in parameters if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]:
+        names = listing([str(p).partition(":")[0].partition("=")[0] for p in positional])
+        raise ConfigError(
+            f"{place(make)}: class {make.__name__} takes {names} by position; arguments of __init__ must be keyword-only: write "
+            f"def __init__(self, *, {', '.join(str(p).lstrip('*') for p in parameters)})"
+        )
 
 
 def require_set(instance: object) -> None:
-    """Raise `ConfigError` for an object whose `__init__` left out attributes which every object of its kind has."""
+    """Raise `ConfigError` for an object whose `__init__` left out attributes which every object of its kind has, or hides a
+    method of lengthwise's base classes behind an attribute of the same name."""
     make = type(instance)
     if is_own(make):
         return
+    if hasattr(make, "register_parameter") and "_parameters" not in vars(instance):  # a torch module
+        raise ConfigError(f"{place(make)}: {make.__name__}.__init__ must call super().__init__() before anything else")
+    for name in vars(instance):
+        for base in make.__mro__:
+            if is_own(base) and isinstance(vars(base).get(name), (FunctionType, property, classmethod)):
+                raise ConfigError(
+                    f"{place(make)}: class {make.__name__} sets self.{name}, which hides the method {base.__name__}.{name}; "
+                    "give the attribute another name"
+                )
     if lacking := [
         f"self.{name}" for name, of_class in _declared(make) if not of_class and not hasattr(instance, name)
     ]:

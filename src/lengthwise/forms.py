@@ -139,7 +139,7 @@ def _at_even_places(x: Float[Tensor, "b h t pairs 2"]) -> Float[Tensor, "b h t p
 class ToeplitzBias:
     """`+ table[h, distance - first]`. A distance past either end takes the nearest column. ALiBi, T5, KERPLE, Sandwich."""
 
-    table: Float[Tensor, "h n"]
+    table: Float[Tensor, "#h n"]
     first: int = 0
     distances: Int[Tensor, " n"] | None = None
     # What a backend made of the table, once for all calls that this form is kept for.
@@ -162,7 +162,7 @@ class PiecewiseLinearBias:
     intercept: Float[Tensor, "h s"]
     knots: Float[Tensor, " s-1"]
     u: Float[Tensor, " n"]
-    w: Float[Tensor, "b i"]
+    w: Float[Tensor, "#b i"]
     exact: Callable[[Tensor], Tensor] | None = None
     distances: Int[Tensor, " n"] | None = None
 
@@ -185,7 +185,7 @@ class ContentBias:
     """`+ <content_i, table[h, distance - first]>`, with what an encoding read of each query's own content. The banded bias.
     Distances past either end take the nearest column."""
 
-    content: Float[Tensor, "b h i r"]
+    content: Float[Tensor, "#b #h i r"]
     table: Float[Tensor, "#h n r"]
     first: int = 0
 
@@ -203,14 +203,14 @@ class CumulativeBias:
     runs over the keys gained between a key and its query. FoX. Backends subtract before they round: a total is large where
     its differences are small."""
 
-    total: Float[Tensor, "b h j"]
+    total: Float[Tensor, "#b #h j"]
 
 
 @dataclass(frozen=True)
 class DenseBias:
     """`+ bias[b|1, h|1, i, j]`: what no table can say."""
 
-    bias: Float[Tensor, "b h i j"]
+    bias: Float[Tensor, "#b #h i j"]
     bidirectional: bool = False
 
 
@@ -219,7 +219,7 @@ class RelativeValues:
     """`Σ_j weight[i, j] · table[h, distance - first]` added to the output. Shaw. Distances past either end take the nearest
     column."""
 
-    table: Float[Tensor, "h n d"]
+    table: Float[Tensor, "#h n d"]
     first: int = 0
 
 
@@ -239,7 +239,7 @@ class LogitTransform:
 class QueryGain:
     """`gain[b|1, h|1, i]` times the scaled product of query i and every key; terms are added after it. Log-n scaling."""
 
-    gain: Float[Tensor, "b h i"]
+    gain: Float[Tensor, "#b #h i"]
     bidirectional: bool = False  # True: it does not go by the keys that a causal query sees
 
 

@@ -19,6 +19,7 @@ from lengthwise.attention import blocked, flex, fused, reference, sdpa
 from lengthwise.attention.arguments import refuse_unknown, transpose_hint, transposed
 from lengthwise.attention.cache import KVCache
 from lengthwise.attention.encoding_cache import EncodingCache
+from lengthwise.attention.fit import require_fit
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.statistics import Statistics, measure
 from lengthwise.config import ConfigError, context_of, near_miss
@@ -87,6 +88,7 @@ def plan(
     backend serves or raises, never falls back. Raise `ArgumentError` for an `unknown` argument, with what to write instead."""
     refuse_unknown("plan", unknown, ("modifiers", "span", "mask", "q", "backend"))
     _require_bidirectional(modifiers, mask)
+    require_fit(modifiers, mask, q)
     if backend == "auto":
         names = [name for name in BACKENDS if name != "blocked" or blocked.pays(modifiers, mask)]
         name = next(n for n in names if not BACKENDS[n].unsupported_reason(modifiers, span, mask, q))

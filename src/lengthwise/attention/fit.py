@@ -1,0 +1,85 @@
+"""Checks that the tensors of an encoding's forms have the sizes of the attention call, before any backend reads them."""
+
+import functools
+import re
+import typing
+
+import torch
+from torch import Tensor
+
+from lengthwise.attention.masks import Mask
+from lengthwise.forms import AttentionModifiers
+from lengthwise.values import ConfigError
+
+WORDS = {"b": "batch", "h": "heads", "i": "queries", "j": "keys", "d": "head dim"}
+
+
+def require_fit(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> None:
+    """Raise `ConfigError` unless every tensor of the forms has the shape that its annotation in forms.py declares.
+
+    The names b, h, i, j and d in an annotation are the batch, heads, queries, keys and head dimension of the call, and #h means
+    1 or h; other names have to agree within one form. Backends rely on it: the compiled kernel would read beyond a table
+    with too few heads. A compiled graph does not know all sizes, so there the kernel itself checks them.
+    """
+    if torch.compiler.is_compiling():
+        return
+    _require_rotation(modifiers, mask, q)
+    sizes = {"b": q.shape[0], "h": q.shape[1], "i": mask.queries, "j": mask.keys, "d": q.shape[3]}
+    forms = (*modifiers.terms, *modifiers.values, *([modifiers.gain] if modifiers.gain else []))
+    for form in forms:
+        _require_sizes(form, dict(sizes), modifiers.encoding)
+
+
+def _require_rotation(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> None:
+    if modifiers.rotation is None:
+        return
+    whose = f" of {modifiers.encoding}" if modifiers.encoding else ""
+    for side, tokens in (("q", mask.queries), ("k", mask.keys)):
+        angle = getattr(modifiers.rotation, f"angle_{side}")
+        if angle is None:
+            continue
+        if angle.ndim != 3 or len(angle) not in (1, len(q)) or angle.shape[1] != tokens or 2 * angle.shape[2] > q.shape[3]:
+            raise ConfigError(
+                f"Rotation.angle_{side}{whose} has shape {list(angle.shape)}; it must be [1 or {len(q)} batch, {tokens} tokens, at "
+                f"most {q.shape[3] // 2} pairs of dimensions]"
+            )
+
+
+def _require_sizes(form: object, sizes: dict[str, int], encoding: str | None) -> None:
+    for name, axes in _annotated(type(form)):
+        tensor = getattr(form, name)
+        if tensor is None:
+            continue
+        if len(axes) != tensor.ndim or not all(_fits(axis, n, sizes) for axis, n in zip(axes, tensor.shape, strict=True)):
+            wanted = ", ".join(_in_words(axis, sizes) for axis in axes)
+            raise ConfigError(
+                f"{type(form).__name__}.{name}{f' of {encoding}' if encoding else ''} has shape {list(tensor.shape)}; it must be "
+                f"[{wanted}]"
+            )
+
+
+def _fits(axis: str, size: int, sizes: dict[str, int]) -> bool:
+    broadcasts, name, less = axis.startswith("#"), axis.lstrip("#"), 0
+    if match := re.fullmatch(r"(\w+)-(\d+)", name):
+        name, less = match[1], int(match[2])
+    if broadcasts and size == 1:
+        return True
+    return size == sizes.setdefault(name, size + less) - less
+
+
+def _in_words(axis: str, sizes: dict[str, int]) -> str:
+    name = axis.lstrip("#")
+    known = f"{sizes[name]} {WORDS[name]}" if name in WORDS else name
+    return f"1 or {known}" if axis.startswith("#") else known
+
+
+@functools.cache
+def _annotated(form: type) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the fields of a form that are tensors with named axes: their names and axes."""
+    found = []
+    for name, hint in typing.get_type_hints(form).items():
+        for part in (hint, *typing.get_args(hint)):
+            axes = getattr(part, "dim_str", None)
+            if axes is not None and "..." not in axes and "*" not in axes:
+                found.append((name, tuple(axes.split())))
+    return tuple(found)
