@@ -1,7 +1,7 @@
 """Break the source in many small ways, one at a time, and see whether the tests notice: `python3 dev.py mutants`.
 
-Each fault (mutant) changes one place of src/lengthwise: a comparison, an operator, a number, a condition, a statement that is left out. A
-mutant is caught if a test fails. Faults that no test catches show what is not tested.
+Each fault (mutant) changes one place of src/lengthwise: a comparison, an operator, a number, a condition, or a statement that is
+left out. A mutant is caught if a test fails. Faults that no test catches show what is not tested.
 
 Two steps, and the first is needed again only after the tests or the source have changed:
 
@@ -9,7 +9,7 @@ Two steps, and the first is needed again only after the tests or the source have
     python3 dev.py mutants                   # try the mutants with the tests that execute their lines
     python3 dev.py mutants --sample 10       # try 10 of them, others every day
 
-The mutants are drawn with a fixed seed, as many for each package as its share of the code. `--keep FILE` stores the outcome as JSON.
+The mutants are drawn with a fixed seed, from each package by its share of the code. `--keep FILE` stores the outcome as JSON.
 """
 
 import argparse
@@ -88,7 +88,9 @@ class Mutator(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
-        is_text = any(isinstance(side, (ast.JoinedStr, ast.Constant)) and _is_text(side) for side in (node.left, node.right))
+        is_text = any(
+            isinstance(side, (ast.JoinedStr, ast.Constant)) and _is_text(side) for side in (node.left, node.right)
+        )
         other = OPERATORS.get(type(node.op))
         if other is not None and not is_text and self._is_chosen(node, f"{type(node.op).__name__} -> {other.__name__}"):
             node.op = other()
@@ -203,7 +205,19 @@ def record(arguments: list[str]) -> int:
     STORED.mkdir(exist_ok=True)
     data = STORED / "coverage"
     environment = {**os.environ, "COVERAGE_FILE": str(data), "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "-m", "not slow", f"--cov={SOURCE}"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-n",
+        "2",
+        "-m",
+        "not slow",
+        f"--cov={SOURCE}",
+    ]
     command += ["--cov-context=test", "--cov-report=", f"--junitxml={STORED / 'times.xml'}", *arguments]
     code = subprocess.call(command, cwd=ROOT, env=environment)
     if code != 0:
@@ -218,7 +232,9 @@ def recorded() -> tuple[dict[str, dict[int, list[str]]], dict[str, float]]:
     import coverage
 
     if not (STORED / "coverage").exists():
-        raise SystemExit("mutants: nothing is recorded; run python3 dev.py mutants --record first (as long as the tests take)")
+        raise SystemExit(
+            "mutants: nothing is recorded; run python3 dev.py mutants --record first (as long as the tests take)"
+        )
     seconds: dict[str, float] = {}
     for case in ElementTree.parse(STORED / "times.xml").iter("testcase"):
         path = case.attrib["classname"].replace(".", "/") + ".py"
@@ -228,8 +244,13 @@ def recorded() -> tuple[dict[str, dict[int, list[str]]], dict[str, float]]:
     tested: dict[str, dict[int, list[str]]] = {}
     for file in data.measured_files():
         contexts = data.contexts_by_lineno(file)
-        lines = {line: [name.partition("|")[0] for name in names if name.endswith("|run")] for line, names in contexts.items()}
-        tested[Path(file).relative_to(SOURCE).as_posix()] = {line: sorted(set(names)) for line, names in lines.items() if names}
+        lines = {
+            line: [name.partition("|")[0] for name in names if name.endswith("|run")]
+            for line, names in contexts.items()
+        }
+        tested[Path(file).relative_to(SOURCE).as_posix()] = {
+            line: sorted(set(names)) for line, names in lines.items() if names
+        }
     return tested, seconds
 
 
@@ -243,10 +264,17 @@ def attempt(mutant: Mutant, tests: list[str]) -> tuple[str, float]:
         copied = Path(folder) / "src" / "lengthwise"
         shutil.copytree(SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
         (copied / mutant.file).write_text(mutated(mutant), encoding="utf-8")
-        environment = {**os.environ, "PYTHONPATH": str(copied.parent), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(copied.parent),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
         try:
-            result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=SECONDS, check=False)
+            result = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, timeout=SECONDS, check=False
+            )
             outcome = "survived" if result.returncode == 0 else "caught"
             if result.returncode not in (0, 1, 2):  # 2: an error while the tests are collected
                 outcome = f"failed to run ({result.returncode})"
@@ -287,11 +315,16 @@ def main(argv: list[str]) -> int:
     outcomes = []
     for outcome in attempts(chosen, tested, seconds, wanted.workers):
         outcomes.append(outcome)
-        print(f"{len(outcomes):4} of {len(chosen)}  {outcome['outcome']:9} {outcome['seconds']:6.1f} s  {outcome['mutant']}", flush=True)
+        print(
+            f"{len(outcomes):4} of {len(chosen)}  {outcome['outcome']:9} {outcome['seconds']:6.1f} s  {outcome['mutant']}",
+            flush=True,
+        )
     counts = Counter(outcome["outcome"] for outcome in outcomes)
     print(", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()))
     if wanted.keep is not None:
-        wanted.keep.write_text(json.dumps({"seed": wanted.seed, "counts": counts, "mutants": outcomes}, indent=1) + "\n")
+        wanted.keep.write_text(
+            json.dumps({"seed": wanted.seed, "counts": counts, "mutants": outcomes}, indent=1) + "\n"
+        )
     return 1 if counts["survived"] and wanted.sample is not None else 0
 
 

@@ -426,7 +426,7 @@ def test_a_pattern_longer_than_the_model_is_refused_where_a_layer_would_be_lost(
 def test_a_pattern_that_is_no_list_is_refused(remaining_layers: object) -> None:
     data = Run(encoding=choose(RoPE), task=choose(Copy), training=TrainingConfig(train_length=16)).to_data()
     data["encoding"]["remaining_layers"] = remaining_layers
-    with pytest.raises(ConfigError, match="the list of the choices"):
+    with pytest.raises(ConfigError, match="a list of the choices"):
         Run.from_data(data)
 
 

@@ -31,6 +31,18 @@ def context_of(make: type) -> list[str]:
     return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
 
 
+def from_context(make: type, context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the class takes of the context. Raise `ConfigError` for an argument that the context does not have."""
+    names = context_of(make)
+    if unknown := [name for name in names if name not in context]:
+        known = f"; a model gives {', '.join(context)}" if context else ""
+        raise ConfigError(
+            f"{place(make)}: {make.__name__}.__init__ needs {listing(unknown)}, which nothing gives it{known}. Give "
+            f"{'it' if len(unknown) == 1 else 'them'} a default"
+        )
+    return {name: context[name] for name in names}
+
+
 def shown_settings(make: type, settings: Mapping[str, Any]) -> str:
     """The settings that tell one choice of a class from another: those unlike their defaults, and those that the class always
     shows (`always_shown`), because no default of theirs goes without saying."""
@@ -55,20 +67,7 @@ class Choice:
     def build(self, **context: Any) -> Any:
         """An instance; of `context`, the class gets just the arguments that it asks for."""
         assert not self.remaining_layers, "a pattern over layers: build its `layers`"
-        if unknown := [name for name in context_of(self.make) if name not in context]:
-            known = f"; a model gives {', '.join(context)}" if context else ""
-            raise ConfigError(
-                f"{place(self.make)}: {self.name}.__init__ needs {listing(unknown)}, which nothing gives it{known}. Give "
-                f"{'it' if len(unknown) == 1 else 'them'} a default"
-            )
-        try:
-            instance = self.make(**{k: context[k] for k in context_of(self.make)}, **dict(self.settings))
-        except AttributeError as error:
-            if "before Module.__init__() call" not in str(error):
-                raise
-            raise ConfigError(
-                f"{place(self.make)}: {self.name}.__init__ must call super().__init__() before anything else"
-            ) from error
+        instance = self.make(**from_context(self.make, context), **dict(self.settings))
         require_set(instance)
         return instance
 
@@ -371,6 +370,6 @@ def choice_from_data(kind: str, data: Any) -> Choice:
         return choice
     if not isinstance(data["remaining_layers"], (list, tuple)) or not data["remaining_layers"]:
         raise ConfigError(
-            f"{choice.label}: remaining_layers is {data['remaining_layers']!r}; it has to be the list of the choices that follow in the pattern"
+            f"{choice.label}: remaining_layers is {data['remaining_layers']!r}; it has to be a list of the choices that follow"
         )
     return alternate(choice, *(choice_from_data(kind, other) for other in data["remaining_layers"]))

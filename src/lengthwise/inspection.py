@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention import BACKENDS, Mask, reference, unsupported_reason, with_content
+from lengthwise.attention.fit import require_fit
 from lengthwise.choices import require_choice
 from lengthwise.config import Choice, ConfigError
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
@@ -154,6 +155,8 @@ def _effect(encoding: PositionEncoding, data: Data, length: int) -> AttentionMod
         drawn = torch.Generator().manual_seed(data["seed"])
         x = torch.randn(1, length, data["d_model"], generator=drawn, dtype=torch.float64)
         modifiers = with_content(modifiers, encoding, encoding.features(x), span, Mask(length, length))
+    modifiers = replace(modifiers, encoding=type(encoding).__name__)
+    require_fit(modifiers, Mask(length, length), torch.empty(1, data["num_heads"], length, data["head_dim"]))
     return modifiers
 
 

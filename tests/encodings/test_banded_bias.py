@@ -14,7 +14,7 @@ from lengthwise.span import Span
 class _Curve(DistanceBias):
     bidirectional = True
 
-    def __init__(self, table: Tensor):
+    def __init__(self, *, table: Tensor):
         super().__init__()
         self.table = table
 
@@ -29,7 +29,7 @@ def test_content_that_is_always_the_same_is_a_table() -> None:
     torch.nn.init.normal_(banded.P)
     q, k, v = torch.randn(3, 2, 4, 9, 8, dtype=torch.float64)
     x = torch.randn(3, dtype=torch.float64).expand(2, 9, -1)
-    curve = _Curve((banded.W @ x[0, 0]) @ banded.P)
+    curve = _Curve(table=(banded.W @ x[0, 0]) @ banded.P)
     for given in ({}, {"causal": False}, {"positions": torch.tensor([[0, 1, 2, 3, 7, 8, 9, 100, 102]])}):
         got = attend(q, k, v, banded, x=x, **given)
         torch.testing.assert_close(got, attend(q, k, v, curve, **given), atol=1e-12, rtol=0)

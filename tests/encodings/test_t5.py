@@ -38,7 +38,7 @@ def test_both_ways_have_half_of_the_buckets_each(buckets, reach):
 def test_the_reach_is_where_the_bias_stops_changing(bidirectional):
     t5 = T5(num_heads=2, num_buckets=8, max_distance=20, bidirectional=bidirectional)
     far = torch.arange(20, 4000)
-    assert t5.reach == 20
+    assert t5.constant_beyond == 20
     for ways in (far, -far):
         assert (t5.bias(ways) == t5.bias(ways[:1])).all()
     near, span = t5.modifiers(Span.of(1000)).terms[0], Span.of(1000)

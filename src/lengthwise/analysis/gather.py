@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import math
+import warnings
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,7 @@ from lengthwise.analysis.in_context import in_context
 from lengthwise.analysis.intervals import of_scores, with_wilson
 from lengthwise.analysis.kinds import shortest_drawn, trained_lengths
 from lengthwise.analysis.reading import reading
+from lengthwise.store import StoreWarning
 
 if TYPE_CHECKING:
     from lengthwise.store import ProbeRow, RunRow, ScoreRow, Store, StudyRow
@@ -48,7 +51,22 @@ def findings(store: "Store", study: str | None = None) -> Findings:
     probes = store.probes(keys)
     others = {str(p.asked["against"]) for p in probes if p.asked.get("against")} - set(keys)
     compared = [run for run in store.runs() if run.key in others] if others else []
-    return dataclasses.replace(from_rows(studies, runs, store.scores(keys), probes, compared), apart=apart)
+    scores = [score for score in store.scores(keys) if _is_possible(score)]
+    return dataclasses.replace(from_rows(studies, runs, scores, probes, compared), apart=apart)
+
+
+def _is_possible(score: "ScoreRow") -> bool:
+    """Whether a score lies within the limits of its metric; if not, warn that it is left out. A database may be anybody's."""
+    low, high = limits_of(score.metric) or (-math.inf, math.inf)
+    if not (score.mean < low or score.mean > high):  # a NaN is a score that there is not
+        return True
+    warnings.warn(
+        f"scores: left out the score of run {score.key} at length {score.length}, whose {score.metric} is {score.mean:g}; it must "
+        f"lie in {low:g} ... {high:g}",
+        StoreWarning,
+        stacklevel=2,
+    )
+    return False
 
 
 def from_rows(

@@ -38,7 +38,12 @@ def _require_rotation(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> N
         angle = getattr(modifiers.rotation, f"angle_{side}")
         if angle is None:
             continue
-        if angle.ndim != 3 or len(angle) not in (1, len(q)) or angle.shape[1] != tokens or 2 * angle.shape[2] > q.shape[3]:
+        if (
+            angle.ndim != 3
+            or len(angle) not in (1, len(q))
+            or angle.shape[1] != tokens
+            or 2 * angle.shape[2] > q.shape[3]
+        ):
             raise ConfigError(
                 f"Rotation.angle_{side}{whose} has shape {list(angle.shape)}; it must be [1 or {len(q)} batch, {tokens} tokens, at "
                 f"most {q.shape[3] // 2} pairs of dimensions]"
@@ -46,11 +51,14 @@ def _require_rotation(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> N
 
 
 def _require_sizes(form: object, sizes: dict[str, int], encoding: str | None) -> None:
-    for name, axes in _annotated(type(form)):
+    make: type = type(form)
+    for name, axes in _annotated(make):
         tensor = getattr(form, name)
         if tensor is None:
             continue
-        if len(axes) != tensor.ndim or not all(_fits(axis, n, sizes) for axis, n in zip(axes, tensor.shape, strict=True)):
+        if len(axes) != tensor.ndim or not all(
+            _fits(axis, n, sizes) for axis, n in zip(axes, tensor.shape, strict=True)
+        ):
             wanted = ", ".join(_in_words(axis, sizes) for axis in axes)
             raise ConfigError(
                 f"{type(form).__name__}.{name}{f' of {encoding}' if encoding else ''} has shape {list(tensor.shape)}; it must be "

@@ -132,13 +132,18 @@ class Parts:
         return Part((x, self._laid(table, columns)), (_of_queries, self._cut(columns)), of, shared)
 
     def _cumulative(self, total: Float[Tensor, "#b #h j"]) -> Part:
-        # What is the same for all keys of a query has no gradient, for its weights sum to 1.
-        own = total.detach()[..., self.keys - self.queries :]
+        # The gradient of a query's own total is 0 in exact arithmetic, because its weights sum to 1. It is computed all the same:
+        # rounding leaves a rest in each row, and an encoding that sums over all keys (FoX) would add up these rests.
+        def of(block: Block, of_query: Tensor, of_key: Tensor) -> Tensor:
+            return of_query[..., None] - of_key[..., None, :]
 
-        def of(block: Block, total: Tensor) -> Tensor:
-            return _of_columns(own, block, block.rows)[..., None] - total[..., None, :]
-
-        return Part((total,), (_of_keys,), of, shared=len(total) == 1, wide=True)
+        return Part(
+            (total[..., self.keys - self.queries :], total),
+            (_of_query_columns, _of_keys),
+            of,
+            shared=len(total) == 1,
+            wide=True,
+        )
 
     def _lays(self, columns: "_Columns") -> bool:
         """Whether a table is laid along the keys."""
@@ -193,6 +198,10 @@ def _of_queries(x: Float[Tensor, "#b #h i d"], block: Block) -> Tensor:
 
 def _of_keys(x: Float[Tensor, "#b #h j"], block: Block) -> Tensor:
     return _of_columns(x, block, block.keys)
+
+
+def _of_query_columns(x: Float[Tensor, "#b #h i"], block: Block) -> Tensor:
+    return _of_columns(x, block, block.rows)
 
 
 def _of_columns(x: Float[Tensor, "#b #h n"], block: Block, columns: slice) -> Tensor:

@@ -144,7 +144,7 @@ def _line(error: Exception, given: list[str]) -> str:
     text = " ".join(str(error).split())
     if kind.__module__.startswith("cyclopts"):
         verb = given[0] if given and not given[0].startswith("-") and kind.__name__ != "UnknownCommandError" else ""
-        text = text.removesuffix("...").rstrip(" ,.")
+        text = text.partition(" Available commands: ")[0].removesuffix("...").rstrip(" ,.")
         return f"{text}; `{' '.join(filter(None, ['lengthwise', verb, '--help']))}` shows how it is written"
     from lengthwise.plugins import LOADED, fault_of_a_file
     from lengthwise.values import listing

@@ -9,7 +9,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from lengthwise.cli.options import whole_numbers
+from lengthwise.cli.options import EVERY_FILE, whole_numbers
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.studies import Study, grid
 from lengthwise.studies import task as task_from_word
@@ -63,6 +63,8 @@ def _task(asked: Comparison) -> Choice:
             f"compare needs --text PATH or --task NAME, and got {got}; --text python is a text every machine has"
         )
     if asked.text is not None:
+        if asked.glob != EVERY_FILE and not Path(asked.text).expanduser().is_dir():
+            raise ConfigError(f"--glob chooses files of a folder, but {asked.text} is not a folder; leave --glob out")
         return choose(Text, path=asked.text, glob=asked.glob)
     assert asked.task is not None
     return task_from_word(asked.task)

@@ -72,6 +72,7 @@ def words(listed: str | None) -> list[str]:
     return found
 
 
+EVERY_FILE = "**/*"  # of a folder of text
 RESULTS = "lengthwise-results"
 Results = Annotated[str, Parameter(env_var="LENGTHWISE_RESULTS", validator=_a_folder)]
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lengthwise.cli.options import RESULTS, USUAL, Execution, Listed, Results, Whole, words
+from lengthwise.cli.options import EVERY_FILE, RESULTS, USUAL, Execution, Listed, Results, Whole, words
 
 
 def run(study: str, /, *, execution: Execution = USUAL) -> int:
@@ -28,7 +28,7 @@ def compare(
     *names: Annotated[str, Parameter(name="ENCODINGS", show_default=False)],
     encodings: Listed = None,
     text: str | None = None,
-    glob: str = "**/*",
+    glob: str = EVERY_FILE,
     task: str | None = None,
     positions: Listed = None,
     train_length: Whole,

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.class_versions import place
+from lengthwise.choices import from_context
+from lengthwise.class_versions import is_own, place, require_complete
 from lengthwise.config import ConfigError, context_of, settings_of, shown_settings
 from lengthwise.forms import AttentionModifiers, Rotation, Term, ToeplitzBias, table_dtype
 from lengthwise.span import Span
@@ -43,6 +44,8 @@ class PositionEncoding(nn.Module, ABC):
 
     def __new__(cls, *args: Any, **given: Any) -> Any:
         """Check the names of arguments here, so that an unknown one is said with what is meant."""
+        if not is_own(cls):
+            require_complete(cls)
         if not _takes_anything(cls):
             require_known(cls.__name__, given, [*context_of(cls), *settings_of(cls)])
         made = super().__new__(cls)
@@ -95,7 +98,7 @@ class PositionEncoding(nn.Module, ABC):
         """Raise `ValueError` for settings that cannot be: the constructor judges, on a device without memory."""
         try:
             with torch.device("meta"):
-                cls(**{name: _NOMINAL[name] for name in context_of(cls)}, **settings)
+                cls(**from_context(cls, _NOMINAL), **settings)
         except (RuntimeError, OverflowError) as error:  # sizes that no tensor can have
             reason = " ".join(str(error).split())
             raise ConfigError(
@@ -224,8 +227,8 @@ class RotaryEncoding(PositionEncoding):
         if own is None or not self.depends_on_length():
             own = torch.tensor(length, device=positions.device)
         gain = self.gain(own)
-        gain = gain.expand(*positions.shape, -1) if isinstance(gain, Tensor) else gain
-        return positions[..., None] * self.frequencies(own), gain
+        angle = positions[..., None] * self.frequencies(own)
+        return angle, gain.expand(*angle.shape[:-1], -1) if isinstance(gain, Tensor) else gain
 
 
 class DistanceBias(PositionEncoding):
@@ -235,7 +238,9 @@ class DistanceBias(PositionEncoding):
     may go back (the position scheme `Digits`).
     """
 
-    reach: int | None = None  # past this distance the bias no longer changes; None: it always does
+    constant_beyond: int | None = (
+        None  # the bias is the same at all distances from this one on; None: it always changes
+    )
     bidirectional: bool = False  # whether it has something to say about keys after the query (distances below 0)
 
     @abstractmethod
@@ -243,9 +248,22 @@ class DistanceBias(PositionEncoding):
         """Nats to add to the logits at each distance (query position - key position; below 0 only with `bidirectional`)."""
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        n = span.reach if self.reach is None else torch.sym_min(span.reach, self.reach + 1)
+        n = span.reach if self.constant_beyond is None else torch.sym_min(span.reach, self.constant_beyond + 1)
+        if self.constant_beyond is not None and not is_own(type(self)) and not torch.compiler.is_compiling():
+            self._require_constant(self.constant_beyond, span.q.device)
         at = columns(span, -n if self.bidirectional else 0, n, lambda: self._heads(span.q.device))
         return AttentionModifiers(terms=(ToeplitzBias(self.checked_bias(at.distance), at.first, at.distances),))
+
+    def _require_constant(self, last: int, device: torch.device) -> None:
+        """Raise `ConfigError` if the bias still changes beyond `constant_beyond`: attention would never see that."""
+        sides = (1, -1) if self.bidirectional else (1,)
+        for side in sides:
+            two = self.checked_bias(torch.tensor(sorted([side * last, side * (last + 1)]), device=device)).detach()
+            if not torch.equal(two[:, 0], two[:, 1]):
+                raise ConfigError(
+                    f"{place(type(self).bias)}: {type(self).__name__}.constant_beyond is {last}, but its bias at distance "
+                    f"{side * (last + 1)} differs from that at {side * last}; correct constant_beyond, or leave it None"
+                )
 
     def checked_bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
         """`bias(distance)`; `ConfigError` where that is no table of heads by distances."""

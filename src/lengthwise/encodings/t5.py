@@ -61,7 +61,7 @@ class T5(DistanceBias):
                 f"distance each; make max_distance more than {exact}, or num_buckets smaller"
             )
         self.num_buckets, self.max_distance = num_buckets, max_distance
-        self.reach, self.bidirectional = max_distance, bidirectional
+        self.constant_beyond, self.bidirectional = max_distance, bidirectional
         self.weight = nn.Parameter(torch.randn(num_heads, num_buckets) * std)
 
     def bucket(self, distance: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:

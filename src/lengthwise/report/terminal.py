@@ -24,6 +24,8 @@ def table(findings: Findings, ties: Ties = "average") -> "Group":
     from rich.console import Group
     from rich.text import Text
 
+    if not findings.runs and findings.apart:
+        return Group(*_unlisted(findings.apart, ""))
     if not findings.runs:
         return Group(Text("There are no results yet: no study has been run here."))
     parts: list[Table | Text] = []
@@ -188,11 +190,13 @@ def _missing(findings: Findings) -> list["Text"]:
                 lines.append(Text(f"  {run.label}, {run.task}, seed {run.seed}, {run.key[:8]}{why}"))
             if len(runs) > 8:
                 lines.append(Text(f"  and {len(runs) - 8} more"))
-    if findings.apart:
-        runs_are = "run is" if findings.apart == 1 else "runs are"
-        lines.append(
-            Text(
-                f"{findings.apart} more {runs_are} in no study any more, and not shown; `lengthwise list runs` has every run"
-            )
-        )
-    return lines
+    return [*lines, *_unlisted(findings.apart, " more")]
+
+
+def _unlisted(count: int, more: str) -> list["Text"]:
+    """Say how many runs no study lists any more; nothing where there are none."""
+    from rich.text import Text
+
+    runs_are = f"1{more} run is" if count == 1 else f"{count}{more} runs are"
+    words = f"{runs_are} in no study any more, and not shown; `lengthwise list runs` shows every run"
+    return [Text(words)] if count else []

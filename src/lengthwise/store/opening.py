@@ -140,6 +140,12 @@ def _find(path: Path, create: bool) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and 0 < path.stat().st_size < _SMALLEST:
             raise StoreError(not_a_database(str(path)))
+        for suffix in ("-journal", "-wal", "-shm"):
+            beside = Path(f"{path}{suffix}")
+            if beside.exists() and not beside.is_file():
+                raise StoreError(
+                    f"{beside} is not a regular file, so SQLite cannot use it; remove it, or give other results"
+                )
         if _names_another_file(journal := Path(f"{path}-journal")):
             raise StoreError(
                 f"{journal} names another file, which SQLite would delete; lengthwise never makes such a journal: remove it, "

@@ -179,8 +179,11 @@ class Worker:
             try:
                 with self.warnings_as_notes(row.key):
                     scores, of_shifts = self.run(row, folder, beat)
-            except Stopped:
+            except Stopped as stopped:
                 self.store.require_there()
+                if stopped.phase == "training" and not beat.lost:  # what the last checkpoint has
+                    beat.step, beat.steps = stopped.step, stopped.steps
+                    self.store.heartbeat(row.key, self.name, stopped.step, stopped.steps)
                 self.give_back(row, "claim lost" if beat.lost else "stopped")
             except ClaimLost:
                 self.link.send(Released(key=row.key, reason="claim lost"))

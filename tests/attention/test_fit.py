@@ -1,0 +1,159 @@
+"""Forms whose tensors do not have the sizes of the attention call are refused before a backend reads them."""
+
+import re
+from typing import Any
+
+import pytest
+import torch
+
+from lengthwise import attend
+from lengthwise.attention import BACKENDS, Mask, plan
+from lengthwise.choices import choose
+from lengthwise.config import ConfigError, ModelConfig
+from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
+from lengthwise.forms import (
+    AttentionModifiers,
+    ContentBias,
+    CumulativeBias,
+    DenseBias,
+    KeyBias,
+    PiecewiseLinearBias,
+    QueryGain,
+    RelativeKeyBias,
+    RelativeValues,
+    Rotation,
+    ToeplitzBias,
+)
+from lengthwise.models import Decoder
+from lengthwise.span import Span
+
+HEADS, TOKENS, DIM = 4, 6, 8
+Z = torch.zeros
+WRONG = {
+    "table of too few heads": (ToeplitzBias(Z(2, TOKENS)), "ToeplitzBias.table", "[1 or 4 heads, n]"),
+    "table of too many heads": (ToeplitzBias(Z(8, TOKENS)), "ToeplitzBias.table", "[1 or 4 heads, n]"),
+    "fewer distances than columns": (
+        ToeplitzBias(Z(4, TOKENS), distances=torch.arange(3)), "ToeplitzBias.distances", f"[{'n'}]",
+    ),
+    "slopes of two heads": (
+        PiecewiseLinearBias(Z(2, 3), Z(2, 3), Z(2), Z(TOKENS), Z(1, TOKENS)), "PiecewiseLinearBias.slope", "[4 heads, s]",
+    ),
+    "too many knots": (
+        PiecewiseLinearBias(Z(4, 3), Z(4, 3), Z(3), Z(TOKENS), Z(1, TOKENS)), "PiecewiseLinearBias.knots", "[s-1]",
+    ),
+    "intercepts unlike slopes": (
+        PiecewiseLinearBias(Z(4, 3), Z(4, 2), Z(2), Z(TOKENS), Z(1, TOKENS)), "PiecewiseLinearBias.intercept", "[4 heads, s]",
+    ),
+    "vectors of another width": (RelativeKeyBias(Z(4, TOKENS, 7)), "RelativeKeyBias.table", "[1 or 4 heads, n, 8 head dim]"),
+    "a vector for two heads": (KeyBias(Z(2, DIM)), "KeyBias.vector", "[4 heads, 8 head dim]"),
+    "content of other queries": (
+        ContentBias(Z(2, 4, 5, 3), Z(4, TOKENS, 3)), "ContentBias.content", "[1 or 2 batch, 1 or 4 heads, 6 queries, r]",
+    ),
+    "totals of other keys": (CumulativeBias(Z(2, 4, 5)), "CumulativeBias.total", "[1 or 2 batch, 1 or 4 heads, 6 keys]"),
+    "a matrix of another batch": (
+        DenseBias(Z(3, 4, TOKENS, TOKENS)), "DenseBias.bias", "[1 or 2 batch, 1 or 4 heads, 6 queries, 6 keys]",
+    ),
+}  # fmt: skip
+
+
+class Rows(DistanceBias):
+    """As many rows as `rows` says, whatever the model has."""
+
+    def __init__(self, *, num_heads: int, rows: int = 2, learns: bool = True):
+        super().__init__()
+        self.slopes = torch.nn.Parameter(torch.full((rows,), 0.1), requires_grad=learns)
+
+    def bias(self, distance: torch.Tensor) -> torch.Tensor:
+        return -self.slopes.double()[:, None] * distance
+
+
+class Wide(RotaryEncoding):
+    """More frequencies than a head has pairs."""
+
+    def __init__(self, *, head_dim: int):
+        super().__init__()
+        self.head_dim = head_dim
+
+    def frequencies(self, length: torch.Tensor) -> torch.Tensor:
+        return torch.ones(self.head_dim, dtype=torch.float64)
+
+
+def decoder(encoding: type[PositionEncoding], backend: str = "auto", **settings: Any) -> Decoder:
+    config = ModelConfig(d_model=16, num_layers=1, num_heads=4)
+    return Decoder(config, choose(encoding, **settings), vocab_size=5, output_size=5, train_length=4, backend=backend)
+
+
+@pytest.mark.parametrize(("form", "name", "shape"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_a_form_of_another_size_is_refused(form: Any, name: str, shape: str, backend: str) -> None:
+    modifiers = AttentionModifiers(terms=(form,), encoding="Mine")
+    with pytest.raises(ConfigError, match=rf"^{re.escape(name)} of Mine has shape .*; it must be {re.escape(shape)}$"):
+        plan(modifiers, Span.of(TOKENS), Mask(TOKENS, TOKENS), Z(2, HEADS, TOKENS, DIM), backend=backend)
+
+
+@pytest.mark.parametrize(
+    "modifiers",
+    [
+        AttentionModifiers(values=(RelativeValues(Z(4, TOKENS, 7)),)),
+        AttentionModifiers(gain=QueryGain(Z(2, 4, 5))),
+        AttentionModifiers(rotation=Rotation(Z(1, TOKENS, 5), Z(1, TOKENS, 5))),
+        AttentionModifiers(rotation=Rotation(Z(1, 5, 2), Z(1, TOKENS, 2))),
+        AttentionModifiers(rotation=Rotation(None, Z(3, TOKENS, 2))),
+    ],
+    ids=["values", "gain", "pairs", "queries", "batch"],
+)
+def test_so_are_values_gains_and_rotations(modifiers: AttentionModifiers) -> None:
+    with pytest.raises(ConfigError, match=r"has shape .*; it must be "):
+        plan(modifiers, Span.of(TOKENS), Mask(TOKENS, TOKENS), Z(2, HEADS, TOKENS, DIM))
+
+
+@pytest.mark.parametrize("backend", ["auto", *BACKENDS])
+@pytest.mark.parametrize("rows", [2, 8])
+@pytest.mark.parametrize("learns", [True, False])
+def test_a_model_refuses_an_encoding_with_another_number_of_heads(backend: str, rows: int, learns: bool) -> None:
+    """The compiled kernel read and wrote beyond such a table."""
+    model = decoder(Rows, backend, rows=rows, learns=learns)
+    with pytest.raises(
+        ConfigError, match=rf"^ToeplitzBias\.table of Rows has shape \[{rows}, 6\]; it must be \[1 or 4 heads, n\]$"
+    ):
+        model(torch.zeros(2, 6, dtype=torch.long))
+
+
+def test_one_row_serves_all_heads() -> None:
+    model = decoder(Rows, rows=1)
+    assert model(torch.zeros(2, 6, dtype=torch.long)).isfinite().all()
+
+
+def test_a_model_refuses_too_many_frequencies() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^Rotation\.angle_q of Wide has shape \[1, 6, 4\]; it must be .* at most 2 pairs"
+    ):
+        decoder(Wide)(torch.zeros(2, 6, dtype=torch.long))
+
+
+class Cliff(DistanceBias):
+    """0 nats up to `reach` tokens, and then -w: a setting may have any name."""
+
+    def __init__(self, *, num_heads: int, reach: int = 4, constant: int | None = None):
+        super().__init__()
+        self.num_heads, self.reach, self.constant_beyond = num_heads, reach, constant
+
+    def bias(self, distance: torch.Tensor) -> torch.Tensor:
+        return (-3.0 * (distance > self.reach).double())[None].repeat(self.num_heads, 1)
+
+
+def test_a_bias_is_applied_at_every_distance() -> None:
+    q, k, v = torch.randn(3, 1, 2, 16, 8).unbind(0)
+    distance = torch.arange(16)[:, None] - torch.arange(16)
+    logits = q @ k.mT / 8**0.5 - 3.0 * (distance > 4)
+    expected = logits.masked_fill(distance < 0, -torch.inf).softmax(-1) @ v
+    torch.testing.assert_close(attend(q, k, v, Cliff(num_heads=2)), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(attend(q, k, v, Cliff(num_heads=2, constant=5)), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_bias_that_changes_where_it_should_be_constant_is_refused() -> None:
+    q, k, v = torch.randn(3, 1, 2, 16, 8).unbind(0)
+    with pytest.raises(
+        ConfigError, match=r"Cliff\.constant_beyond is 4, but its bias at distance 5 differs from that at 4; "
+    ):
+        attend(q, k, v, Cliff(num_heads=2, constant=4))

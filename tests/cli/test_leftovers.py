@@ -1,0 +1,82 @@
+"""What a report and a list say after a study was dropped, stopped or damaged."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Call = Callable[..., Any]
+COMPARE = [
+    "compare",
+    "nope",
+    "--task",
+    "copy:symbols=4",
+    "--train-length",
+    3,
+    "--lengths",
+    "3,6",
+    "--steps",
+    2,
+    "--d-model",
+    8,
+]
+COMPARE += ["--num-layers", 1, "--num-heads", 1, "--examples", 8, "--batch-size", 4, "--workers", 1]
+
+
+def test_runs_that_no_study_lists_are_results_all_the_same(here: Call, tmp_path: Path) -> None:
+    results = tmp_path / "r"
+    assert here(*COMPARE, "--name", "n", "--results", results).code == 0
+    assert here(*COMPARE[:3], "reverse", *COMPARE[4:], "--name", "n", "--results", results).code == 0
+    assert here("drop", "--study", "n", "--finished", "--results", results).code == 0
+    ran = here("report", "--results", results)
+    assert ran.code == 0
+    assert "There are no results yet" not in ran.out
+    assert "1 run is in no study any more, and not shown; `lengthwise list runs` shows every run" in " ".join(
+        ran.out.split()
+    )
+
+
+@pytest.mark.parametrize("mean", [1.5, -0.5, 1e99])
+def test_a_score_beyond_its_metric_is_left_out_and_named(here: Call, tmp_path: Path, mean: float) -> None:
+    results = tmp_path / "r"
+    assert here(*COMPARE, "--results", results).code == 0
+    with sqlite3.connect(results / "results.db") as database:
+        database.execute("update scores set mean = ? where length = 6", [mean])
+    ran = here("report", "--results", results)
+    assert ran.code == 0
+    assert "left out the score of run " in ran.err
+    assert f"at length 6, whose exact match is {mean:g}; it must lie in 0 ... 1" in ran.err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
+def test_a_pipe_beside_the_database_is_refused(here: Call, tmp_path: Path, suffix: str) -> None:
+    """SQLite waits for somebody to write into it, and no signal gets through. So the commands run in processes of their own."""
+    results = tmp_path / "r"
+    assert here(*COMPARE, "--results", results).code == 0
+    os.mkfifo(f"{results / 'results.db'}{suffix}")
+    for words in (["report"], ["list", "runs"], [str(word) for word in COMPARE]):
+        command = [sys.executable, "-m", "lengthwise", *words, "--results", str(results)]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert ran.returncode == 2
+        assert f"results.db{suffix} is not a regular file, so SQLite cannot use it; remove it" in ran.stderr
+
+
+def test_the_glob_of_a_file_is_refused(here: Call, tmp_path: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text("some text " * 1000)
+    ran = here("compare", "nope", "--text", text, "--glob", "*.md", "--train-length", 8, "--results", tmp_path / "r")
+    assert ran.code == 2
+    assert f"--glob chooses files of a folder, but {text} is not a folder; leave --glob out" in ran.err
+
+
+def test_an_unknown_command_names_no_partial_list(here: Call) -> None:
+    ran = here("lst")
+    assert ran.code == 2
+    assert "Available commands" not in ran.err
+    assert 'Did you mean "list"?' in ran.err or "list" in ran.err

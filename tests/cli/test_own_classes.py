@@ -1,0 +1,85 @@
+"""Users' classes whose arguments or attributes break a rule: one line that names the class, the rule and what to write."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Call = Callable[..., Any]
+
+
+BIAS = "    def bias(self, distance): return distance[None].double().repeat(self.num_heads, 1)\n"
+CLASSES = {
+    "by position": (
+        "class Mine(DistanceBias):\n    def __init__(self, num_heads=2, w=0.5):\n        super().__init__()\n"
+        "        self.num_heads = num_heads\n" + BIAS,
+        "class Mine takes num_heads and w by position; arguments of __init__ must be keyword-only: write "
+        "def __init__(self, *, num_heads=2, w=0.5)",
+    ),
+    "unknown size": (
+        "class Mine(DistanceBias):\n    def __init__(self, *, num_heads, foo):\n        super().__init__()\n"
+        "        self.num_heads = num_heads\n" + BIAS,
+        "Mine.__init__ needs foo, which nothing gives it; a model gives num_heads, head_dim, d_model, train_length. "
+        "Give it a default",
+    ),
+    "no super": (
+        "class Mine(DistanceBias):\n    def __init__(self, *, num_heads):\n        self.num_heads = num_heads\n" + BIAS,
+        "Mine.__init__ must call super().__init__() before anything else",
+    ),
+    "dict": (
+        "class Mine(DistanceBias):\n    def __init__(self, *, num_heads, options={}):\n        super().__init__()\n"
+        "        self.num_heads = num_heads\n" + BIAS,
+        "Mine.options is a dict; a setting must be a number, a text, True, False, None or a tuple of such values",
+    ),
+    "hidden method": (
+        "class Mine(DistanceBias):\n    def __init__(self, *, num_heads, embed=3):\n        super().__init__()\n"
+        "        self.num_heads, self.embed = num_heads, embed\n" + BIAS,
+        "class Mine sets self.embed, which hides the method PositionEncoding.embed; give the attribute another name",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "message"), CLASSES.values(), ids=CLASSES)
+@pytest.mark.parametrize("command", ["inspect", "compare"])
+def test_an_encoding_that_breaks_a_rule(here: Call, tmp_path: Path, code: str, message: str, command: str) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(f"import torch\nfrom lengthwise.encodings import DistanceBias\n\n{code}")
+    words = {
+        "inspect": ["inspect", "mine", "--length", 8],
+        "compare": [
+            "compare",
+            "mine",
+            "--task",
+            "copy",
+            "--train-length",
+            4,
+            "--steps",
+            1,
+            "--results",
+            tmp_path / "r",
+        ],
+    }[command]
+    ran = here(*words, "--plugin", file)
+    assert ran.code == 2
+    assert ran.err.startswith("lengthwise: ") and ran.err.strip().count("\n") == 0
+    assert message in ran.err
+
+
+def test_a_task_whose_setting_hides_a_method(here: Call, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from lengthwise.tasks import Copy\n\nclass Mine(Copy):\n    def __init__(self, *, symbols=6, tokens=3):\n"
+        "        super().__init__(symbols=symbols)\n        self.tokens = tokens\n"
+    )
+    for words in (
+        ["sample", "mine"],
+        ["compare", "nope", "--task", "mine", "--train-length", 4, "--results", tmp_path / "r"],
+    ):
+        ran = here(*words, "--plugin", file)
+        assert ran.code == 2
+        assert "class Mine sets self.tokens, which hides the method " in ran.err
+    file.write_text(file.read_text().replace("self, *, symbols=6, tokens", "self, tokens"))
+    ran = here("sample", "mine", "--plugin", file)
+    assert ran.code == 2
+    assert "class Mine takes tokens by position; " in ran.err
