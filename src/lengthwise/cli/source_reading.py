@@ -1,0 +1,140 @@
+"""Read what `lengthwise list` shows about our own classes from their source, because importing PyTorch takes a second or more.
+
+Only literals are read: docstrings, defaults of keyword-only arguments, and class attributes. Where a default is anything else, the
+reader gives up and the caller imports the module. A test compares every class with what importing it says.
+"""
+
+import ast
+import inspect
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import lengthwise
+
+ROOT = Path(lengthwise.__file__).parent.parent
+
+
+class NotLiteral(Exception):
+    """The source says something that only running it would tell."""
+
+
+@dataclass(frozen=True)
+class SourceClass:
+    """One class of a list: the module that defines it, and its definition."""
+
+    module: str
+    definition: ast.ClassDef
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def documentation(self) -> str:
+        text = ast.get_docstring(self.definition, clean=False)
+        return inspect.cleandoc(text or f"{self.name} has no docstring of its own.")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The keyword-only arguments of `__init__` with a default, and the default."""
+        for of_class in self.linearization():
+            for node in of_class.definition.body:
+                if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                    pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+                    return {
+                        argument.arg: literal(default, of_class.module)
+                        for argument, default in pairs
+                        if default is not None
+                    }
+        return {}
+
+    def attribute(self, name: str) -> Any:
+        """Return a class attribute. Raise `NotLiteral` where no class body assigns a literal to it."""
+        for of_class in self.linearization():
+            for node in of_class.definition.body:
+                targets = (
+                    node.targets
+                    if isinstance(node, ast.Assign)
+                    else [node.target]
+                    if isinstance(node, ast.AnnAssign)
+                    else []
+                )
+                if (
+                    any(isinstance(target, ast.Name) and target.id == name for target in targets)
+                    and node.value is not None
+                ):  # type: ignore[union-attr]
+                    return literal(node.value, of_class.module)  # type: ignore[union-attr]
+                if isinstance(node, ast.FunctionDef) and node.name == name:
+                    raise NotLiteral(name)
+        raise NotLiteral(name)
+
+    def linearization(self) -> list["SourceClass"]:
+        """Return the class and its bases, the first base with its own first; bases outside of lengthwise are left out."""
+        bases = (resolved(self.module, name) for name in self.definition.bases)
+        return [self, *(one for base in bases if base is not None for one in base.linearization())]
+
+
+def literal(node: ast.expr, module: str) -> Any:
+    """Return the value of a literal, or of a name that a module gives to a literal."""
+    if isinstance(node, ast.Name):
+        for one in tree(module).body:
+            if isinstance(one, ast.Assign) and any(isinstance(t, ast.Name) and t.id == node.id for t in one.targets):
+                return literal(one.value, module)
+        there = _imports(module).get(node.id)
+        if there is None:
+            raise NotLiteral(node.id)
+        return literal(ast.Name(there[1]), there[0])
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError) as error:
+        raise NotLiteral(ast.unparse(node)) from error
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    path = ROOT.joinpath(*module.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    try:
+        return ast.parse(file.read_bytes())
+    except (OSError, SyntaxError) as error:
+        raise NotLiteral(module) from error
+
+
+@cache
+def _imports(module: str) -> dict[str, tuple[str, str]]:
+    """The names that a module imports from lengthwise: {name: (module, name there)}."""
+    found = {}
+    for node in tree(module).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lengthwise") and not node.level:
+            for alias in node.names:
+                found[alias.asname or alias.name] = (node.module or "", alias.name)
+    return found
+
+
+def resolved(module: str, name: ast.expr) -> SourceClass | None:
+    """Return the class that a name means in a module; None for one from outside of lengthwise."""
+    if isinstance(name, ast.Subscript):
+        name = name.value
+    return find(module, name.id) if isinstance(name, ast.Name) else None
+
+
+def find(module: str, name: str) -> SourceClass | None:
+    for node in tree(module).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return SourceClass(module, node)
+    there = _imports(module).get(name)
+    return find(*there) if there is not None else None
+
+
+def listed(package: str, registry: str) -> list[SourceClass]:
+    """Return the classes of a list, `ENCODINGS` of lengthwise.encodings for example, in its order."""
+    for node in tree(package).body:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == registry for t in node.targets):
+            call = node.value
+            if isinstance(call, ast.Call) and len(call.args) > 1 and isinstance(call.args[1], ast.Tuple):
+                found = [resolved(package, name) for name in call.args[1].elts]
+                if all(one is not None for one in found):
+                    return [one for one in found if one is not None]
+    raise NotLiteral(registry)

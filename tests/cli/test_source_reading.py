@@ -1,0 +1,32 @@
+"""What is read from the source of our classes is what importing them says."""
+
+import subprocess
+import sys
+
+import pytest
+
+from lengthwise.cli import source_reading
+from lengthwise.cli.listing import _method
+from lengthwise.encodings import ENCODINGS
+from lengthwise.positions import POSITION_SCHEMES
+from lengthwise.tasks import TASKS
+
+LISTS = [
+    ("lengthwise.encodings", "ENCODINGS", ENCODINGS),
+    ("lengthwise.tasks", "TASKS", TASKS),
+    ("lengthwise.positions", "POSITION_SCHEMES", POSITION_SCHEMES),
+]
+
+
+@pytest.mark.parametrize(("package", "name", "registry"), LISTS, ids=[name for _, name, _ in LISTS])
+def test_it_is_what_importing_says(package: str, name: str, registry) -> None:
+    read = source_reading.listed(package, name)
+    assert [one.name for one in read] == registry.names()
+    for one, make in zip(read, registry, strict=True):
+        assert one.documentation, make
+        row = _method(make)
+        assert row["documentation"] == one.documentation
+        assert row["settings"] == one.settings, make
+        for attribute in ("metric", "better", "unit"):
+            if attribute in row:
+                assert one.attribute(attribute) == row[attribute], make
