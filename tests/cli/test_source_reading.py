@@ -1,8 +1,5 @@
 """What is read from the source of our classes is what importing them says."""
 
-import subprocess
-import sys
-
 import pytest
 
 from lengthwise.cli import source_reading

@@ -54,18 +54,8 @@ class SourceClass:
         """Return a class attribute. Raise `NotLiteral` where no class body assigns a literal to it."""
         for of_class in self.linearization():
             for node in of_class.definition.body:
-                targets = (
-                    node.targets
-                    if isinstance(node, ast.Assign)
-                    else [node.target]
-                    if isinstance(node, ast.AnnAssign)
-                    else []
-                )
-                if (
-                    any(isinstance(target, ast.Name) and target.id == name for target in targets)
-                    and node.value is not None
-                ):  # type: ignore[union-attr]
-                    return literal(node.value, of_class.module)  # type: ignore[union-attr]
+                if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and name in _targets(node):
+                    return literal(node.value, of_class.module)
                 if isinstance(node, ast.FunctionDef) and node.name == name:
                     raise NotLiteral(name)
         raise NotLiteral(name)
@@ -76,11 +66,16 @@ class SourceClass:
         return [self, *(one for base in bases if base is not None for one in base.linearization())]
 
 
+def _targets(node: ast.Assign | ast.AnnAssign) -> list[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
 def literal(node: ast.expr, module: str) -> Any:
     """Return the value of a literal, or of a name that a module gives to a literal."""
     if isinstance(node, ast.Name):
         for one in tree(module).body:
-            if isinstance(one, ast.Assign) and any(isinstance(t, ast.Name) and t.id == node.id for t in one.targets):
+            if isinstance(one, ast.Assign) and node.id in _targets(one):
                 return literal(one.value, module)
         there = _imports(module).get(node.id)
         if there is None:
@@ -131,7 +126,7 @@ def find(module: str, name: str) -> SourceClass | None:
 def listed(package: str, registry: str) -> list[SourceClass]:
     """Return the classes of a list, `ENCODINGS` of lengthwise.encodings for example, in its order."""
     for node in tree(package).body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == registry for t in node.targets):
+        if isinstance(node, ast.Assign) and registry in _targets(node):
             call = node.value
             if isinstance(call, ast.Call) and len(call.args) > 1 and isinstance(call.args[1], ast.Tuple):
                 found = [resolved(package, name) for name in call.args[1].elts]
