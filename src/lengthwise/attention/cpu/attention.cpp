@@ -596,7 +596,7 @@ struct Unit {
   bool in_pieces() const { return call.slope && !job.all_level; }
 
   // Whether weights and changes of all keys are kept: see the top of the file.
-  bool kept() const { return call.backward && (job.table || call.dslope || call.drows); }
+  bool kept() const { return call.backward && (job.table || call.dslope || call.drows || call.dtype == 1 || call.dtype == 2); }
 
   // The most blocks of keys that any block of queries meets.
   i64 count_met() {
