@@ -1,4 +1,4 @@
-// Calls the library of attention.cpp and pieces.cpp on random cases and compares every number with plain loops in double precision.
+// Calls the library of attention.cpp and segments.cpp on random cases and compares every number with plain loops in double precision.
 //
 //     driver SEED CASES      runs the cases SEED, SEED + 1, ...; a case that failed runs alone as `driver ITS_SEED 1`
 //
@@ -16,7 +16,7 @@
 // output, a quotient), and half a unit in the last place of a half precision result. Backward has to agree for the output
 // and the logarithms that it was given.
 //
-// Each case comes with a network for pieces.cpp, of which networks.h says what is asked.
+// Each case comes with a network for segments.cpp, of which networks.h says what is asked.
 //
 // It includes the source of attention.cpp: there is one `struct Call`, and a field that is new stops the build below.
 

@@ -1,4 +1,4 @@
-// Random networks for pieces.cpp: an MLP with ReLUs of one number, its straight pieces, the gradients of its weights through
+// Random networks for segments.cpp: an MLP with ReLUs of one number, its straight pieces, the gradients of its weights through
 // them, and those of FIRE's tables, compared with plain loops that do not know how the pieces were found.
 //
 // Of the pieces it is asked that knots ascend within (0, 1); that every piece's lines are those of its gates; that the gates
@@ -54,7 +54,7 @@ void operator delete(void* at, size_t) noexcept { free(at); }
 
 namespace {
 
-const double ROUNDED = 2.3e-16;  // half a unit in the last place of 1, twice: pieces.cpp and the loops here are both in double
+const double ROUNDED = 2.3e-16;  // half a unit in the last place of 1, twice: segments.cpp and the loops here are both in double
 
 // A value, and what a computation in double may be off by.
 struct Near {
@@ -126,7 +126,7 @@ void random_network(uint64_t seed, Random& random, Network& net) {
   }
 }
 
-// What pieces.cpp said.
+// What segments.cpp said.
 struct Found {
   i64 count;
   Array slope, intercept, knots, gates;

@@ -1,4 +1,4 @@
-"""Builds driver.cpp with attention.cpp and pieces.cpp in one of several ways, and runs it: the kernel alone, without torch.
+"""Builds driver.cpp with the kernel's C++ sources in one of several ways, and runs it: the kernel alone, without torch.
 
     python tests/attention/native/run.py                             # the ways that there are
     python tests/attention/native/run.py g++ --seed 1 --cases 10000  # one of them
@@ -19,6 +19,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CPU = HERE.parents[2] / "src" / "lengthwise" / "attention" / "cpu"
+CSRC = CPU / "csrc"
 LACKING = 77
 
 _spec = importlib.util.spec_from_file_location("building", CPU / "building.py")
@@ -66,7 +67,7 @@ def built(way: Way, folder: Path) -> Path:
     jobs, objects = [], []
     for target, own in targets.items():
         entry = "-DLENGTHWISE_ENTRY" in own  # the driver includes the source, and with it this target
-        source = [str(HERE / "driver.cpp"), "-I", str(CPU)] if entry else [str(CPU / "attention.cpp")]
+        source = [str(HERE / "driver.cpp"), "-I", str(CSRC)] if entry else [str(CSRC / building.KERNEL)]
         given = [] if entry else ["-include", str(HERE / "memory.h")]
         if "-mavx512f" in own and way.compiler == "g++":
             given += ["-Wno-uninitialized", "-Wno-maybe-uninitialized"]  # GCC warns of its own header there
@@ -83,8 +84,9 @@ def built(way: Way, folder: Path) -> Path:
             objects[-1],
         ]
         jobs.append(subprocess.Popen(command))
-    objects.append(str(folder / "pieces.o"))
-    jobs.append(subprocess.Popen([way.compiler, *flags, "-c", str(CPU / "pieces.cpp"), "-o", objects[-1]]))
+    for source in building.COMPILED_ONCE:
+        objects.append(str(folder / f"{source}.o"))
+        jobs.append(subprocess.Popen([way.compiler, *flags, "-c", str(CSRC / source), "-o", objects[-1]]))
     statuses = [job.wait() for job in jobs]
     if any(statuses):
         raise SystemExit(f"{way.compiler} does not build the driver")
