@@ -36,18 +36,15 @@
 // The file is compiled once for each target (-DLENGTHWISE_TARGET=portable, avx2, avx512); `portable` also holds what
 // the library offers: lengthwise_attention, lengthwise_targets. Plain C at the border: no header of torch.
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "convert.h"
+#include "gemm.h"
+#include "params.h"
+#include "vec.h"
 
-#if defined(__AVX512F__)
-#include <immintrin.h>
-#endif
+#include <stdlib.h>
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
-#define INLINE inline __attribute__((always_inline))
 
 // How many bytes of a thread's memory a piece takes; tests put guards between them.
 #if !defined(LENGTHWISE_PIECE)
@@ -59,8 +56,6 @@
 #define LENGTHWISE_KEEP (8 << 20)
 #endif
 
-typedef int64_t i64;
-
 // Blocks of queries and keys. 96 is a multiple of every target's rows of a tile.
 enum : i64 { BLOCK_Q = 96, BLOCK_K = 128 };
 // Keys of a unit where keys are shared out, and how many units are enough, so that none has to be cut.
@@ -69,51 +64,6 @@ enum : i64 { CHUNK = 512, ENOUGH = 16 };
 enum : i64 { AHEAD = 6 };
 // The bound of a knot that no distance reaches; of one that all do: -NEVER.
 enum : i64 { NEVER = 1 << 30 };
-enum : i64 { FLOAT32 = 0, BFLOAT16 = 1, FLOAT16 = 2, FLOAT64 = 3 };
-
-// ---- what Python and the targets agree upon --------------------------------------------------------------------
-
-// A tensor [batch, head, token, dim]; strides in numbers, those of one token side by side.
-struct View {
-  void* at;
-  i64 batch, head, token;
-};
-
-// Mirrored by `Call` in __init__.py: pointers, 64-bit integers and doubles alone, so there is no padding.
-struct Call {
-  i64 batch, heads, kv_heads, queries, keys, dim;
-  i64 dtype, causal, threads, target, backward;
-  double scale;
-  View q, k, v, out, grad, dq, dk, dv;
-  void* lse;  // [batch, heads, queries], of the type that is computed in (as all below)
-  // table [table_heads, table_size], or null
-  const void* table;
-  void* dtable;
-  i64 table_heads, table_size, first;
-  // slope, intercept [piece_heads, pieces], knots [pieces - 1], u [u_size], w [w_batch, queries], or null. These and their
-  // gradients are always float64: which piece a pair is in would otherwise hang on rounding, where x is close to a knot.
-  const void *slope, *intercept, *knots, *u, *w;
-  void *dslope, *dintercept, *du, *dw;
-  i64 piece_heads, pieces, u_size, w_batch;
-  const i64 *position_q, *position_k;  // or null: consecutive
-  i64 position_q_batch, position_k_batch;  // strides
-  const i64* documents;                    // [b, keys], or null
-  i64 documents_batch;
-  i64 window;  // 0: none; otherwise a query at index n sees keys above n - window and below n + window
-  // rows [batch, rows_heads, queries, rows_size], or null; drows [batch, heads, queries, rows_size]
-  const void* rows;
-  void* drows;
-  i64 rows_heads, rows_size, rows_first;
-  // Instead of attention its statistics: of each query the mass in each bin of distances (edges ascending), the entropy in
-  // nats, and the mass on the first and last keys of its document, [batch, heads, queries, edges_size + 4]; or null.
-  double* statistics;
-  const i64 *edges, *rank;  // rank [b, keys]: how many keys of its document come before each; null where that is its index
-  i64 edges_size, rank_batch, first_keys, last_keys;
-  // Rotations [b, tokens, 2, pairs]: the cosines of a token and its sines, with gains; null: none. `side_by_side`: a pair is
-  // dims 2p and 2p + 1, otherwise p and p + pairs.
-  const void *turn_q, *turn_k;
-  i64 turn_q_batch, turn_k_batch, pairs, side_by_side;
-};
 
 // A block of tokens. `run`: their positions are consecutive. Codes of documents lie between low and high.
 struct Block {
@@ -158,305 +108,7 @@ struct Job {
 
 namespace {
 
-INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
-INLINE i64 most(i64 a, i64 b) { return a > b ? a : b; }
-INLINE i64 within(i64 x, i64 low, i64 high) { return x < low ? low : x > high ? high : x; }
-INLINE i64 round_up(i64 x, i64 step) { return (x + step - 1) / step * step; }
-
-// ---- numbers ---------------------------------------------------------------------------------------------------
-
-INLINE float of_bits(uint32_t b) {
-  float x;
-  memcpy(&x, &b, 4);
-  return x;
-}
-INLINE uint32_t to_bits(float x) {
-  uint32_t b;
-  memcpy(&b, &x, 4);
-  return b;
-}
-INLINE float from_bfloat16(uint16_t x) { return of_bits((uint32_t)x << 16); }
-INLINE uint16_t to_bfloat16(float x) {  // to nearest, ties to even
-  uint32_t b = to_bits(x);
-  if ((b & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((b >> 16) | 0x40);
-  return (uint16_t)((b + 0x7fffu + ((b >> 16) & 1)) >> 16);
-}
-INLINE float from_float16(uint16_t x) {
-  uint32_t sign = (uint32_t)(x & 0x8000) << 16, rest = x & 0x7fff;
-  if (rest >= 0x7c00) return of_bits(sign | 0x7f800000u | (rest & 0x3ff) << 13);
-  if (rest >= 0x400) return of_bits(sign | ((rest << 13) + 0x38000000u));
-  float small = (float)rest * 5.9604644775390625e-8f;  // denormal there, normal here: times 2^-24
-  return of_bits(sign | to_bits(small));
-}
-INLINE uint16_t to_float16(float x) {  // to nearest, ties to even
-  uint32_t b = to_bits(x), sign = b >> 16 & 0x8000, rest = b & 0x7fffffffu;
-  if (rest > 0x7f800000u) return (uint16_t)(sign | 0x7e00);
-  if (rest >= 0x47800000u) return (uint16_t)(sign | 0x7c00);
-  if (rest < 0x38800000u)  // denormal there: the sum's last bit is 2^-24
-    return (uint16_t)(sign | (to_bits(of_bits(rest) + 0.5f) - 0x3f000000u));
-  rest += 0xfffu + ((rest >> 13) & 1);
-  return (uint16_t)(sign | ((rest - 0x38000000u) >> 13));
-}
-
-template <class T>
-INLINE T read(const void* at, i64 n, i64 dtype) {
-  switch (dtype) {
-    case FLOAT32: return (T)((const float*)at)[n];
-    case BFLOAT16: return (T)from_bfloat16(((const uint16_t*)at)[n]);
-    case FLOAT16: return (T)from_float16(((const uint16_t*)at)[n]);
-    default: return (T)((const double*)at)[n];
-  }
-}
-template <class T>
-INLINE void write(void* at, i64 n, i64 dtype, T x) {
-  switch (dtype) {
-    case FLOAT32: ((float*)at)[n] = (float)x; break;
-    case BFLOAT16: ((uint16_t*)at)[n] = to_bfloat16((float)x); break;
-    case FLOAT16: ((uint16_t*)at)[n] = to_float16((float)x); break;
-    default: ((double*)at)[n] = (double)x;
-  }
-}
 INLINE bool few_rows(const Call& call) { return call.queries * (call.heads / call.kv_heads) <= 4; }
-INLINE i64 bytes_of(i64 dtype) { return dtype == FLOAT32 ? 4 : dtype == FLOAT64 ? 8 : 2; }
-
-// ---- vectors ---------------------------------------------------------------------------------------------------
-
-#if defined(__AVX512F__)
-#define LANES 16
-#elif defined(__AVX2__)
-#define LANES 8
-#else
-#define LANES 4
-#endif
-
-typedef float floats __attribute__((vector_size(LANES * 4)));
-typedef float floats_anywhere __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
-typedef uint32_t bits __attribute__((vector_size(LANES * 4)));
-typedef double wide __attribute__((vector_size(LANES * 8)));
-
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-#define LENGTHWISE_SHUFFLE 1
-#endif
-#endif
-
-// Vectors of float32. ROWS x COLUMNS vectors of sums fit into the registers.
-struct Single {
-  typedef float T;
-  typedef floats V;
-  typedef wide W;
-#if defined(__AVX512F__)
-  enum : i64 { N = 16, ROWS = 6, COLUMNS = 4 };
-#elif defined(__AVX2__)
-  enum : i64 { N = 8, ROWS = 6, COLUMNS = 2 };
-#else
-  enum : i64 { N = 4, ROWS = 4, COLUMNS = 2 };
-#endif
-  static INLINE V load(const T* at) { return *(const floats_anywhere*)at; }
-  static INLINE void store(T* at, V x) { *(floats_anywhere*)at = x; }
-  static INLINE V all(T x) { return x - (V){}; }
-  // The first n numbers, then zeros.
-  static INLINE V first(const T* at, i64 n) {
-#if defined(__AVX512F__)
-    return (V)_mm512_maskz_loadu_ps(n >= N ? 0xffff : (__mmask16)((1u << n) - 1), at);
-#else
-    if (n >= N) return load(at);
-    T some[N] = {};
-    for (i64 x = 0; x < n; x++) some[x] = at[x];
-    return load(some);
-#endif
-  }
-  // The first n numbers of x, then `other`.
-  static INLINE V keep(V x, i64 n, T other) {
-#if defined(__AVX512F__)
-    return (V)_mm512_mask_mov_ps((__m512)all(other), (__mmask16)(n >= N ? 0xffff : (1u << n) - 1), (__m512)x);
-#else
-    typedef int32_t ints __attribute__((vector_size(N * 4)));
-    ints place;
-    for (i64 x = 0; x < N; x++) place[x] = (int32_t)x;
-    return place < (ints{} + (int32_t)n) ? x : all(other);
-#endif
-  }
-  static INLINE V larger(V a, V b) {  // b where either is NaN
-#if defined(__AVX512F__)
-    return (V)_mm512_max_ps((__m512)a, (__m512)b);
-#else
-    return a > b ? a : b;
-#endif
-  }
-  static INLINE T largest(V a) {
-#if defined(__AVX512F__)
-    return _mm512_reduce_max_ps((__m512)a);
-#else
-    T out = a[0];
-    for (i64 x = 1; x < N; x++) out = a[x] > out ? a[x] : out;
-    return out;
-#endif
-  }
-  static INLINE T sum(V a) {
-#if defined(__AVX512F__)
-    return _mm512_reduce_add_ps((__m512)a);
-#else
-    T some[N];
-    store(some, a);
-    for (i64 half = N / 2; half; half /= 2)
-      for (i64 x = 0; x < half; x++) some[x] += some[x + half];
-    return some[0];
-#endif
-  }
-  // 2^x to 7e-8 for x <= 0, exactly 0 below -125; NaN stays.
-  static INLINE V power2(V x) {
-#if defined(__AVX512F__)
-    V n = (V)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    V r = x - n;
-#else
-    V shifted = x + 12582912.0f;  // 1.5 * 2^23: the last bits are the nearest whole number
-    V r = x - (shifted - 12582912.0f);
-#endif
-    V p = r * 1.5453162945718252e-4f + 1.3390863364648752e-3f;
-    p = p * r + 9.618082557275802e-3f;
-    p = p * r + 5.5503571142191184e-2f;
-    p = p * r + 2.4022650760568143e-1f;
-    p = p * r + 6.931471880262288e-1f;
-    p = p * r + 1.0f;
-#if defined(__AVX512F__)
-    __mmask16 some = _mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(-125.0f), _CMP_NLT_UQ);
-    return (V)_mm512_maskz_scalef_ps(some, (__m512)p, (__m512)n);
-#else
-    bits scaled = (bits)p + ((bits)shifted << 23);
-    return (V)(scaled & ~(bits)(x < -125.0f));
-#endif
-  }
-};
-
-#if !defined(__AVX2__)
-typedef double doubles __attribute__((vector_size(16)));
-typedef double doubles_anywhere __attribute__((vector_size(16), aligned(8), may_alias));
-
-// Vectors of float64: for checks and small studies, not for speed.
-struct Double {
-  typedef double T;
-  typedef doubles V;
-  typedef doubles W;
-  enum : i64 { N = 2, ROWS = 4, COLUMNS = 2 };
-  static INLINE V load(const T* at) { return *(const doubles_anywhere*)at; }
-  static INLINE void store(T* at, V x) { *(doubles_anywhere*)at = x; }
-  static INLINE V all(T x) { return x - (V){}; }
-  static INLINE V first(const T* at, i64 n) { return n >= 2 ? load(at) : (V){at[0], 0.0}; }
-  static INLINE V keep(V x, i64 n, T other) { return (V){n > 0 ? x[0] : other, n > 1 ? x[1] : other}; }
-  static INLINE V larger(V a, V b) { return a > b ? a : b; }
-  static INLINE T largest(V a) { return a[0] > a[1] ? a[0] : a[1]; }
-  static INLINE T sum(V a) { return a[0] + a[1]; }
-  static INLINE V power2(V x) { return (V){x[0] < -1021 ? 0 : exp2(x[0]), x[1] < -1021 ? 0 : exp2(x[1])}; }
-};
-#endif
-
-#if defined(LENGTHWISE_SHUFFLE)
-template <i64... I>
-struct Places {};
-template <i64 N, i64... I>
-struct Count : Count<N - 1, N - 1, I...> {};
-template <i64... I>
-struct Count<0, I...> {
-  typedef Places<I...> type;
-};
-// One exchange of halves of width W between two rows.
-template <i64 W, i64 N, class V, i64... I>
-INLINE void exchange(V& a, V& b, Places<I...>) {
-  V low = __builtin_shufflevector(a, b, ((I & W) ? N + I - W : I)...);
-  V high = __builtin_shufflevector(a, b, ((I & W) ? N + I : I + W)...);
-  a = low;
-  b = high;
-}
-template <i64 W, i64 N, class V>
-INLINE void exchange_rows(V* rows) {
-#pragma GCC unroll 16
-  for (i64 n = 0; n < N; n++)
-    if (!(n & W)) exchange<W, N>(rows[n], rows[n + W], typename Count<N>::type());
-}
-#endif
-
-// rows[n][m] of N rows becomes [m][n].
-template <class S>
-INLINE void transpose(typename S::V* rows) {
-  const i64 N = S::N;
-#if defined(LENGTHWISE_SHUFFLE)
-  if (N > 8) exchange_rows<(N > 8 ? 8 : 1), N>(rows);
-  if (N > 4) exchange_rows<(N > 4 ? 4 : 1), N>(rows);
-  if (N > 2) exchange_rows<(N > 2 ? 2 : 1), N>(rows);
-  exchange_rows<1, N>(rows);
-#else
-  typename S::T from[N][N], to[N];
-  for (i64 n = 0; n < N; n++) S::store(from[n], rows[n]);
-  for (i64 m = 0; m < N; m++) {
-    for (i64 n = 0; n < N; n++) to[n] = from[n][m];
-    rows[m] = S::load(to);
-  }
-#endif
-}
-
-// ---- products --------------------------------------------------------------------------------------------------
-
-// c[R, C vectors] (+)= sum over k of a[r, k] b[k, C vectors]. What was in c is added last: a sum of sums of blocks is
-// closer to the truth than one of thousands of numbers.
-template <class S, int R, int C>
-void tile(const typename S::T* a, i64 a_row, i64 a_step, const typename S::T* b, i64 b_step, typename S::T* c,
-          i64 c_row, i64 depth, bool add) {
-  typedef typename S::V V;
-  V sum[R][C];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-    for (int x = 0; x < C; x++) sum[r][x] = V{};
-  for (i64 k = 0; k < depth; k++) {
-    V row[C];
-#pragma GCC unroll 8
-    for (int x = 0; x < C; x++) row[x] = S::load(b + x * S::N);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; r++) {
-      V one = S::all(a[r * a_row]);
-#pragma GCC unroll 8
-      for (int x = 0; x < C; x++) sum[r][x] += one * row[x];
-    }
-    a += a_step;
-    b += b_step;
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-    for (int x = 0; x < C; x++) {
-      typename S::T* to = c + r * c_row + x * S::N;
-      S::store(to, add ? S::load(to) + sum[r][x] : sum[r][x]);
-    }
-}
-
-template <class S, int C>
-void tile_rows(i64 rows, const typename S::T* a, i64 a_row, i64 a_step, const typename S::T* b, i64 b_step,
-               typename S::T* c, i64 c_row, i64 depth, bool add) {
-  switch (rows) {
-    case 1: return tile<S, 1, C>(a, a_row, a_step, b, b_step, c, c_row, depth, add);
-    case 2: return tile<S, 2, C>(a, a_row, a_step, b, b_step, c, c_row, depth, add);
-    case 3: return tile<S, 3, C>(a, a_row, a_step, b, b_step, c, c_row, depth, add);
-    case 4: return tile<S, 4, C>(a, a_row, a_step, b, b_step, c, c_row, depth, add);
-    case 5: return tile<S, S::ROWS < 5 ? 4 : 5, C>(a, a_row, a_step, b, b_step, c, c_row, depth, add);
-    default: return tile<S, S::ROWS, C>(a, a_row, a_step, b, b_step, c, c_row, depth, add);
-  }
-}
-
-template <class S>
-INLINE void multiply(i64 rows, i64 columns, const typename S::T* a, i64 a_row, i64 a_step, const typename S::T* b,
-                     i64 b_step, typename S::T* c, i64 c_row, i64 depth, bool add) {
-  switch (columns) {
-    case 1: return tile_rows<S, 1>(rows, a, a_row, a_step, b, b_step, c, c_row, depth, add);
-    case 2: return tile_rows<S, 2>(rows, a, a_row, a_step, b, b_step, c, c_row, depth, add);
-    case 3: return tile_rows<S, S::COLUMNS < 3 ? 2 : 3>(rows, a, a_row, a_step, b, b_step, c, c_row, depth, add);
-    default: return tile_rows<S, S::COLUMNS>(rows, a, a_row, a_step, b, b_step, c, c_row, depth, add);
-  }
-}
-
-// As a macro, because a function that gives so wide a vector would have another ABI on another target.
-#define WIDER(x) __builtin_convertvector(x, W)
-
 // A thread's memory.
 struct Memory {
   void* at = nullptr;
@@ -484,17 +136,17 @@ thread_local Memory memory;
 
 // ---- one unit of work ------------------------------------------------------------------------------------------
 
-template <class S>
+template <class Vec>
 struct Unit {
-  typedef typename S::T T;
-  typedef typename S::V V;
-  typedef typename S::W W;
+  typedef typename Vec::T T;
+  typedef typename Vec::V V;
+  typedef typename Vec::Wide Wide;
   enum : i64 {
-    N = S::N,
-    PANEL = S::N * S::COLUMNS,  // keys of a panel
-    ROW = BLOCK_K + 4 * S::N,   // a row of a block of logits: N zeros, the keys, room
+    N = Vec::N,
+    PANEL = Vec::N * Vec::TILE_COLUMNS,  // keys of a panel
+    ROW = BLOCK_K + 4 * Vec::N,   // a row of a block of logits: N zeros, the keys, room
     KEPT = BLOCK_K + 16,        // one of a block that is kept: the keys, and room, so that rows lie in all parts of the cache
-    WINDOW = BLOCK_Q + BLOCK_K + 2 * S::N,
+    WINDOW = BLOCK_Q + BLOCK_K + 2 * Vec::N,
   };
 
   const Job& job;
@@ -546,13 +198,13 @@ struct Unit {
     i64 keys = 0, blocks = 0, panel_tokens = 0;
     for (i64 n = 0; n <= (call.batch - 1) * job.layout_step; n++) {
       keys = call.keys;
-      blocks = most(blocks, job.layouts[n].k_blocks);
-      panel_tokens = most(panel_tokens, job.layouts[n].panel_tokens);
+      blocks = max(blocks, job.layouts[n].k_blocks);
+      panel_tokens = max(panel_tokens, job.layouts[n].panel_tokens);
     }
     const bool back = call.backward;
     take(at, panels_k, few() ? 0 : panel_tokens * width);
     take(at, panels_v, back ? panel_tokens * width : 0);
-    take(at, rows_k, direct(call.k) && !call.turn_k ? 0 : keys * width);
+    take(at, rows_k, direct(call.k) && !call.cos_sin_k ? 0 : keys * width);
     take(at, rows_v, direct(call.v) ? 0 : keys * width);
     take(at, sum_k, back ? keys * width : 0);
     take(at, sum_v, back ? keys * width : 0);
@@ -560,7 +212,7 @@ struct Unit {
     take(at, grad, back ? BLOCK_Q * width : 0);
     take(at, out, BLOCK_Q * width);
     take(at, dq, back ? BLOCK_Q * width : 0);
-    take(at, turned, call.turn_q || call.turn_k ? width : 0);
+    take(at, turned, call.cos_sin_q || call.cos_sin_k ? width : 0);
     take(at, logits, BLOCK_Q * ROW);
     take(at, change, back ? BLOCK_Q * ROW : 0);
     take(at, spread, back && call.slope ? BLOCK_Q * ROW : 0);
@@ -570,8 +222,8 @@ struct Unit {
     take(at, window, WINDOW);
     take(at, window_u, WINDOW);
     take(at, diagonal, back ? (i64)WINDOW : 0);
-    take(at, pieces_a, in_pieces() ? call.pieces : 0);
-    take(at, pieces_b, in_pieces() ? call.pieces : 0);
+    take(at, pieces_a, in_pieces() ? call.segments : 0);
+    take(at, pieces_b, in_pieces() ? call.segments : 0);
     take(at, peak, BLOCK_Q);
     take(at, total, BLOCK_Q);
     take(at, delta, BLOCK_Q);
@@ -580,14 +232,14 @@ struct Unit {
     take(at, row_changes, most_met ? BLOCK_Q * N : 0);
     take(at, kept_weights, most_met * BLOCK_Q * KEPT);
     take(at, kept_change, most_met * BLOCK_Q * KEPT);
-    take(at, sum_a, back && job.bounds ? call.pieces * N : 0);
-    take(at, sum_b, back && job.bounds ? call.pieces * N : 0);
+    take(at, sum_a, back && job.bounds ? call.segments * N : 0);
+    take(at, sum_b, back && job.bounds ? call.segments * N : 0);
     take(at, cursor, BLOCK_Q);
     take(at, window_tilt, back && job.level ? (i64)WINDOW : 0);
     const bool search = in_pieces() && !job.bounds;
-    take(at, knots, search ? call.pieces : 0);
+    take(at, knots, search ? call.segments : 0);
     take(at, exact_window, search ? (i64)WINDOW : 0);
-    take(at, segments, search ? most(most_met, 1) * BLOCK_Q * BLOCK_K : 0);
+    take(at, segments, search ? max(most_met, 1) * BLOCK_Q * BLOCK_K : 0);
     take(at, finite_keys, blocks);
     return (i64)(at - (uintptr_t)base);
   }
@@ -596,7 +248,7 @@ struct Unit {
   bool in_pieces() const { return call.slope && !job.all_level; }
 
   // Whether weights and changes of all keys are kept: see the top of the file.
-  bool kept() const { return call.backward && (job.table || call.dslope || call.drows); }
+  bool kept() const { return call.backward && (job.table || call.grad_slope || call.grad_rows); }
 
   // The most blocks of keys that any block of queries meets.
   i64 count_met() {
@@ -608,7 +260,7 @@ struct Unit {
         bool past = false;
         Pair pair;
         for (i64 m = 0; m < layout->k_blocks && !past; m++) count += meets(layout->q[i], layout->k[m], pair, past);
-        found = most(found, count);
+        found = max(found, count);
       }
     }
     return found;
@@ -622,13 +274,13 @@ struct Unit {
     if (call.backward) memset(change, 0, sizeof(T) * BLOCK_Q * ROW);
     if (call.backward && call.slope) memset(spread, 0, sizeof(T) * BLOCK_Q * ROW);
     if (call.backward && job.bounds) {
-      memset(sum_a, 0, sizeof(double) * call.pieces * N);
-      memset(sum_b, 0, sizeof(double) * call.pieces * N);
+      memset(sum_a, 0, sizeof(double) * call.segments * N);
+      memset(sum_b, 0, sizeof(double) * call.segments * N);
     }
     memset(cursor, 0, sizeof(int32_t) * BLOCK_Q);
     if (in_pieces() && !job.bounds) {
-      memcpy(knots, call.knots, sizeof(double) * (size_t)(call.pieces - 1));
-      knots[call.pieces - 1] = (double)NAN;
+      memcpy(knots, call.knots, sizeof(double) * (size_t)(call.segments - 1));
+      knots[call.segments - 1] = (double)NAN;
     }
     return true;
   }
@@ -637,14 +289,14 @@ struct Unit {
 
   // The rotation of queries or keys, for the row of the batch at hand; null: none.
   const T* turns(const void* of_all, i64 batch) const { return of_all ? (const T*)of_all + b * batch : nullptr; }
-  const T* turns_q() const { return turns(call.turn_q, call.turn_q_batch); }
-  const T* turns_k() const { return turns(call.turn_k, call.turn_k_batch); }
+  const T* turns_q() const { return turns(call.cos_sin_q, call.cos_sin_q_stride); }
+  const T* turns_k() const { return turns(call.cos_sin_k, call.cos_sin_k_stride); }
   // A row times `by`, rotated by its pairs' angles, or by their negatives (`sign`), which is the transpose. Never inlined, or
   // what there is without rotations would be slower.
   __attribute__((noinline)) void turn(const T* __restrict cos, T sign, const T* __restrict from, T by, T* __restrict to) const {
     const i64 pairs = call.pairs;
     const T* __restrict sin = cos + pairs;
-    if (call.side_by_side)
+    if (call.interleaved)
       for (i64 p = 0; p < pairs; p++) {
         const T one = from[2 * p] * by, other = from[2 * p + 1] * by, across = sign * sin[p];
         to[2 * p] = one * cos[p] - other * across;
@@ -660,25 +312,25 @@ struct Unit {
   }
 
   // Rows that can be used where they lie: of the type that is computed in, whole vectors.
-  bool direct(const View&) const {
+  bool direct(const TensorView&) const {
     return call.dim == width && call.dtype == (sizeof(T) == 4 ? (i64)FLOAT32 : (i64)FLOAT64);
   }
-  const char* token(const View& view, i64 head, i64 t) const {
-    return (const char*)view.at + (b * view.batch + head * view.head + t * view.token) * bytes_of(call.dtype);
+  const char* token(const TensorView& view, i64 head, i64 t) const {
+    return (const char*)view.data + (b * view.batch_stride + head * view.head_stride + t * view.token_stride) * bytes_of(call.dtype);
   }
   // Towards the cache: rows of one head lie far apart where heads lie side by side, and no processor sees that coming.
-  void fetch(const View& view, i64 head, i64 t) const {
+  void fetch(const TensorView& view, i64 head, i64 t) const {
     const char* at = token(view, head, t);
     for (i64 x = 0; x < call.dim * bytes_of(call.dtype); x += 64) __builtin_prefetch(at + x);
   }
   // `count` rows times `by` into rows of `width`; whether all numbers are finite.
-  bool read_rows(const View& view, i64 head, i64 start, i64 count, T by, T* to) const {
+  bool read_rows(const TensorView& view, i64 head, i64 start, i64 count, T by, T* to) const {
     V check = {};
     const bool whole = direct(view);
     const i64 width = this->width;  // in a register, whatever is written
     for (i64 t = 0; t < count; t++, to += width) {
       const char* from = token(view, head, start + t);
-      fetch(view, head, start + least(t + AHEAD, count - 1));
+      fetch(view, head, start + min(t + AHEAD, count - 1));
       if (!whole) {
         switch (call.dtype) {
           case FLOAT32:
@@ -697,31 +349,31 @@ struct Unit {
         from = (const char*)to;
       }
       for (i64 d = 0; d < width; d += N) {
-        V x = S::load((const T*)from + d);
+        V x = Vec::load((const T*)from + d);
         check += x * (T)0;
-        S::store(to + d, x * by);
+        Vec::store(to + d, x * by);
       }
     }
-    return S::sum(check) == 0;
+    return Vec::reduce_add(check) == 0;
   }
   // The same, rotated.
-  __attribute__((noinline)) bool read_turned(const View& view, i64 head, i64 start, i64 count, T by, T* to,
+  __attribute__((noinline)) bool read_turned(const TensorView& view, i64 head, i64 start, i64 count, T by, T* to,
                                              const T* turns) const {
     V check = {};
     for (i64 t = start; t < start + count; t++, to += width) {
       const T* from = turned;
       if (direct(view)) {
-        fetch(view, head, least(t + AHEAD, start + count - 1));
+        fetch(view, head, min(t + AHEAD, start + count - 1));
         from = (const T*)token(view, head, t);
       } else {
         read_rows(view, head, t, 1, 1, turned);
       }
       turn(turns + t * 2 * call.pairs, 1, from, by, to);
       V own = {};  // which need not wait for the rows before
-      for (i64 d = 0; d < width; d += N) own += S::load(to + d) * (T)0;
+      for (i64 d = 0; d < width; d += N) own += Vec::load(to + d) * (T)0;
       check += own;
     }
-    return S::sum(check) == 0;
+    return Vec::reduce_add(check) == 0;
   }
   // A block of queries with the scale in units of log 2.
   bool read_queries(i64 head, const Block& block) const {
@@ -729,12 +381,12 @@ struct Unit {
     return turns_q() ? read_turned(call.q, head, block.start, block.size, by, q, turns_q())
                      : read_rows(call.q, head, block.start, block.size, by, q);
   }
-  void write_row(const View& view, i64 head, i64 t, i64 last, const T* from, T by) const {
+  void write_row(const TensorView& view, i64 head, i64 t, i64 last, const T* from, T by) const {
     char* to = (char*)token(view, head, t);
     const i64 width = this->width;
-    fetch(view, head, least(t + AHEAD, last));
+    fetch(view, head, min(t + AHEAD, last));
     if (direct(view)) {
-      for (i64 d = 0; d < width; d += N) S::store((T*)to + d, S::load(from + d) * by);
+      for (i64 d = 0; d < width; d += N) Vec::store((T*)to + d, Vec::load(from + d) * by);
     } else if (call.dtype == BFLOAT16) {
       for (i64 d = 0; d < call.dim; d++) write<T>(to, d, BFLOAT16, from[d] * by);
     } else if (call.dtype == FLOAT16) {
@@ -749,7 +401,7 @@ struct Unit {
     turn(turns + t * 2 * call.pairs, -1, from, 1, turned);
     return turned;
   }
-  __attribute__((noinline)) void write_rows(const View& view, i64 head, i64 start, i64 count, i64 tokens, const T* from, T by,
+  __attribute__((noinline)) void write_rows(const TensorView& view, i64 head, i64 start, i64 count, i64 tokens, const T* from, T by,
                                             const T* turns) const {
     for (i64 t = start; t < start + count; t++, from += width)
       if (!turns)
@@ -757,16 +409,16 @@ struct Unit {
       else if (!direct(view))
         write_row(view, head, t, tokens - 1, turned_back(turns, t, from), by);
       else {
-        fetch(view, head, least(t + AHEAD, tokens - 1));
+        fetch(view, head, min(t + AHEAD, tokens - 1));
         turn(turns + t * 2 * call.pairs, -1, from, by, (T*)token(view, head, t));
       }
   }
 
   // The rows of a block of keys: where they lie, or a copy.
-  void keep_rows(const View& view, const Block& block, T* kept, const T*& rows, i64& step, const T* turns) const {
+  void keep_rows(const TensorView& view, const Block& block, T* kept, const T*& rows, i64& step, const T* turns) const {
     if (direct(view) && !turns) {
       rows = (const T*)token(view, head_k, 0);
-      step = view.token;
+      step = view.token_stride;
     } else {
       rows = kept;
       step = width;
@@ -781,8 +433,8 @@ struct Unit {
       const Block& block = layout->k[m];
       V check = {};
       for (i64 t = block.start; t < block.start + block.size; t++)
-        for (i64 d = 0; d < width; d += N) check += S::load(rows + t * step + d) * (T)0;
-      finite_keys[m] = S::sum(check) == 0;
+        for (i64 d = 0; d < width; d += N) check += Vec::load(rows + t * step + d) * (T)0;
+      finite_keys[m] = Vec::reduce_add(check) == 0;
     }
     return finite_keys[m];
   }
@@ -790,15 +442,15 @@ struct Unit {
   // Panels [dim, PANEL] of a block's rows, zeros past its end up to a whole vector; what comes then is never read.
   void to_panels(const T* rows, i64 step, i64 count, T* to) const {
     for (i64 j = 0; j < count; j += PANEL, to += PANEL * width)
-      for (i64 x = 0; x < least(PANEL, count - j); x += N)
+      for (i64 x = 0; x < min(PANEL, count - j); x += N)
         for (i64 d = 0; d < width; d += N) {
           V square[N];
           for (i64 n = 0; n < N; n++) {
             i64 t = j + x + n;
-            square[n] = t < count ? S::load(rows + t * step + d) : V{};
+            square[n] = t < count ? Vec::load(rows + t * step + d) : V{};
           }
-          transpose<S>(square);
-          for (i64 n = 0; n < N; n++) S::store(to + (d + n) * PANEL + x, square[n]);
+          transpose<Vec>(square);
+          for (i64 n = 0; n < N; n++) Vec::store(to + (d + n) * PANEL + x, square[n]);
         }
   }
 
@@ -825,49 +477,49 @@ struct Unit {
   // to[r, c] = <rows of a, columns of a panel>
   void score(const T* a, const T* panel, T* to, i64 step, i64 rows, i64 columns, i64 begin, i64 edge) const {
     for (i64 c = 0; c < columns; c += PANEL, panel += PANEL * width)
-      for (i64 r = 0; r < rows; r += S::ROWS) {
-        i64 count = least(S::ROWS, rows - r), seen = least(columns, edge + r + count - 1) - c;
+      for (i64 r = 0; r < rows; r += Vec::TILE_ROWS) {
+        i64 count = min(Vec::TILE_ROWS, rows - r), seen = min(columns, edge + r + count - 1) - c;
         if (seen <= 0 || begin + r >= c + PANEL) continue;
-        i64 wide = least(S::COLUMNS, (seen + N - 1) / N);
-        multiply<S>(count, wide, a + r * width, width, 1, panel, PANEL, to + r * step + c, step, call.dim, false);
+        i64 wide = min(Vec::TILE_COLUMNS, (seen + N - 1) / N);
+        multiply_tile<Vec>(count, wide, a + r * width, width, 1, panel, PANEL, to + r * step + c, step, call.dim, false);
       }
   }
   // The same from the keys as they lie: for a few queries, as in decoding, panels would cost more than they save.
   bool few() const { return !call.backward && few_rows(call); }
   void score_few(const T* a, const T* keys, i64 step, T* to, i64 rows, i64 columns, i64 begin) const {
-    for (i64 c = within(begin, 0, columns) / N * N; c < columns; c += N)
+    for (i64 c = clamp(begin, 0, columns) / N * N; c < columns; c += N)
       for (i64 r = 0; r < rows; r++) {
         V dot[N];
         for (i64 n = 0; n < N; n++) {
           dot[n] = V{};
           if (c + n < columns)
             for (i64 d = 0; d < width; d += N)
-              dot[n] += S::load(a + r * width + d) * S::load(keys + (c + n) * step + d);
+              dot[n] += Vec::load(a + r * width + d) * Vec::load(keys + (c + n) * step + d);
         }
-        transpose<S>(dot);
+        transpose<Vec>(dot);
         V sum = dot[0];
         for (i64 n = 1; n < N; n++) sum += dot[n];
-        S::store(to + r * ROW + c, sum);
+        Vec::store(to + r * ROW + c, sum);
       }
   }
   // to[r] += sum over c of weight[r, c] x[c]
   void gather_rows(const T* weight, const T* x, i64 step, T* to, i64 rows, i64 columns, i64 begin, i64 edge) const {
-    for (i64 d = 0; d < vectors; d += S::COLUMNS)
-      for (i64 r = 0; r < rows; r += S::ROWS) {
-        i64 count = least(S::ROWS, rows - r), seen = least(columns, edge + r + count - 1), from = most(0, begin + r);
+    for (i64 d = 0; d < vectors; d += Vec::TILE_COLUMNS)
+      for (i64 r = 0; r < rows; r += Vec::TILE_ROWS) {
+        i64 count = min(Vec::TILE_ROWS, rows - r), seen = min(columns, edge + r + count - 1), from = max(0, begin + r);
         if (seen <= from) continue;
-        multiply<S>(count, least(S::COLUMNS, vectors - d), weight + r * ROW + from, ROW, 1, x + from * step + d * N,
+        multiply_tile<Vec>(count, min(Vec::TILE_COLUMNS, vectors - d), weight + r * ROW + from, ROW, 1, x + from * step + d * N,
                     step, to + r * width + d * N, width, seen - from, true);
       }
   }
   // to[c] += sum over r of weight[r, c] x[r]
   void gather_columns(const T* weight, i64 row, const T* x, T* to, i64 rows, i64 columns, i64 begin, i64 edge) const {
-    for (i64 d = 0; d < vectors; d += S::COLUMNS)
-      for (i64 c = 0; c < columns; c += S::ROWS) {
-        i64 count = least(S::ROWS, columns - c), r = most(0, c + 1 - edge), stop = least(rows, c + count - begin);
+    for (i64 d = 0; d < vectors; d += Vec::TILE_COLUMNS)
+      for (i64 c = 0; c < columns; c += Vec::TILE_ROWS) {
+        i64 count = min(Vec::TILE_ROWS, columns - c), r = max(0, c + 1 - edge), stop = min(rows, c + count - begin);
         if (r >= rows) break;
         if (r >= stop) continue;
-        multiply<S>(count, least(S::COLUMNS, vectors - d), weight + r * row + c, 1, row, x + r * width + d * N, width,
+        multiply_tile<Vec>(count, min(Vec::TILE_COLUMNS, vectors - d), weight + r * row + c, 1, row, x + r * width + d * N, width,
                     to + c * width + d * N, width, stop - r, true);
       }
   }
@@ -890,11 +542,11 @@ struct Unit {
       for (i64 m = 0; m < others; m++) {
         const i64 r = by_row ? n : m, c = by_row ? m : n;
         if (!sees(pair, r, c)) continue;
-        const V one = S::all(weight[r * row + c]);
+        const V one = Vec::broadcast(weight[r * row + c]);
         for (i64 d = 0; d < width; d += N)
-          S::store(gathered + d, S::load(gathered + d) + one * S::load(x + m * step + d));
+          Vec::store(gathered + d, Vec::load(gathered + d) + one * Vec::load(x + m * step + d));
       }
-      for (i64 d = 0; d < width; d += N) S::store(to + d, S::load(to + d) + S::load(gathered + d));
+      for (i64 d = 0; d < width; d += N) Vec::store(to + d, Vec::load(to + d) + Vec::load(gathered + d));
     }
   }
 
@@ -907,15 +559,15 @@ struct Unit {
       rows = (const T*)call.rows + of_head * call.queries * call.rows_size;
     }
     if (call.slope) {
-      i64 at = (call.piece_heads > 1 ? h : 0) * call.pieces;
+      i64 at = (call.segment_heads > 1 ? h : 0) * call.segments;
       slope = (const T*)call.slope + at;
       intercept = (const T*)call.intercept + at;
-      const i64 row = call.piece_heads > 1 ? h * call.u_size : 0;
+      const i64 row = call.segment_heads > 1 ? h * call.feature_size : 0;
       if (job.level) {
         level_table = (const T*)job.level + row;
         if (job.tilt) tilt = (const T*)job.tilt + row;
       }
-      for (i64 s = 0; in_pieces() && s < call.pieces; s++) {
+      for (i64 s = 0; in_pieces() && s < call.segments; s++) {
         pieces_a[s] = slope[s] * log2e;
         pieces_b[s] = intercept[s] * log2e;
       }
@@ -927,9 +579,9 @@ struct Unit {
   // to[x] = by · from[furthest - x], the nearest entry past either end
   template <class X>
   static void slide(const X* from, i64 size, i64 furthest, i64 count, X by, X* to) {
-    i64 x = 0, stop = within(furthest - (size - 1), 0, count);
+    i64 x = 0, stop = clamp(furthest - (size - 1), 0, count);
     for (; x < stop; x++) to[x] = from[size - 1] * by;
-    stop = within(furthest + 1, 0, count);
+    stop = clamp(furthest + 1, 0, count);
     for (const X* at = from + furthest; x < stop; x++) to[x] = at[-x] * by;
     for (; x < count; x++) to[x] = from[0] * by;
   }
@@ -952,32 +604,32 @@ struct Unit {
     lookup = !run || (call.slope && !level && !sloped && !searched);
     if (lookup) return;
     const i64 count = q.size + k.size - 1 + N;
-    if (call.table) slide(table, call.table_size, furthest - call.first, count, log2e, window);
+    if (call.table) slide(table, call.table_size, furthest - call.table_first, count, log2e, window);
     if (!call.slope) return;
     if (!level) {
-      slide((const T*)call.u, call.u_size, furthest, count, (T)1, window_u);
-      if (searched) slide(job.exact_u, call.u_size, furthest, count, 1.0, exact_window);
+      slide((const T*)call.distance_feature, call.feature_size, furthest, count, (T)1, window_u);
+      if (searched) slide(job.exact_u, call.feature_size, furthest, count, 1.0, exact_window);
       return;
     }
-    slide(level_table, call.u_size, furthest, count, (T)1, call.table ? window_u : window);
+    slide(level_table, call.feature_size, furthest, count, (T)1, call.table ? window_u : window);
     if (call.table)
       for (i64 n = 0; n < count; n++) window[n] += window_u[n];
-    if (job.tilt) slide(tilt, call.u_size, furthest, count, (T)1, window_tilt);
+    if (job.tilt) slide(tilt, call.feature_size, furthest, count, (T)1, window_tilt);
   }
 
-  const i64* positions_q() const { return call.position_q + b * call.position_q_batch; }
-  const i64* positions_k() const { return call.position_k + b * call.position_k_batch; }
+  const i64* positions_q() const { return call.position_q + b * call.position_q_stride; }
+  const i64* positions_k() const { return call.position_k + b * call.position_k_stride; }
   i64 distance(i64 i, i64 j) const {
     return (call.position_q ? positions_q()[i] : offset + i) - (call.position_k ? positions_k()[j] : j);
   }
-  T w_of(i64 i) const { return ((const T*)call.w)[(call.w_batch > 1 ? b : 0) * call.queries + i]; }
-  double exact_w_of(i64 i) const { return job.exact_w[(call.w_batch > 1 ? b : 0) * call.queries + i]; }
+  T w_of(i64 i) const { return ((const T*)call.query_scale)[(call.query_scale_batch > 1 ? b : 0) * call.queries + i]; }
+  double exact_w_of(i64 i) const { return job.exact_w[(call.query_scale_batch > 1 ? b : 0) * call.queries + i]; }
   const int32_t* bounds_of(i64 i) const {
-    return job.bounds + ((call.w_batch > 1 ? b : 0) * call.queries + i) * (call.pieces - 1);
+    return job.bounds + ((call.query_scale_batch > 1 ? b : 0) * call.queries + i) * (call.segments - 1);
   }
   INLINE i64 segment_of(double x) const {
     const double* knots = (const double*)call.knots;
-    const i64 last = call.pieces - 1;
+    const i64 last = call.segments - 1;
     const double place = (x - job.cell_low) * job.cell_scale;
     i64 s = job.cell[place > 0 ? place < (double)(job.cells - 1) ? (i64)place : job.cells - 1 : 0];
     while (s < last && knots[s] <= x) s++;
@@ -987,7 +639,7 @@ struct Unit {
   // The segment of a distance, where it is not far from s.
   INLINE i64 segment_near(i64 distance, i64 s, const int32_t* bound) const {
     while (s > 0 && bound[s - 1] > distance) s--;
-    while (s < call.pieces - 1 && bound[s] <= distance) s++;
+    while (s < call.segments - 1 && bound[s] <= distance) s++;
     return s;
   }
   // That of row r's first column, the furthest distance there.
@@ -1042,7 +694,7 @@ struct Unit {
     for (i64 c = 0; c < seen; c++) to_u[c] = ds[c] * a[s[c]];
     for (i64 c = 0; c < seen; c++) sum_w[c % 8] += (double)to_u[c] * (double)u[c];
     for (i64 c = 0; c < seen; c++) to_u[c] *= w;
-    for (i64 c = most(seen, 0); c < k.size + N; c++) to_u[c] = 0;
+    for (i64 c = max(seen, 0); c < k.size + N; c++) to_u[c] = 0;
     for (i64 c = 0; c < seen; c++) {
       dslope[s[c]] += (double)ds[c] * (double)(u[c] * w);
       dintercept[s[c]] += (double)ds[c];
@@ -1062,29 +714,29 @@ struct Unit {
     }
     if (of_distance()) {
       const T* t = bias_of_distance(q, k, r, seen);
-      for (i64 x = 0; x < seen; x += N) S::store(own_bias + x, S::load(own_bias + x) + S::load(t + x));
+      for (i64 x = 0; x < seen; x += N) Vec::store(own_bias + x, Vec::load(own_bias + x) + Vec::load(t + x));
     }
     return own_bias;
   }
   T* drows_of(i64 h, i64 i) const {
-    return (T*)call.drows + ((b * call.heads + h) * call.queries + i) * call.rows_size;
+    return (T*)call.grad_rows + ((b * call.heads + h) * call.queries + i) * call.rows_size;
   }
   // Where a query's own row has a key's distance.
-  i64 column(i64 i, i64 j) const { return within(distance(i, j) - call.rows_first, 0, call.rows_size - 1); }
+  i64 column(i64 i, i64 j) const { return clamp(distance(i, j) - call.rows_first, 0, call.rows_size - 1); }
 
   INLINE const T* bias_of_distance(const Block& q, const Block& k, i64 r, i64 seen) {
     const i64 i = q.start + r;
     if (!lookup && !sloped && !searched) return window + (q.size - 1 - r);
     if (searched) return search(q, r, seen);
     if (lookup) {
-      const T* u = (const T*)call.u;
+      const T* u = (const T*)call.distance_feature;
       const T w = call.slope ? w_of(i) : 0;
       i64 s = 0;
       for (i64 c = 0; c < seen; c++) {
         i64 d = distance(i, k.start + c);
-        T value = call.table ? table[within(d - call.first, 0, call.table_size - 1)] * log2e : 0;
+        T value = call.table ? table[clamp(d - call.table_first, 0, call.table_size - 1)] * log2e : 0;
         if (call.slope) {
-          const i64 at = within(d, 0, call.u_size - 1);
+          const i64 at = clamp(d, 0, call.feature_size - 1);
           const T x = u[at] * w;
           s = segment_looked_up(i, at, s);
           value += pieces_a[s] * x + pieces_b[s];
@@ -1099,65 +751,48 @@ struct Unit {
     const T w = w_of(i);
     i64 s = segment_at(r, furthest, bound);
     for (i64 c = 0;; s--) {
-      i64 stop = s > 0 ? least(seen, furthest - bound[s - 1] + 1) : seen;
-      V a = S::all(pieces_a[s] * w), add = S::all(pieces_b[s]);
-      for (i64 x = c; x < stop; x += N) S::store(row_bias + x, a * S::load(u + x) + add);
-      c = most(c, stop);
+      i64 stop = s > 0 ? min(seen, furthest - bound[s - 1] + 1) : seen;
+      V a = Vec::broadcast(pieces_a[s] * w), add = Vec::broadcast(pieces_b[s]);
+      for (i64 x = c; x < stop; x += N) Vec::store(row_bias + x, a * Vec::load(u + x) + add);
+      c = max(c, stop);
       if (c >= seen) break;
     }
     if (call.table) {
       const T* t = window + (q.size - 1 - r);
-      for (i64 x = 0; x < seen; x += N) S::store(row_bias + x, S::load(row_bias + x) + S::load(t + x));
+      for (i64 x = 0; x < seen; x += N) Vec::store(row_bias + x, Vec::load(row_bias + x) + Vec::load(t + x));
     }
     return row_bias;
   }
 
   // -- gradients of biases, from the change of the logits ("change", 0 where nothing is seen)
 
-  static INLINE void add_to(double* at, const W& x, bool add = true) {
-    typedef double anywhere __attribute__((vector_size(N * 8), aligned(8), may_alias));
-    *(anywhere*)at = add ? *(anywhere*)at + x : x;
-  }
-  static INLINE double sum_of(const W& x) {
-#if defined(__AVX512F__)
-    __m512d halves[2];
-    memcpy(halves, &x, sizeof x);
-    return _mm512_reduce_add_pd(halves[0] + halves[1]);
-#endif
-    double some[N];
-    add_to(some, x, false);
-    for (i64 half = N / 2; half; half /= 2)
-      for (i64 n = 0; n < half; n++) some[n] += some[n + half];
-    return some[0];
-  }
-
   // diagonal[x] = sum over r of from[r, x - (rows - 1 - r)]
   void sum_diagonals(const T* from, i64 rows, i64 columns) {
     for (i64 x = 0; x < rows + columns - 1; x += N) {
-      i64 low = most(0, rows - x - N), high = least(rows, columns + rows - 1 - x);
+      i64 low = max(0, rows - x - N), high = min(rows, columns + rows - 1 - x);
       const T* at = from + x - (rows - 1) + low * (ROW + 1);
-      W total = {};
+      Wide total = {};
       for (i64 r = low; r < high;) {
         V even = {}, odd = {};
-        const i64 stop = least(r + 8, high);
+        const i64 stop = min(r + 8, high);
         for (; r + 1 < stop; r += 2, at += 2 * (ROW + 1)) {
-          even += S::load(at);
-          odd += S::load(at + ROW + 1);
+          even += Vec::load(at);
+          odd += Vec::load(at + ROW + 1);
         }
         if (r < stop) {
-          even += S::load(at);
+          even += Vec::load(at);
           at += ROW + 1;
           r++;
         }
-        total += WIDER(even + odd);
+        total += WIDEN(even + odd);
       }
-      add_to(diagonal + x, total, false);
+      add_wide<Vec>(diagonal + x, total, false);
     }
   }
   void add_diagonals(double* to, i64 size, i64 furthest, i64 count) const {
-    i64 x = 0, stop = within(furthest - (size - 1), 0, count);
+    i64 x = 0, stop = clamp(furthest - (size - 1), 0, count);
     for (; x < stop; x++) to[size - 1] += diagonal[x];
-    stop = within(furthest + 1, 0, count);
+    stop = clamp(furthest + 1, 0, count);
     for (double* at = to + furthest; x < stop; x++) at[-x] += diagonal[x];
     for (; x < count; x++) to[0] += diagonal[x];
   }
@@ -1170,44 +805,44 @@ struct Unit {
     const T* ds = change + N + r * ROW;
     T* to_u = spread + N + r * ROW;
     const T w = w_of(i);
-    W sum_w = {};
+    Wide sum_w = {};
     i64 s = segment_at(r, furthest, bound);
-    touched_high = most(touched_high, s);
+    touched_high = max(touched_high, s);
     for (i64 c = 0;; s--) {
-      i64 stop = s > 0 ? least(seen, furthest - bound[s - 1] + 1) : seen;
+      i64 stop = s > 0 ? min(seen, furthest - bound[s - 1] + 1) : seen;
       if (stop > c) {
-        V zero = {}, one = {}, a = S::all(slope[s] * w);
+        V zero = {}, one = {}, a = Vec::broadcast(slope[s] * w);
         i64 x = c;
         for (; x + N <= stop; x += N) {
-          V change = S::load(ds + x);
+          V change = Vec::load(ds + x);
           zero += change;
-          one += change * S::load(u + x);
-          S::store(to_u + x, a * change);
+          one += change * Vec::load(u + x);
+          Vec::store(to_u + x, a * change);
         }
         if (x < stop) {
-          V change = S::first(ds + x, stop - x);
+          V change = Vec::load_first(ds + x, stop - x);
           zero += change;
-          one += change * S::first(u + x, stop - x);
-          S::store(to_u + x, a * change);
+          one += change * Vec::load_first(u + x, stop - x);
+          Vec::store(to_u + x, a * change);
         }
-        add_to(sum_b + s * N, WIDER(zero));
-        add_to(sum_a + s * N, WIDER(one) * (double)w);
-        sum_w += WIDER(one) * (double)slope[s];
+        add_wide<Vec>(sum_b + s * N, WIDEN(zero));
+        add_wide<Vec>(sum_a + s * N, WIDEN(one) * (double)w);
+        sum_w += WIDEN(one) * (double)slope[s];
         c = stop;
       }
       if (c >= seen) break;
     }
-    touched_low = least(touched_low, s);
+    touched_low = min(touched_low, s);
     const V none = {};
-    for (i64 x = seen; x < k.size + N; x += N) S::store(to_u + x, none);
-    dw[i] += sum_of(sum_w);
+    for (i64 x = seen; x < k.size + N; x += N) Vec::store(to_u + x, none);
+    dw[i] += reduce_add_wide<Vec>(sum_w);
   }
 
   void change_looked_up(const Block& q, const Block& k, i64 r, i64 seen, double* dtable, double* dslope,
                         double* dintercept, double* du, double* dw) {
     const i64 i = q.start + r;
     const T* ds = change + N + r * ROW;
-    const T* u = (const T*)call.u;
+    const T* u = (const T*)call.distance_feature;
     const T w = call.slope ? w_of(i) : 0;
     double sum_w = 0;
     i64 s = 0;
@@ -1215,9 +850,9 @@ struct Unit {
       const T one = ds[c];
       if (one == 0) continue;
       i64 d = distance(i, k.start + c);
-      if (dtable) dtable[within(d - call.first, 0, call.table_size - 1)] += (double)one;
+      if (dtable) dtable[clamp(d - call.table_first, 0, call.table_size - 1)] += (double)one;
       if (dslope) {
-        i64 at = within(d, 0, call.u_size - 1);
+        i64 at = clamp(d, 0, call.feature_size - 1);
         const T x = u[at] * w;
         s = segment_looked_up(i, at, s);
         dslope[s] += (double)one * (double)x;
@@ -1232,8 +867,8 @@ struct Unit {
   // The sum of some of a row's changes; past the columns that it sees they are 0.
   static INLINE T sum_of(const T* from, i64 count) {
     V sum = {};
-    for (i64 x = 0; x < count; x += N) sum += S::first(from + x, least(N, count - x));
-    return S::sum(sum);
+    for (i64 x = 0; x < count; x += N) sum += Vec::load_first(from + x, min(N, count - x));
+    return Vec::reduce_add(sum);
   }
 
   void change_rows(const Block& q, const Block& k, const Pair& pair, i64 h) const {
@@ -1244,7 +879,7 @@ struct Unit {
       T* __restrict to = drows_of(h, i);
       if (row_run) {
         const i64 furthest = q.position + r - k.position - call.rows_first;
-        const i64 far = within(furthest - (size - 1), 0, seen), near = within(furthest + 1, 0, seen);
+        const i64 far = clamp(furthest - (size - 1), 0, seen), near = clamp(furthest + 1, 0, seen);
         to[size - 1] += sum_of(ds, far);
         for (i64 c = far; c < near; c++) to[furthest - c] += ds[c];
         to[0] += sum_of(ds + near, seen - near);
@@ -1268,13 +903,13 @@ struct Unit {
   void change_bias(const Block& q, const Block& k, const Pair& pair, i64 h) {
     double *dtable = nullptr, *dslope = nullptr, *dintercept = nullptr, *du = nullptr, *dw = nullptr;
     const i64 of_head = b * call.heads + h;
-    const i64 of_pieces = call.piece_heads > 1 ? of_head : unit;
+    const i64 of_pieces = call.segment_heads > 1 ? of_head : unit;
     if (job.table) dtable = job.table + (call.table_heads > 1 ? of_head : unit) * call.table_size;
     if (job.w) dw = job.w + unit * call.queries;
     if (job.slope) {
-      dslope = job.slope + of_pieces * call.pieces;
-      dintercept = job.intercept + of_pieces * call.pieces;
-      du = job.u + unit * call.u_size;
+      dslope = job.slope + of_pieces * call.segments;
+      dintercept = job.intercept + of_pieces * call.segments;
+      du = job.u + unit * call.feature_size;
     }
     if (lookup) {
       for (i64 r = 0; r < q.size; r++)
@@ -1283,26 +918,26 @@ struct Unit {
     }
     const i64 furthest = q.position + q.size - 1 - k.position, count = q.size + k.size - 1;
     if (dtable || (level && dw)) sum_diagonals(change + N, q.size, k.size);
-    if (dtable) add_diagonals(dtable, call.table_size, furthest - call.first, count);
+    if (dtable) add_diagonals(dtable, call.table_size, furthest - call.table_first, count);
     if (!dw) return;
     if (level) {
-      add_diagonals(job.level_sums + of_pieces * call.u_size, call.u_size, furthest, count);
+      add_diagonals(job.level_sums + of_pieces * call.feature_size, call.feature_size, furthest, count);
       for (i64 r = 0; r < q.size; r++) {
         const T *ds = change + N + r * ROW, *by = window_tilt + (q.size - 1 - r);
         const i64 seen = seen_of(pair, r);
         V sum = {};
-        for (i64 c = 0; c < seen; c += N) sum += S::load(ds + c) * S::load(by + c);
-        if (seen > 0) dw[q.start + r] += sum_of(WIDER(sum));
+        for (i64 c = 0; c < seen; c += N) sum += Vec::load(ds + c) * Vec::load(by + c);
+        if (seen > 0) dw[q.start + r] += reduce_add_wide<Vec>(WIDEN(sum));
       }
     }
     if (searched) {
       for (i64 r = 0; r < q.size; r++)
         change_searched(q, k, r, seen_of(pair, r), dslope, dintercept, dw);
       sum_diagonals(spread + N, q.size, k.size);
-      add_diagonals(du, call.u_size, furthest, count);
+      add_diagonals(du, call.feature_size, furthest, count);
     }
     if (sloped) {
-      touched_low = call.pieces - 1;
+      touched_low = call.segments - 1;
       touched_high = 0;
       for (i64 r = 0; r < q.size; r++) {
         i64 seen = seen_of(pair, r);
@@ -1319,7 +954,7 @@ struct Unit {
         }
       }
       sum_diagonals(spread + N, q.size, k.size);
-      add_diagonals(du, call.u_size, furthest, count);
+      add_diagonals(du, call.feature_size, furthest, count);
     }
   }
 
@@ -1346,7 +981,7 @@ struct Unit {
   }
   // Columns of row r before which nothing is hidden but by documents; 0 where it sees none of the block.
   i64 seen_of(const Pair& pair, i64 r) const {
-    const i64 seen = within(pair.edge + r, 0, pair.k->size);
+    const i64 seen = clamp(pair.edge + r, 0, pair.k->size);
     return seen > pair.begin + r ? seen : 0;
   }
   // Whether no query of index `first` or later sees a block of keys: all are too far back.
@@ -1355,40 +990,40 @@ struct Unit {
   // Row r's logits with bias, -inf where hidden, from column `low` up to `wide` (whole vectors); their maximum.
   INLINE V finish_logits(const Pair& pair, T* s, i64 r, i64 seen, i64 low, i64 wide) {
     const T* t = biased() && seen > low ? bias_of(*pair.q, *pair.k, r, seen) : nullptr;
-    V top = S::all((T)-INFINITY);
+    V top = Vec::broadcast((T)-INFINITY);
     const i64 from = pair.begin + r;
     if (from <= low && !pair.documents) {
       // What is read back soon is stored in whole vectors at the places where it is read: anything else would wait.
-      const i64 whole = most(seen / N * N, low);
+      const i64 whole = max(seen / N * N, low);
       i64 x = low;
       if (t) {
         for (; x < whole; x += N) {
-          V value = S::load(s + x) + S::load(t + x);
-          S::store(s + x, value);
-          top = S::larger(top, value);
+          V value = Vec::load(s + x) + Vec::load(t + x);
+          Vec::store(s + x, value);
+          top = Vec::maximum(top, value);
         }
       } else {
-        for (; x < whole; x += N) top = S::larger(top, S::load(s + x));
+        for (; x < whole; x += N) top = Vec::maximum(top, Vec::load(s + x));
       }
       for (; x < wide; x += N) {
-        V value = S::all((T)-INFINITY);
-        if (x < seen) value = S::keep(t ? S::load(s + x) + S::load(t + x) : S::load(s + x), seen - x, (T)-INFINITY);
-        S::store(s + x, value);
-        top = S::larger(top, value);
+        V value = Vec::broadcast((T)-INFINITY);
+        if (x < seen) value = Vec::keep_first(t ? Vec::load(s + x) + Vec::load(t + x) : Vec::load(s + x), seen - x, (T)-INFINITY);
+        Vec::store(s + x, value);
+        top = Vec::maximum(top, value);
       }
       return top;
     }
     if (t)
-      for (i64 x = low; x < seen; x += N) S::store(s + x, S::load(s + x) + S::load(t + x));
-    const V hidden = S::all((T)-INFINITY);
-    for (i64 x = most(seen, low); x < wide; x += N) S::store(s + x, hidden);
-    for (i64 c = low; c < least(from, wide); c++) s[c] = (T)-INFINITY;
+      for (i64 x = low; x < seen; x += N) Vec::store(s + x, Vec::load(s + x) + Vec::load(t + x));
+    const V hidden = Vec::broadcast((T)-INFINITY);
+    for (i64 x = max(seen, low); x < wide; x += N) Vec::store(s + x, hidden);
+    for (i64 c = low; c < min(from, wide); c++) s[c] = (T)-INFINITY;
     if (pair.documents) {
       const int32_t own = layout->code[offset + pair.q->start + r], *code = layout->code + pair.k->start;
       for (i64 c = 0; c < seen; c++)
         if (code[c] != own) s[c] = (T)-INFINITY;
     }
-    for (i64 x = low; x < wide; x += N) top = S::larger(top, S::load(s + x));
+    for (i64 x = low; x < wide; x += N) top = Vec::maximum(top, Vec::load(s + x));
     return top;
   }
 
@@ -1396,26 +1031,26 @@ struct Unit {
     const i64 rows = pair.q->size, columns = pair.k->size;
     for (i64 r = 0; r < rows; r++) {
       // Of the rows that are multiplied at once: the last and the first.
-      const i64 top_row = r / S::ROWS * S::ROWS, last = least(rows - 1, top_row + S::ROWS - 1);
-      const i64 wide = round_up(within(pair.edge + last, 0, columns), N);
-      const i64 low = within(pair.begin + top_row, 0, columns) / N * N;
+      const i64 top_row = r / Vec::TILE_ROWS * Vec::TILE_ROWS, last = min(rows - 1, top_row + Vec::TILE_ROWS - 1);
+      const i64 wide = round_up(clamp(pair.edge + last, 0, columns), N);
+      const i64 low = clamp(pair.begin + top_row, 0, columns) / N * N;
       if (low >= wide) continue;
       T* s = logits + N + r * ROW;
-      V top = finish_logits(pair, s, r, within(pair.edge + r, 0, columns), low, wide);
-      const T before = peak[r], here = S::largest(top), now = here > before ? here : before;
-      const V by = S::all(now == (T)-INFINITY ? 0 : now);
+      V top = finish_logits(pair, s, r, clamp(pair.edge + r, 0, columns), low, wide);
+      const T before = peak[r], here = Vec::reduce_max(top), now = here > before ? here : before;
+      const V by = Vec::broadcast(now == (T)-INFINITY ? 0 : now);
       V sum = {};
       for (i64 x = low; x < wide; x += N) {
-        V weight = S::power2(S::load(s + x) - by);
-        S::store(s + x, weight);
+        V weight = Vec::power_of_2(Vec::load(s + x) - by);
+        Vec::store(s + x, weight);
         sum += weight;
       }
       if (now != before && before != (T)-INFINITY) {
-        const T less = S::power2(S::all(before - now))[0];
+        const T less = Vec::power_of_2(Vec::broadcast(before - now))[0];
         total[r] *= less;
-        for (i64 d = 0; d < width; d += N) S::store(out + r * width + d, S::load(out + r * width + d) * less);
+        for (i64 d = 0; d < width; d += N) Vec::store(out + r * width + d, Vec::load(out + r * width + d) * less);
       }
-      total[r] += S::sum(sum);
+      total[r] += Vec::reduce_add(sum);
       peak[r] = now;
     }
   }
@@ -1485,42 +1120,42 @@ struct Unit {
   }
   static INLINE double mass(const T* weight, i64 from, i64 to) {
     V sum = {};
-    for (; from + N <= to; from += N) sum += S::load(weight + from);
-    if (from < to) sum += S::first(weight + from, to - from);
-    return (double)S::sum(sum);
+    for (; from + N <= to; from += N) sum += Vec::load(weight + from);
+    if (from < to) sum += Vec::load_first(weight + from, to - from);
+    return (double)Vec::reduce_add(sum);
   }
 
   // A pair of blocks: every weight goes to its bin, w log2 w to the entropy (both less the peak so far).
   void observe(const Pair& pair, i64 h) {
     const Block &q = *pair.q, &k = *pair.k;
     const i64 bins = call.edges_size + 1;
-    const i64* rank = call.rank ? call.rank + b * call.rank_batch : nullptr;
+    const i64* rank = call.rank ? call.rank + b * call.rank_stride : nullptr;
     for (i64 r = 0; r < q.size; r++) {
-      const i64 from = within(pair.begin + r, 0, k.size), seen = within(pair.edge + r, 0, k.size), i = q.start + r;
+      const i64 from = clamp(pair.begin + r, 0, k.size), seen = clamp(pair.edge + r, 0, k.size), i = q.start + r;
       if (seen <= from) continue;
       T* s = logits + N + r * ROW;
       double *row = statistics_of(h, i), *entropy = row + bins, *first = entropy + 1, *last = entropy + 2;
       V top = finish_logits(pair, s, r, seen, from / N * N, round_up(seen, N));
-      const T before = peak[r], here = S::largest(top), now = here > before ? here : before;
+      const T before = peak[r], here = Vec::reduce_max(top), now = here > before ? here : before;
       if (now != before && before != (T)-INFINITY) {
         const double lower = (double)before - (double)now, less = exp2(lower);
         *entropy += lower * total_of(row);
         for (i64 n = 0; n < bins + 3; n++) row[n] *= less;
       }
       peak[r] = now;
-      const V by = S::all(now == (T)-INFINITY ? 0 : now), hidden = S::all((T)-1000);
+      const V by = Vec::broadcast(now == (T)-INFINITY ? 0 : now), hidden = Vec::broadcast((T)-1000);
       V inner = {};
       for (i64 x = from / N * N; x < seen; x += N) {
-        const V gap = S::load(s + x) - by, weight = S::power2(gap);
-        S::store(s + x, weight);
-        inner += weight * S::larger(gap, hidden);  // 0 times infinity is no number
+        const V gap = Vec::load(s + x) - by, weight = Vec::power_of_2(gap);
+        Vec::store(s + x, weight);
+        inner += weight * Vec::maximum(gap, hidden);  // 0 times infinity is no number
       }
-      *entropy += (double)S::sum(inner);
+      *entropy += (double)Vec::reduce_add(inner);
       if (q.run && k.run) {
         const i64 furthest = q.position + r - k.position;
         i64 n = bin_of(furthest - from);
         for (i64 c = from; c < seen; n--) {
-          const i64 stop = n > 0 ? within(furthest - call.edges[n - 1] + 1, c, seen) : seen;
+          const i64 stop = n > 0 ? clamp(furthest - call.edges[n - 1] + 1, c, seen) : seen;
           row[n] += mass(s, c, stop);
           c = stop;
         }
@@ -1530,9 +1165,9 @@ struct Unit {
       const i64 own = rank ? rank[offset + i] : offset + i;
       if (!rank || k.low == k.high) {  // of one document: side by side
         const i64 at = rank ? rank[k.start] : k.start;
-        const i64 start = within(own - call.last_keys + 1 - at, from, seen);
-        *first += mass(s, from, within(call.first_keys - at, from, seen));
-        *last += mass(s, start, within(own + 1 - at, start, seen));
+        const i64 start = clamp(own - call.last_keys + 1 - at, from, seen);
+        *first += mass(s, from, clamp(call.first_keys - at, from, seen));
+        *last += mass(s, start, clamp(own + 1 - at, start, seen));
       } else {
         for (i64 c = from; c < seen; c++) {
           const i64 at = rank[k.start + c];
@@ -1570,9 +1205,9 @@ struct Unit {
 
   // 0 in row r where nothing is seen, up to column `stop`.
   INLINE void hide(const Pair& pair, i64 r, T* x, i64 stop) const {
-    const i64 columns = pair.k->size, seen = within(pair.edge + r, 0, columns), from = within(pair.begin + r, 0, columns);
+    const i64 columns = pair.k->size, seen = clamp(pair.edge + r, 0, columns), from = clamp(pair.begin + r, 0, columns);
     const V none = {};
-    for (i64 c = seen; c < stop; c += N) S::store(x + c, none);
+    for (i64 c = seen; c < stop; c += N) Vec::store(x + c, none);
     for (i64 c = 0; c < from; c++) x[c] = 0;
     if (pair.documents) {
       const int32_t own = layout->code[offset + pair.q->start + r], *code = layout->code + pair.k->start;
@@ -1586,12 +1221,12 @@ struct Unit {
   };
   INLINE Columns columns_of(const Pair& pair, i64 r) const {
     const i64 columns = pair.k->size;
-    return {within(pair.begin + r, 0, columns) / N * N, round_up(within(pair.edge + r, 0, columns), N)};
+    return {clamp(pair.begin + r, 0, columns) / N * N, round_up(clamp(pair.edge + r, 0, columns), N)};
   }
   static bool hides_only_what_follows(const Pair& pair) { return !pair.documents && pair.begin + pair.q->size <= 1; }
   // Up to where any row sees that is multiplied together with row r, in rows or in columns.
   i64 reached_by_group(const Pair& pair, i64 r) const {
-    return round_up(within(pair.edge + r + S::ROWS, 0, pair.k->size), N);
+    return round_up(clamp(pair.edge + r + Vec::TILE_ROWS, 0, pair.k->size), N);
   }
   const T* bias_of_seen(const Pair& pair, i64 r) {
     const i64 seen = seen_of(pair, r);
@@ -1605,40 +1240,40 @@ struct Unit {
       const Columns at = columns_of(pair, r);
       T *s = logits + N + r * ROW, *ds = change + N + r * ROW;
       const T* t = bias_of_seen(pair, r);
-      const V by = S::all(peak[r]), less = S::all(delta[r]), times = S::all(total[r]);
+      const V by = Vec::broadcast(peak[r]), less = Vec::broadcast(delta[r]), times = Vec::broadcast(total[r]);
       if (plain) {
-        const i64 seen = within(pair.edge + r, 0, pair.k->size), whole = seen / N * N;
+        const i64 seen = clamp(pair.edge + r, 0, pair.k->size), whole = seen / N * N;
         for (i64 x = 0; x < whole; x += N) {
-          const V logit = t ? S::load(s + x) + S::load(t + x) : S::load(s + x);
-          const V weight = S::power2(logit - by) * times;
-          S::store(s + x, weight);
-          S::store(ds + x, weight * (S::load(ds + x) - less));
+          const V logit = t ? Vec::load(s + x) + Vec::load(t + x) : Vec::load(s + x);
+          const V weight = Vec::power_of_2(logit - by) * times;
+          Vec::store(s + x, weight);
+          Vec::store(ds + x, weight * (Vec::load(ds + x) - less));
         }
         // Of the rows that are multiplied at once none sees more than this. Stored in whole vectors where they are read.
         const i64 stop = reached_by_group(pair, r);
         if (whole < stop) {
-          const V logit = t && whole < seen ? S::load(s + whole) + S::load(t + whole) : S::load(s + whole);
-          const V weight = S::keep(S::power2(logit - by) * times, seen - whole, 0);
-          S::store(s + whole, weight);
-          S::store(ds + whole, S::keep(weight * (S::load(ds + whole) - less), seen - whole, 0));
+          const V logit = t && whole < seen ? Vec::load(s + whole) + Vec::load(t + whole) : Vec::load(s + whole);
+          const V weight = Vec::keep_first(Vec::power_of_2(logit - by) * times, seen - whole, 0);
+          Vec::store(s + whole, weight);
+          Vec::store(ds + whole, Vec::keep_first(weight * (Vec::load(ds + whole) - less), seen - whole, 0));
         }
         for (i64 x = whole + N; x < stop; x += N) {
-          S::store(s + x, V{});
-          S::store(ds + x, V{});
+          Vec::store(s + x, V{});
+          Vec::store(ds + x, V{});
         }
         continue;
       }
       if (t) {
         for (i64 x = at.low; x < at.wide; x += N) {
-          V weight = S::power2(S::load(s + x) + S::load(t + x) - by) * times;
-          S::store(s + x, weight);
-          S::store(ds + x, weight * (S::load(ds + x) - less));
+          V weight = Vec::power_of_2(Vec::load(s + x) + Vec::load(t + x) - by) * times;
+          Vec::store(s + x, weight);
+          Vec::store(ds + x, weight * (Vec::load(ds + x) - less));
         }
       } else {
         for (i64 x = at.low; x < at.wide; x += N) {
-          V weight = S::power2(S::load(s + x) - by) * times;
-          S::store(s + x, weight);
-          S::store(ds + x, weight * (S::load(ds + x) - less));
+          V weight = Vec::power_of_2(Vec::load(s + x) - by) * times;
+          Vec::store(s + x, weight);
+          Vec::store(ds + x, weight * (Vec::load(ds + x) - less));
         }
       }
       hide(pair, r, s, pair.k->size + N);
@@ -1653,38 +1288,38 @@ struct Unit {
       const Columns at = columns_of(pair, r);
       T *s = weights_kept() + r * KEPT, *ds = change_kept() + r * KEPT;
       const T* t = bias_of_seen(pair, r);
-      const V by = S::all(peak[r]), times = S::all(total[r]);
+      const V by = Vec::broadcast(peak[r]), times = Vec::broadcast(total[r]);
       V weights = {}, changes = {};
       if (t && plain) {
-        const i64 seen = within(pair.edge + r, 0, pair.k->size), whole = seen / N * N;
+        const i64 seen = clamp(pair.edge + r, 0, pair.k->size), whole = seen / N * N;
         for (i64 x = 0; x < whole; x += N) {
-          const V weight = S::power2(S::load(s + x) + S::load(t + x) - by) * times;
-          S::store(s + x, weight);
+          const V weight = Vec::power_of_2(Vec::load(s + x) + Vec::load(t + x) - by) * times;
+          Vec::store(s + x, weight);
           weights += weight;
-          changes += weight * S::load(ds + x);
+          changes += weight * Vec::load(ds + x);
         }
         const i64 stop = reached_by_group(pair, r);
         if (whole < seen) {
-          const V weight = S::keep(S::power2(S::load(s + whole) + S::load(t + whole) - by) * times, seen - whole, 0);
-          S::store(s + whole, weight);
+          const V weight = Vec::keep_first(Vec::power_of_2(Vec::load(s + whole) + Vec::load(t + whole) - by) * times, seen - whole, 0);
+          Vec::store(s + whole, weight);
           weights += weight;
-          changes += S::keep(weight * S::load(ds + whole), seen - whole, 0);
+          changes += Vec::keep_first(weight * Vec::load(ds + whole), seen - whole, 0);
         }
-        for (i64 x = round_up(seen, N); x < stop; x += N) S::store(s + x, V{});
+        for (i64 x = round_up(seen, N); x < stop; x += N) Vec::store(s + x, V{});
       } else {
         for (i64 x = at.low; x < at.wide; x += N) {
-          const V logit = t ? S::load(s + x) + S::load(t + x) : S::load(s + x);
-          S::store(s + x, S::power2(logit - by) * times);
+          const V logit = t ? Vec::load(s + x) + Vec::load(t + x) : Vec::load(s + x);
+          Vec::store(s + x, Vec::power_of_2(logit - by) * times);
         }
         hide(pair, r, s, round_up(pair.k->size, N));
         hide(pair, r, ds, round_up(pair.k->size, N));
         for (i64 x = at.low; x < at.wide; x += N) {
-          weights += S::load(s + x);
-          changes += S::load(s + x) * S::load(ds + x);
+          weights += Vec::load(s + x);
+          changes += Vec::load(s + x) * Vec::load(ds + x);
         }
       }
-      add_to(row_weights + r * N, WIDER(weights));
-      add_to(row_changes + r * N, WIDER(changes));
+      add_wide<Vec>(row_weights + r * N, WIDEN(weights));
+      add_wide<Vec>(row_changes + r * N, WIDEN(changes));
     }
   }
   T* weights_kept() const { return kept_weights + met * BLOCK_Q * KEPT; }
@@ -1692,10 +1327,10 @@ struct Unit {
   // Between them: delta, with what a single number of its type loses of it.
   void find_delta(i64 rows) {
     for (i64 r = 0; r < rows; r++) {
-      W weights, changes;
+      Wide weights, changes;
       memcpy(&weights, row_weights + r * N, sizeof weights);
       memcpy(&changes, row_changes + r * N, sizeof changes);
-      const double all = sum_of(weights), exact = all == 0 ? 0 : sum_of(changes) / all;
+      const double all = reduce_add_wide<Vec>(weights), exact = all == 0 ? 0 : reduce_add_wide<Vec>(changes) / all;
       delta[r] = (T)exact;
       const double lost = exact - (double)delta[r];
       delta_rest[r] = lost == lost ? (T)lost : 0;
@@ -1708,29 +1343,29 @@ struct Unit {
       const Columns at = columns_of(pair, r);
       const T *s = weights_kept() + r * KEPT, *from = change_kept() + r * KEPT;
       T* ds = change + N + r * ROW;
-      const V less = S::all(delta[r]), rest = S::all(delta_rest[r]);
+      const V less = Vec::broadcast(delta[r]), rest = Vec::broadcast(delta_rest[r]);
       if (plain) {  // zeros up to where sums along diagonals read
-        const i64 seen = within(pair.edge + r, 0, pair.k->size), whole = seen / N * N;
+        const i64 seen = clamp(pair.edge + r, 0, pair.k->size), whole = seen / N * N;
         for (i64 x = 0; x < whole; x += N)
-          S::store(ds + x, S::load(s + x) * (S::load(from + x) - less - rest));
+          Vec::store(ds + x, Vec::load(s + x) * (Vec::load(from + x) - less - rest));
         i64 x = whole;
         if (whole < seen) {
-          S::store(ds + x, S::keep(S::load(s + x) * (S::load(from + x) - less - rest), seen - whole, 0));
+          Vec::store(ds + x, Vec::keep_first(Vec::load(s + x) * (Vec::load(from + x) - less - rest), seen - whole, 0));
           x += N;
         }
-        for (; x < pair.k->size + N; x += N) S::store(ds + x, V{});
+        for (; x < pair.k->size + N; x += N) Vec::store(ds + x, V{});
         continue;
       }
       for (i64 x = at.low; x < at.wide; x += N)
-        S::store(ds + x, S::load(s + x) * (S::load(from + x) - less - rest));
+        Vec::store(ds + x, Vec::load(s + x) * (Vec::load(from + x) - less - rest));
       hide(pair, r, ds, pair.k->size + N);
     }
   }
 
   double dot(const T* a, const T* b) const {
-    W sum = {};
-    for (i64 d = 0; d < width; d += N) sum += WIDER(S::load(a + d)) * WIDER(S::load(b + d));
-    return sum_of(sum);
+    Wide sum = {};
+    for (i64 d = 0; d < width; d += N) sum += WIDEN(Vec::load(a + d)) * WIDEN(Vec::load(b + d));
+    return reduce_add_wide<Vec>(sum);
   }
 
   // What a pair of blocks gives to the gradients of values, and of everything else. `careful_of`: some numbers are not finite.
@@ -1752,8 +1387,8 @@ struct Unit {
       gather_rows(change + N, rows, k_step, dq, block.size, keys.size, pair.begin, pair.edge);
       gather_columns(change + N, ROW, q, to, block.size, keys.size, pair.begin, pair.edge);
     }
-    if (job.table || call.dslope) change_bias(block, keys, pair, h);
-    if (call.drows) change_rows(block, keys, pair, h);
+    if (job.table || call.grad_slope) change_bias(block, keys, pair, h);
+    if (call.grad_rows) change_rows(block, keys, pair, h);
   }
 
   // delta, where nothing is kept, and the logarithms of the rows' sums.
@@ -1824,7 +1459,7 @@ struct Unit {
         finite_rows &= read_rows(call.grad, h, block.start, block.size, 1, grad);
         prepare_rows(block, h);
         memset(dq, 0, sizeof(T) * block.size * width);
-        if (call.drows) memset(drows_of(h, block.start), 0, sizeof(T) * block.size * call.rows_size);
+        if (call.grad_rows) memset(drows_of(h, block.start), 0, sizeof(T) * block.size * call.rows_size);
         for (; reached < k_to && behind(layout->k[reached], offset + block.start); reached++)
           reached_panel += round_up(layout->k[reached].size, PANEL) * width;
         refine_rows(block, reached, reached_panel);
@@ -1926,9 +1561,9 @@ struct Unit {
 
 extern "C" void TARGET_RUN(const Job* job) {
 #if !defined(__AVX2__)
-  if (job->call->dtype == FLOAT64) return Unit<Double>(*job).run();
+  if (job->call->dtype == FLOAT64) return Unit<Float64Vec>(*job).run();
 #endif
-  Unit<Single>(*job).run();
+  Unit<Float32Vec>(*job).run();
 }
 
 // ---- the library -----------------------------------------------------------------------------------------------
@@ -1989,15 +1624,15 @@ void lay_out(const Call& call, i64 b, Blocks& blocks) {
   const int32_t* code = nullptr;
   bool split = false;
   if (call.documents) {
-    number_documents(call.documents + b * call.documents_batch, call.keys, blocks.code);
+    number_documents(call.documents + b * call.documents_stride, call.keys, blocks.code);
     code = blocks.code.data();
     i64 changes = 1;
     for (i64 n = 1; n < call.keys; n++) changes += code[n] != code[n - 1];
     split = changes * 16 <= call.keys || changes <= 2;  // otherwise blocks would be too small to be worth it
   }
   const i64 offset = call.keys - call.queries;
-  const i64* q = call.position_q ? call.position_q + b * call.position_q_batch : nullptr;
-  const i64* k = call.position_k ? call.position_k + b * call.position_k_batch : nullptr;
+  const i64* q = call.position_q ? call.position_q + b * call.position_q_stride : nullptr;
+  const i64* k = call.position_k ? call.position_k + b * call.position_k_stride : nullptr;
   cut(call.queries, BLOCK_Q, q, offset, code ? code + offset : nullptr, split, blocks.q);
   cut(call.keys, BLOCK_K, k, 0, code, split, blocks.k);
 }
@@ -2010,9 +1645,9 @@ bool ascending(const double* x, i64 count) {
 
 // For every query and knot the first distance whose coordinate reaches the knot, where coordinates grow with distance.
 bool find_bounds(const Call& call, std::vector<int32_t>& bounds) {
-  const double *u = (const double*)call.u, *w = (const double*)call.w, *knots = (const double*)call.knots;
-  const i64 rows = call.w_batch * call.queries, many = call.pieces - 1, size = call.u_size;
-  if (call.pieces > 64 || size >= NEVER || !ascending(u, size) || !ascending(knots, many)) return false;
+  const double *u = (const double*)call.distance_feature, *w = (const double*)call.query_scale, *knots = (const double*)call.knots;
+  const i64 rows = call.query_scale_batch * call.queries, many = call.segments - 1, size = call.feature_size;
+  if (call.segments > 64 || size >= NEVER || !ascending(u, size) || !ascending(knots, many)) return false;
   for (i64 r = 0; r < rows; r++)
     if (!(w[r] >= 0)) return false;
   bounds.resize((size_t)(rows * many + 1));
@@ -2036,8 +1671,8 @@ bool find_bounds(const Call& call, std::vector<int32_t>& bounds) {
 
 void find_cells(const Call& call, std::vector<int32_t>& cell, Job& job) {
   const double* knots = (const double*)call.knots;
-  const i64 many = call.pieces - 1;
-  job.cells = 4 * call.pieces + 1;
+  const i64 many = call.segments - 1;
+  job.cells = 4 * call.segments + 1;
   cell.assign((size_t)job.cells, 0);
   const double low = many ? knots[0] : 0, high = many ? knots[many - 1] : 0;
   double scale = high > low ? (double)(job.cells - 1) / (high - low) : 0;
@@ -2054,7 +1689,7 @@ void find_cells(const Call& call, std::vector<int32_t>& cell, Job& job) {
       in_last++;
   }
   job.most_in_cell = in_last;
-  for (i64 n = 1; n < job.cells; n++) job.most_in_cell = most(job.most_in_cell, cell[(size_t)n]);
+  for (i64 n = 1; n < job.cells; n++) job.most_in_cell = max(job.most_in_cell, cell[(size_t)n]);
   for (i64 n = 1; n < job.cells; n++) cell[(size_t)n] += cell[(size_t)n - 1];
 }
 
@@ -2062,12 +1697,12 @@ void find_cells(const Call& call, std::vector<int32_t>& cell, Job& job) {
 template <class T>
 void find_level(const Call& given, Job& job, std::vector<int32_t>& segment, std::vector<T>& level, std::vector<T>& tilt) {
   const double *slope = (const double*)given.slope, *intercept = (const double*)given.intercept;
-  const double *knots = (const double*)given.knots, *u = (const double*)given.u;
-  const i64 size = given.u_size, last = given.pieces - 1;
-  job.level_w = *(const double*)given.w;
+  const double *knots = (const double*)given.knots, *u = (const double*)given.distance_feature;
+  const i64 size = given.feature_size, last = given.segments - 1;
+  job.level_w = *(const double*)given.query_scale;
   segment.resize((size_t)size);
-  level.resize((size_t)(given.piece_heads * size));
-  if (given.dslope) tilt.resize(level.size());
+  level.resize((size_t)(given.segment_heads * size));
+  if (given.grad_slope) tilt.resize(level.size());
   i64 s = 0;
   double before = -INFINITY;
   for (i64 d = 0; d < size; d++) {
@@ -2080,29 +1715,29 @@ void find_level(const Call& given, Job& job, std::vector<int32_t>& segment, std:
     while (s < last && knots[s] <= x) s++;
     segment[(size_t)d] = (int32_t)s;
   }
-  for (i64 h = 0; h < given.piece_heads; h++, slope += given.pieces, intercept += given.pieces)
+  for (i64 h = 0; h < given.segment_heads; h++, slope += given.segments, intercept += given.segments)
     for (i64 d = 0; d < size; d++) {
       const i64 s = segment[(size_t)d];
       level[(size_t)(h * size + d)] = (T)((slope[s] * (u[d] * job.level_w) + intercept[s]) * 1.4426950408889634);
-      if (given.dslope) tilt[(size_t)(h * size + d)] = (T)(slope[s] * u[d]);
+      if (given.grad_slope) tilt[(size_t)(h * size + d)] = (T)(slope[s] * u[d]);
     }
   job.level = level.data();
-  if (given.dslope) job.tilt = tilt.data();
-  const double* w = (const double*)given.w;
+  if (given.grad_slope) job.tilt = tilt.data();
+  const double* w = (const double*)given.query_scale;
   bool all = !given.position_q && !given.position_k;
-  for (i64 r = 0; r < given.w_batch * given.queries && all; r++) all = w[r] == job.level_w;
+  for (i64 r = 0; r < given.query_scale_batch * given.queries && all; r++) all = w[r] == job.level_w;
   job.all_level = all;
 }
 
 // What the sums of changes at each distance give to the gradients of the pieces; dw is there already.
 void join_level(const Call& given, const Job& job, const int32_t* segment, i64 rows, i64 per_sum) {
-  const double *u = (const double*)given.u, *slope = (const double*)given.slope;
-  double *dslope = (double*)given.dslope, *dintercept = (double*)given.dintercept, *du = (double*)given.du;
-  for (i64 h = 0; h < per_sum; h++, slope += given.pieces, dslope += given.pieces, dintercept += given.pieces)
-    for (i64 d = 0; d < given.u_size; d++) {
+  const double *u = (const double*)given.distance_feature, *slope = (const double*)given.slope;
+  double *dslope = (double*)given.grad_slope, *dintercept = (double*)given.grad_intercept, *du = (double*)given.grad_feature;
+  for (i64 h = 0; h < per_sum; h++, slope += given.segments, dslope += given.segments, dintercept += given.segments)
+    for (i64 d = 0; d < given.feature_size; d++) {
       const i64 s = segment[d];
       double sum = 0;
-      for (i64 row = h; row < rows; row += per_sum) sum += job.level_sums[row * given.u_size + d];
+      for (i64 row = h; row < rows; row += per_sum) sum += job.level_sums[row * given.feature_size + d];
       dintercept[s] += sum;
       dslope[s] += sum * (u[d] * job.level_w);
       du[d] += sum * slope[s] * job.level_w;
@@ -2141,7 +1776,7 @@ void join_chunks(const Call& call, const Job& job) {
       total += by * (double)part[1];
       for (i64 d = 0; d < call.dim; d++) sum[(size_t)d] += by * (double)out[d];
     }
-    char* to = (char*)call.out.at + (b * call.out.batch + h * call.out.head + i * call.out.token) * bytes_of(call.dtype);
+    char* to = (char*)call.out.data + (b * call.out.batch_stride + h * call.out.head_stride + i * call.out.token_stride) * bytes_of(call.dtype);
     for (i64 d = 0; d < call.dim; d++) write<T>(to, d, call.dtype, (T)(sum[(size_t)d] / total));
     ((T*)call.lse)[row] = (T)(((double)peak + log2(total)) * 0.6931471805599453);
   }
@@ -2153,10 +1788,10 @@ void join_heads(const Call& call, const Job& job) {
   const i64 size = call.keys * call.dim;
   for (i64 n = 0; n < call.batch * call.kv_heads * 2 * call.keys; n++) {
     const i64 unit = n / call.keys / 2, t = n % call.keys, which = n / call.keys % 2;
-    const View& view = which ? call.dv : call.dk;
+    const TensorView& view = which ? call.dv : call.dk;
     const T by = which ? 1 : (T)0.6931471805599453;  // q has scale / ln 2 in it
     const T* from = (const T*)job.partial + (unit * job.parts * 2 + which) * size + t * call.dim;
-    char* to = (char*)view.at + (unit / call.kv_heads * view.batch + unit % call.kv_heads * view.head + t * view.token) *
+    char* to = (char*)view.data + (unit / call.kv_heads * view.batch_stride + unit % call.kv_heads * view.head_stride + t * view.token_stride) *
                                     bytes_of(call.dtype);
     for (i64 d = 0; d < call.dim; d++) {
       T sum = 0;
@@ -2203,8 +1838,8 @@ int attend(const Call& given) {
   const i64 group = call.heads / call.kv_heads, whole = call.batch * call.kv_heads;
   Job job = {};
   job.call = &call;
-  job.exact_u = (const double*)given.u;
-  job.exact_w = (const double*)given.w;
+  job.exact_u = (const double*)given.distance_feature;
+  job.exact_w = (const double*)given.query_scale;
   // What is cut here for more than speed must not depend on the number of threads.
   job.parts = 1;
   const bool split = whole < ENOUGH;
@@ -2214,11 +1849,11 @@ int attend(const Call& given) {
     job.parts = (call.keys + CHUNK - 1) / CHUNK;
     job.chunked = job.parts > 1;
   } else if (split) {
-    job.parts = within(call.queries / (4 * BLOCK_Q), 1, ENOUGH);
+    job.parts = clamp(call.queries / (4 * BLOCK_Q), 1, ENOUGH);
   }
   const i64 units = whole * job.parts;
-  const bool several = (call.position_q && call.position_q_batch) || (call.position_k && call.position_k_batch) ||
-                       (call.documents && call.documents_batch);
+  const bool several = (call.position_q && call.position_q_stride) || (call.position_k && call.position_k_stride) ||
+                       (call.documents && call.documents_stride);
   job.layout_step = several;
   std::vector<Blocks> blocks((size_t)(several ? call.batch : 1));
   std::vector<Layout> layouts;
@@ -2238,7 +1873,7 @@ int attend(const Call& given) {
     job.cell = cell.data();
   }
   const i64 table_rows = call.table_heads > 1 ? whole * group : units;
-  const i64 piece_rows = call.piece_heads > 1 ? whole * group : units;
+  const i64 piece_rows = call.segment_heads > 1 ? whole * group : units;
   std::vector<T> partial;
   if (job.chunked) partial.resize((size_t)(units * group * call.queries * (call.dim + 2)));
   if (call.backward && job.parts > 1) partial.resize((size_t)(units * 2 * call.keys * call.dim));
@@ -2248,22 +1883,22 @@ int attend(const Call& given) {
   if (call.slope && call.queries && !(job.bounds && call.queries < 8)) find_level(given, job, segment, level, tilt);
   std::vector<T> narrowed[4];
   if (call.slope && !job.all_level) {
-    narrow(call.slope, call.piece_heads * call.pieces, narrowed[0]);
-    narrow(call.intercept, call.piece_heads * call.pieces, narrowed[1]);
-    narrow(call.u, call.u_size, narrowed[2]);
-    narrow(call.w, call.w_batch * call.queries, narrowed[3]);
+    narrow(call.slope, call.segment_heads * call.segments, narrowed[0]);
+    narrow(call.intercept, call.segment_heads * call.segments, narrowed[1]);
+    narrow(call.distance_feature, call.feature_size, narrowed[2]);
+    narrow(call.query_scale, call.query_scale_batch * call.queries, narrowed[3]);
   }
   // The sums of all units, zeros at first; those that nobody asks for have no place.
   const struct {
     double** at;
     i64 size;
   } wanted[] = {
-      {&job.table, call.dtable ? table_rows * call.table_size : 0},
-      {&job.w, call.dslope ? units * call.queries : 0},
-      {&job.level_sums, call.dslope && job.level ? piece_rows * call.u_size : 0},
-      {&job.slope, call.dslope && !job.all_level ? piece_rows * call.pieces : 0},
-      {&job.intercept, call.dslope && !job.all_level ? piece_rows * call.pieces : 0},
-      {&job.u, call.dslope && !job.all_level ? units * call.u_size : 0},
+      {&job.table, call.grad_table ? table_rows * call.table_size : 0},
+      {&job.w, call.grad_slope ? units * call.queries : 0},
+      {&job.level_sums, call.grad_slope && job.level ? piece_rows * call.feature_size : 0},
+      {&job.slope, call.grad_slope && !job.all_level ? piece_rows * call.segments : 0},
+      {&job.intercept, call.grad_slope && !job.all_level ? piece_rows * call.segments : 0},
+      {&job.u, call.grad_slope && !job.all_level ? units * call.feature_size : 0},
   };
   thread_local std::vector<double> sums;
   i64 in_all = 0;
@@ -2287,7 +1922,7 @@ int attend(const Call& given) {
 #endif
   // A thread costs about as much as a million products.
   const double work = (double)call.batch * call.heads * call.queries * call.keys * call.dim / 4e6;
-  i64 threads = within(call.threads, 1, most(units, 1));
+  i64 threads = clamp(call.threads, 1, max(units, 1));
   if (work < (double)threads) threads = (i64)work + 1;
   std::vector<int> failed((size_t)threads, 0);
   std::vector<Job> jobs((size_t)threads, job);
@@ -2306,21 +1941,21 @@ int attend(const Call& given) {
     if (one) return 1;
   if (job.chunked) join_chunks<T>(call, job);
   if (call.backward && job.parts > 1) join_heads<T>(call, job);
-  if (call.dtable)
-    add_up<T>(job.table, table_rows, call.table_size, call.table_heads > 1 ? call.heads : 1, call.dtable);
-  if (call.dslope) {
-    const i64 rows = call.piece_heads > 1 ? call.heads : 1;
+  if (call.grad_table)
+    add_up<T>(job.table, table_rows, call.table_size, call.table_heads > 1 ? call.heads : 1, call.grad_table);
+  if (call.grad_slope) {
+    const i64 rows = call.segment_heads > 1 ? call.heads : 1;
     // Where every pair is level, of nothing: zeros.
-    add_up<double>(job.slope, job.slope ? piece_rows : 0, call.pieces, rows, call.dslope);
-    add_up<double>(job.intercept, job.slope ? piece_rows : 0, call.pieces, rows, call.dintercept);
-    add_up<double>(job.u, job.slope ? units : 0, call.u_size, 1, call.du);
+    add_up<double>(job.slope, job.slope ? piece_rows : 0, call.segments, rows, call.grad_slope);
+    add_up<double>(job.intercept, job.slope ? piece_rows : 0, call.segments, rows, call.grad_intercept);
+    add_up<double>(job.u, job.slope ? units : 0, call.feature_size, 1, call.grad_feature);
     if (job.level) join_level(given, job, segment.data(), piece_rows, rows);
-    if (call.w_batch > 1) {  // the units of one row of the batch lie side by side
+    if (call.query_scale_batch > 1) {  // the units of one row of the batch lie side by side
       for (i64 b = 0; b < call.batch; b++)
         add_up<double>(job.w + b * units / call.batch * call.queries, units / call.batch, call.queries, 1,
-                  (double*)call.dw + b * call.queries);
+                  (double*)call.grad_query_scale + b * call.queries);
     } else {
-      add_up<double>(job.w, units, call.queries, 1, call.dw);
+      add_up<double>(job.w, units, call.queries, 1, call.grad_query_scale);
     }
   }
   if (sums.capacity() > LENGTHWISE_KEEP / sizeof(double)) std::vector<double>().swap(sums);
