@@ -1,4 +1,4 @@
-// Calls the library of attention.cpp and segments.cpp on random cases and compares every number with plain loops in double precision.
+// Calls the library of csrc/ on random cases and compares every number with plain loops in double precision.
 //
 //     driver SEED CASES      runs the cases SEED, SEED + 1, ...; a case that failed runs alone as `driver ITS_SEED 1`
 //
@@ -7,7 +7,7 @@
 // that is not finite; some are large (up to 3000 tokens), so that several threads share the work. It is computed forwards and
 // backwards, and its statistics, on every target that the processor has, with one thread and with several, whose bits have to be the same.
 //
-// Around every tensor, between the rows of the results and between the pieces of the kernel's own memory lie bytes that
+// Around every tensor, between the rows of the results and between the buffers of the kernel's own memory lie bytes that
 // have to be as they were; where AddressSanitizer is there, it sees who reads them as well. The kernel's memory is full of
 // NaN before, and full of zeros in the run with several threads: what it never wrote it may not read.
 //
@@ -18,11 +18,9 @@
 //
 // Each case comes with a network for segments.cpp, of which networks.h says what is asked.
 //
-// It includes the source of attention.cpp: there is one `struct Call`, and a field that is new stops the build below.
+// `struct Call` comes from csrc/params.h, and a new field stops the build below.
 
 #include "memory.h"
-
-#include "attention.cpp"
 
 #undef posix_memalign
 #undef free
@@ -32,6 +30,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+
+#include "convert.h"
+#include "params.h"
+
+extern "C" int lengthwise_attention(const Call* call);
+extern "C" int lengthwise_target();
 
 static_assert(sizeof(Call) == 88 * 8, "Call has another number of fields: let random_case choose the new ones");
 
@@ -66,7 +70,7 @@ struct Arena {
   std::vector<std::pair<char*, size_t>> guards;
 };
 thread_local Arena arena;
-std::atomic<i64> arenas{0}, pieces_guarded{0};
+std::atomic<i64> arenas{0}, buffers_guarded{0};
 std::atomic<bool> out_of_memory{false};
 std::atomic<int> filled_with{0xFF};
 
@@ -83,14 +87,14 @@ extern "C" int guarded_memalign(void** at, size_t alignment, size_t size) {
   return 0;
 }
 
-extern "C" size_t guarded_piece(uintptr_t at, size_t size) {
+extern "C" size_t guarded_bytes(uintptr_t at, size_t size) {
   const size_t step = (size + 63) / 64 * 64 + MARGIN;
   if (arena.base && at >= (uintptr_t)arena.base && at < (uintptr_t)arena.base + arena.size) {
     char* guard = arena.base + (at - (uintptr_t)arena.base) + size;
     memset(guard, GUARD, step - size);
     ASAN_POISON_MEMORY_REGION(guard, step - size);
     arena.guards.emplace_back(guard, step - size);
-    pieces_guarded++;
+    buffers_guarded++;
   }
   return step;
 }
@@ -101,7 +105,7 @@ extern "C" void guarded_free(void* at) {
   for (auto& guard : arena.guards) {
     ASAN_UNPOISON_MEMORY_REGION(guard.first, guard.second);
     for (size_t n = 0; n < guard.second; n++)
-      if ((unsigned char)guard.first[n] != GUARD) fail("the kernel wrote between two pieces of its memory");
+      if ((unsigned char)guard.first[n] != GUARD) fail("the kernel wrote between two buffers of its memory");
   }
   arena = Arena();
   free(at);
@@ -897,7 +901,7 @@ int main(int count, char** words) {
     check_network(seed + n);
     check_tables(seed + n);
   }
-  if (!pieces_guarded) fail("the kernel's memory has no guards: LENGTHWISE_PIECE is not used");
+  if (!buffers_guarded) fail("the kernel's memory has no guards: LENGTHWISE_BUFFER_BYTES is not used");
   printf("%llu cases (%lld with numbers that are not finite, %lld large), targets 0 to %lld: %lld calls, %lld of them pairs "
          "on several threads\n",
          (unsigned long long)cases, (long long)not_finite, (long long)large, (long long)best, (long long)calls,

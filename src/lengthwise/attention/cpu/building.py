@@ -27,22 +27,22 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
 CSRC = FOLDER / "csrc"
 KERNEL = "attention.cpp"  # compiled once for each target
-COMPILED_ONCE = ("segments.cpp",)
+COMPILED_ONCE = ("driver.cpp", "segments.cpp")
 FLAGS = ["-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
          "-ffp-contract=fast", "-w"]  # fmt: skip
 # The targets and their flags. At run time the library chooses the best target that the processor supports.
 X86 = {
-    "portable": ["-DLENGTHWISE_ENTRY", "-DLENGTHWISE_X86"],
+    "portable": [],
     "avx2": ["-mavx2", "-mfma"],
     "avx512": ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma"],
 }
-OTHER = {"portable": ["-DLENGTHWISE_ENTRY"]}
+OTHER: dict[str, list[str]] = {"portable": []}
 _ENDING = 5.0  # seconds in which compilers that are stopped have to let go of their folder
 
 
@@ -52,6 +52,11 @@ class CannotBuild(Exception):
 
 def targets() -> dict[str, list[str]]:
     return X86 if platform.machine().lower() in ("x86_64", "amd64") else OTHER
+
+
+def defines(targets: Iterable[str]) -> list[str]:
+    """Return the flags that say to the sources that are compiled once which targets there are."""
+    return [f"-DLENGTHWISE_{target.upper()}" for target in targets]
 
 
 def sources() -> list[Path]:
@@ -106,7 +111,7 @@ def compiled() -> bytes:
         steps = []
         for source in COMPILED_ONCE:
             out = str(Path(made, source).with_suffix(".o"))
-            steps.append([*compiler, *FLAGS, "-c", str(CSRC / source), "-o", out])
+            steps.append([*compiler, *FLAGS, *defines(targets()), "-c", str(CSRC / source), "-o", out])
         for target, flags in targets().items():
             out = str(Path(made, f"{target}.o"))
             steps.append([*compiler, *FLAGS, *flags, f"-DLENGTHWISE_TARGET={target}", "-c", str(CSRC / KERNEL), "-o", out])

@@ -38,101 +38,16 @@
 
 #include "convert.h"
 #include "gemm.h"
-#include "params.h"
+#include "plan.h"
+#include "scratch.h"
 #include "vec.h"
-
-#include <stdlib.h>
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
-// How many bytes of a thread's memory a piece takes; tests put guards between them.
-#if !defined(LENGTHWISE_PIECE)
-#define LENGTHWISE_PIECE(at, size) (((size) + 63) / 64 * 64)
-#endif
-
-// As many bytes a thread keeps from one call to the next: given back to the system, they would be fetched again page by page.
-#if !defined(LENGTHWISE_KEEP)
-#define LENGTHWISE_KEEP (8 << 20)
-#endif
-
-// Blocks of queries and keys. 96 is a multiple of every target's rows of a tile.
-enum : i64 { BLOCK_Q = 96, BLOCK_K = 128 };
-// Keys of a unit where keys are shared out, and how many units are enough, so that none has to be cut.
-enum : i64 { CHUNK = 512, ENOUGH = 16 };
 // Rows of a tensor that are fetched before they are needed.
 enum : i64 { AHEAD = 6 };
-// The bound of a knot that no distance reaches; of one that all do: -NEVER.
-enum : i64 { NEVER = 1 << 30 };
-
-// A block of tokens. `run`: their positions are consecutive. Codes of documents lie between low and high.
-struct Block {
-  i64 start, size, position, run;
-  int32_t low, high;
-};
-
-struct Layout {
-  const Block *q, *k;
-  i64 q_blocks, k_blocks, panel_tokens;
-  const int32_t* code;  // of each key's document, or null
-};
-
-struct Job {
-  const Call* call;
-  const Layout* layouts;
-  i64 layout_step;  // 0: all rows of the batch have one layout
-  // Pieces: the first distance of every segment but the first, [w_batch, queries, pieces - 1], or null where segments
-  // have to be looked up. Cells: how many knots lie before each of `cells` equal intervals, to begin the search with.
-  const int32_t* bounds;
-  const int32_t* cell;
-  i64 cells, most_in_cell;
-  double cell_low, cell_scale;
-  const double *exact_u, *exact_w;  // where those of the call are narrowed: for segments
-  // Pieces where a query's w is `level_w`: one more table, of each head over the distances of u, in units of log 2; slope
-  // times u, which is what a row's changes say to w; and the sums of changes at each distance. Null where there is none.
-  const void *level, *tilt;
-  double* level_sums;
-  double level_w;
-  bool all_level;  // no query has another w
-  // Each (batch, key head) is `parts` units, shared out by heads (backward), keys (`chunked`) or blocks of queries.
-  i64 parts, chunked;
-  // Of each unit, when chunked: [group, queries, dim + 2], the outputs before division, the peaks and the totals; when
-  // heads are shared out: the gradients of all keys, [keys, dim] of k and then of v.
-  void* partial;
-  // Sums of one unit each.
-  double *table, *slope, *intercept, *u, *w;
-  i64 (*next)(void*);  // the next unit of work, or -1
-  void* state;
-  int* failed;
-};
-
 namespace {
-
-INLINE bool few_rows(const Call& call) { return call.queries * (call.heads / call.kv_heads) <= 4; }
-// A thread's memory.
-struct Memory {
-  void* at = nullptr;
-  i64 size = 0;
-
-  ~Memory() { give_back(); }
-  void give_back() {
-    free(at);
-    at = nullptr;
-    size = 0;
-  }
-  // At least as much, holding anything; false where there is not so much.
-  bool take(i64 wanted) {
-    if (wanted <= size) return true;
-    give_back();
-    if (posix_memalign(&at, 64, (size_t)wanted)) {
-      at = nullptr;
-      return false;
-    }
-    size = wanted;
-    return true;
-  }
-};
-thread_local Memory memory;
 
 // ---- one unit of work ------------------------------------------------------------------------------------------
 
@@ -149,7 +64,7 @@ struct Unit {
     WINDOW = BLOCK_Q + BLOCK_K + 2 * Vec::N,
   };
 
-  const Job& job;
+  const Plan& plan;
   const Call& call;
   const i64 width, vectors, group;
   const T log2e = (T)1.4426950408889634, ln2 = (T)0.6931471805599453;
@@ -167,7 +82,7 @@ struct Unit {
   signed char* finite_keys;  // -1: nobody has looked
 
   // Of the unit and block at hand.
-  const Layout* layout;
+  const SequenceBlocks* layout;
   i64 unit, b, head_k, offset;
   i64 head_from, head_to, q_from, q_to, k_from, k_to;  // its part: heads, blocks of queries and of keys
   const T *slope, *intercept, *table, *level_table, *tilt, *rows;
@@ -179,27 +94,27 @@ struct Unit {
   i64 most_met = 0;
   i64 touched_low, touched_high;
 
-  explicit Unit(const Job& job)
-      : job(job), call(*job.call), width(round_up(job.call->dim, N)), vectors(width / N),
-        group(job.call->heads / job.call->kv_heads) {}
+  explicit Unit(const Plan& plan)
+      : plan(plan), call(*plan.call), width(round_up(plan.call->dim, N)), vectors(width / N),
+        group(plan.call->heads / plan.call->kv_heads) {}
 
   ~Unit() {
-    if (memory.size > LENGTHWISE_KEEP) memory.give_back();
+    if (thread_memory.size > LENGTHWISE_KEEP_BYTES) thread_memory.release();
   }
 
   template <class X>
   static void take(uintptr_t& at, X*& what, i64 numbers) {
     what = (X*)at;
-    at += LENGTHWISE_PIECE(at, numbers * sizeof(X));
+    at += LENGTHWISE_BUFFER_BYTES(at, numbers * sizeof(X));
   }
 
   i64 arrange(void* base) {
     uintptr_t at = (uintptr_t)base;
     i64 keys = 0, blocks = 0, panel_tokens = 0;
-    for (i64 n = 0; n <= (call.batch - 1) * job.layout_step; n++) {
+    for (i64 n = 0; n <= (call.batch - 1) * plan.sequence_step; n++) {
       keys = call.keys;
-      blocks = max(blocks, job.layouts[n].k_blocks);
-      panel_tokens = max(panel_tokens, job.layouts[n].panel_tokens);
+      blocks = max(blocks, plan.sequences[n].k_blocks);
+      panel_tokens = max(panel_tokens, plan.sequences[n].panel_tokens);
     }
     const bool back = call.backward;
     take(at, panels_k, few() ? 0 : panel_tokens * width);
@@ -232,11 +147,11 @@ struct Unit {
     take(at, row_changes, most_met ? BLOCK_Q * N : 0);
     take(at, kept_weights, most_met * BLOCK_Q * KEPT);
     take(at, kept_change, most_met * BLOCK_Q * KEPT);
-    take(at, sum_a, back && job.bounds ? call.segments * N : 0);
-    take(at, sum_b, back && job.bounds ? call.segments * N : 0);
+    take(at, sum_a, back && plan.segment_starts ? call.segments * N : 0);
+    take(at, sum_b, back && plan.segment_starts ? call.segments * N : 0);
     take(at, cursor, BLOCK_Q);
-    take(at, window_tilt, back && job.level ? (i64)WINDOW : 0);
-    const bool search = in_pieces() && !job.bounds;
+    take(at, window_tilt, back && plan.shared_bias ? (i64)WINDOW : 0);
+    const bool search = in_pieces() && !plan.segment_starts;
     take(at, knots, search ? call.segments : 0);
     take(at, exact_window, search ? (i64)WINDOW : 0);
     take(at, segments, search ? max(most_met, 1) * BLOCK_Q * BLOCK_K : 0);
@@ -245,16 +160,16 @@ struct Unit {
   }
 
   // Whether anybody asks for pieces, and not for a table of them.
-  bool in_pieces() const { return call.slope && !job.all_level; }
+  bool in_pieces() const { return call.slope && !plan.all_share_scale; }
 
   // Whether weights and changes of all keys are kept: see the top of the file.
-  bool kept() const { return call.backward && (job.table || call.grad_slope || call.grad_rows); }
+  bool kept() const { return call.backward && (plan.grad_table || call.grad_slope || call.grad_rows); }
 
   // The most blocks of keys that any block of queries meets.
   i64 count_met() {
     i64 found = 0;
-    for (i64 n = 0; n <= (call.batch - 1) * job.layout_step; n++) {
-      layout = job.layouts + n;
+    for (i64 n = 0; n <= (call.batch - 1) * plan.sequence_step; n++) {
+      layout = plan.sequences + n;
       for (i64 i = 0; i < layout->q_blocks; i++) {
         i64 count = 0;
         bool past = false;
@@ -268,17 +183,17 @@ struct Unit {
 
   bool prepare() {
     if (kept()) most_met = count_met();
-    if (!memory.take(arrange(nullptr))) return false;
-    arrange(memory.at);
+    if (!thread_memory.reserve(arrange(nullptr))) return false;
+    arrange(thread_memory.data);
     // Left and right of a row's keys are zeros, which sums along diagonals read.
     if (call.backward) memset(change, 0, sizeof(T) * BLOCK_Q * ROW);
     if (call.backward && call.slope) memset(spread, 0, sizeof(T) * BLOCK_Q * ROW);
-    if (call.backward && job.bounds) {
+    if (call.backward && plan.segment_starts) {
       memset(sum_a, 0, sizeof(double) * call.segments * N);
       memset(sum_b, 0, sizeof(double) * call.segments * N);
     }
     memset(cursor, 0, sizeof(int32_t) * BLOCK_Q);
-    if (in_pieces() && !job.bounds) {
+    if (in_pieces() && !plan.segment_starts) {
       memcpy(knots, call.knots, sizeof(double) * (size_t)(call.segments - 1));
       knots[call.segments - 1] = (double)NAN;
     }
@@ -485,7 +400,7 @@ struct Unit {
       }
   }
   // The same from the keys as they lie: for a few queries, as in decoding, panels would cost more than they save.
-  bool few() const { return !call.backward && few_rows(call); }
+  bool few() const { return !call.backward && has_few_query_rows(call); }
   void score_few(const T* a, const T* keys, i64 step, T* to, i64 rows, i64 columns, i64 begin) const {
     for (i64 c = clamp(begin, 0, columns) / N * N; c < columns; c += N)
       for (i64 r = 0; r < rows; r++) {
@@ -532,7 +447,7 @@ struct Unit {
   };
   INLINE bool sees(const Pair& pair, i64 r, i64 c) const {
     if (c < pair.begin + r || c >= pair.edge + r) return false;
-    return !pair.documents || layout->code[offset + pair.q->start + r] == layout->code[pair.k->start + c];
+    return !pair.documents || layout->document[offset + pair.q->start + r] == layout->document[pair.k->start + c];
   }
   // The order of the sums is that of the products above, so that what sees no such number does not change by a bit.
   void careful(const Pair& pair, const T* weight, i64 row, bool by_row, const T* x, i64 step, T* to) {
@@ -563,9 +478,9 @@ struct Unit {
       slope = (const T*)call.slope + at;
       intercept = (const T*)call.intercept + at;
       const i64 row = call.segment_heads > 1 ? h * call.feature_size : 0;
-      if (job.level) {
-        level_table = (const T*)job.level + row;
-        if (job.tilt) tilt = (const T*)job.tilt + row;
+      if (plan.shared_bias) {
+        level_table = (const T*)plan.shared_bias + row;
+        if (plan.shared_slope) tilt = (const T*)plan.shared_slope + row;
       }
       for (i64 s = 0; in_pieces() && s < call.segments; s++) {
         pieces_a[s] = slope[s] * log2e;
@@ -587,20 +502,20 @@ struct Unit {
   }
 
   void choose_rows(const Block& q) {
-    level_rows = job.level;
-    for (i64 r = 0; r < q.size && level_rows; r++) level_rows = exact_w_of(q.start + r) == job.level_w;
+    level_rows = plan.shared_bias;
+    for (i64 r = 0; r < q.size && level_rows; r++) level_rows = exact_w_of(q.start + r) == plan.shared_scale;
   }
 
   // Four ways to a bias. By pair (lookup). A function of distance alone, which one window has for all rows: tables, or
   // pieces under one w (level). Pieces under a w that changes from query to query: in rows of segments (sloped), or,
   // where there are many, each pair's segment is searched for, many pairs at once (searched).
   void choose_bias(const Block& q, const Block& k) {
-    const bool run = row_run = q.run && k.run;
+    const bool run = row_run = q.consecutive && k.consecutive;
     if (!of_distance()) return;
     level = run && level_rows;
     const i64 furthest = q.position + q.size - 1 - k.position, nearest = q.position - (k.position + k.size - 1);
-    sloped = run && call.slope && !level && job.bounds && furthest < NEVER && nearest > -NEVER;
-    searched = run && call.slope && !level && !job.bounds && job.most_in_cell <= 4;
+    sloped = run && call.slope && !level && plan.segment_starts && furthest < UNREACHED && nearest > -UNREACHED;
+    searched = run && call.slope && !level && !plan.segment_starts && plan.max_knots_per_cell <= 4;
     lookup = !run || (call.slope && !level && !sloped && !searched);
     if (lookup) return;
     const i64 count = q.size + k.size - 1 + N;
@@ -608,13 +523,13 @@ struct Unit {
     if (!call.slope) return;
     if (!level) {
       slide((const T*)call.distance_feature, call.feature_size, furthest, count, (T)1, window_u);
-      if (searched) slide(job.exact_u, call.feature_size, furthest, count, 1.0, exact_window);
+      if (searched) slide(plan.exact_feature, call.feature_size, furthest, count, 1.0, exact_window);
       return;
     }
     slide(level_table, call.feature_size, furthest, count, (T)1, call.table ? window_u : window);
     if (call.table)
       for (i64 n = 0; n < count; n++) window[n] += window_u[n];
-    if (job.tilt) slide(tilt, call.feature_size, furthest, count, (T)1, window_tilt);
+    if (plan.shared_slope) slide(tilt, call.feature_size, furthest, count, (T)1, window_tilt);
   }
 
   const i64* positions_q() const { return call.position_q + b * call.position_q_stride; }
@@ -623,15 +538,15 @@ struct Unit {
     return (call.position_q ? positions_q()[i] : offset + i) - (call.position_k ? positions_k()[j] : j);
   }
   T w_of(i64 i) const { return ((const T*)call.query_scale)[(call.query_scale_batch > 1 ? b : 0) * call.queries + i]; }
-  double exact_w_of(i64 i) const { return job.exact_w[(call.query_scale_batch > 1 ? b : 0) * call.queries + i]; }
+  double exact_w_of(i64 i) const { return plan.exact_query_scale[(call.query_scale_batch > 1 ? b : 0) * call.queries + i]; }
   const int32_t* bounds_of(i64 i) const {
-    return job.bounds + ((call.query_scale_batch > 1 ? b : 0) * call.queries + i) * (call.segments - 1);
+    return plan.segment_starts + ((call.query_scale_batch > 1 ? b : 0) * call.queries + i) * (call.segments - 1);
   }
   INLINE i64 segment_of(double x) const {
     const double* knots = (const double*)call.knots;
     const i64 last = call.segments - 1;
-    const double place = (x - job.cell_low) * job.cell_scale;
-    i64 s = job.cell[place > 0 ? place < (double)(job.cells - 1) ? (i64)place : job.cells - 1 : 0];
+    const double place = (x - plan.cell_low) * plan.cell_scale;
+    i64 s = plan.search_cells[place > 0 ? place < (double)(plan.cells - 1) ? (i64)place : plan.cells - 1 : 0];
     while (s < last && knots[s] <= x) s++;
     return s;
   }
@@ -648,19 +563,19 @@ struct Unit {
   }
   // That of u[at] w, pair by pair, after one in segment s.
   INLINE i64 segment_looked_up(i64 i, i64 at, i64 s) const {
-    return job.bounds ? segment_near(at, s, bounds_of(i)) : segment_of(job.exact_u[at] * exact_w_of(i));
+    return plan.segment_starts ? segment_near(at, s, bounds_of(i)) : segment_of(plan.exact_feature[at] * exact_w_of(i));
   }
 
   // Row r's segments, and what they add to its logits. Loops that a compiler turns into vectors.
   const T* search(const Block& q, i64 r, i64 seen) {
-    const double exact_w = exact_w_of(q.start + r), low = job.cell_low, scale = job.cell_scale;
-    const double most = (double)(job.cells - 1);
+    const double exact_w = exact_w_of(q.start + r), low = plan.cell_low, scale = plan.cell_scale;
+    const double most = (double)(plan.cells - 1);
     const T w = w_of(q.start + r);
     const T* __restrict u = window_u + (q.size - 1 - r);
     const double* __restrict exact_u = exact_window + (q.size - 1 - r);
     int32_t* __restrict s = segments + (met * BLOCK_Q + r) * BLOCK_K;
     T* __restrict to = row_bias;
-    const int32_t* __restrict cell = job.cell;
+    const int32_t* __restrict cell = plan.search_cells;
     const double* __restrict knot = knots;
     const T *a = pieces_a, *b = pieces_b;
     for (i64 c = 0; c < seen; c++) {
@@ -669,7 +584,7 @@ struct Unit {
       s[c] = (int32_t)(place < most ? place : most);
     }
     for (i64 c = 0; c < seen; c++) s[c] = cell[s[c]];
-    for (i64 n = 0; n < job.most_in_cell; n++)
+    for (i64 n = 0; n < plan.max_knots_per_cell; n++)
       for (i64 c = 0; c < seen; c++) {
         const double reached = knot[s[c]];
         s[c] += reached <= exact_u[c] * exact_w;
@@ -904,12 +819,12 @@ struct Unit {
     double *dtable = nullptr, *dslope = nullptr, *dintercept = nullptr, *du = nullptr, *dw = nullptr;
     const i64 of_head = b * call.heads + h;
     const i64 of_pieces = call.segment_heads > 1 ? of_head : unit;
-    if (job.table) dtable = job.table + (call.table_heads > 1 ? of_head : unit) * call.table_size;
-    if (job.w) dw = job.w + unit * call.queries;
-    if (job.slope) {
-      dslope = job.slope + of_pieces * call.segments;
-      dintercept = job.intercept + of_pieces * call.segments;
-      du = job.u + unit * call.feature_size;
+    if (plan.grad_table) dtable = plan.grad_table + (call.table_heads > 1 ? of_head : unit) * call.table_size;
+    if (plan.grad_query_scale) dw = plan.grad_query_scale + unit * call.queries;
+    if (plan.grad_slope) {
+      dslope = plan.grad_slope + of_pieces * call.segments;
+      dintercept = plan.grad_intercept + of_pieces * call.segments;
+      du = plan.grad_feature + unit * call.feature_size;
     }
     if (lookup) {
       for (i64 r = 0; r < q.size; r++)
@@ -921,7 +836,7 @@ struct Unit {
     if (dtable) add_diagonals(dtable, call.table_size, furthest - call.table_first, count);
     if (!dw) return;
     if (level) {
-      add_diagonals(job.level_sums + of_pieces * call.feature_size, call.feature_size, furthest, count);
+      add_diagonals(plan.dS_by_distance + of_pieces * call.feature_size, call.feature_size, furthest, count);
       for (i64 r = 0; r < q.size; r++) {
         const T *ds = change + N + r * ROW, *by = window_tilt + (q.size - 1 - r);
         const i64 seen = seen_of(pair, r);
@@ -970,9 +885,9 @@ struct Unit {
     pair.q = &q;
     pair.k = &k;
     pair.documents = false;
-    if (layout->code) {
-      if (q.low > k.high || k.low > q.high) return false;
-      pair.documents = !(q.low == q.high && k.low == k.high);
+    if (layout->document) {
+      if (q.document_min > k.document_max || k.document_min > q.document_max) return false;
+      pair.documents = !(q.document_min == q.document_max && k.document_min == k.document_max);
     }
     return true;
   }
@@ -1019,7 +934,7 @@ struct Unit {
     for (i64 x = max(seen, low); x < wide; x += N) Vec::store(s + x, hidden);
     for (i64 c = low; c < min(from, wide); c++) s[c] = (T)-INFINITY;
     if (pair.documents) {
-      const int32_t own = layout->code[offset + pair.q->start + r], *code = layout->code + pair.k->start;
+      const int32_t own = layout->document[offset + pair.q->start + r], *code = layout->document + pair.k->start;
       for (i64 c = 0; c < seen; c++)
         if (code[c] != own) s[c] = (T)-INFINITY;
     }
@@ -1151,7 +1066,7 @@ struct Unit {
         inner += weight * Vec::maximum(gap, hidden);  // 0 times infinity is no number
       }
       *entropy += (double)Vec::reduce_add(inner);
-      if (q.run && k.run) {
+      if (q.consecutive && k.consecutive) {
         const i64 furthest = q.position + r - k.position;
         i64 n = bin_of(furthest - from);
         for (i64 c = from; c < seen; n--) {
@@ -1163,7 +1078,7 @@ struct Unit {
         for (i64 c = from; c < seen; c++) row[bin_of(distance(i, k.start + c))] += (double)s[c];
       }
       const i64 own = rank ? rank[offset + i] : offset + i;
-      if (!rank || k.low == k.high) {  // of one document: side by side
+      if (!rank || k.document_min == k.document_max) {  // of one document: side by side
         const i64 at = rank ? rank[k.start] : k.start;
         const i64 start = clamp(own - call.last_keys + 1 - at, from, seen);
         *first += mass(s, from, clamp(call.first_keys - at, from, seen));
@@ -1191,8 +1106,8 @@ struct Unit {
 
   void finish_row(i64 h, i64 i, i64 r) {
     if (call.statistics) return finish_statistics(h, i);
-    if (job.chunked) {
-      T* to = (T*)job.partial + ((unit * group + h - head_k * group) * call.queries + i) * (call.dim + 2);
+    if (plan.split_keys) {
+      T* to = (T*)plan.partial + ((unit * group + h - head_k * group) * call.queries + i) * (call.dim + 2);
       memcpy(to, out + r * width, sizeof(T) * (size_t)call.dim);
       to[call.dim] = peak[r];
       to[call.dim + 1] = total[r];
@@ -1210,7 +1125,7 @@ struct Unit {
     for (i64 c = seen; c < stop; c += N) Vec::store(x + c, none);
     for (i64 c = 0; c < from; c++) x[c] = 0;
     if (pair.documents) {
-      const int32_t own = layout->code[offset + pair.q->start + r], *code = layout->code + pair.k->start;
+      const int32_t own = layout->document[offset + pair.q->start + r], *code = layout->document + pair.k->start;
       for (i64 c = 0; c < seen; c++)
         if (code[c] != own) x[c] = 0;
     }
@@ -1387,7 +1302,7 @@ struct Unit {
       gather_rows(change + N, rows, k_step, dq, block.size, keys.size, pair.begin, pair.edge);
       gather_columns(change + N, ROW, q, to, block.size, keys.size, pair.begin, pair.edge);
     }
-    if (job.table || call.grad_slope) change_bias(block, keys, pair, h);
+    if (plan.grad_table || call.grad_slope) change_bias(block, keys, pair, h);
     if (call.grad_rows) change_rows(block, keys, pair, h);
   }
 
@@ -1502,8 +1417,8 @@ struct Unit {
         write_rows(call.dq, h, block.start, block.size, call.queries, dq, (T)call.scale, turns_q());
       }
     }
-    if (job.parts > 1) {
-      T* to = (T*)job.partial + unit * 2 * call.keys * call.dim;
+    if (plan.splits > 1) {
+      T* to = (T*)plan.partial + unit * 2 * call.keys * call.dim;
       for (i64 t = 0; t < call.keys; t++, to += call.dim) {
         const T* row = sum_k + t * width;
         memcpy(to, turns_k() ? turned_back(turns_k(), t, row) : row, sizeof(T) * (size_t)call.dim);
@@ -1516,36 +1431,36 @@ struct Unit {
   }
 
   void choose_part() {
-    const i64 part = unit % job.parts;
-    b = unit / job.parts / call.kv_heads;
-    head_k = unit / job.parts % call.kv_heads;
-    layout = job.layouts + b * job.layout_step;
+    const i64 part = unit % plan.splits;
+    b = unit / plan.splits / call.kv_heads;
+    head_k = unit / plan.splits % call.kv_heads;
+    layout = plan.sequences + b * plan.sequence_step;
     head_from = head_k * group;
     head_to = head_from + group;
     q_from = k_from = 0;
     q_to = layout->q_blocks;
     k_to = layout->k_blocks;
     if (call.backward) {
-      if (job.parts > 1) {
+      if (plan.splits > 1) {
         head_from += part;
         head_to = head_from + 1;
       }
-    } else if (job.chunked) {
-      while (k_from < k_to && layout->k[k_from].start < part * CHUNK) k_from++;
-      while (k_to > k_from && layout->k[k_to - 1].start >= (part + 1) * CHUNK) k_to--;
+    } else if (plan.split_keys) {
+      while (k_from < k_to && layout->k[k_from].start < part * KEYS_PER_SPLIT) k_from++;
+      while (k_to > k_from && layout->k[k_to - 1].start >= (part + 1) * KEYS_PER_SPLIT) k_to--;
     } else {
-      q_from = part * layout->q_blocks / job.parts;
-      q_to = (part + 1) * layout->q_blocks / job.parts;
+      q_from = part * layout->q_blocks / plan.splits;
+      q_to = (part + 1) * layout->q_blocks / plan.splits;
     }
   }
 
   void run() {
     offset = call.keys - call.queries;
     if (!prepare()) {
-      *job.failed = 1;
+      *plan.out_of_memory = 1;
       return;
     }
-    while ((unit = job.next(job.state)) >= 0) {
+    while ((unit = plan.next_unit(plan.queue)) >= 0) {
       choose_part();
       if (call.backward)
         backward();
@@ -1559,425 +1474,9 @@ struct Unit {
 
 #define TARGET_RUN JOIN(lengthwise_run_, LENGTHWISE_TARGET)
 
-extern "C" void TARGET_RUN(const Job* job) {
+extern "C" void TARGET_RUN(const Plan* plan) {
 #if !defined(__AVX2__)
-  if (job->call->dtype == FLOAT64) return Unit<Float64Vec>(*job).run();
+  if (plan->call->dtype == FLOAT64) return Unit<Float64Vec>(*plan).run();
 #endif
-  Unit<Float32Vec>(*job).run();
+  Unit<Float32Vec>(*plan).run();
 }
-
-// ---- the library -----------------------------------------------------------------------------------------------
-
-#if defined(LENGTHWISE_ENTRY)
-#include <algorithm>
-#include <atomic>
-#include <new>
-#include <thread>
-#include <unordered_map>
-#include <vector>
-
-extern "C" void lengthwise_run_portable(const Job*);
-#if defined(LENGTHWISE_X86)
-extern "C" void lengthwise_run_avx2(const Job*);
-extern "C" void lengthwise_run_avx512(const Job*);
-#endif
-
-namespace {
-
-struct Blocks {
-  std::vector<Block> q, k;
-  std::vector<int32_t> code;
-};
-
-// Documents as small numbers, in the order in which they first appear.
-void number_documents(const i64* ids, i64 count, std::vector<int32_t>& code) {
-  std::unordered_map<i64, int32_t> known;
-  code.resize((size_t)count);
-  for (i64 n = 0; n < count; n++) {
-    if (n && ids[n] == ids[n - 1])
-      code[(size_t)n] = code[(size_t)n - 1];
-    else
-      code[(size_t)n] = known.emplace(ids[n], (int32_t)known.size()).first->second;
-  }
-}
-
-// Blocks of at most `most` tokens; with `split`, none holds two documents.
-void cut(i64 count, i64 longest, const i64* position, i64 first, const int32_t* code, bool split,
-         std::vector<Block>& blocks) {
-  for (i64 start = 0; start < count;) {
-    Block block = {start, 0, position ? position[start] : first + start, 1, 0, 0};
-    if (code) block.low = block.high = code[start];
-    for (i64 t = start; t < count && block.size < longest; t++, block.size++) {
-      if (code) {
-        if (split && code[t] != code[start]) break;
-        block.low = code[t] < block.low ? code[t] : block.low;
-        block.high = code[t] > block.high ? code[t] : block.high;
-      }
-      if (position && position[t] != block.position + (t - start)) block.run = 0;
-    }
-    blocks.push_back(block);
-    start += block.size;
-  }
-}
-
-void lay_out(const Call& call, i64 b, Blocks& blocks) {
-  const int32_t* code = nullptr;
-  bool split = false;
-  if (call.documents) {
-    number_documents(call.documents + b * call.documents_stride, call.keys, blocks.code);
-    code = blocks.code.data();
-    i64 changes = 1;
-    for (i64 n = 1; n < call.keys; n++) changes += code[n] != code[n - 1];
-    split = changes * 16 <= call.keys || changes <= 2;  // otherwise blocks would be too small to be worth it
-  }
-  const i64 offset = call.keys - call.queries;
-  const i64* q = call.position_q ? call.position_q + b * call.position_q_stride : nullptr;
-  const i64* k = call.position_k ? call.position_k + b * call.position_k_stride : nullptr;
-  cut(call.queries, BLOCK_Q, q, offset, code ? code + offset : nullptr, split, blocks.q);
-  cut(call.keys, BLOCK_K, k, 0, code, split, blocks.k);
-}
-
-bool ascending(const double* x, i64 count) {
-  for (i64 n = 1; n < count; n++)
-    if (!(x[n] >= x[n - 1])) return false;
-  return count < 1 || x[0] == x[0];
-}
-
-// For every query and knot the first distance whose coordinate reaches the knot, where coordinates grow with distance.
-bool find_bounds(const Call& call, std::vector<int32_t>& bounds) {
-  const double *u = (const double*)call.distance_feature, *w = (const double*)call.query_scale, *knots = (const double*)call.knots;
-  const i64 rows = call.query_scale_batch * call.queries, many = call.segments - 1, size = call.feature_size;
-  if (call.segments > 64 || size >= NEVER || !ascending(u, size) || !ascending(knots, many)) return false;
-  for (i64 r = 0; r < rows; r++)
-    if (!(w[r] >= 0)) return false;
-  bounds.resize((size_t)(rows * many + 1));
-  for (i64 s = 0; s < many; s++) {
-    i64 d = 0;
-    for (i64 high = rows ? size : 0; d < high;) {  // of the first row
-      const i64 middle = (d + high) / 2;
-      if (u[middle] * w[0] >= knots[s])
-        high = middle;
-      else
-        d = middle + 1;
-    }
-    for (i64 r = 0; r < rows; r++) {  // from where the row before had it: it moves little
-      while (d < size && !(u[d] * w[r] >= knots[s])) d++;
-      while (d > 0 && u[d - 1] * w[r] >= knots[s]) d--;
-      bounds[(size_t)(r * many + s)] = (int32_t)(d == 0 ? -NEVER : d == size ? NEVER : d);
-    }
-  }
-  return true;
-}
-
-void find_cells(const Call& call, std::vector<int32_t>& cell, Job& job) {
-  const double* knots = (const double*)call.knots;
-  const i64 many = call.segments - 1;
-  job.cells = 4 * call.segments + 1;
-  cell.assign((size_t)job.cells, 0);
-  const double low = many ? knots[0] : 0, high = many ? knots[many - 1] : 0;
-  double scale = high > low ? (double)(job.cells - 1) / (high - low) : 0;
-  if (!(scale < 1e30)) scale = 0;
-  job.cell_low = low;
-  job.cell_scale = scale;
-  i64 in_last = 0;
-  for (i64 s = 0; s < many; s++) {  // a knot counts for the cells after its own
-    const double place = (knots[s] - low) * scale;
-    i64 at = place > 0 ? place < (double)(job.cells - 1) ? (i64)place : job.cells - 1 : 0;
-    if (at + 1 < job.cells)
-      cell[(size_t)at + 1]++;
-    else
-      in_last++;
-  }
-  job.most_in_cell = in_last;
-  for (i64 n = 1; n < job.cells; n++) job.most_in_cell = max(job.most_in_cell, cell[(size_t)n]);
-  for (i64 n = 1; n < job.cells; n++) cell[(size_t)n] += cell[(size_t)n - 1];
-}
-
-// The pieces under one w as a table of each head, and what else Job has of them. Segments are exact, as find_bounds has them.
-template <class T>
-void find_level(const Call& given, Job& job, std::vector<int32_t>& segment, std::vector<T>& level, std::vector<T>& tilt) {
-  const double *slope = (const double*)given.slope, *intercept = (const double*)given.intercept;
-  const double *knots = (const double*)given.knots, *u = (const double*)given.distance_feature;
-  const i64 size = given.feature_size, last = given.segments - 1;
-  job.level_w = *(const double*)given.query_scale;
-  segment.resize((size_t)size);
-  level.resize((size_t)(given.segment_heads * size));
-  if (given.grad_slope) tilt.resize(level.size());
-  i64 s = 0;
-  double before = -INFINITY;
-  for (i64 d = 0; d < size; d++) {
-    const double x = u[d] * job.level_w, place = (x - job.cell_low) * job.cell_scale;
-    if (!(x >= before) || (s + 8 < last && knots[s + 8] <= x)) {  // not a little after the one before
-      s = job.cell[place > 0 ? place < (double)(job.cells - 1) ? (i64)place : job.cells - 1 : 0];  // near it
-      while (s > 0 && !(knots[s - 1] <= x)) s--;
-    }
-    before = x;
-    while (s < last && knots[s] <= x) s++;
-    segment[(size_t)d] = (int32_t)s;
-  }
-  for (i64 h = 0; h < given.segment_heads; h++, slope += given.segments, intercept += given.segments)
-    for (i64 d = 0; d < size; d++) {
-      const i64 s = segment[(size_t)d];
-      level[(size_t)(h * size + d)] = (T)((slope[s] * (u[d] * job.level_w) + intercept[s]) * 1.4426950408889634);
-      if (given.grad_slope) tilt[(size_t)(h * size + d)] = (T)(slope[s] * u[d]);
-    }
-  job.level = level.data();
-  if (given.grad_slope) job.tilt = tilt.data();
-  const double* w = (const double*)given.query_scale;
-  bool all = !given.position_q && !given.position_k;
-  for (i64 r = 0; r < given.query_scale_batch * given.queries && all; r++) all = w[r] == job.level_w;
-  job.all_level = all;
-}
-
-// What the sums of changes at each distance give to the gradients of the pieces; dw is there already.
-void join_level(const Call& given, const Job& job, const int32_t* segment, i64 rows, i64 per_sum) {
-  const double *u = (const double*)given.distance_feature, *slope = (const double*)given.slope;
-  double *dslope = (double*)given.grad_slope, *dintercept = (double*)given.grad_intercept, *du = (double*)given.grad_feature;
-  for (i64 h = 0; h < per_sum; h++, slope += given.segments, dslope += given.segments, dintercept += given.segments)
-    for (i64 d = 0; d < given.feature_size; d++) {
-      const i64 s = segment[d];
-      double sum = 0;
-      for (i64 row = h; row < rows; row += per_sum) sum += job.level_sums[row * given.feature_size + d];
-      dintercept[s] += sum;
-      dslope[s] += sum * (u[d] * job.level_w);
-      du[d] += sum * slope[s] * job.level_w;
-    }
-}
-
-template <class T>
-void add_up(const double* parts, i64 units, i64 size, i64 per_sum, void* to) {
-  // `units` rows of `size`; every per_sum-th belongs to the same row of the result.
-  for (i64 row = 0; row < per_sum; row++)
-    for (i64 n = 0; n < size; n++) {
-      double sum = 0;
-      for (i64 unit = row; unit < units; unit += per_sum) sum += parts[unit * size + n];
-      ((T*)to)[row * size + n] = (T)sum;
-    }
-}
-
-// out and lse from what the units made of their keys.
-template <class T>
-void join_chunks(const Call& call, const Job& job) {
-  const i64 group = call.heads / call.kv_heads, size = call.dim + 2;
-  std::vector<double> sum((size_t)call.dim);
-  for (i64 row = 0; row < call.batch * call.heads * call.queries; row++) {
-    const i64 b = row / call.queries / call.heads, h = row / call.queries % call.heads, i = row % call.queries;
-    const i64 first = (b * call.kv_heads + h / group) * job.parts;
-    const T* parts = (const T*)job.partial + ((first * group + h % group) * call.queries + i) * size + call.dim;
-    const i64 step = group * call.queries * size;
-    T peak = (T)-INFINITY;
-    for (i64 n = 0; n < job.parts; n++) peak = parts[n * step] > peak ? parts[n * step] : peak;
-    double total = 0;
-    std::fill(sum.begin(), sum.end(), 0.0);
-    for (i64 n = 0; n < job.parts; n++) {
-      const T *part = parts + n * step, *out = part - call.dim;
-      if (part[1] == 0) continue;  // it saw nothing that counts
-      const double by = exp2((double)(part[0] - (peak == (T)-INFINITY ? 0 : peak)));
-      total += by * (double)part[1];
-      for (i64 d = 0; d < call.dim; d++) sum[(size_t)d] += by * (double)out[d];
-    }
-    char* to = (char*)call.out.data + (b * call.out.batch_stride + h * call.out.head_stride + i * call.out.token_stride) * bytes_of(call.dtype);
-    for (i64 d = 0; d < call.dim; d++) write<T>(to, d, call.dtype, (T)(sum[(size_t)d] / total));
-    ((T*)call.lse)[row] = (T)(((double)peak + log2(total)) * 0.6931471805599453);
-  }
-}
-
-// Gradients of k and v from those of each of their queries' heads.
-template <class T>
-void join_heads(const Call& call, const Job& job) {
-  const i64 size = call.keys * call.dim;
-  for (i64 n = 0; n < call.batch * call.kv_heads * 2 * call.keys; n++) {
-    const i64 unit = n / call.keys / 2, t = n % call.keys, which = n / call.keys % 2;
-    const TensorView& view = which ? call.dv : call.dk;
-    const T by = which ? 1 : (T)0.6931471805599453;  // q has scale / ln 2 in it
-    const T* from = (const T*)job.partial + (unit * job.parts * 2 + which) * size + t * call.dim;
-    char* to = (char*)view.data + (unit / call.kv_heads * view.batch_stride + unit % call.kv_heads * view.head_stride + t * view.token_stride) *
-                                    bytes_of(call.dtype);
-    for (i64 d = 0; d < call.dim; d++) {
-      T sum = 0;
-      for (i64 h = 0; h < job.parts; h++) sum += from[h * 2 * size + d];
-      write<T>(to, d, call.dtype, sum * by);
-    }
-  }
-}
-
-struct Queue {
-  std::atomic<i64> taken;
-  i64 units;
-};
-i64 take_next(void* state) {
-  Queue* queue = (Queue*)state;
-  i64 unit = queue->taken.fetch_add(1);
-  return unit < queue->units ? unit : -1;
-}
-
-i64 best_target() {
-#if defined(LENGTHWISE_X86)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl"))
-    return 2;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 1;
-#endif
-  return 0;
-}
-
-// Numbers of the type that is computed in, in the place of float64.
-template <class T>
-void narrow(const void*& numbers, i64 count, std::vector<T>& to) {
-  if (sizeof(T) == sizeof(double)) return;
-  const double* from = (const double*)numbers;
-  to.assign(from, from + count);
-  to.push_back(0);  // so that it is somewhere, even where it is empty
-  numbers = to.data();
-}
-
-template <class T>
-int attend(const Call& given) {
-  Call call = given;
-  const i64 group = call.heads / call.kv_heads, whole = call.batch * call.kv_heads;
-  Job job = {};
-  job.call = &call;
-  job.exact_u = (const double*)given.distance_feature;
-  job.exact_w = (const double*)given.query_scale;
-  // What is cut here for more than speed must not depend on the number of threads.
-  job.parts = 1;
-  const bool split = whole < ENOUGH;
-  if (call.backward) {
-    if (split) job.parts = group;
-  } else if (!call.statistics && (few_rows(call) || (split && call.queries <= BLOCK_Q))) {
-    job.parts = (call.keys + CHUNK - 1) / CHUNK;
-    job.chunked = job.parts > 1;
-  } else if (split) {
-    job.parts = clamp(call.queries / (4 * BLOCK_Q), 1, ENOUGH);
-  }
-  const i64 units = whole * job.parts;
-  const bool several = (call.position_q && call.position_q_stride) || (call.position_k && call.position_k_stride) ||
-                       (call.documents && call.documents_stride);
-  job.layout_step = several;
-  std::vector<Blocks> blocks((size_t)(several ? call.batch : 1));
-  std::vector<Layout> layouts;
-  for (size_t n = 0; n < blocks.size(); n++) {
-    Blocks& x = blocks[n];
-    lay_out(call, (i64)n, x);
-    i64 tokens = 0;
-    for (const Block& k : x.k) tokens += round_up(k.size, 64);  // 64: the widest panel of any target
-    layouts.push_back({x.q.data(), x.k.data(), (i64)x.q.size(), (i64)x.k.size(), tokens,
-                       x.code.empty() ? nullptr : x.code.data()});
-  }
-  job.layouts = layouts.data();
-  std::vector<int32_t> bounds, cell;
-  if (call.slope) {
-    if (find_bounds(given, bounds)) job.bounds = bounds.data();
-    find_cells(given, cell, job);
-    job.cell = cell.data();
-  }
-  const i64 table_rows = call.table_heads > 1 ? whole * group : units;
-  const i64 piece_rows = call.segment_heads > 1 ? whole * group : units;
-  std::vector<T> partial;
-  if (job.chunked) partial.resize((size_t)(units * group * call.queries * (call.dim + 2)));
-  if (call.backward && job.parts > 1) partial.resize((size_t)(units * 2 * call.keys * call.dim));
-  job.partial = partial.data();
-  std::vector<int32_t> segment;
-  std::vector<T> level, tilt;
-  if (call.slope && call.queries && !(job.bounds && call.queries < 8)) find_level(given, job, segment, level, tilt);
-  std::vector<T> narrowed[4];
-  if (call.slope && !job.all_level) {
-    narrow(call.slope, call.segment_heads * call.segments, narrowed[0]);
-    narrow(call.intercept, call.segment_heads * call.segments, narrowed[1]);
-    narrow(call.distance_feature, call.feature_size, narrowed[2]);
-    narrow(call.query_scale, call.query_scale_batch * call.queries, narrowed[3]);
-  }
-  // The sums of all units, zeros at first; those that nobody asks for have no place.
-  const struct {
-    double** at;
-    i64 size;
-  } wanted[] = {
-      {&job.table, call.grad_table ? table_rows * call.table_size : 0},
-      {&job.w, call.grad_slope ? units * call.queries : 0},
-      {&job.level_sums, call.grad_slope && job.level ? piece_rows * call.feature_size : 0},
-      {&job.slope, call.grad_slope && !job.all_level ? piece_rows * call.segments : 0},
-      {&job.intercept, call.grad_slope && !job.all_level ? piece_rows * call.segments : 0},
-      {&job.u, call.grad_slope && !job.all_level ? units * call.feature_size : 0},
-  };
-  thread_local std::vector<double> sums;
-  i64 in_all = 0;
-  for (const auto& one : wanted) in_all += one.size;
-  sums.assign((size_t)in_all, 0.0);
-  in_all = 0;
-  for (const auto& one : wanted) {
-    if (one.size) *one.at = sums.data() + in_all;
-    in_all += one.size;
-  }
-  Queue queue;
-  queue.taken = 0;
-  queue.units = units;
-  job.next = take_next;
-  job.state = &queue;
-  void (*run)(const Job*) = lengthwise_run_portable;
-#if defined(LENGTHWISE_X86)
-  const i64 target = call.target < 0 || call.target > best_target() ? best_target() : call.target;
-  if (sizeof(T) == 4 && target == 1) run = lengthwise_run_avx2;
-  if (sizeof(T) == 4 && target == 2) run = lengthwise_run_avx512;
-#endif
-  // A thread costs about as much as a million products.
-  const double work = (double)call.batch * call.heads * call.queries * call.keys * call.dim / 4e6;
-  i64 threads = clamp(call.threads, 1, max(units, 1));
-  if (work < (double)threads) threads = (i64)work + 1;
-  std::vector<int> failed((size_t)threads, 0);
-  std::vector<Job> jobs((size_t)threads, job);
-  for (size_t n = 0; n < jobs.size(); n++) jobs[n].failed = &failed[n];
-  std::vector<std::thread> others;
-  for (size_t n = 1; n < jobs.size(); n++) {
-    try {
-      others.emplace_back(run, &jobs[n]);
-    } catch (...) {  // the system gives no more threads: those that there are do the work
-      break;
-    }
-  }
-  run(&jobs[0]);
-  for (std::thread& other : others) other.join();
-  for (int one : failed)
-    if (one) return 1;
-  if (job.chunked) join_chunks<T>(call, job);
-  if (call.backward && job.parts > 1) join_heads<T>(call, job);
-  if (call.grad_table)
-    add_up<T>(job.table, table_rows, call.table_size, call.table_heads > 1 ? call.heads : 1, call.grad_table);
-  if (call.grad_slope) {
-    const i64 rows = call.segment_heads > 1 ? call.heads : 1;
-    // Where every pair is level, of nothing: zeros.
-    add_up<double>(job.slope, job.slope ? piece_rows : 0, call.segments, rows, call.grad_slope);
-    add_up<double>(job.intercept, job.slope ? piece_rows : 0, call.segments, rows, call.grad_intercept);
-    add_up<double>(job.u, job.slope ? units : 0, call.feature_size, 1, call.grad_feature);
-    if (job.level) join_level(given, job, segment.data(), piece_rows, rows);
-    if (call.query_scale_batch > 1) {  // the units of one row of the batch lie side by side
-      for (i64 b = 0; b < call.batch; b++)
-        add_up<double>(job.w + b * units / call.batch * call.queries, units / call.batch, call.queries, 1,
-                  (double*)call.grad_query_scale + b * call.queries);
-    } else {
-      add_up<double>(job.w, units, call.queries, 1, call.grad_query_scale);
-    }
-  }
-  if (sums.capacity() > LENGTHWISE_KEEP / sizeof(double)) std::vector<double>().swap(sums);
-  return 0;
-}
-
-}  // namespace
-
-#define OFFERED extern "C" __attribute__((visibility("default")))
-
-// 0 when done, 1 when memory ran out.
-OFFERED int lengthwise_attention(const Call* call) {
-  try {
-    return call->dtype == FLOAT64 ? attend<double>(*call) : attend<float>(*call);
-  } catch (const std::bad_alloc&) {
-    return 1;
-  }
-}
-
-// The best of the targets that this processor has: 0 portable, 1 AVX2, 2 AVX-512.
-OFFERED int lengthwise_target() { return (int)best_target(); }
-
-// How large Python's mirror of `Call` has to be.
-OFFERED int lengthwise_call_size() { return (int)sizeof(Call); }
-#endif
