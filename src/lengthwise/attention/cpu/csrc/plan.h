@@ -76,4 +76,13 @@ namespace {
 // Whether a unit has so few rows of queries, as in decoding, that packing the keys into panels would cost more than it saves.
 INLINE bool has_few_query_rows(const Call& call) { return call.queries * (call.heads / call.kv_heads) <= 4; }
 
+// Whether any pair needs its own segment. Where all queries share a scale, their segments are a bias per distance instead.
+INLINE bool evaluates_segments(const Plan& plan) { return plan.call->slope && !plan.all_share_scale; }
+
+// Whether backward saves P and dP of a block of queries: see "delta" in attention.cpp.
+INLINE bool saves_weights(const Plan& plan) {
+  const Call& call = *plan.call;
+  return call.backward && (plan.grad_table || call.grad_slope || call.grad_rows);
+}
+
 }  // namespace
