@@ -34,9 +34,6 @@
 #include "convert.h"
 #include "params.h"
 
-extern "C" int lengthwise_attention(const Call* call);
-extern "C" int lengthwise_target();
-
 static_assert(sizeof(Call) == 88 * 8, "Call has another number of fields: let random_case choose the new ones");
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -14,14 +14,7 @@
 #include <cstddef>
 #include <new>
 
-extern "C" i64 lengthwise_pieces(i64 layers, const i64* widths, const void* const* numbers, i64 single, i64 final, i64 room,
-                                 double* slope, double* intercept, double* knots, uint8_t* gates);
-extern "C" i64 lengthwise_pieces_backward(i64 layers, const i64* widths, const void* const* numbers, i64 single, i64 final,
-                                          i64 pieces, const double* of_slope, const double* of_intercept,
-                                          const uint8_t* gates, void* const* gradients);
-extern "C" void lengthwise_fire_tables_backward(double size, double threshold, double L, double eps, const i64* distance,
-                                                i64 distances, const i64* query, i64 queries, const double* of_u,
-                                                const double* of_w, double* to);
+#include "segments.h"
 
 namespace {
 

@@ -229,9 +229,6 @@ int run_call(const Call& original) {
 
 }  // namespace
 
-#define EXPORTED extern "C" __attribute__((visibility("default")))
-
-// Computes attention, its gradients or its statistics. Returns 0, or 1 when memory ran out.
 EXPORTED int lengthwise_attention(const Call* call) {
   try {
     return call->dtype == FLOAT64 ? run_call<double>(*call) : run_call<float>(*call);
@@ -240,8 +237,6 @@ EXPORTED int lengthwise_attention(const Call* call) {
   }
 }
 
-// Returns the best target that this processor supports: 0 portable, 1 AVX2, 2 AVX-512.
 EXPORTED int lengthwise_target() { return (int)best_target(); }
 
-// Returns the size of `Call`, with which Python checks its own mirror of it.
 EXPORTED int lengthwise_call_size() { return (int)sizeof(Call); }

@@ -3,6 +3,9 @@
 
 #include <stdint.h>
 
+// A function that Python calls. All others are hidden.
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
 #define INLINE inline __attribute__((always_inline))
 
 typedef int64_t i64;

@@ -1,4 +1,4 @@
-// The parameters of one call, as Python passes them.
+// The parameters of one call, as Python passes them, and the functions that Python calls (those of segments.h aside).
 //
 // Shapes are written [batch, head, token, dim]. All tensors but q, k, v, out and their gradients are contiguous. Pointers to
 // optional tensors are null where there is none. "The compute dtype" is float64 for float64 inputs and float32 for all others.
@@ -68,3 +68,12 @@ struct Call {
   const void *cos_sin_q, *cos_sin_k;
   i64 cos_sin_q_stride, cos_sin_k_stride, pairs, interleaved;
 };
+
+// Computes attention, its gradients (`backward`) or its statistics. Returns 0, or 1 when memory ran out.
+EXPORTED int lengthwise_attention(const Call* call);
+
+// Returns the best target that this processor supports: 0 portable, 1 AVX2, 2 AVX-512.
+EXPORTED int lengthwise_target();
+
+// Returns the size of `Call`, so that Python can check its mirror of it.
+EXPORTED int lengthwise_call_size();
