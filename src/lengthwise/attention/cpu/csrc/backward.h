@@ -68,8 +68,8 @@ inline bool Worker<Vec>::is_coarse(double lse) {
   return isfinite(lse) && fabs(lse) * (sizeof(T) == 4 ? 0x1p-24 : 0x1p-53) > 0x1p-12;
 }
 
-// Computes row_max and row_sum of such rows again, as the forward pass does, from the very logits of which P is made. Otherwise a
-// weight could be any power of 2, even infinity.
+// Computes row_max and row_sum of such rows again, as the forward pass does, from the very logits of which P is made. Otherwise
+// a weight could be any power of 2, even infinity.
 template <class Vec>
 inline void Worker<Vec>::refine_row_sums(const Block& block, i64 first_k_block, i64 first_panel) {
   T loaded_max[BLOCK_Q], loaded_sum[BLOCK_Q];
@@ -89,7 +89,8 @@ inline void Worker<Vec>::refine_row_sums(const Block& block, i64 first_k_block, 
     const Block& keys = sequence->k[m];
     BlockPair pair;
     if (block_is_visible(block, keys, pair, past_last)) {
-      multiply_panels(scratch.q, scratch.k_panels + panel, scratch.logits + N, ROW, block.size, keys.size, pair.begin, pair.end);
+      T* logits = scratch.logits + N;
+      multiply_panels(scratch.q, scratch.k_panels + panel, logits, ROW, block.size, keys.size, pair.begin, pair.end);
       prepare_bias(block, keys);
       online_softmax(pair);  // it also scales `out`, which is not needed any more
       if (saves_weights()) visible_index++;

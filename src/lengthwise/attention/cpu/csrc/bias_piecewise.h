@@ -1,8 +1,8 @@
 // Biases that are linear in each segment of x = distance_feature[distance] * query_scale[query], as FIRE's are: forwards
-// slope[s] x + intercept[s], and backwards the gradients of slope, intercept, feature and scale. `s` is the number of knots <= x.
+// slope[s] x + intercept[s], and backwards the gradients of slope, intercept, feature and scale. s counts the knots <= x.
 //
-// Which segment a pair is in is always decided in float64: by tables of distances, made once for all heads (SEGMENT_RUNS), or by
-// comparing x with knots (SEGMENT_SEARCH, PER_PAIR).
+// Which segment a pair is in is always decided in float64: by tables of distances, made once for all heads (SEGMENT_RUNS), or
+// by comparing x with knots (SEGMENT_SEARCH, PER_PAIR).
 #pragma once
 
 #include "bias_table.h"
@@ -66,8 +66,8 @@ INLINE auto Worker<Vec>::segment_runs_bias(const Block& q, const Block& k, i64 r
   return bias;
 }
 
-// Collects what row r adds to the gradients of slopes and intercepts in slope_sums and intercept_sums, writes the derivatives by
-// each pair's feature to `dfeature`, and adds to the gradient of the row's scale.
+// Collects what row r adds to the gradients of slopes and intercepts in slope_sums and intercept_sums, writes the derivatives
+// by each pair's feature to `dfeature`, and adds to the gradient of the row's scale.
 template <class Vec>
 INLINE void Worker<Vec>::accumulate_segment_runs_row(const BlockPair& pair, i64 r, i64 visible, double* grad_query_scale) {
   const Block &q = *pair.q, &k = *pair.k;

@@ -1,9 +1,9 @@
 // Biases that depend on the distance alone, where positions are consecutive.
 //
 // A pair of blocks then has at most BLOCK_Q + BLOCK_K - 1 different distances, one for each diagonal. Diagonal n of a pair with
-// `rows` rows holds the pairs of row r and column c with c + rows - 1 - r = n; its distance is the furthest distance of the pair
-// less n. So each row reads the same array of biases, one place further on than the row after it, and gradients are sums along
-// diagonals.
+// `rows` rows holds the pairs of row r and column c with c + rows - 1 - r = n; its distance is the furthest distance of the
+// pair less n. So each row reads the same array of biases, one place further on than the row after it, and gradients are sums
+// along diagonals.
 #pragma once
 
 #include "worker.h"

@@ -7,8 +7,8 @@
 
 namespace {
 
-// c[rows, columns] (+)= a b for a tile of `rows` rows and `columns` vectors: sums over k of a[r, k] b[k, column]. What c held is
-// added last. A sum of the sums of blocks is more accurate than one running sum of thousands of numbers.
+// c[rows, columns] (+)= a b for a tile of `rows` rows and `columns` vectors: sums over k of a[r, k] b[k, column]. What c held
+// is added last. A sum of the sums of blocks is more accurate than one running sum of thousands of numbers.
 template <class Vec, int rows, int columns>
 void tile(const typename Vec::T* a, i64 a_row, i64 a_step, const typename Vec::T* b, i64 b_step, typename Vec::T* c,
           i64 c_row, i64 depth, bool add) {
@@ -53,8 +53,8 @@ void tile_rows(i64 rows, const typename Vec::T* a, i64 a_row, i64 a_step, const 
   }
 }
 
-// A tile of at most TILE_ROWS rows and TILE_COLUMNS vectors. Element [r, k] of a lies at a + r * a_row + k * a_step, so a may be
-// transposed; row k of b at b + k * b_step, and row r of c at c + r * c_row.
+// A tile of at most TILE_ROWS rows and TILE_COLUMNS vectors. Element [r, k] of a lies at a + r * a_row + k * a_step, so a may
+// be transposed; row k of b at b + k * b_step, and row r of c at c + r * c_row.
 template <class Vec>
 INLINE void multiply_tile(i64 rows, i64 columns, const typename Vec::T* a, i64 a_row, i64 a_step, const typename Vec::T* b,
                           i64 b_step, typename Vec::T* c, i64 c_row, i64 depth, bool add) {
@@ -113,8 +113,8 @@ inline void Worker<Vec>::accumulate_rows(const T* weight, const T* x, i64 stride
 
 // to[c] += sum over r of weight[r, c] x[r]
 template <class Vec>
-inline void Worker<Vec>::accumulate_columns(const T* weight, i64 weight_row, const T* x, T* to, i64 rows, i64 columns, i64 begin,
-                                            i64 end) const {
+inline void Worker<Vec>::accumulate_columns(const T* weight, i64 weight_row, const T* x, T* to, i64 rows, i64 columns,
+                                            i64 begin, i64 end) const {
   for (i64 d = 0; d < vectors; d += Vec::TILE_COLUMNS)
     for (i64 c = 0; c < columns; c += Vec::TILE_ROWS) {
       i64 count = min(Vec::TILE_ROWS, columns - c), r = max(0, c + 1 - end), stop = min(rows, c + count - begin);
@@ -126,11 +126,11 @@ inline void Worker<Vec>::accumulate_columns(const T* weight, i64 weight_row, con
 }
 
 // accumulate_rows (`by_row`) or accumulate_columns for pairs of blocks in which some pairs are hidden and some numbers are not
-// finite. Hidden pairs are skipped rather than multiplied by zero, so NaN and infinity stay with the rows that see them. The order
-// of the sums is that of the products above, so that rows which see only finite numbers keep every bit.
+// finite. Hidden pairs are skipped rather than multiplied by zero, so NaN and infinity stay with the rows that see them. The
+// order of the sums is that of the products above, so that rows which see only finite numbers keep every bit.
 template <class Vec>
-inline void Worker<Vec>::masked_gemm(const BlockPair& pair, const T* weight, i64 weight_row, bool by_row, const T* x, i64 stride,
-                                     T* to) {
+inline void Worker<Vec>::masked_gemm(const BlockPair& pair, const T* weight, i64 weight_row, bool by_row, const T* x,
+                                     i64 stride, T* to) {
   const i64 results = by_row ? pair.q->size : pair.k->size, terms = by_row ? pair.k->size : pair.q->size;
   T* sum = scratch.masked_sum;
   for (i64 n = 0; n < results; n++, to += width) {

@@ -11,8 +11,8 @@
 typedef int64_t i64;
 
 // Everything in these headers has internal linkage, because they are compiled once for each instruction set. Functions with
-// external linkage and the same name would be merged by the linker, and the portable kernel could call one that was compiled for
-// AVX-512. For the same reason the kernel uses no templates of the standard library, and these take the place of std::min,
+// external linkage and the same name would be merged by the linker, and the portable kernel could call one that was compiled
+// for AVX-512. For the same reason the kernel uses no templates of the standard library, and these take the place of std::min,
 // std::max and std::clamp.
 namespace {
 

@@ -5,7 +5,8 @@
 
 namespace {
 
-// Whether any pair of two blocks is visible; if so, fills `pair`. Sets `past_last` where no later block of keys is visible either.
+// Whether any pair of two blocks is visible; if so, fills `pair`. Sets `past_last` where no later block of keys is visible
+// either.
 template <class Vec>
 inline bool Worker<Vec>::block_is_visible(const Block& q, const Block& k, BlockPair& pair, bool& past_last) const {
   const i64 first = query_offset + q.start - k.start;  // the column at which the first query itself stands

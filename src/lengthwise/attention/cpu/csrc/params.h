@@ -55,10 +55,10 @@ struct Call {
   void* grad_rows;
   i64 rows_heads, rows_size, rows_first;
 
-  // If not null, the call computes statistics instead of attention: [batch, heads, queries, edges_size + 4]. For each query they
-  // hold the weight in each bin of distances (the bins lie between `edges`, which ascend), the entropy in nats, and the weight on
-  // the first and on the last keys of its document. `rank` [batch or 1, keys] says how many keys of the same document come before
-  // each key; null where that is the key's index.
+  // If not null, the call computes statistics instead of attention: [batch, heads, queries, edges_size + 4]. For each query
+  // they hold the weight in each bin of distances (the bins lie between `edges`, which ascend), the entropy in nats, and the
+  // weight on the first and on the last keys of its document. `rank` [batch or 1, keys] says how many keys of the same document
+  // come before each key; null where that is the key's index.
   double* statistics;
   const i64 *edges, *rank;
   i64 edges_size, rank_stride, first_keys, last_keys;

@@ -37,10 +37,10 @@ struct Plan {
   const SequenceBlocks* sequences;
   i64 sequence_step;  // 0 where all sequences of the batch have the same blocks, otherwise 1
 
-  // Segments. If features and query scales are such that segments follow each other as distances grow, `segment_starts` holds the
-  // first distance of every segment but the first: [query_scale_batch, queries, segments - 1]. Otherwise it is null, and the
-  // segment of each x is searched for. The search begins at a cell, one of `cells` equal intervals of x: search_cells[n] is the
-  // number of knots in the cells before the nth.
+  // Segments. If features and query scales are such that segments follow each other as distances grow, `segment_starts` holds
+  // the first distance of every segment but the first: [query_scale_batch, queries, segments - 1]. Otherwise it is null, and
+  // the segment of each x is searched for. The search begins at a cell, one of `cells` equal intervals of x: search_cells[n] is
+  // the number of knots in the cells before the nth.
   const int32_t* segment_starts;
   const int32_t* search_cells;
   i64 cells, max_knots_per_cell;

@@ -5,9 +5,9 @@
 
 namespace {
 
-// Multiplies a row by a factor and rotates each pair of it, or with a sign of -1 applies the transpose of the rotation. `cos` are
-// the cosines of the token, followed by its sines. The function is never inlined, because that would make calls without rotations
-// slower.
+// Multiplies a row by a factor and rotates each pair of it, or with a sign of -1 applies the transpose of the rotation. `cos`
+// are the cosines of the token, followed by its sines. The function is never inlined, because that would make calls without
+// rotations slower.
 template <class Vec>
 __attribute__((noinline)) void Worker<Vec>::rotate(const T* __restrict cos, T sign, const T* __restrict from, T factor,
                                                    T* __restrict to) const {

@@ -43,11 +43,14 @@ struct Scratch {
   typedef typename Vec::T T;
   enum : i64 {
     N = Vec::N,
-    PANEL = Vec::N * Vec::TILE_COLUMNS,             // keys in a panel
-    ROW = BLOCK_K + 4 * Vec::N,                     // a row of `logits` and `dS`: N zeros, the keys, and room for whole vectors
-    SAVED_ROW = BLOCK_K + 16,                       // a row of `saved_P` and `saved_dP`; not a power of two, so that rows do not
-                                                    // compete for the same part of the cache
-    DIAGONALS = BLOCK_Q + BLOCK_K + 2 * Vec::N,     // the diagonals of a block pair, and room for whole vectors
+    // Keys in a panel.
+    PANEL = Vec::N * Vec::TILE_COLUMNS,
+    // A row of `logits`, `dS` and `dfeature`: N zeros, the keys, and room for whole vectors.
+    ROW = BLOCK_K + 4 * Vec::N,
+    // A row of `saved_P` and `saved_dP`: the keys, and room so that rows do not compete for the same part of the cache.
+    SAVED_ROW = BLOCK_K + 16,
+    // The diagonals of a pair of blocks, and room for whole vectors.
+    DIAGONALS = BLOCK_Q + BLOCK_K + 2 * Vec::N,
   };
 
   // All keys of a key head. Panels are transposed, [width, PANEL] each. Copies of rows exist only where the tensor's own rows
@@ -64,8 +67,8 @@ struct Scratch {
   // One row of bias: what depends on the distance, and with the rows of the bias per query added.
   T *distance_bias, *rows_bias;
 
-  // Each diagonal of a pair of blocks, if positions are consecutive: all its pairs have the same distance. Bias, distance feature
-  // (also in float64), derivative by a shared query scale, and a sum over the pairs.
+  // Each diagonal of a pair of blocks, if positions are consecutive: all its pairs have the same distance. Bias, distance
+  // feature (also in float64), derivative by a shared query scale, and a sum over the pairs.
   T *diagonal_bias, *diagonal_feature, *diagonal_slope;
   double *diagonal_exact_feature, *diagonal_sums;
 
@@ -76,8 +79,8 @@ struct Scratch {
   double *slope_sums, *intercept_sums, *padded_knots;
   int32_t *segment_cursor, *pair_segments;
 
-  // Each row of a block of queries. In backward row_max is the row's lse in units of log 2, row_sum the factor that its rounding
-  // costs, and delta + delta_rest the sum of P dP, where delta_rest is what rounding delta to T loses.
+  // Each row of a block of queries. In backward row_max is the row's lse in units of log 2, row_sum the factor that its
+  // rounding costs, and delta + delta_rest the sum of P dP, where delta_rest is what rounding delta to T loses.
   T *row_max, *row_sum, *delta, *delta_rest;
 
   // P and dP of a block of queries with all visible blocks of keys, [max_visible_blocks, BLOCK_Q, SAVED_ROW], and the sums of P

@@ -1,10 +1,11 @@
 // The segments of an MLP with ReLUs, and the gradients of its parameters through them; and FIRE's gradients through its tables.
 //
-// encodings/piecewise.py and encodings/fire.py define these computations in PyTorch. Here they are the same steps in the same order,
-// in float64. PyTorch takes longer for dozens of operations on a few numbers each than the arithmetic itself takes.
+// encodings/piecewise.py and encodings/fire.py define these computations in PyTorch. Here they are the same steps in the same
+// order, in float64. PyTorch takes longer for dozens of operations on a few numbers each than the arithmetic itself takes.
 //
-// The segments are found layer by layer. Before a ReLU, every neuron is linear in each segment found so far. Wherever one of them
-// crosses 0 inside a segment, the segment is split there; after that each ReLU is either open or closed in a whole segment.
+// The segments are found layer by layer. Before a ReLU, every neuron is linear in each segment found so far. Wherever one of
+// them crosses 0 inside a segment, the segment is split there; after that each ReLU is either open or closed in a whole
+// segment.
 
 #include "segments.h"
 
@@ -94,7 +95,8 @@ std::vector<X> select_rows(const std::vector<X>& from, const std::vector<i64>& i
   return to;
 }
 
-// Splits the segments at the zeros of all neurons. Fills the middle of each new segment, and the old segment that it is a part of.
+// Splits the segments at the zeros of all neurons. Fills the middle of each new segment, and the old segment that it is a part
+// of.
 void split_at_zeros(const Lines& lines, i64 width, Numbers& edges, Numbers& middle, std::vector<i64>& old_segment) {
   const Numbers old_edges = edges;
   for (size_t s = 0; s + 1 < old_edges.size(); s++)
@@ -114,7 +116,8 @@ void split_at_zeros(const Lines& lines, i64 width, Numbers& edges, Numbers& midd
   }
 }
 
-// The segments of an MLP: the lines of its last layer, the edges of all segments, and the gates of every ReLU, [segments, width] each.
+// The segments of an MLP: the lines of its last layer, the edges of all segments, and the gates of every ReLU, [segments,
+// width] each.
 struct Segments {
   Lines lines;
   Numbers edges = {0.0, 1.0};

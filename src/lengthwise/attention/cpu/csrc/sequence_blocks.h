@@ -59,7 +59,8 @@ SequenceBlocks cut_sequence(const Call& call, i64 b, SequenceStorage& storage) {
   const i64 offset = call.keys - call.queries;
   const i64* position_q = call.position_q ? call.position_q + b * call.position_q_stride : nullptr;
   const i64* position_k = call.position_k ? call.position_k + b * call.position_k_stride : nullptr;
-  cut_into_blocks(call.queries, BLOCK_Q, position_q, offset, document ? document + offset : nullptr, split_documents, storage.q);
+  const int32_t* document_q = document ? document + offset : nullptr;
+  cut_into_blocks(call.queries, BLOCK_Q, position_q, offset, document_q, split_documents, storage.q);
   cut_into_blocks(call.keys, BLOCK_K, position_k, 0, document, split_documents, storage.k);
   i64 panel_tokens = 0;
   for (const Block& k : storage.k) panel_tokens += round_up(k.size, 64);  // the widest panel of any target has 64 keys

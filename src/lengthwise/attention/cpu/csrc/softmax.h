@@ -1,7 +1,7 @@
 // The softmax of a pair of blocks: logits with bias and mask, the online softmax of the forward pass, and P and dS in backward.
 //
-// Logits are in units of log 2, so that exp is a power of 2. What is read again soon is stored in whole vectors at the places where
-// it is read, because a load that spans two recent stores has to wait for both.
+// Logits are in units of log 2, so that exp is a power of 2. What is read again soon is stored in whole vectors at the places
+// where it is read, because a load that spans two recent stores has to wait for both.
 #pragma once
 
 #include "bias.h"
@@ -9,8 +9,8 @@
 
 namespace {
 
-// Adds the bias to row r's logits `s`, and writes -infinity where a pair is hidden, from column `low` up to `high` (whole vectors).
-// `visible` is one past the last column that the row sees, documents aside. Returns the maximum of each lane.
+// Adds the bias to row r's logits `s`, and writes -infinity where a pair is hidden, from column `low` up to `high` (whole
+// vectors). `visible` is one past the last column that the row sees, documents aside. Returns the maximum of each lane.
 template <class Vec>
 INLINE auto Worker<Vec>::finish_logits(const BlockPair& pair, T* s, i64 r, i64 visible, i64 low, i64 high) -> V {
   const T* bias = has_bias() && visible > low ? bias_row(*pair.q, *pair.k, r, visible) : nullptr;
@@ -57,7 +57,8 @@ template <class Vec>
 inline void Worker<Vec>::online_softmax(const BlockPair& pair) {
   const i64 rows = pair.q->size, columns = pair.k->size;
   for (i64 r = 0; r < rows; r++) {
-    // The rows of a tile are multiplied together, so weights are needed from the first to the last column that any of them sees.
+    // The rows of a tile are multiplied together, so weights are needed from the first to the last column that any of them
+    // sees.
     const i64 first_row = r / Vec::TILE_ROWS * Vec::TILE_ROWS, last_row = min(rows - 1, first_row + Vec::TILE_ROWS - 1);
     const i64 high = round_up(clamp(pair.end + last_row, 0, columns), N);
     const i64 low = clamp(pair.begin + first_row, 0, columns) / N * N;

@@ -1,5 +1,5 @@
-// Statistics of the attention weights in place of the output: for each query the weight in each bin of distances, the entropy, and
-// the weight on the first and on the last keys of its document.
+// Statistics of the attention weights in place of the output: for each query the weight in each bin of distances, the entropy,
+// and the weight on the first and on the last keys of its document.
 //
 // As in the online softmax, weights are relative to row_max and not divided by their sum. The sum of the bins is that sum.
 #pragma once

@@ -1,5 +1,5 @@
-// Reading blocks of tensors into scratch memory and writing results back. Rows in scratch memory have `width` numbers: the head dim,
-// and zeros up to a whole vector.
+// Reading blocks of tensors into scratch memory and writing results back. Rows in scratch memory have `width` numbers: the head
+// dim, and zeros up to a whole vector.
 #pragma once
 
 #include "worker.h"
@@ -114,8 +114,8 @@ inline void Worker<Vec>::load_key_block(const TensorView& view, const Block& blo
   }
 }
 
-// Transposes the rows of a block into panels [width, PANEL], with zeros after the last row up to a whole vector. What follows is
-// never read.
+// Transposes the rows of a block into panels [width, PANEL], with zeros after the last row up to a whole vector. What follows
+// is never read.
 template <class Vec>
 inline void Worker<Vec>::pack_panels(const T* rows, i64 stride, i64 count, T* to) const {
   for (i64 j = 0; j < count; j += PANEL, to += PANEL * width)

@@ -1,7 +1,7 @@
 // Vectors of numbers, by the vector extensions of GCC and Clang, and with AVX-512's own instructions where they are faster.
 //
-// `Float32Vec` and `Float64Vec` offer the same operations, and the kernel is a template over them: T is the type of one number, V a
-// vector of N of them, and Wide a vector of N float64 numbers for sums in which much cancels.
+// `Float32Vec` and `Float64Vec` offer the same operations, and the kernel is a template over them: T is the type of one number,
+// V a vector of N of them, and Wide a vector of N float64 numbers for sums in which much cancels.
 #pragma once
 
 #include <math.h>
@@ -27,8 +27,8 @@
 #endif
 #endif
 
-// A vector as one of float64 numbers. This is a macro because a function that returns so wide a vector would have another ABI on
-// another target.
+// A vector as one of float64 numbers. This is a macro because a function that returns so wide a vector would have another ABI
+// on another target.
 #define WIDEN(x) __builtin_convertvector(x, Wide)
 
 namespace {
