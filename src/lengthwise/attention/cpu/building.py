@@ -68,8 +68,8 @@ def stem() -> str:
     """Return what the names of all libraries that belong to these sources on this platform begin with."""
     made_of = hashlib.sha256()
     for path in sources():
-        made_of.update(f"{path.name} {path.stat().st_size}\n".encode())
-        made_of.update(path.read_bytes())
+        content = path.read_bytes()
+        made_of.update(f"{path.name} {len(content)}\n".encode() + content)
     made_of.update(repr((FLAGS, targets(), sysconfig.get_platform())).encode())
     return f"attention-{made_of.hexdigest()[:16]}-"
 
@@ -108,13 +108,11 @@ def compiled() -> bytes:
     except OSError as error:
         raise CannotBuild(f"there is no folder for temporary files: {error}") from None
     with folder as made, _guard(made) as group:
-        steps = []
-        for source in COMPILED_ONCE:
-            out = str(Path(made, source).with_suffix(".o"))
-            steps.append([*compiler, *FLAGS, *defines(targets()), "-c", str(CSRC / source), "-o", out])
-        for target, flags in targets().items():
-            out = str(Path(made, f"{target}.o"))
-            steps.append([*compiler, *FLAGS, *flags, f"-DLENGTHWISE_TARGET={target}", "-c", str(CSRC / KERNEL), "-o", out])
+        units = [(CSRC / source, Path(source).stem, defines(targets())) for source in COMPILED_ONCE]
+        units += [(CSRC / KERNEL, t, [*own, f"-DLENGTHWISE_TARGET={t}"]) for t, own in targets().items()]
+        steps = [
+            [*compiler, *FLAGS, *own, "-c", str(source), "-o", str(Path(made, f"{unit}.o"))] for source, unit, own in units
+        ]
         _run(steps, made, group)
         library, objects = Path(made, "library"), [step[-1] for step in steps]
         _run([[*compiler, "-shared", "-o", str(library), *objects, "-pthread"]], made, group)
