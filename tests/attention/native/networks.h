@@ -1,7 +1,7 @@
-// Random networks for segments.cpp: an MLP with ReLUs of one number, its straight pieces, the gradients of its weights through
-// them, and those of FIRE's tables, compared with plain loops that do not know how the pieces were found.
+// Random networks for segments.cpp: an MLP with ReLUs of one number, its segments, the gradients of its weights through them,
+// and those of FIRE's tables, compared with plain loops that do not know how the segments were found.
 //
-// Of the pieces it is asked that knots ascend within (0, 1); that every piece's lines are those of its gates; that the gates
+// Of the segments it is asked that knots ascend within (0, 1); that every segment's lines are those of its gates; that the gates
 // are what the network says at the middle of the piece, and still at both of its ends (or a knot is missing); and that at
 // each knot some neuron is 0 (or it is one too many). To rounding: every line carries what it may be off by.
 //

@@ -111,7 +111,8 @@ def compiled() -> bytes:
         units = [(CSRC / source, Path(source).stem, defines(targets())) for source in COMPILED_ONCE]
         units += [(CSRC / KERNEL, t, [*own, f"-DLENGTHWISE_TARGET={t}"]) for t, own in targets().items()]
         steps = [
-            [*compiler, *FLAGS, *own, "-c", str(source), "-o", str(Path(made, f"{unit}.o"))] for source, unit, own in units
+            [*compiler, *FLAGS, *own, "-c", str(source), "-o", str(Path(made, f"{unit}.o"))]
+            for source, unit, own in units
         ]
         _run(steps, made, group)
         library, objects = Path(made, "library"), [step[-1] for step in steps]

@@ -39,7 +39,7 @@
 //     computed once for all heads, and a pair costs one multiplication and one addition.
 //   * If there are thousands, as for a smooth activation, each pair's segment is searched for, beginning at a cell of x that is
 //     close to it.
-//   * If positions are not consecutive, every bias is looked up pair by pair.
+//   * If positions are not consecutive, or many knots lie close together, every bias is looked up pair by pair.
 // Segments are always decided in float64. A bias per query and distance is read in the reverse order of the keys (bias_rows.h).
 //
 // DELTA. dS = P * (dP - delta), and a row's dS add up to 0. A gradient of a bias is a sum in which nearly everything cancels to

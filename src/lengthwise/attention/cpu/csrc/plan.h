@@ -33,7 +33,7 @@ struct SequenceBlocks {
 };
 
 struct Plan {
-  const Call* call;
+  const Call* call;  // the driver's copy, whose segments are narrowed to the compute dtype
   const SequenceBlocks* sequences;
   i64 sequence_step;  // 0 where all sequences of the batch have the same blocks, otherwise 1
 
@@ -50,7 +50,7 @@ struct Plan {
   // Queries whose scale is `shared_scale` have a segment bias that depends on the distance alone:
   //   shared_bias [segment_heads, feature_size], in units of log 2;
   //   shared_slope, its derivative by the query scale: slope times feature;
-  //   dS_by_distance, the sums of dS at each distance, from which all gradients of these pairs follow.
+  //   dS_by_distance, the sums of dS at each distance, from which all gradients but that of the query scales follow.
   // Null where they are not needed.
   const void *shared_bias, *shared_slope;
   double* dS_by_distance;
@@ -79,7 +79,7 @@ INLINE bool has_few_query_rows(const Call& call) { return call.queries * (call.h
 // Whether any pair needs its own segment. Where all queries share a scale, their segments are a bias per distance instead.
 INLINE bool evaluates_segments(const Plan& plan) { return plan.call->slope && !plan.all_share_scale; }
 
-// Whether backward saves P and dP of a block of queries: see "delta" in attention.cpp.
+// Whether backward saves P and dP of a block of queries: see DELTA in attention.cpp.
 INLINE bool saves_weights(const Plan& plan) {
   const Call& call = *plan.call;
   return call.backward && (plan.grad_table || call.grad_slope || call.grad_rows);

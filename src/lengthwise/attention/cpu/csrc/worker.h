@@ -1,4 +1,4 @@
-// The state of one thread, and the list of its functions. Each group is defined in the header that its heading names.
+// The state of one thread, and the list of its functions. The heading of each group names the file that defines it.
 #pragma once
 
 #include "convert.h"
@@ -24,7 +24,7 @@ enum class BiasPath {
   DIAGONAL,        // one row of bias for all diagonals: a table, or segments whose queries share a scale
   SEGMENT_RUNS,    // few segments: in each row, the pairs of one segment are contiguous
   SEGMENT_SEARCH,  // many segments: each pair's segment is searched for, many pairs at once
-  PER_PAIR,        // positions are not consecutive: everything is looked up pair by pair
+  PER_PAIR,        // positions are not consecutive, or knots lie too close together: everything is looked up pair by pair
 };
 
 template <class Vec>
@@ -43,7 +43,7 @@ struct Worker {
   const T log2e = (T)1.4426950408889634, ln2 = (T)0.6931471805599453;
   Scratch scratch;
 
-  // The unit of work: a part of the query heads, of the blocks of queries or of the blocks of keys.
+  // The unit of work: sequence `b` and a key head with its query heads and all blocks, or a part of them.
   i64 unit, b, kv_head;
   i64 head_begin, head_end, q_begin, q_end, k_begin, k_end;
   const SequenceBlocks* sequence;
@@ -54,14 +54,14 @@ struct Worker {
   const T *table, *slope, *intercept, *shared_bias, *shared_slope, *rows;
 
   // The block of queries, and its pair with a block of keys.
-  bool shares_scale;       // all queries of the block have the plan's shared scale
-  bool consecutive;        // both blocks have consecutive positions
-  BiasPath bias_path;      // defined where the bias depends on distances
-  i64 visible_index = 0;   // which of the visible blocks of keys this is
-  i64 max_visible_blocks = 0;
+  bool shares_scale;           // all queries of the block have the plan's shared scale
+  bool consecutive;            // both blocks have consecutive positions
+  BiasPath bias_path;          // set where the bias depends on distances
+  i64 visible_index = 0;       // where P is saved: which of the visible blocks of keys this is
+  i64 max_visible_blocks = 0;  // where P is saved: the largest number of them that any block of queries has
   i64 first_touched_segment, last_touched_segment;
 
-  // ---- here and in attention.cpp
+  // ---- attention.cpp
 
   explicit Worker(const Plan& plan)
       : plan(plan), call(*plan.call), width(round_up(plan.call->dim, N)), vectors(width / N),
