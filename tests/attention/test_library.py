@@ -242,7 +242,7 @@ def test_nothing_of_compiling_outlives_the_process(tmp_path, name):
     env = {**os.environ, "CXX": str(compiler), "TMPDIR": str(drafts)}
     process = subprocess.Popen([sys.executable, "-c", program], env=env, stderr=subprocess.PIPE, text=True)
     try:
-        expected = (len(building.targets()) + 1) * b"started\n"
+        expected = (len(building.targets()) + len(building.COMPILED_ONCE)) * b"started\n"
         assert _until(lambda said: said == expected, listen)
         assert list(drafts.glob("lengthwise-*/draft*.s"))
         process.send_signal(getattr(signal, name))
@@ -272,13 +272,29 @@ def _open_elsewhere(listen):
         return True
 
 
-@pytest.mark.parametrize("source", ["SOURCE", "PIECES"])
-def test_the_name_follows_the_source(source, monkeypatch, tmp_path):
-    before = building.name(b"")
-    changed = tmp_path / "changed.cpp"
-    changed.write_bytes(getattr(building, source).read_bytes() + b"\n")
-    monkeypatch.setattr(building, source, changed)
-    assert building.name(b"") != before
+def test_every_file_of_the_source_is_in_the_name(monkeypatch, tmp_path):
+    """A change of any file, a new file and a file under another name: each gives the library another name."""
+    copy = tmp_path / "csrc"
+    shutil.copytree(building.CSRC, copy)
+    names = {building.name(b"")}
+    monkeypatch.setattr(building, "CSRC", copy)
+    assert building.name(b"") in names
+    files = sorted(path for path in copy.iterdir() if path.is_file())
+    assert files == building.sources() and {building.KERNEL, *building.COMPILED_ONCE} <= {path.name for path in files}
+    for path in files:
+        content = path.read_bytes()
+        path.write_bytes(content + b"\n")
+        names.add(building.name(b""))
+        path.write_bytes(content)
+    (copy / "new.h").touch()
+    names.add(building.name(b""))
+    (copy / "new.h").rename(copy / "other.h")
+    names.add(building.name(b""))
+    assert len(names) == len(files) + 3
+
+
+def test_every_source_that_is_compiled_alone_is_listed():
+    assert {path.name for path in building.CSRC.glob("*.cpp")} == {building.KERNEL, *building.COMPILED_ONCE}
 
 
 def test_what_older_sources_made_is_deleted(places):

@@ -1,5 +1,5 @@
-"""attention.cpp and pieces.cpp alone, without torch: native/driver.cpp compares them with plain loops, built and watched in
-several ways."""
+"""The kernel's C++ sources alone, without torch: native/driver.cpp compares them with plain loops, built and run in several
+ways."""
 
 import subprocess
 import sys

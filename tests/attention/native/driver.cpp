@@ -1,4 +1,4 @@
-// Calls the library of attention.cpp and pieces.cpp on random cases and compares every number with plain loops in double precision.
+// Calls the library of csrc/ on random cases and compares every number with plain loops in double precision.
 //
 //     driver SEED CASES      runs the cases SEED, SEED + 1, ...; a case that failed runs alone as `driver ITS_SEED 1`
 //
@@ -7,7 +7,7 @@
 // that is not finite; some are large (up to 3000 tokens), so that several threads share the work. It is computed forwards and
 // backwards, and its statistics, on every target that the processor has, with one thread and with several, whose bits have to be the same.
 //
-// Around every tensor, between the rows of the results and between the pieces of the kernel's own memory lie bytes that
+// Around every tensor, between the rows of the results and between the buffers of the kernel's own memory lie bytes that
 // have to be as they were; where AddressSanitizer is there, it sees who reads them as well. The kernel's memory is full of
 // NaN before, and full of zeros in the run with several threads: what it never wrote it may not read.
 //
@@ -16,13 +16,11 @@
 // output, a quotient), and half a unit in the last place of a half precision result. Backward has to agree for the output
 // and the logarithms that it was given.
 //
-// Each case comes with a network for pieces.cpp, of which networks.h says what is asked.
+// Each case comes with a network for segments.cpp, of which networks.h says what is asked.
 //
-// It includes the source of attention.cpp: there is one `struct Call`, and a field that is new stops the build below.
+// `struct Call` comes from csrc/params.h, and a new field stops the build below.
 
 #include "memory.h"
-
-#include "attention.cpp"
 
 #undef posix_memalign
 #undef free
@@ -32,6 +30,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+
+#include "convert.h"
+#include "params.h"
 
 static_assert(sizeof(Call) == 88 * 8, "Call has another number of fields: let random_case choose the new ones");
 
@@ -66,7 +67,7 @@ struct Arena {
   std::vector<std::pair<char*, size_t>> guards;
 };
 thread_local Arena arena;
-std::atomic<i64> arenas{0}, pieces_guarded{0};
+std::atomic<i64> arenas{0}, buffers_guarded{0};
 std::atomic<bool> out_of_memory{false};
 std::atomic<int> filled_with{0xFF};
 
@@ -83,14 +84,14 @@ extern "C" int guarded_memalign(void** at, size_t alignment, size_t size) {
   return 0;
 }
 
-extern "C" size_t guarded_piece(uintptr_t at, size_t size) {
+extern "C" size_t guarded_bytes(uintptr_t at, size_t size) {
   const size_t step = (size + 63) / 64 * 64 + MARGIN;
   if (arena.base && at >= (uintptr_t)arena.base && at < (uintptr_t)arena.base + arena.size) {
     char* guard = arena.base + (at - (uintptr_t)arena.base) + size;
     memset(guard, GUARD, step - size);
     ASAN_POISON_MEMORY_REGION(guard, step - size);
     arena.guards.emplace_back(guard, step - size);
-    pieces_guarded++;
+    buffers_guarded++;
   }
   return step;
 }
@@ -101,7 +102,7 @@ extern "C" void guarded_free(void* at) {
   for (auto& guard : arena.guards) {
     ASAN_UNPOISON_MEMORY_REGION(guard.first, guard.second);
     for (size_t n = 0; n < guard.second; n++)
-      if ((unsigned char)guard.first[n] != GUARD) fail("the kernel wrote between two pieces of its memory");
+      if ((unsigned char)guard.first[n] != GUARD) fail("the kernel wrote between two buffers of its memory");
   }
   arena = Arena();
   free(at);
@@ -216,7 +217,7 @@ struct Tensor {
   double operator()(i64 a, i64 b, i64 c, i64 d) const { return get(at(a, b, c, d), dtype); }
   double flat(i64 n) const { return get(buffer->at + n * bytes_of(dtype), dtype); }
   void set(i64 a, i64 b, i64 c, i64 d, double x) { put(at(a, b, c, d), dtype, x); }
-  View view() const { return {buffer->at, stride[0], stride[1], stride[2]}; }
+  TensorView view() const { return {buffer->at, stride[0], stride[1], stride[2]}; }
   explicit operator bool() const { return (bool)buffer; }
 };
 
@@ -372,27 +373,27 @@ void random_case(uint64_t seed, Case& c) {
     const double spread = random.of<double>({1, 1, 10, 100});
     call.table_heads = heads();
     call.table_size = random.often(0.3) ? random.from(1, 9) : random.from(1, j + 20);
-    call.first = random.often(0.5) ? 0 : random.from(-j - 3, j + 3);
+    call.table_first = random.often(0.5) ? 0 : random.from(-j - 3, j + 3);
     c.table = row("table", call.table_heads, call.table_size, [&](i64) { return spread * random.normal(); }, wide);
   }
   if (random.often(0.45)) {
-    call.piece_heads = heads();
+    call.segment_heads = heads();
     switch (random.from(0, 4)) {
-      case 0: call.pieces = random.from(1, 3); break;
-      case 1: call.pieces = random.from(62, 67); break;  // as many as have bounds of distances, and more
-      case 2: call.pieces = random.from(1000, 4200); break;
-      default: call.pieces = random.from(2, 33);
+      case 0: call.segments = random.from(1, 3); break;
+      case 1: call.segments = random.from(62, 67); break;  // as many as have bounds of distances, and more
+      case 2: call.segments = random.from(1000, 4200); break;
+      default: call.segments = random.from(2, 33);
     }
-    call.u_size = random.often(0.2) ? random.from(1, 9) : random.from(1, j + 20);
-    call.w_batch = random.often(0.5) ? b : 1;
-    if (!b) call.w_batch = 1;
-    const i64 many = call.pieces;
-    c.slope = row("slope", call.piece_heads, many, normal, FLOAT64);
-    c.intercept = row("intercept", call.piece_heads, many, normal, FLOAT64);
+    call.feature_size = random.often(0.2) ? random.from(1, 9) : random.from(1, j + 20);
+    call.query_scale_batch = random.often(0.5) ? b : 1;
+    if (!b) call.query_scale_batch = 1;
+    const i64 many = call.segments;
+    c.slope = row("slope", call.segment_heads, many, normal, FLOAT64);
+    c.intercept = row("intercept", call.segment_heads, many, normal, FLOAT64);
     const i64 crooked = random.from(0, 3);
     const double bend = 0.05 + random.unit();
     auto coordinate = [&](i64 n) { return crooked ? log1p(bend * (double)n) : random.normal(); };
-    c.u = row("u", 1, call.u_size, coordinate, FLOAT64);
+    c.u = row("u", 1, call.feature_size, coordinate, FLOAT64);
     const i64 how = random.from(0, 4);
     auto inverse = [&](i64 n) {
       const double at = (double)(n % i + j - i);
@@ -401,7 +402,7 @@ void random_case(uint64_t seed, Case& c) {
              : how == 2 ? random.normal()
                         : 1 / (1 + log1p(bend * at));
     };
-    c.w = row("w", call.w_batch, i, inverse, FLOAT64);
+    c.w = row("w", call.query_scale_batch, i, inverse, FLOAT64);
     std::vector<double> places;
     const i64 uneven = random.from(0, 3);
     for (i64 n = 0; n < many - 1; n++)
@@ -420,7 +421,7 @@ void random_case(uint64_t seed, Case& c) {
   }
   if (d > 1 && random.often(TURNS)) {
     call.pairs = random.often(0.5) ? d / 2 : random.from(1, d / 2);
-    call.side_by_side = random.often(0.5);
+    call.interleaved = random.often(0.5);
     auto turns = [&](const char* name, i64 tokens, i64& stride) {
       const i64 own = random.often(0.5) && b > 1 ? b : 1;
       stride = own > 1 ? tokens * 2 * call.pairs : 0;
@@ -435,21 +436,21 @@ void random_case(uint64_t seed, Case& c) {
       return t;
     };
     const i64 sides = random.from(0, 4);  // queries alone, keys alone, both
-    if (sides) c.turn_q = turns("turn_q", i, call.turn_q_batch);
-    if (sides != 1) c.turn_k = turns("turn_k", j, call.turn_k_batch);
+    if (sides) c.turn_q = turns("turn_q", i, call.cos_sin_q_stride);
+    if (sides != 1) c.turn_k = turns("turn_k", j, call.cos_sin_k_stride);
   }
   if (const int kind = random.often(0.6) ? 0 : (int)random.from(1, 4)) {
     const bool own = random.often(0.5) && b > 1;
     c.position_k = some_positions(random, own ? b : 1, j, kind);
-    call.position_k_batch = own ? j : 0;
-    call.position_q_batch = own ? i : 0;
+    call.position_k_stride = own ? j : 0;
+    call.position_q_stride = own ? i : 0;
     for (i64 n = 0; n < (own ? b : 1); n++)
       for (i64 t = j - i; t < j; t++) c.position_q.push_back(c.position_k[(size_t)(n * j + t)]);
   }
   if (const int kind = random.often(0.6) ? 0 : (int)random.from(1, 4)) {
     const bool own = random.often(0.5) && b > 1;
     c.documents = some_documents(random, own ? b : 1, j, kind);
-    call.documents_batch = own ? j : 0;
+    call.documents_stride = own ? j : 0;
   }
   if ((c.is_not_finite = random.often(0.2))) {
     Tensor* some[] = {&c.q, &c.k, &c.v, &c.grad, &c.table, &c.rows};
@@ -461,10 +462,10 @@ void random_case(uint64_t seed, Case& c) {
            "batch %lld heads %lld/%lld queries %lld keys %lld dim %lld dtype %lld causal %lld window %lld table %lld+%lld "
            "pieces %lld u %lld rows %lld+%lld turns%s%s of %lld%s positions %zu documents %zu%s%s",
            (long long)b, (long long)h, (long long)call.kv_heads, (long long)i, (long long)j, (long long)d,
-           (long long)dtype, (long long)call.causal, (long long)call.window, (long long)call.first,
-           (long long)call.table_size, (long long)call.pieces, (long long)call.u_size, (long long)call.rows_first,
+           (long long)dtype, (long long)call.causal, (long long)call.window, (long long)call.table_first,
+           (long long)call.table_size, (long long)call.segments, (long long)call.feature_size, (long long)call.rows_first,
            (long long)call.rows_size, c.turn_q ? " q" : "", c.turn_k ? " k" : "", (long long)call.pairs,
-           call.side_by_side ? " side by side" : "", c.position_k.size(), c.documents.size(), c.is_not_finite ? " not finite" : "",
+           call.interleaved ? " side by side" : "", c.position_k.size(), c.documents.size(), c.is_not_finite ? " not finite" : "",
            c.large ? " large" : "");
   c.says = text;
   for (Tensor* t : {&c.q, &c.k, &c.v, &c.grad, &c.table, &c.slope, &c.intercept, &c.knots, &c.u, &c.w, &c.rows, &c.turn_q, &c.turn_k})
@@ -477,11 +478,11 @@ void random_case(uint64_t seed, Case& c) {
   call.slope = start(c.slope);
   call.intercept = start(c.intercept);
   call.knots = start(c.knots);
-  call.u = start(c.u);
-  call.w = start(c.w);
+  call.distance_feature = start(c.u);
+  call.query_scale = start(c.w);
   call.rows = start(c.rows);
-  call.turn_q = start(c.turn_q);
-  call.turn_k = start(c.turn_k);
+  call.cos_sin_q = start(c.turn_q);
+  call.cos_sin_k = start(c.turn_k);
   call.position_q = c.position_q.empty() ? nullptr : c.position_q.data();
   call.position_k = c.position_k.empty() ? nullptr : c.position_k.data();
   call.documents = c.documents.empty() ? nullptr : c.documents.data();
@@ -497,7 +498,7 @@ void random_case(uint64_t seed, Case& c) {
     c.rank.push_back(std::count(row, c.documents.begin() + (std::ptrdiff_t)n, c.documents[n]));
   }
   call.rank = c.rank.empty() ? nullptr : c.rank.data();
-  call.rank_batch = call.documents_batch;
+  call.rank_stride = call.documents_stride;
 }
 
 // ---- what the kernel gives ---------------------------------------------------------------------------------------
@@ -523,10 +524,10 @@ std::unique_ptr<Results> results_for(const Case& c, uint64_t seed) {
   // Some biases learn and others beside them do not.
   if (c.table && random.often(0.8)) r->dtable = make(random, "dtable", wide, 1, 1, call.table_heads, call.table_size, true, true);
   if (c.slope && random.often(0.8)) {
-    r->dslope = make(random, "dslope", FLOAT64, 1, 1, call.piece_heads, call.pieces, true, true);
-    r->dintercept = make(random, "dintercept", FLOAT64, 1, 1, call.piece_heads, call.pieces, true, true);
-    r->du = make(random, "du", FLOAT64, 1, 1, 1, call.u_size, true, true);
-    r->dw = make(random, "dw", FLOAT64, 1, 1, call.w_batch, i, true, true);
+    r->dslope = make(random, "dslope", FLOAT64, 1, 1, call.segment_heads, call.segments, true, true);
+    r->dintercept = make(random, "dintercept", FLOAT64, 1, 1, call.segment_heads, call.segments, true, true);
+    r->du = make(random, "du", FLOAT64, 1, 1, 1, call.feature_size, true, true);
+    r->dw = make(random, "dw", FLOAT64, 1, 1, call.query_scale_batch, i, true, true);
   }
   if (c.rows && random.often(0.8)) r->drows = make(random, "drows", wide, b, call.heads, i, call.rows_size, true, true);
   r->statistics = make(random, "statistics", FLOAT64, b, call.heads, i, call.edges_size + 4, true, true);
@@ -567,12 +568,12 @@ void run_kernel(const Case& c, Results& r, i64 target, i64 threads) {
   call.dq = r.dq.view();
   call.dk = r.dk.view();
   call.dv = r.dv.view();
-  call.dtable = start(r.dtable);
-  call.dslope = start(r.dslope);
-  call.dintercept = start(r.dintercept);
-  call.du = start(r.du);
-  call.dw = start(r.dw);
-  call.drows = start(r.drows);
+  call.grad_table = start(r.dtable);
+  call.grad_slope = start(r.dslope);
+  call.grad_intercept = start(r.dintercept);
+  call.grad_feature = start(r.du);
+  call.grad_query_scale = start(r.dw);
+  call.grad_rows = start(r.drows);
   const std::vector<char> out(r.out.buffer->base, r.out.buffer->base + r.out.buffer->total);
   const std::vector<char> lse(r.lse.buffer->base, r.lse.buffer->base + r.lse.buffer->total);
   if (lengthwise_attention(&call)) fail("backward has no memory");
@@ -647,7 +648,7 @@ struct Turned {
   }
   void turn(const Call& call, const Tensor& by, i64 b, i64 t, bool back) {
     for (i64 p = 0; by && p < call.pairs; p++) {
-      const size_t one = (size_t)(call.side_by_side ? 2 * p : p), other = one + (size_t)(call.side_by_side ? 1 : call.pairs);
+      const size_t one = (size_t)(call.interleaved ? 2 * p : p), other = one + (size_t)(call.interleaved ? 1 : call.pairs);
       const double c = by(by.shape[0] > 1 ? b : 0, t, 0, p), s = by(by.shape[0] > 1 ? b : 0, t, 1, p) * (back ? -1 : 1);
       const double x = value[one], y = value[other], m = size[one], n = size[other];
       value[one] = c * x - s * y;
@@ -665,8 +666,8 @@ void check_numbers(const Case& c, Results& r) {
   const i64 B = call.batch, H = call.heads, I = call.queries, J = call.keys, D = call.dim, group = H / call.kv_heads;
   const double unit = call.dtype == FLOAT64 ? 1.1e-16 : 6e-8;
   Sums out(B * H * I * D), lse(B * H * I), dq(B * H * I * D), dk(B * call.kv_heads * J * D), dv(dk);
-  Sums dtable(call.table_heads * call.table_size), dslope(call.piece_heads * call.pieces), dintercept(dslope);
-  Sums du(call.u_size), dw(call.w_batch * I), drows(c.rows ? B * H * I * call.rows_size : 0);
+  Sums dtable(call.table_heads * call.table_size), dslope(call.segment_heads * call.segments), dintercept(dslope);
+  Sums du(call.feature_size), dw(call.query_scale_batch * I), drows(c.rows ? B * H * I * call.rows_size : 0);
   Sums statistics(B * H * I * (call.edges_size + 4));
   std::vector<double> logit((size_t)J), weight((size_t)J), g((size_t)D), o((size_t)D), v((size_t)(J * D));
   std::vector<Turned> k((size_t)J, Turned(D));
@@ -674,11 +675,11 @@ void check_numbers(const Case& c, Results& r) {
   std::vector<i64> column((size_t)J), place((size_t)J), segment((size_t)J), row_column((size_t)J);
   std::vector<char> seen((size_t)J), bad_key((size_t)J);
   std::vector<double> knots, u;
-  for (i64 n = 0; c.slope && n < call.u_size; n++) u.push_back(c.u.flat(n));
-  for (i64 n = 0; c.slope && n < call.pieces - 1; n++) knots.push_back(c.knots.flat(n));
+  for (i64 n = 0; c.slope && n < call.feature_size; n++) u.push_back(c.u.flat(n));
+  for (i64 n = 0; c.slope && n < call.segments - 1; n++) knots.push_back(c.knots.flat(n));
   for (i64 b = 0; b < B; b++)
     for (i64 h = 0; h < H; h++) {
-      const i64 kv = h / group, th = call.table_heads > 1 ? h : 0, ph = call.piece_heads > 1 ? h : 0;
+      const i64 kv = h / group, th = call.table_heads > 1 ? h : 0, ph = call.segment_heads > 1 ? h : 0;
       const i64 rh = call.rows_heads > 1 ? h : 0;
       if (h % group == 0)
         for (i64 j = 0; j < J; j++) {
@@ -692,7 +693,7 @@ void check_numbers(const Case& c, Results& r) {
         }
       for (i64 i = 0; i < I; i++) {
         const i64 own = J - I + i;
-        const double w = c.w ? c.w((i64)0, 0, call.w_batch > 1 ? b : 0, i) : 0;
+        const double w = c.w ? c.w((i64)0, 0, call.query_scale_batch > 1 ? b : 0, i) : 0;
         bool bad = false, bad_grad = false;
         double gout = 0;  // sum of the absolute values of what makes delta
         for (i64 d = 0; d < D; d++) {
@@ -708,7 +709,7 @@ void check_numbers(const Case& c, Results& r) {
           const size_t J_ = (size_t)j;
           bool sees = (!call.causal || j <= own) && (!call.window || (j > own - call.window && j < own + call.window));
           if (call.documents) {
-            const i64* ids = call.documents + b * call.documents_batch;
+            const i64* ids = call.documents + b * call.documents_stride;
             sees = sees && ids[j] == ids[own];
           }
           seen[J_] = sees;
@@ -720,22 +721,22 @@ void check_numbers(const Case& c, Results& r) {
             dot += q.value[D_] * k[J_].value[D_] * call.scale;
             size += q.size[D_] * k[J_].size[D_] * call.scale;
           }
-          const i64 pq = call.position_q ? call.position_q[b * call.position_q_batch + i] : own;
-          const i64 pk = call.position_k ? call.position_k[b * call.position_k_batch + j] : j;
+          const i64 pq = call.position_q ? call.position_q[b * call.position_q_stride + i] : own;
+          const i64 pk = call.position_k ? call.position_k[b * call.position_k_stride + j] : j;
           auto add = [&](double x) {
             dot += x;
             bad |= x != x || x == INFINITY;
             if (std::isfinite(x)) size += fabs(x);
           };
           if (c.table) {
-            column[J_] = th * call.table_size + clamp(pq - pk - call.first, call.table_size - 1);
+            column[J_] = th * call.table_size + clamp(pq - pk - call.table_first, call.table_size - 1);
             add(c.table.flat(column[J_]));
           }
           if (c.slope) {
-            place[J_] = clamp(pq - pk, call.u_size - 1);
+            place[J_] = clamp(pq - pk, call.feature_size - 1);
             const double x = u[(size_t)place[J_]] * w;
             // Pieces are told apart in float64, whatever is computed in.
-            segment[J_] = ph * call.pieces + (std::upper_bound(knots.begin(), knots.end(), x) - knots.begin());
+            segment[J_] = ph * call.segments + (std::upper_bound(knots.begin(), knots.end(), x) - knots.begin());
             add(c.slope.flat(segment[J_]) * x);
             add(c.intercept.flat(segment[J_]));
           }
@@ -761,11 +762,11 @@ void check_numbers(const Case& c, Results& r) {
           }
         }
         const i64 entropy = line * (call.edges_size + 4) + call.edges_size + 1;
-        const i64* rank = call.rank ? call.rank + b * call.rank_batch : nullptr;
+        const i64* rank = call.rank ? call.rank + b * call.rank_stride : nullptr;
         for (i64 j = 0; j < J; j++) {
           const double p = seen[(size_t)j] ? weight[(size_t)j] / total : 0;
-          const i64 pq = call.position_q ? call.position_q[b * call.position_q_batch + i] : own;
-          const i64 pk = call.position_k ? call.position_k[b * call.position_k_batch + j] : j;
+          const i64 pq = call.position_q ? call.position_q[b * call.position_q_stride + i] : own;
+          const i64 pk = call.position_k ? call.position_k[b * call.position_k_stride + j] : j;
           const i64 bin = std::upper_bound(c.edges.begin(), c.edges.end(), pq - pk) - c.edges.begin();
           const i64 before = rank ? rank[j] : j, back = (rank ? rank[own] : own) - before;
           if (!seen[(size_t)j]) continue;
@@ -827,7 +828,7 @@ void check_numbers(const Case& c, Results& r) {
           }
           if (c.rows) drows.add(line * call.rows_size + row_column[J_], change, wrong, spoils);
         }
-        if (c.slope) dw.add((call.w_batch > 1 ? b : 0) * I + i, dw_i, dw_off, spoils);
+        if (c.slope) dw.add((call.query_scale_batch > 1 ? b : 0) * I + i, dw_i, dw_off, spoils);
       }
     }
   const std::pair<Tensor*, Sums*> both[] = {{&r.out, &out},       {&r.lse, &lse},     {&r.dq, &dq},
@@ -897,7 +898,7 @@ int main(int count, char** words) {
     check_network(seed + n);
     check_tables(seed + n);
   }
-  if (!pieces_guarded) fail("the kernel's memory has no guards: LENGTHWISE_PIECE is not used");
+  if (!buffers_guarded) fail("the kernel's memory has no guards: LENGTHWISE_BUFFER_BYTES is not used");
   printf("%llu cases (%lld with numbers that are not finite, %lld large), targets 0 to %lld: %lld calls, %lld of them pairs "
          "on several threads\n",
          (unsigned long long)cases, (long long)not_finite, (long long)large, (long long)best, (long long)calls,

@@ -1,13 +1,14 @@
-// Read before attention.cpp where it is tested: the kernel's own memory comes from driver.cpp, which fills it with bytes
-// that are no numbers, puts guards between its pieces, and can refuse it.
+// Included before the sources of csrc/ that keep memory, where they are tested. The kernel's own memory then comes from the
+// driver.cpp beside this file, which fills it with bytes that are no numbers, puts guards between its buffers, and can refuse it.
 #pragma once
 
-// What attention.cpp includes, before names are changed that these headers use themselves.
+// What those sources include, before names are changed that these headers use themselves.
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
 #include <atomic>
 #include <new>
 #include <thread>
@@ -19,10 +20,10 @@
 
 extern "C" int guarded_memalign(void** at, size_t alignment, size_t size);
 extern "C" void guarded_free(void* at);
-// How far the next piece lies behind one of `size` bytes at `at`.
-extern "C" size_t guarded_piece(uintptr_t at, size_t size);
+// How many bytes after `at` the next buffer begins, if one of `size` bytes lies there.
+extern "C" size_t guarded_bytes(uintptr_t at, size_t size);
 
 #define posix_memalign guarded_memalign
 #define free guarded_free
-#define LENGTHWISE_KEEP 0
-#define LENGTHWISE_PIECE(at, size) guarded_piece(at, size)
+#define LENGTHWISE_KEEP_BYTES 0
+#define LENGTHWISE_BUFFER_BYTES(at, size) guarded_bytes(at, size)

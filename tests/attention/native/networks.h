@@ -1,7 +1,7 @@
-// Random networks for pieces.cpp: an MLP with ReLUs of one number, its straight pieces, the gradients of its weights through
-// them, and those of FIRE's tables, compared with plain loops that do not know how the pieces were found.
+// Random networks for segments.cpp: an MLP with ReLUs of one number, its segments, the gradients of its weights through them,
+// and those of FIRE's tables, compared with plain loops that do not know how the segments were found.
 //
-// Of the pieces it is asked that knots ascend within (0, 1); that every piece's lines are those of its gates; that the gates
+// Of the segments it is asked that knots ascend within (0, 1); that every segment's lines are those of its gates; that the gates
 // are what the network says at the middle of the piece, and still at both of its ends (or a knot is missing); and that at
 // each knot some neuron is 0 (or it is one too many). To rounding: every line carries what it may be off by.
 //
@@ -14,14 +14,7 @@
 #include <cstddef>
 #include <new>
 
-extern "C" i64 lengthwise_pieces(i64 layers, const i64* widths, const void* const* numbers, i64 single, i64 final, i64 room,
-                                 double* slope, double* intercept, double* knots, uint8_t* gates);
-extern "C" i64 lengthwise_pieces_backward(i64 layers, const i64* widths, const void* const* numbers, i64 single, i64 final,
-                                          i64 pieces, const double* of_slope, const double* of_intercept,
-                                          const uint8_t* gates, void* const* gradients);
-extern "C" void lengthwise_fire_tables_backward(double size, double threshold, double L, double eps, const i64* distance,
-                                                i64 distances, const i64* query, i64 queries, const double* of_u,
-                                                const double* of_w, double* to);
+#include "segments.h"
 
 namespace {
 
@@ -54,7 +47,7 @@ void operator delete(void* at, size_t) noexcept { free(at); }
 
 namespace {
 
-const double ROUNDED = 2.3e-16;  // half a unit in the last place of 1, twice: pieces.cpp and the loops here are both in double
+const double ROUNDED = 2.3e-16;  // half a unit in the last place of 1, twice: segments.cpp and the loops here are both in double
 
 // A value, and what a computation in double may be off by.
 struct Near {
@@ -126,7 +119,7 @@ void random_network(uint64_t seed, Random& random, Network& net) {
   }
 }
 
-// What pieces.cpp said.
+// What segments.cpp said.
 struct Found {
   i64 count;
   Array slope, intercept, knots, gates;

@@ -1,4 +1,4 @@
-"""Builds driver.cpp with attention.cpp and pieces.cpp in one of several ways, and runs it: the kernel alone, without torch.
+"""Builds driver.cpp with the kernel's C++ sources in one of several ways, and runs it: the kernel alone, without torch.
 
     python tests/attention/native/run.py                             # the ways that there are
     python tests/attention/native/run.py g++ --seed 1 --cases 10000  # one of them
@@ -19,6 +19,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CPU = HERE.parents[2] / "src" / "lengthwise" / "attention" / "cpu"
+CSRC = CPU / "csrc"
 LACKING = 77
 
 _spec = importlib.util.spec_from_file_location("building", CPU / "building.py")
@@ -64,27 +65,20 @@ def built(way: Way, folder: Path) -> Path:
     flags = [f for f in building.FLAGS if f != "-w"] + ["-Wall", "-Wextra", "-Werror", *way.flags]
     targets = building.OTHER if way.arm else building.targets()
     jobs, objects = [], []
+
+    def compile_(name: str, source: Path, *given: str) -> None:
+        objects.append(str(folder / f"{name}.o"))
+        jobs.append(subprocess.Popen([way.compiler, *flags, *given, "-c", str(source), "-o", objects[-1]]))
+
+    memory = ["-include", str(HERE / "memory.h")]
+    compile_("test_driver", HERE / "driver.cpp", "-I", str(CSRC))
+    for source in building.COMPILED_ONCE:
+        compile_(source, CSRC / source, *building.defines(targets), *(memory if source == "driver.cpp" else []))
     for target, own in targets.items():
-        entry = "-DLENGTHWISE_ENTRY" in own  # the driver includes the source, and with it this target
-        source = [str(HERE / "driver.cpp"), "-I", str(CPU)] if entry else [str(CPU / "attention.cpp")]
-        given = [] if entry else ["-include", str(HERE / "memory.h")]
+        given = [*own, *memory, f"-DLENGTHWISE_TARGET={target}"]
         if "-mavx512f" in own and way.compiler == "g++":
             given += ["-Wno-uninitialized", "-Wno-maybe-uninitialized"]  # GCC warns of its own header there
-        objects.append(str(folder / f"{target}.o"))
-        command = [
-            way.compiler,
-            *flags,
-            *own,
-            *given,
-            f"-DLENGTHWISE_TARGET={target}",
-            "-c",
-            *source,
-            "-o",
-            objects[-1],
-        ]
-        jobs.append(subprocess.Popen(command))
-    objects.append(str(folder / "pieces.o"))
-    jobs.append(subprocess.Popen([way.compiler, *flags, "-c", str(CPU / "pieces.cpp"), "-o", objects[-1]]))
+        compile_(target, CSRC / building.KERNEL, *given)
     statuses = [job.wait() for job in jobs]
     if any(statuses):
         raise SystemExit(f"{way.compiler} does not build the driver")

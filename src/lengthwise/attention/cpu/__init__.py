@@ -1,4 +1,4 @@
-"""The compiled CPU kernel (attention.cpp) behind operator.py: how it is called."""
+"""The compiled CPU kernel (csrc/) behind operator.py: how it is called."""
 
 import ctypes
 import functools
@@ -22,7 +22,7 @@ class _View(ctypes.Structure):
 
 
 class _Call(ctypes.Structure):
-    """`Call` in attention.cpp, field by field."""
+    """`Call` in csrc/params.h, field by field in the same order."""
 
     _fields_ = (
         *((name, _WHOLE) for name in ("batch", "heads", "kv_heads", "queries", "keys", "dim")),

@@ -1,6 +1,6 @@
-"""Compiles attention.cpp and pieces.cpp into a shared library. library.py finds it, keeps it and loads it.
+"""Compiles the C++ sources in csrc/ into a shared library. library.py finds it, keeps it and loads it.
 
-The file is called `attention-<sources>-<content>.so`. The first hash is of the sources, the flags and the platform, so a
+The file is called `attention-<sources>-<content>.so`. The first hash is of all files in csrc/, the flags and the platform, so a
 library that was made from something else is never found. The second is of the file's own content, so one that was cut
 short or changed is recognised before it is loaded: the system would end the process with SIGBUS.
 
@@ -27,20 +27,22 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("attention.cpp")
-PIECES = SOURCE.with_name("pieces.cpp")
+FOLDER = Path(__file__).parent
+CSRC = FOLDER / "csrc"
+KERNEL = "attention.cpp"  # compiled once for each target
+COMPILED_ONCE = ("driver.cpp", "segments.cpp")
 FLAGS = ["-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
          "-ffp-contract=fast", "-w"]  # fmt: skip
-# attention.cpp is compiled once for each of these; which one runs is asked of the processor at run time.
+# The targets and their flags. At run time the library chooses the best target that the processor supports.
 X86 = {
-    "portable": ["-DLENGTHWISE_ENTRY", "-DLENGTHWISE_X86"],
+    "portable": [],
     "avx2": ["-mavx2", "-mfma"],
     "avx512": ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma"],
 }
-OTHER = {"portable": ["-DLENGTHWISE_ENTRY"]}
+OTHER: dict[str, list[str]] = {"portable": []}
 _ENDING = 5.0  # seconds in which compilers that are stopped have to let go of their folder
 
 
@@ -52,10 +54,22 @@ def targets() -> dict[str, list[str]]:
     return X86 if platform.machine().lower() in ("x86_64", "amd64") else OTHER
 
 
+def defines(targets: Iterable[str]) -> list[str]:
+    """Return the flags that say to the sources that are compiled once which targets there are."""
+    return [f"-DLENGTHWISE_{target.upper()}" for target in targets]
+
+
+def sources() -> list[Path]:
+    """Return every C++ file in csrc/, headers included, sorted by name."""
+    return sorted(path for path in CSRC.iterdir() if path.suffix in (".cpp", ".h") and not path.name.startswith("."))
+
+
 def stem() -> str:
     """Return what the names of all libraries that belong to these sources on this platform begin with."""
-    made_of = hashlib.sha256(SOURCE.read_bytes())
-    made_of.update(PIECES.read_bytes())
+    made_of = hashlib.sha256()
+    for path in sources():
+        content = path.read_bytes()
+        made_of.update(f"{path.name} {len(content)}\n".encode() + content)
     made_of.update(repr((FLAGS, targets(), sysconfig.get_platform())).encode())
     return f"attention-{made_of.hexdigest()[:16]}-"
 
@@ -94,10 +108,12 @@ def compiled() -> bytes:
     except OSError as error:
         raise CannotBuild(f"there is no folder for temporary files: {error}") from None
     with folder as made, _guard(made) as group:
-        steps = [[*compiler, *FLAGS, "-c", str(PIECES), "-o", str(Path(made, "pieces.o"))]]
-        for target, flags in targets().items():
-            out = str(Path(made, f"{target}.o"))
-            steps.append([*compiler, *FLAGS, *flags, f"-DLENGTHWISE_TARGET={target}", "-c", str(SOURCE), "-o", out])
+        units = [(CSRC / source, Path(source).stem, defines(targets())) for source in COMPILED_ONCE]
+        units += [(CSRC / KERNEL, t, [*own, f"-DLENGTHWISE_TARGET={t}"]) for t, own in targets().items()]
+        steps = [
+            [*compiler, *FLAGS, *own, "-c", str(source), "-o", str(Path(made, f"{unit}.o"))]
+            for source, unit, own in units
+        ]
         _run(steps, made, group)
         library, objects = Path(made, "library"), [step[-1] for step in steps]
         _run([[*compiler, "-shared", "-o", str(library), *objects, "-pthread"]], made, group)

@@ -33,8 +33,8 @@ _LOCKED = 300.0  # seconds to wait for another process that compiles
 
 
 def beside() -> Path:
-    """Return the folder of the source."""
-    return building.SOURCE.parent
+    """Return the folder that holds csrc/, the folder of the sources."""
+    return building.FOLDER
 
 
 def load(call_size: int) -> ctypes.CDLL:

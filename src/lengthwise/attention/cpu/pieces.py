@@ -1,5 +1,5 @@
-"""FIRE's tables from the compiled library (pieces.cpp): what piecewise.py and fire.py say, in a call each in place of dozens of
-small operations. `piecewise.compiled` is this module, once attention is loaded."""
+"""FIRE's tables from the compiled library (csrc/segments.cpp): what piecewise.py and fire.py say, in a call each in place of
+dozens of small operations. `piecewise.compiled` is this module, once attention is loaded."""
 
 import ctypes
 import functools
