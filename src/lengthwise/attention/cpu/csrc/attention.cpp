@@ -45,7 +45,8 @@
 // DELTA. dS = P * (dP - delta), and a row's dS add up to 0. A gradient of a bias is a sum in which nearly everything cancels to
 // that 0. So where a bias learns, delta is computed from the very P and dP from which it is subtracted. They are saved for a
 // block of queries and all keys that it sees, and dS follows in a second step (save_P, compute_delta, compute_dS_from_saved in
-// softmax.h). Where no bias learns, delta = <grad, out>: the same number but for rounding.
+// softmax.h). The same is done in half precision, because the output is rounded there. Everywhere else delta = <grad, out>: the
+// same number but for rounding.
 //
 // WORK. A unit of work is one sequence and one key head, or a part of it; driver.cpp shares units among threads, so that
 // results do not depend on how many there are.
