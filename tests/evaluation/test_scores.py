@@ -264,7 +264,7 @@ def test_digits_are_aligned_in_evaluation_too():
 @pytest.mark.parametrize(
     ("scheme", "settings", "words"),
     [
-        (choose(Randomized, max_length=17), {}, "18 tokens cannot have 18 different positions below max_length 17"),
+        (choose(Randomized, max_length=17), {}, "max_length must be at least the number of tokens, 18, got 17"),
         (
             RANDOM,
             {"max_length": 199},

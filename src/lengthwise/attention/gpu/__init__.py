@@ -20,7 +20,7 @@ from torch import Tensor
 from lengthwise.attention.buffers import Gradients, compute_dtype, empty_gradients, like_heads
 from lengthwise.attention.gpu import tiles
 from lengthwise.attention.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
-from lengthwise.attention.gpu.distances import bias_gradients, fixed_point_scales, from_fixed_point, sum_dtype
+from lengthwise.attention.gpu.distances import fixed_point_scales, from_fixed_point, sum_dtype, write_bias_gradients
 
 
 def missing() -> str | None:
@@ -241,7 +241,7 @@ def backward(
         total[..., -1] += end_sums[3]
         drows.copy_(total if drows.shape[1] == total.shape[1] else total.sum(1, keepdim=True))
     if needs_table_grad or needs_segment_grads:
-        bias_gradients(
+        write_bias_gradients(
             call,
             head_views,
             lse,

@@ -19,7 +19,7 @@ def sum_dtype(q: Tensor) -> torch.dtype:
     return _SUM_DTYPE if q.dtype == torch.float32 else torch.float32
 
 
-def bias_gradients(
+def write_bias_gradients(
     call: Call, head_views: list[Any], lse: Tensor, delta: Tensor, end_sums: Tensor | None,
     fixed_point_scale: Tensor | None, all_finite: Tensor | None, sizes: tuple[Blocks, Blocks], gradients: Gradients,
     needs_table_grad: bool, needs_segment_grads: bool,
