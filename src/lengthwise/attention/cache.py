@@ -118,8 +118,10 @@ def _append_tokens(old: Tensor | None, new: Tensor) -> Tensor:
     """Concatenate [b|1, t] tensors along the tokens; the batch axis becomes the larger of the two."""
     if old is None:
         return new
-    rows = max(old.shape[0], new.shape[0])
-    return torch.cat([old.expand(rows, -1), new.expand(rows, -1)], 1)
+    if old.shape[0] != new.shape[0]:
+        rows = max(old.shape[0], new.shape[0])
+        old, new = old.expand(rows, -1), new.expand(rows, -1)
+    return torch.cat([old, new], 1)
 
 
 def _with_capacity(store: Tensor | None, like: Tensor, length: int) -> Tensor:

@@ -45,10 +45,9 @@ class Model(nn.Module, ABC):
 
     def _require_inputs(self, inputs: Tensor) -> None:
         """Raise `ConfigError` unless the inputs have the model's kind and shape."""
-        shown = f"{inputs.dtype} {tuple(inputs.shape)}"
         if self.token_embedding is not None:
             if inputs.ndim != 2 or inputs.is_floating_point() or inputs.is_complex() or inputs.dtype == torch.bool:
-                raise ConfigError(f"inputs must be token IDs [b, t], got {shown}")
+                raise ConfigError(f"inputs must be token IDs [b, t], got {inputs.dtype} {tuple(inputs.shape)}")
             # On other devices, reading the values would wait for the device.
             if inputs.device.type == "cpu" and inputs.numel() and not torch.compiler.is_compiling():
                 low, high = (int(n) for n in torch.aminmax(inputs))
@@ -59,7 +58,7 @@ class Model(nn.Module, ABC):
         assert self.input_projection is not None
         width = self.input_projection.in_features
         if inputs.ndim != 3 or inputs.shape[2] != width or not inputs.is_floating_point():
-            raise ConfigError(f"inputs must be vectors [b, t, {width}], got {shown}")
+            raise ConfigError(f"inputs must be vectors [b, t, {width}], got {inputs.dtype} {tuple(inputs.shape)}")
 
     @torch.no_grad()
     def generate(
