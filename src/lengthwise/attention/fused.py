@@ -52,8 +52,8 @@ def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q:
             return "positions lie so far apart that distances are listed, and its tables need every distance"
     if vector_terms := _vector_terms(modifiers):
         size = _distance_range([(term.table, term.first) for term in vector_terms])[1]
-        part_size = relative.queries_per_part(mask.queries, q.shape[-1], size)
-        if mask.window and not mask.causal and mask.queries > part_size:
+        bidirectional_window = mask.window and not mask.causal  # which needs all queries in one part
+        if bidirectional_window and mask.queries > relative.queries_per_part(mask.queries, q.shape[-1], size):
             return f"vectors of {size:,} distances are too many for a bidirectional window"
     if sum(isinstance(term, PiecewiseLinearBias) for term in modifiers.terms) > 1:
         return "it supports at most one PiecewiseLinearBias"
