@@ -36,7 +36,7 @@ MAIN = ("CLEAN", "FAR")
 SHARED = (
     227 * 1024
 )  # bytes a block can have on sm_90: CUDA C++ Programming Guide, technical specifications by compute capability
-SPILLED = {(128, "of_keys"): 2}  # in half precision: reads of what stays the same, of some 500 instructions
+SPILLED = {(128, "key_gradients"): 2}  # in half precision: reads of what stays the same, of some 500 instructions
 NAMES = {
     torch.float64: "fp64",
     torch.float32: "fp32",
@@ -105,8 +105,8 @@ class Compiled:
     def report(self, form: str) -> dict[str, Any]:
         loops = self.loops()
         kinds = KINDS.get(form, ["CLEAN", "KNOTS", "GENERAL"])
-        if self.name == "of_distances" and form == "table":
-            kinds = ["CLEAN", "GENERAL"]  # FAR is of_queries' business
+        if self.name == "distance_gradients" and form == "table":
+            kinds = ["CLEAN", "GENERAL"]  # query_gradients handles FAR tiles
         if len(loops) != len(kinds):
             kinds = [f"loop {n}" for n in range(len(loops))]
         threads = 32 * self.options["num_warps"]
@@ -212,7 +212,7 @@ def main() -> None:
                         for kind, c in found["loops"].items()
                     )
                     print(
-                        f"{dtype:9}{dim:4}  {form:13}{one.name:15}{found['registers']:4} registers"
+                        f"{dtype:9}{dim:4}  {form:13}{one.name:22}{found['registers']:4} registers"
                         f"{found['shared memory'] / 1024:6.0f} KiB  {loops}",
                         flush=True,
                     )

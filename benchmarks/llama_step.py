@@ -56,12 +56,12 @@ class Theirs(nn.Module):
             num_key_value_heads=HEADS, max_position_embeddings=scaled, rope_parameters=given, use_cache=False,
             rms_norm_eps=1e-6, pad_token_id=None, bos_token_id=0, eos_token_id=0, attn_implementation=attention,
         )  # fmt: skip
-        self.read = nn.Linear(INPUTS, WIDTH, bias=False)
+        self.input_projection = nn.Linear(INPUTS, WIDTH, bias=False)
         self.model = LlamaModel(config)
-        self.write = nn.Linear(WIDTH, 1, bias=False)
+        self.lm_head = nn.Linear(WIDTH, 1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.write(self.model(inputs_embeds=self.read(x)).last_hidden_state)
+        return self.lm_head(self.model(inputs_embeds=self.input_projection(x)).last_hidden_state)
 
 
 def ours(kind: str, layers: int) -> Decoder:
@@ -73,7 +73,7 @@ def ours(kind: str, layers: int) -> Decoder:
 
 def by_our_names(theirs: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
     """Weights or gradients of theirs: q, k and v in one matrix, gate and up in one."""
-    made = {f"{name}.weight": theirs[f"{name}.weight"] for name in ("read", "write")}
+    made = {f"{name}.weight": theirs[f"{name}.weight"] for name in ("input_projection", "lm_head")}
     made["norm.weight"] = theirs["model.norm.weight"]
     for n in range(layers):
         layer, block = f"model.layers.{n}.", f"blocks.{n}."

@@ -1,18 +1,19 @@
-"""The closed vocabulary between encodings and attention: everything that position can do to one attention call.
+"""The forms: everything that a position encoding can do to one attention call.
 
-An encoding describes itself in these forms, an attention backend understands forms and never methods. Tables and
-angles are float64 where the device has it (`table_dtype`), and a backend casts them to its own precision (at least float32).
+An encoding describes itself in these forms. An attention backend implements the forms and knows nothing of encodings.
+Tables and angles are float64 where the device supports it (`table_dtype`). A backend casts them to its own precision, at
+least float32.
 
 The logit of query i and key j in head h is
 
     gain_i · scale · <rotated q_i, rotated k_j>  +  every term(h, i, j)
 
-where the terms see q and k before rotation. Terms are in nats: they are added after scaling.
+where the terms read q and k before rotation. Terms are in nats: they are added after scaling.
 
-A table over distances begins at the distance `first`. Below 0 it has something to say about keys after the query and
-serves both directions; `first = 0` serves causal masks alone. Its columns are the distances first, first + 1, ..., or
-those that `distances` lists in ascending order. Encodings list distances where positions lie so far apart that few of
-those between them occur; then every distance that occurs is listed.
+A table over distances begins at the distance `first`. If `first` is below 0, the table also has values for keys after the
+query and serves both directions; with `first = 0` it serves causal masks only. Its columns are the distances first,
+first + 1, ..., or those that `distances` lists in ascending order. Encodings list distances if positions lie so far apart
+that few of the distances between them occur; every distance that occurs is then listed.
 """
 
 from collections.abc import Callable, Hashable
@@ -28,15 +29,15 @@ from lengthwise.values import ConfigError
 
 
 def table_dtype(device: torch.device | str | None) -> torch.dtype:
-    """The dtype of tables and angles on a device: float64, or float32 where there is no float64."""
+    """Return the dtype of tables and angles on a device: float64, or float32 if the device has no float64."""
     return torch.float32 if torch.device(device or "cpu").type == "mps" else torch.float64
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """Rotate pairs of the first `2 · angle.shape[-1]` dims of q and k, then stretch them by a gain.
+    """Rotate pairs of the first `2 · angle.shape[-1]` dims of q and k, then multiply them by a gain.
 
-    Angles in radians, [b|1, i|j, pairs]; None leaves that side unrotated. A gain is a number or broadcasts to the
+    Angles are in radians, [b|1, i|j, pairs]; None leaves q or k unrotated. A gain is a number or broadcasts to the
     angle. `layout`: "interleaved" pairs dims (2p, 2p+1), "half" pairs (p, p + pairs).
     """
 
@@ -46,48 +47,56 @@ class Rotation:
     gain_k: Float[Tensor, "..."] | float | None = None
     layout: Literal["interleaved", "half"] = "interleaved"
     bidirectional: bool = True  # False: gains that grow without bound for keys after the query
-    # Of either side its cosines and sines, once per modifiers, however many layers share it. (A `cached_property` has a lock
+    # Cosines and sines of each side, computed once for all layers that share this rotation. (A `cached_property` has a lock
     # in Python 3.11, and torch.compile does not go through locks.)
-    _turns: dict[str, tuple[Tensor, Tensor] | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _cos_sin_cache: dict[str, tuple[Tensor, Tensor] | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def query(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
-        _require_room(q, self.gain_q)
-        turn = self._turn_of("q", self.angle_q, self.gain_q)
-        return q if turn is None else _turn(q, *turn, self.layout)
+        """Return the rotated queries."""
+        _require_float16_range(q, self.gain_q)
+        cos_sin = self._cos_sin_of("q", self.angle_q, self.gain_q)
+        return q if cos_sin is None else _rotate(q, *cos_sin, self.layout)
 
     def key(self, k: Float[Tensor, "b h j d"]) -> Float[Tensor, "b h j d"]:
-        _require_room(k, self.gain_k)
-        turn = self._turn_of("k", self.angle_k, self.gain_k)
-        return k if turn is None else _turn(k, *turn, self.layout)
+        """Return the rotated keys."""
+        _require_float16_range(k, self.gain_k)
+        cos_sin = self._cos_sin_of("k", self.angle_k, self.gain_k)
+        return k if cos_sin is None else _rotate(k, *cos_sin, self.layout)
 
     @property
-    def alike(self) -> bool:
-        """Queries and keys are known to turn alike: they are the same tokens."""
+    def same_for_keys(self) -> bool:
+        """Whether queries and keys are known to have the same angles and gains, because they are the same tokens."""
         return self.angle_q is self.angle_k and self.gain_q is self.gain_k
 
-    def turns(self) -> tuple[tuple[Tensor, Tensor] | None, tuple[Tensor, Tensor] | None]:
-        """Of queries and of keys the cosines and sines with their gains, [b|1, 1, i|j, pairs]; None for a side that is left."""
-        return self._turn_of("q", self.angle_q, self.gain_q), self._turn_of("k", self.angle_k, self.gain_k)
+    def cos_sin(self) -> tuple[tuple[Tensor, Tensor] | None, tuple[Tensor, Tensor] | None]:
+        """Return (cosines, sines) for queries and for keys, multiplied by their gains.
 
-    def _turn_of(self, side: str, angle: Tensor | None, gain: Tensor | float | None) -> tuple[Tensor, Tensor] | None:
+        Each is [b|1, 1, i|j, pairs]. The entry of a side that is not rotated is None.
+        """
+        return self._cos_sin_of("q", self.angle_q, self.gain_q), self._cos_sin_of("k", self.angle_k, self.gain_k)
+
+    def _cos_sin_of(self, side: str, angle: Tensor | None, gain: Tensor | float | None) -> tuple[Tensor, Tensor] | None:
         if any(isinstance(x, Tensor) and x.requires_grad for x in (angle, gain)):
-            return _cos_sin(angle, gain)  # a gradient is that of one call
-        side = "both" if self.alike else side
-        if side not in self._turns:
-            self._turns[side] = _cos_sin(angle, gain)
-        return self._turns[side]
+            return _cos_sin(angle, gain)  # not cached, because the graph belongs to a single call
+        side = "both" if self.same_for_keys else side
+        if side not in self._cos_sin_cache:
+            self._cos_sin_cache[side] = _cos_sin(angle, gain)
+        return self._cos_sin_cache[side]
 
     def keys_from(self, start: int) -> "Rotation":
-        """The rotation of keys `start` ... alone: what a cache applies to the keys that it is given."""
-        cut = lambda x: x[:, start:] if isinstance(x, Tensor) else x  # noqa: E731
-        return replace(self, angle_q=None, gain_q=None, angle_k=cut(self.angle_k), gain_k=cut(self.gain_k))
+        """Return the rotation of the keys from index `start` on, without queries. A cache applies it to new keys."""
+        select = lambda x: x[:, start:] if isinstance(x, Tensor) else x  # noqa: E731
+        return replace(self, angle_q=None, gain_q=None, angle_k=select(self.angle_k), gain_k=select(self.gain_k))
 
     def queries_only(self) -> "Rotation":
-        """The rotation for keys that are rotated already."""
+        """Return the rotation of the queries only, for keys that are already rotated."""
         return replace(self, angle_k=None, gain_k=None)
 
 
 def _cos_sin(angle: Tensor | None, gain: Tensor | float | None) -> tuple[Tensor, Tensor] | None:
+    """Return (cosines, sines) times the gain, with an axis for the heads; None if there is no angle."""
     if angle is None:
         return None
     cos, sin = angle.cos()[:, None], angle.sin()[:, None]
@@ -97,93 +106,108 @@ def _cos_sin(angle: Tensor | None, gain: Tensor | float | None) -> tuple[Tensor,
     return cos, sin
 
 
-def _require_room(x: Tensor, gain: Tensor | float | None) -> None:
-    """Raise `ConfigError` where float16 would turn rotated numbers into infinity or 0. Waits for the device then."""
+def _require_float16_range(x: Tensor, gain: Tensor | float | None) -> None:
+    """Raise `ConfigError` if rotated numbers would overflow or underflow in float16.
+
+    For float16 inputs with a gain this waits for the device.
+    """
     if x.dtype != torch.float16 or not isinstance(gain, Tensor) or not gain.numel():
         return
     low, high = (float(g) for g in torch.aminmax(gain))
-    if high > 2.0**8 or low < 2.0**-8:  # what is left of float16's range for the numbers themselves
+    if high > 2.0**8 or low < 2.0**-8:  # the rest of float16's range is left for the numbers themselves
         raise ConfigError(
-            f"float16 cannot hold what is stretched by {low:.1e} to {high:.1e}; use bfloat16 or float32, or an encoding with "
+            f"gains must be 2^-8 to 2^8 in float16, got {low:.1e} to {high:.1e}; use bfloat16 or float32, or an encoding with "
             "smaller gains (XPos: a smaller max_length, or a larger scale_base)"
         )
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
+    """Return `x` with its first `2 · cos.shape[-1]` dims rotated, computed in float32 or higher, in the dtype of `x`."""
     compute = torch.promote_types(x.dtype, torch.float32)
     cos, sin = cos.to(compute), sin.to(compute)
     pairs = cos.shape[-1]
-    turned, rest = x[..., : 2 * pairs].to(compute), x[..., 2 * pairs :]
+    rotary, rest = x[..., : 2 * pairs].to(compute), x[..., 2 * pairs :]
     if layout == "interleaved":
-        # One complex product in place of five passes over the tensor. (torch.compile leaves it as it is, which on a CPU is
-        # faster than what it makes of the five.)
-        z = torch.view_as_complex(_at_even_places(turned.contiguous().unflatten(-1, (pairs, 2))))
+        # One complex product replaces five passes over the tensor. (torch.compile does not change it; on a CPU that is
+        # faster than the code that it generates for the five passes.)
+        z = torch.view_as_complex(_align_pairs(rotary.contiguous().unflatten(-1, (pairs, 2))))
         out = torch.view_as_real(z * torch.complex(cos, sin)).flatten(-2)
     else:
-        first, second = turned.chunk(2, -1)
+        first, second = rotary.chunk(2, -1)
         out = torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
     out = out.to(x.dtype)
     return torch.cat([out, rest], -1) if rest.shape[-1] else out
 
 
-def _at_even_places(x: Float[Tensor, "b h t pairs 2"]) -> Float[Tensor, "b h t pairs 2"]:
-    """`x`, or a copy where a pair of numbers begins at an odd place in memory, which complex numbers never do. (A tensor
-    may be contiguous with odd strides: of axes with one entry.)"""
+def _align_pairs(x: Float[Tensor, "b h t pairs 2"]) -> Float[Tensor, "b h t pairs 2"]:
+    """Return `x`, or a copy if its strides or storage offset are odd, which `view_as_complex` does not accept.
+
+    A contiguous tensor may have odd strides, in axes with a single entry.
+    """
     odd = any(stride % 2 for stride in x.stride()[:-1])
-    if not odd and not torch.compiler.is_compiling():  # which does not know where memory begins
+    if not odd and not torch.compiler.is_compiling():  # a graph does not know the storage offset
         odd = x.storage_offset() % 2 == 1
     return x.clone(memory_format=torch.contiguous_format) if odd else x
 
 
 @dataclass(frozen=True)
 class ToeplitzBias:
-    """`+ table[h, distance - first]`. A distance past either end takes the nearest column. ALiBi, T5, KERPLE, Sandwich."""
+    """`+ table[h, distance - first]`, for ALiBi, T5, KERPLE and Sandwich.
+
+    A distance past either end of the table takes the nearest column.
+    """
 
     table: Float[Tensor, "#h n"]
     first: int = 0
     distances: Int[Tensor, " n"] | None = None
-    # What a backend made of the table, once for all calls that this form is kept for.
-    made: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # Tables that a backend derived from `table`, reused as long as this form is.
+    derived: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
 class PiecewiseLinearBias:
-    """`+ slope[h, s] · x + intercept[h, s]` with x = u[i−j] · w[i] and s = the number of knots that are <= x. FIRE.
+    """`+ slope[h, s] · x + intercept[h, s]`, with the coordinate x = distance_feature[i−j] · query_scale[i], for FIRE.
 
-    Piecewise linear in one coordinate x, with knots shared by all heads. `u` has one entry per distance, `w` one per
-    query. A distance past either end of `u` takes the nearest entry.
+    The bias is piecewise linear in x. The knots separate its segments and are shared by all heads; s is the number of knots
+    that are <= x. `distance_feature` has one entry per distance, `query_scale` one per query. A distance past either end of
+    `distance_feature` takes the nearest entry.
 
-    `exact`: the function of x that the pieces approximate, x [..., 1] -> [..., h]; None where the pieces are exact. It
-    defines the meaning, so the reference evaluates it for every pair. Other backends use the pieces, and whoever makes
-    them states how far they are off.
+    `exact`: the function of x that the segments approximate, x [..., 1] -> [..., h]; None if the segments are exact. It
+    defines the result, so the reference evaluates it for every pair. Other backends use the segments. The encoding that
+    builds them documents their error.
     """
 
     slope: Float[Tensor, "h s"]
     intercept: Float[Tensor, "h s"]
     knots: Float[Tensor, " s-1"]
-    u: Float[Tensor, " n"]
-    w: Float[Tensor, "#b i"]
+    distance_feature: Float[Tensor, " n"]
+    query_scale: Float[Tensor, "#b i"]
     exact: Callable[[Tensor], Tensor] | None = None
     distances: Int[Tensor, " n"] | None = None
 
 
 @dataclass(frozen=True)
 class RelativeKeyBias:
-    """`+ scale · <q_i + vector[h], table[h, distance - first]>`. Shaw, Transformer-XL (which has a vector; None is zeros).
-    Distances past either end take the nearest column."""
+    """`+ scale · <q_i + vector[h], table[h, distance - first]>`, for Shaw and Transformer-XL.
+
+    Only Transformer-XL has a `vector`; None means zeros. Distances past either end take the nearest column.
+    """
 
     table: Float[Tensor, "#h n d"]
     first: int = 0
     vector: Float[Tensor, "h d"] | None = None
     distances: Int[Tensor, " n"] | None = None
-    # What a backend made of the table, once for all calls that this form is kept for.
-    made: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # Tables that a backend derived from `table`, reused as long as this form is.
+    derived: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
 class ContentBias:
-    """`+ <content_i, table[h, distance - first]>`, with what an encoding read of each query's own content. The banded bias.
-    Distances past either end take the nearest column."""
+    """`+ <content_i, table[h, distance - first]>`, for the banded bias.
+
+    `content` holds features of each query that the encoding computed from the layer's input. Distances past either end take
+    the nearest column.
+    """
 
     content: Float[Tensor, "#b #h i r"]
     table: Float[Tensor, "#h n r"]
@@ -192,23 +216,26 @@ class ContentBias:
 
 @dataclass(frozen=True)
 class KeyBias:
-    """`+ scale · <vector[h], k_j>`. Transformer-XL."""
+    """`+ scale · <vector[h], k_j>`, for Transformer-XL."""
 
     vector: Float[Tensor, "h d"]
 
 
 @dataclass(frozen=True)
 class CumulativeBias:
-    """`+ total[b|1, h|1, at i] - total[b|1, h|1, j]`, where query i, one of the last, is key number `at i`: what a sum that
-    runs over the keys gained between a key and its query. FoX. Backends subtract before they round: a total is large where
-    its differences are small."""
+    """`+ total[b|1, h|1, index of i] - total[b|1, h|1, j]`, for FoX.
+
+    `total` is a running sum over the keys, so the bias is what the sum gained between a key and its query. The queries are
+    the last tokens; `index of i` is the index of query i among the keys. Backends subtract before they round, because
+    totals can be large while their differences are small.
+    """
 
     total: Float[Tensor, "#b #h j"]
 
 
 @dataclass(frozen=True)
 class DenseBias:
-    """`+ bias[b|1, h|1, i, j]`: what no table can say."""
+    """`+ bias[b|1, h|1, i, j]`, for biases that no table over distances can express."""
 
     bias: Float[Tensor, "#b #h i j"]
     bidirectional: bool = False
@@ -216,8 +243,10 @@ class DenseBias:
 
 @dataclass(frozen=True)
 class RelativeValues:
-    """`Σ_j weight[i, j] · table[h, distance - first]` added to the output. Shaw. Distances past either end take the nearest
-    column."""
+    """Add `Σ_j weight[i, j] · table[h, distance - first]` to the output, for Shaw.
+
+    Distances past either end take the nearest column.
+    """
 
     table: Float[Tensor, "#h n d"]
     first: int = 0
@@ -225,10 +254,11 @@ class RelativeValues:
 
 @dataclass(frozen=True)
 class LogitTransform:
-    """Any function of rows of logits: (logits [b,h,i,j], q [b,h,i,d], visible [b|1,1,i,j], scale, span) -> logits. CoPE, DAPE.
+    """Replace the logits by `function(logits, q, visible, scale, span)`, for CoPE and DAPE.
 
-    The logits that it is given have scale and terms in them, and nothing masked yet. They are those of some queries, whose
-    span it is given, and of every key that one of them sees; what it makes of a pair goes by the keys that the query sees.
+    Shapes: logits [b, h, i, j], q [b, h, i, d], visible [b|1, 1, i, j]. The logits include scale and terms and are not masked
+    yet. A call may hold only some of the queries, with their span and every key that is visible to one of them. So the
+    result for a pair may depend only on the keys that its query sees.
     """
 
     function: Callable[[Tensor, Tensor, Tensor, float, Span], Tensor]
@@ -237,16 +267,16 @@ class LogitTransform:
 
 @dataclass(frozen=True)
 class QueryGain:
-    """`gain[b|1, h|1, i]` times the scaled product of query i and every key; terms are added after it. Log-n scaling."""
+    """Multiply the scaled product of query i and every key by `gain[b|1, h|1, i]`, before terms are added. Log-n scaling."""
 
     gain: Float[Tensor, "#b #h i"]
-    bidirectional: bool = False  # True: it does not go by the keys that a causal query sees
+    bidirectional: bool = False  # True: the gain does not depend on the number of keys that a causal query sees
 
 
 def column(
     distance: Int[Tensor, "*n"], size: int, first: int = 0, distances: Int[Tensor, " n"] | None = None
 ) -> Int[Tensor, "*n"]:
-    """Return which of a table's `size` columns each distance takes: the nearest, past either end."""
+    """Return the index of each distance's column in a table of `size` columns, clamped at either end."""
     if distances is None:
         return (distance - first).clamp(0, size - 1)
     return (torch.searchsorted(distances, distance.contiguous(), right=True) - 1).clamp(min=0)
@@ -264,21 +294,21 @@ class AttentionModifiers:
     values: tuple[RelativeValues, ...] = ()
     rewrite: LogitTransform | None = None
     gain: QueryGain | None = None
-    encoding: str | None = None  # whose modifiers they are, for messages
+    encoding: str | None = None  # the class name of the encoding, for messages
 
     @property
     def causal_forms(self) -> list[str]:
-        """The names of the forms that say nothing about keys after the query."""
+        """The names of the forms that are not defined for keys after the query."""
         forms = [self.rotation, *self.terms, *self.values, self.rewrite, self.gain]
-        return [type(form).__name__ for form in forms if form and not _serves_both_ways(form)]
+        return [type(form).__name__ for form in forms if form and not _is_bidirectional(form)]
 
     @property
     def bidirectional(self) -> bool:
-        """Whether every form says what it does to keys after the query too."""
+        """Whether every form is also defined for keys after the query."""
         return not self.causal_forms
 
 
-def _serves_both_ways(form: Rotation | Term | RelativeValues | LogitTransform | QueryGain) -> bool:
+def _is_bidirectional(form: Rotation | Term | RelativeValues | LogitTransform | QueryGain) -> bool:
     match form:
         case ToeplitzBias() | RelativeKeyBias() | ContentBias() | RelativeValues():
             return form.first < 0

@@ -1,6 +1,6 @@
-"""Span: where the queries and keys of one attention call stand.
+"""`Span`: the position IDs of the queries and keys of one attention call.
 
-Letters, for the whole project: `b` batch, `h` heads, `i` queries, `j` keys, `n` distances, `d` head dim, `c` model width.
+Axis letters in the whole project: `b` batch, `h` heads, `i` queries, `j` keys, `n` distances, `d` head dim, `c` model width.
 """
 
 from dataclasses import dataclass
@@ -11,25 +11,26 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 
-LARGEST = 2**53  # lengths up to it: positions are exact in float64 then
+MAX_LENGTH = 2**53  # position IDs below it are exact in float64
 
 
 @dataclass(frozen=True)
 class Span:
-    """The positions of one attention call.
+    """The position IDs of the queries and keys of one attention call.
 
-    A *position* is what a token claims, an *index* where it lies in the tensor: packed documents restart positions, a
-    KV cache makes queries fewer than keys, a position scheme may leave gaps. All are numbers here. The batch axis is 1 where
-    every row of the batch has the same positions.
+    A *position* (position ID) is the number that a token gives to the encoding; an *index* is where the token lies in the
+    tensor. They differ because packed documents restart positions and position schemes may leave gaps. With a KV cache
+    there are fewer queries than keys. The batch axis is 1 if every row of the batch has the same positions.
 
-    `length`: every position is below it; the only length an encoding may look at (a plain int, so that nothing waits
-    for the device). `consecutive`: keys stand at 0 ... length-1 and queries are the last of them; known, not looked up.
-
-    `first`: no position is below it, so that every distance is below `reach` = length - first: as much as a table of
-    distances has to say.
-
-    `length_q`, `length_k`: for every token the length of its own document in its own row (its furthest position + 1), for
-    encodings that depend on the current length; None where that is `length` for all, or where nobody asks.
+    `q`, `k`: the positions of queries and keys.
+    `length`: every position is below it. It is the only length that an encoding may read. It is a plain int, so reading it
+    does not wait for the device.
+    `consecutive`: whether keys are known to have positions 0 ... length-1, with the queries as the last of them. It is set by
+    the caller and not computed from the tensors.
+    `first`: no position is below it. So every distance is below `reach` = length - first, the size that a table over
+    distances needs.
+    `length_q`, `length_k`: for every token the length of its own document in its row (the highest position + 1), for encodings
+    that depend on the current length. None if it is `length` for all tokens, or if no encoding needs it.
     """
 
     q: Int[Tensor, "b i"]
@@ -42,30 +43,30 @@ class Span:
 
     def __post_init__(self) -> None:
         for name, positions in (("q", self.q), ("k", self.k)):
-            _require_whole(f"Span: {name}", positions)
-        if torch.compiler.is_compiling():  # a length of a graph is a symbol, which has no size to compare
+            _require_integers(f"Span: {name}", positions)
+        if torch.compiler.is_compiling():  # lengths are symbols in a graph and cannot be compared
             return
-        if isinstance(self.length, int) and not 0 <= self.length <= LARGEST:
-            raise ConfigError(f"Span: length is {self.length}; it has to be 0 to 2^53, the highest position + 1")
+        if isinstance(self.length, int) and not 0 <= self.length <= MAX_LENGTH:
+            raise ConfigError(f"Span: length must be the highest position + 1, from 0 to 2^53, got {self.length}")
 
     @property
     def reach(self) -> int:
-        """Every distance is below it."""
+        """A bound: every distance is below it."""
         return self.length - self.first
 
     @classmethod
     def of(cls, keys: int, queries: int | None = None, device: torch.device | str | None = None) -> "Span":
-        """Keys at 0 ... keys-1; queries are the last `queries` of them (all, when not given)."""
+        """Return the span of keys at positions 0 ... keys-1, whose last `queries` tokens are the queries (default: all)."""
         k = torch.arange(keys, device=device)[None]
         return cls(k[:, keys - (keys if queries is None else queries) :], k, keys, consecutive=True)
 
     def distance(self) -> Int[Tensor, "b i j"]:
-        """Query position - key position: at least 0 looking back."""
+        """Return query position - key position for every pair; it is at least 0 when the query looks back."""
         return self.q[:, :, None] - self.k[:, None, :]
 
 
 def own_lengths(positions: Int[Tensor, "#b t"], documents: Int[Tensor, "#b t"] | None) -> Int[Tensor, "b t"]:
-    """For every token the furthest position + 1 of its own document in its own row.
+    """Return for every token the length of its own document in its row: the highest position + 1.
 
     >>> own_lengths(torch.tensor([[0, 1, 2, 0, 1]]), torch.tensor([[7, 7, 7, 8, 8]]))
     tensor([[3, 3, 3, 2, 2]])
@@ -73,47 +74,55 @@ def own_lengths(positions: Int[Tensor, "#b t"], documents: Int[Tensor, "#b t"] |
     if documents is None:
         return (positions.amax(1, keepdim=True) + 1).expand_as(positions)
     positions, documents = torch.broadcast_tensors(positions, documents)
-    together, order = documents.sort(dim=1, stable=True)
+    sorted_documents, order = documents.sort(dim=1, stable=True)
     starts = torch.zeros_like(documents)
-    starts[:, 1:] = together[:, 1:] != together[:, :-1]
-    which = torch.zeros_like(order).scatter_(1, order, starts.cumsum(1))  # the documents of a row, counted from 0
-    return torch.zeros_like(positions).scatter_reduce_(1, which, positions + 1, "amax").gather(1, which)
+    starts[:, 1:] = sorted_documents[:, 1:] != sorted_documents[:, :-1]
+    number = torch.zeros_like(order).scatter_(1, order, starts.cumsum(1))  # the documents of a row, counted from 0
+    return torch.zeros_like(positions).scatter_reduce_(1, number, positions + 1, "amax").gather(1, number)
 
 
-def ends(positions: Int[Tensor, "b t"]) -> tuple[int, int]:
-    """The lowest and the highest position (waits for the device once). `ConfigError` when one is below 0 or not below 2^53."""
+def lowest_and_highest(positions: Int[Tensor, "b t"]) -> tuple[int, int]:
+    """Return the lowest and the highest position. This waits for the device once.
+
+    Raise `ConfigError` for positions below 0 or from 2^53 on.
+    """
     if not positions.numel():
         return 0, 0
-    if torch.compiler.is_compiling():  # a graph speaks of no number, but for the one that tables need: 0 is low enough
-        torch._assert_async((positions >= 0).all(), "positions go down below 0; the first position is 0")
+    if torch.compiler.is_compiling():  # a graph reads only the number that tables need; 0 serves as the lower bound
+        torch._assert_async((positions >= 0).all(), "positions must be at least 0")
         highest = int(positions.max().item())
         torch._check(highest >= 0)
         return 0, highest
     lowest, highest = (int(p) for p in torch.stack(torch.aminmax(positions)).tolist())
     if lowest < 0:
-        raise ConfigError(f"positions go down to {lowest}; the first position is 0")
-    if highest >= LARGEST:
+        raise ConfigError(f"positions must be at least 0, got {lowest}")
+    if highest >= MAX_LENGTH:
         raise ConfigError(
-            f"positions go up to {highest}; they have to be below 2^53, up to where float64 holds whole numbers exactly: "
-            "subtract the first one, or count in larger units"
+            f"positions must be below 2^53, up to where float64 holds whole numbers exactly, got {highest}; subtract the first "
+            "position from all, or count in larger units"
         )
     return lowest, highest
 
 
-def whole_numbers(name: str, given: object, rows: int, tokens: int) -> Int[Tensor, "#b t"] | None:
-    """`given` as int64, in which nothing wraps around; `ConfigError` unless it is None or [rows or 1, tokens] whole numbers."""
-    if given is None:
+def token_integers(name: str, value: object, rows: int, tokens: int) -> Int[Tensor, "#b t"] | None:
+    """Return `value` as int64, so that smaller dtypes do not wrap around later. None stays None.
+
+    Raise `ConfigError` unless it holds whole numbers with the shape [rows or 1, tokens].
+    """
+    if value is None:
         return None
-    whole = _require_whole(name, given)
-    if whole.ndim != 2 or whole.shape[1] != tokens or whole.shape[0] not in (1, rows):
-        raise ConfigError(f"{name} has shape {tuple(whole.shape)}; it has to be [{rows} or 1, {tokens}], one per token")
-    return whole.long()
+    integers = _require_integers(name, value)
+    if integers.ndim != 2 or integers.shape[1] != tokens or integers.shape[0] not in (1, rows):
+        raise ConfigError(
+            f"{name} must have the shape [{rows} or 1, {tokens}], one per token, got {tuple(integers.shape)}"
+        )
+    return integers.long()
 
 
-def _require_whole(name: str, given: object) -> Tensor:
-    """Return `given`; raise `ConfigError` unless it is a tensor of whole numbers that int64 holds."""
-    if not isinstance(given, Tensor):
-        raise ConfigError(f"{name} is a {type(given).__name__}; it has to be a tensor of whole numbers (int64)")
-    if given.is_floating_point() or given.is_complex() or given.dtype in (torch.bool, torch.uint64):
-        raise ConfigError(f"{name} is {given.dtype}; it has to hold whole numbers (int64)")
-    return given
+def _require_integers(name: str, value: object) -> Tensor:
+    """Return `value`; raise `ConfigError` unless it is a tensor of whole numbers that int64 can represent."""
+    if not isinstance(value, Tensor):
+        raise ConfigError(f"{name} must be a tensor of whole numbers (int64), got a {type(value).__name__}")
+    if value.is_floating_point() or value.is_complex() or value.dtype in (torch.bool, torch.uint64):
+        raise ConfigError(f"{name} must hold whole numbers (int64), got {value.dtype}")
+    return value

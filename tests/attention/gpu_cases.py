@@ -68,13 +68,16 @@ class Case:
             found |= {"table": torch.randn(h, 9), "first": -3}
         if "pieces" in self.kind or "many" in self.kind or "one" in self.kind:
             s = 1 if "one" in self.kind else 200 if "many" in self.kind else self.pieces
-            u = torch.rand(n) if "crooked" in self.kind else torch.log1p(self.c * torch.arange(n))
-            w = 1 / (1e-6 + torch.log1p(self.c * span.q.cpu().float().clamp(min=self.level)))
-            knots = torch.linspace(0.01, 0.9, s - 1, dtype=WIDE) if self.knots is None else self.knots(u, w)
+            distance_feature = torch.rand(n) if "crooked" in self.kind else torch.log1p(self.c * torch.arange(n))
+            query_scale = 1 / (1e-6 + torch.log1p(self.c * span.q.cpu().float().clamp(min=self.level)))
+            knots = torch.linspace(0.01, 0.9, s - 1, dtype=WIDE)
+            if self.knots is not None:
+                knots = self.knots(distance_feature, query_scale)
             slope = torch.randn(h, len(knots) + 1, dtype=WIDE)
             jumps = (slope[:, :-1] - slope[:, 1:]) * knots  # continuous, as an MLP is
             intercept = torch.cat([torch.zeros(h, 1, dtype=WIDE), jumps.cumsum(1)], 1)
-            found |= {"slope": slope, "intercept": intercept, "knots": knots, "u": u, "w": w}
+            found |= {"slope": slope, "intercept": intercept, "knots": knots}
+            found |= {"distance_feature": distance_feature, "query_scale": query_scale}
         if "rows" in self.kind:
             r, first = (n, 0) if "wide" in self.kind else (11, -2)
             found |= {"rows": torch.randn(self.batch, h, self.queries, r), "rows_first": first}
@@ -104,7 +107,8 @@ class Case:
         if "table" in bias:
             terms.append(ToeplitzBias(bias["table"], bias["first"]))
         if "slope" in bias:
-            terms.append(PiecewiseLinearBias(*(bias[n] for n in ("slope", "intercept", "knots", "u", "w"))))
+            names = ("slope", "intercept", "knots", "distance_feature", "query_scale")
+            terms.append(PiecewiseLinearBias(*(bias[n] for n in names)))
         if "rows" in bias:
             b, (h, _), r = self.batch, self.heads, bias["rows"].shape[-1]
             column = (span.distance() - bias["rows_first"]).clamp(0, r - 1)[:, None].expand(b, h, -1, -1)
@@ -117,8 +121,8 @@ class Case:
         return [out, logits.logsumexp(-1), *torch.autograd.grad(out, leaves, grad)]
 
 
-NAMES = ("table", "first", "slope", "intercept", "knots", "u", "w", "rows", "rows_first")
-LEARNED = ("table", "slope", "intercept", "u", "w", "rows")
+NAMES = ("table", "first", "slope", "intercept", "knots", "distance_feature", "query_scale", "rows", "rows_first")
+LEARNED = ("table", "slope", "intercept", "distance_feature", "query_scale", "rows")
 
 
 def errors(case: Case) -> dict[str, float]:

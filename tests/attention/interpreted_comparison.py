@@ -31,9 +31,9 @@ SMALL = (Blocks(16, 8, 4, 1), Blocks(8, 16, 4, 1), Blocks(16, 8, 4, 1), Blocks(8
 FORMS = [
     Form((), 8, "float32"),
     Form(("table",), 8, "bfloat16"),
-    Form(("pieces",), 5, "float32"),
-    Form(("many pieces",), 8, "float16"),
-    Form(("table", "pieces", "vectors"), 8, "float32"),
+    Form(("segments",), 5, "float32"),
+    Form(("many segments",), 8, "float16"),
+    Form(("table", "segments", "vectors"), 8, "float32"),
     Form(("vectors",), 8, "bfloat16"),
 ]
 
@@ -84,7 +84,7 @@ WRONG = {
     "v": ("backward", _off(2, lambda x: x + 0.01), "the gradient of v is off"),
     "table": ("backward", _off(3, lambda x: x.roll(1, -1)), "the gradient of table is off"),
     "slope": ("backward", _off(4, lambda x: x * 0), "the gradient of slope is off"),
-    "w": ("backward", _off(7, lambda x: x + 0.1), "the gradient of w is off"),
+    "query_scale": ("backward", _off(7, lambda x: x + 0.1), "the gradient of query_scale is off"),
 }
 
 
@@ -96,7 +96,7 @@ def test_kernels_that_are_wrong_are_found(name, monkeypatch):
     monkeypatch.setattr(comparison, "SHAPES", SHAPES[:1])
     which, wrap, said = WRONG[name]
     monkeypatch.setattr(gpu, which, wrap(getattr(gpu, which)))
-    found = comparison.difference(Form(("table", "pieces"), 8, "float32"), "cpu")
+    found = comparison.difference(Form(("table", "segments"), 8, "float32"), "cpu")
     assert found and said in found, found
 
 

@@ -140,17 +140,23 @@ def test_pieces_as_many_as_go_one_by_one():
 
 def test_pieces_with_knots_where_tiles_and_pairs_meet():
     """A knot is the very coordinate of a pair: it belongs to the segment above."""
-    case = Case("pieces", knots=lambda u, w: u[[7, 8, 15, 16]].to(WIDE))
+    case = Case("pieces", knots=lambda distance_feature, query_scale: distance_feature[[7, 8, 15, 16]].to(WIDE))
     bias = case.bias()
-    case.bias = lambda: {**bias, "w": torch.ones_like(bias["w"])}  # so that every coordinate is exact
+    case.bias = lambda: {
+        **bias,
+        "query_scale": torch.ones_like(bias["query_scale"]),
+    }  # so that every coordinate is exact
     require_equal(case)
 
 
 def test_tiles_of_every_kind_are_asked():
     """Blocks at one distance lie in one segment, in another, and have knots between, in turn."""
-    case = Case("pieces", queries=56, keys=56, knots=lambda u, w: torch.tensor([1.5], dtype=WIDE))
-    bias, w = case.bias(), 1.0 + (torch.arange(56)[None] >= 28)
-    case.bias = lambda: {**bias, "u": torch.ones(56), "w": w.clone()}  # a coordinate is w: 1 up to query 28, then 2
+    case = Case(
+        "pieces", queries=56, keys=56, knots=lambda distance_feature, query_scale: torch.tensor([1.5], dtype=WIDE)
+    )
+    bias, query_scale = case.bias(), 1.0 + (torch.arange(56)[None] >= 28)
+    # A coordinate is the query scale: 1 up to query 28, then 2.
+    case.bias = lambda: {**bias, "distance_feature": torch.ones(56), "query_scale": query_scale.clone()}
     size = SMALL[3].queries
     order, ends, _ = tiles.by_distance(_tiling(case), size, (size, size))
     clean = [{int(e) >> 16 for e in line[: int(n[0])]} for line, n in zip(order[0], ends[0], strict=True)]
@@ -167,7 +173,7 @@ def test_tiles_of_every_kind_are_asked():
 
 def _tiling(case):
     bias = case.bias()
-    names = ("table", "first", "slope", "knots", "u", "w", "rows", "rows_first")
+    names = ("table", "first", "slope", "knots", "distance_feature", "query_scale", "rows", "rows_first")
     numbers = [bias.get(name, 0 if name.endswith("first") else None) for name in names]
     return tiles.Case(*numbers, None, None, None, True, 0, case.queries, case.keys, torch.device("cpu"))
 

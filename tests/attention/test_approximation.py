@@ -121,7 +121,7 @@ def test_outputs_and_gradients_are_within_the_stated_bounds(activation, backend)
 
 
 def term_of_pairs(term: PiecewiseLinearBias, span: Span):
-    x = term.u[span.distance().clamp(min=0)] * term.w[..., None]
+    x = term.distance_feature[span.distance().clamp(min=0)] * term.query_scale[..., None]
     return term.exact(x[..., None]).movedim(-1, 1).detach()
 
 
@@ -162,7 +162,7 @@ def test_statistics_in_blocks_evaluate_it(monkeypatch):
     """Where no kernel serves them, they are the reference's; the kernel's are within 2δ of these, relative to each mass."""
     encoding, (q, k, _) = fire(), qkv()
     by_kernel = attention.statistics(q, k, encoding)
-    monkeypatch.setattr(attention.fused, "refuses_statistics", lambda *_: "asked not to")
+    monkeypatch.setattr(attention.fused, "statistics_unsupported_reason", lambda *_: "asked not to")
     by_blocks = attention.statistics(q, k, encoding)
     logits = q @ k.mT * DIM**-0.5 + mlp_on_pairs(encoding, torch.arange(TOKENS)[None], TOKENS)
     weights = logits.masked_fill(~Mask(TOKENS, TOKENS).visible(q.device)[:, None], -torch.inf).softmax(-1)

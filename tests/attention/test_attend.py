@@ -73,40 +73,49 @@ def test_autocast_leaves_precision_to_attention(encoding, backend):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"q": torch.zeros(2, 9, 8)}, "has to be"),
+        ({"q": torch.zeros(2, 9, 8)}, "must be"),
         ({"q": torch.zeros(2, 3, 9, 8)}, "multiple"),
-        ({"q": torch.zeros(2, 4, 10, 8)}, "queries"),
-        ({"q": torch.zeros(2, 4, 0, 8)}, "queries"),
-        ({"q": torch.zeros(2, 4, 9, 8, dtype=torch.float64)}, "alike"),
-        ({"k": torch.zeros(2, 2, 8, 8)}, "alike"),
+        ({"q": torch.zeros(2, 4, 10, 8)}, "1 to 9 tokens"),
+        ({"q": torch.zeros(2, 4, 0, 8)}, "1 to 9 tokens"),
+        ({"q": torch.zeros(2, 4, 9, 8, dtype=torch.float64)}, "same dtype"),
+        ({"k": torch.zeros(2, 2, 8, 8)}, "both"),
         ({"positions": torch.zeros(1, 8, dtype=torch.long)}, "one per token"),
         ({"positions": torch.zeros(9, dtype=torch.long)}, "one per token"),
         ({"positions": torch.zeros(1, 9)}, "whole numbers"),
-        ({"positions": torch.full((1, 9), -1)}, "first position is 0"),
+        ({"positions": torch.full((1, 9), -1)}, "at least 0, got -1"),
         ({"documents": torch.zeros(3, 9, dtype=torch.long)}, "one per token"),
         ({"encoding": encodings.Sinusoidal(d_model=8)}, "embed"),
         ({"encoding": encodings.ALiBi(num_heads=4), "causal": False}, "causal"),
         (
             {"encoding": encodings.LogN(head_dim=8, train_length=4), "causal": False},
-            "LogN says nothing about keys after",
+            "LogN is not defined for keys after",
         ),
-        ({"encoding": encodings.XPos(head_dim=8), "causal": False}, "XPos says nothing about keys after the query"),
+        ({"encoding": encodings.XPos(head_dim=8), "causal": False}, "XPos is not defined for keys after the query"),
         ({"encoding": encodings.ALiBi(num_heads=3)}, "heads"),
-        ({"encoding": encodings.ALiBi(num_heads=1)}, r"made for 1 heads, and q has 4; make ALiBi\(num_heads=4\)"),
+        ({"encoding": encodings.ALiBi(num_heads=1)}, r"made for 1 heads, and q has 4; use ALiBi\(num_heads=4\)"),
         (
             {"encoding": encodings.T5(num_heads=4).to("meta")},
-            r"T5 is on meta, and q on cpu; move it: encoding.to\('cpu'\)",
+            r"T5 must be on the device of q, cpu, got meta; call encoding.to\('cpu'\)",
         ),
-        ({"positions": torch.zeros(1, 9, dtype=torch.long, device="meta")}, "positions is on meta, and q on cpu"),
-        ({"documents": torch.zeros(1, 9, dtype=torch.long, device="meta")}, "documents is on meta, and q on cpu"),
+        (
+            {"positions": torch.zeros(1, 9, dtype=torch.long, device="meta")},
+            "positions must be on the device of q, cpu, got meta",
+        ),
+        (
+            {"documents": torch.zeros(1, 9, dtype=torch.long, device="meta")},
+            "documents must be on the device of q, cpu, got meta",
+        ),
         ({"encoding": encodings.RoPE(head_dim=16)}, "dims"),
-        ({"encoding": encodings.RoPE(head_dim=4)}, r"made for heads of 4 dims, and q has 8; make RoPE\(head_dim=8\)"),
+        ({"encoding": encodings.RoPE(head_dim=4)}, r"made for heads of 4 dims, and q has 8; use RoPE\(head_dim=8\)"),
         (
             {"encoding_cache": {}},
-            r"encoding_cache is a dict; it has to be a lengthwise.attention.EncodingCache\(\), or None",
+            r"encoding_cache must be a lengthwise.attention.EncodingCache\(\) or None, got a dict",
         ),
-        ({"encoding": "rope"}, r"the encoding is 'rope'; make one and give that, as in encodings.RoPE\(head_dim=8\)"),
-        ({"encoding": encodings.RoPE}, "the encoding is RoPE; make one"),
+        (
+            {"encoding": "rope"},
+            r"must be an instance of an encoding, got 'rope'; write for example encodings.RoPE\(head_dim=8\)",
+        ),
+        ({"encoding": encodings.RoPE}, "must be an instance of an encoding, got RoPE;"),
         ({"backend": "flash"}, "there is no backend"),
     ],
 )
@@ -153,7 +162,7 @@ def test_narrow_whole_numbers_do_not_wrap_around(encoding, dtype):
 
 def test_gains_that_float16_cannot_hold_are_refused_where_it_rounds():
     rotation = encodings.XPos(head_dim=8).modifiers(Span.of(4)).rotation
-    with pytest.raises(ConfigError, match="float16 cannot hold"):
+    with pytest.raises(ConfigError, match="in float16, got"):
         rotation.query(torch.ones(1, 1, 4, 8, dtype=torch.float16))
     near = encodings.XPos(head_dim=8, max_length=1024).modifiers(Span.of(4)).rotation
     assert torch.isfinite(near.query(torch.ones(1, 1, 4, 8, dtype=torch.float16))).all()
@@ -174,15 +183,13 @@ def test_a_window_hides_what_is_further_away(window, causal):
 
 @pytest.mark.parametrize("window", [0, -1, True])
 def test_a_window_has_to_hold_the_query_itself(window):
-    with pytest.raises(ConfigError, match=r"window is .*; it has to be a whole number of keys, at least 1"):
+    with pytest.raises(ConfigError, match=r"window must be a whole number of keys, at least 1 .*got"):
         lengthwise.attend(*qkv(), window=window)
 
 
 def test_the_dtypes_that_attention_computes_with():
     q, k, v = (x.to(torch.float8_e4m3fn) for x in qkv())
-    with pytest.raises(
-        ConfigError, match=r"float8_e4m3fn; attention computes with float32, bfloat16, float16, float64"
-    ):
+    with pytest.raises(ConfigError, match=r"one of float32, bfloat16, float16, float64, got torch.float8_e4m3fn"):
         lengthwise.attend(q, k, v)
 
 

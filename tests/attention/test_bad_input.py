@@ -165,30 +165,30 @@ FLOAT8 = torch.float8_e4m3fn
 @pytest.mark.parametrize(
     ("change", "settings", "words"),
     [
-        ({"dtype": FLOAT8}, {}, "q, k, v are torch.float8_e4m3fn.*float32, bfloat16, float16, float64: convert"),
-        ({"dtype": torch.int64}, {}, "q, k, v are torch.int64.*convert"),
-        ({"dtype": torch.bool}, {}, "q, k, v are torch.bool.*convert"),
-        ({"dtype": torch.complex64}, {}, "q, k, v are torch.complex64.*convert"),
-        ({"d": 0}, {}, "the heads have no dims; they need at least one"),
-        ({"h": 0}, {}, r"the 0 heads of q have to be a multiple of the 2 of k and v, at least as many"),
-        ({"h": 0, "g": 0}, {}, "the 0 heads of q have to be a multiple of the 0 of k and v"),
-        ({"h": 3}, {}, "the 3 heads of q have to be a multiple of the 2"),
-        ({"i": 0}, {}, "there have to be 1 to 9 queries"),
-        ({"i": 10}, {}, "there have to be 1 to 9 queries"),
-        ({"i": 0, "j": 0}, {}, "there are no keys; a call takes at least one token"),
-        ({}, {"window": 0}, "window is 0; it has to be a whole number of keys, at least 1"),
-        ({}, {"window": -3}, "window is -3; it has to be a whole number"),
-        ({}, {"window": 2.0}, "window is 2.0; it has to be a whole number"),
-        ({}, {"window": True}, "window is True; it has to be a whole number"),
-        ({}, {"window": "4"}, "window is '4'; it has to be a whole number"),
-        ({}, {"window": 2**62}, "window is 4611686018427387904; it has to be a whole number.*or None for all"),
-        ({}, {"causal": None}, "causal is None; it has to be True or False"),
-        ({}, {"causal": "yes"}, "causal is 'yes'; it has to be True or False"),
-        ({}, {"scale": math.nan}, "scale is nan; it has to be a finite number"),
-        ({}, {"scale": math.inf}, "scale is inf; it has to be a finite number"),
-        ({}, {"scale": 10**400}, "scale is 10+; it has to be a finite number"),
-        ({}, {"scale": "0.5"}, "scale is '0.5'; it has to be a finite number"),
-        ({}, {"scale": torch.tensor(0.5)}, r"scale is tensor\(0.5000\); it has to be a finite number.*multiply q by it"),
+        ({"dtype": FLOAT8}, {}, "one of float32, bfloat16, float16, float64, got torch.float8_e4m3fn; convert"),
+        ({"dtype": torch.int64}, {}, "got torch.int64; convert"),
+        ({"dtype": torch.bool}, {}, "got torch.bool; convert"),
+        ({"dtype": torch.complex64}, {}, "got torch.complex64; convert"),
+        ({"d": 0}, {}, "heads must have at least one dim"),
+        ({"h": 0}, {}, "must be a multiple of that of k and v, and at least 1, got 0 and 2"),
+        ({"h": 0, "g": 0}, {}, "must be a multiple of that of k and v, and at least 1, got 0 and 0"),
+        ({"h": 3}, {}, "must be a multiple of that of k and v, and at least 1, got 3 and 2"),
+        ({"i": 0}, {}, "q must have 1 to 9 tokens"),
+        ({"i": 10}, {}, "q must have 1 to 9 tokens"),
+        ({"i": 0, "j": 0}, {}, "k must have at least one token"),
+        ({}, {"window": 0}, "window must be a whole number of keys, at least 1 .*got 0"),
+        ({}, {"window": -3}, "window must be a whole number.*got -3"),
+        ({}, {"window": 2.0}, "window must be a whole number.*got 2.0"),
+        ({}, {"window": True}, "window must be a whole number.*got True"),
+        ({}, {"window": "4"}, "window must be a whole number.*got '4'"),
+        ({}, {"window": 2**62}, "window must be a whole number.*or None for all keys, got 4611686018427387904"),
+        ({}, {"causal": None}, "causal must be True or False, got None"),
+        ({}, {"causal": "yes"}, "causal must be True or False, got 'yes'"),
+        ({}, {"scale": math.nan}, "scale must be a finite number.*got nan"),
+        ({}, {"scale": math.inf}, "scale must be a finite number.*got inf"),
+        ({}, {"scale": 10**400}, "scale must be a finite number.*got 10+"),
+        ({}, {"scale": "0.5"}, "scale must be a finite number.*got '0.5'"),
+        ({}, {"scale": torch.tensor(0.5)}, r"scale must be a finite number.*got tensor\(0.5000\); multiply q by a scale"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said_in_one_line(change, settings, words, backend, monkeypatch):
@@ -201,15 +201,15 @@ def test_what_cannot_be_is_said_in_one_line(change, settings, words, backend, mo
 SPOILED = {
     "the largest": (
         torch.tensor([[2**63 - 1] * 9]),
-        r"positions go up to 9223372036854775807; they have to be below 2\^53",
+        r"positions must be below 2\^53, .*got 9223372036854775807",
     ),
-    "not exact": (torch.tensor([[2**53] * 9]), r"positions go up to 9007199254740992; they have to be below 2\^53"),
-    "negative": (torch.tensor([[-1, *range(8)]]), "positions go down to -1; the first position is 0"),
-    "the smallest": (torch.tensor([[-(2**63), *range(8)]]), "positions go down to -9223372036854775808"),
-    "float": (torch.arange(9.0)[None], r"positions is torch.float32; it has to hold whole numbers \(int64\)"),
-    "bool": (torch.ones(1, 9, dtype=torch.bool), "positions is torch.bool; it has to hold whole numbers"),
-    "uint64": (torch.ones(1, 9, dtype=torch.uint64), "positions is torch.uint64; it has to hold whole numbers"),
-    "a list": ([list(range(9))], "positions is a list; it has to be a tensor of whole numbers"),
+    "not exact": (torch.tensor([[2**53] * 9]), r"positions must be below 2\^53, .*got 9007199254740992"),
+    "negative": (torch.tensor([[-1, *range(8)]]), "positions must be at least 0, got -1"),
+    "the smallest": (torch.tensor([[-(2**63), *range(8)]]), "positions must be at least 0, got -9223372036854775808"),
+    "float": (torch.arange(9.0)[None], r"positions must hold whole numbers \(int64\), got torch.float32"),
+    "bool": (torch.ones(1, 9, dtype=torch.bool), r"positions must hold whole numbers \(int64\), got torch.bool"),
+    "uint64": (torch.ones(1, 9, dtype=torch.uint64), r"positions must hold whole numbers \(int64\), got torch.uint64"),
+    "a list": ([list(range(9))], r"positions must be a tensor of whole numbers \(int64\), got a list"),
 }
 
 
@@ -236,7 +236,7 @@ def statistics(q, k, encoding, positions):
 
 @pytest.mark.parametrize("documents", [torch.ones(1, 9), torch.ones(1, 9, dtype=torch.bool), [[0] * 9]])
 def test_documents_that_are_no_whole_numbers(documents):
-    with pytest.raises(ConfigError, match=r"documents is .*; it has to .* whole numbers"):
+    with pytest.raises(ConfigError, match=r"documents must .* whole numbers"):
         attend(*qkv(), documents=documents)
 
 
@@ -250,11 +250,11 @@ def test_the_highest_position_is_served():
 @pytest.mark.parametrize(
     ("q", "length", "words"),
     [
-        (torch.arange(3.0)[None], 3, "Span: q is torch.float32; it has to hold whole numbers"),
-        (torch.ones(1, 3, dtype=torch.bool), 3, "Span: q is torch.bool"),
-        ([[0, 1]], 3, "Span: q is a list"),
-        (torch.arange(3)[None], 2**63, r"Span: length is 9223372036854775808; it has to be 0 to 2\^53"),
-        (torch.arange(3)[None], -1, "Span: length is -1"),
+        (torch.arange(3.0)[None], 3, r"Span: q must hold whole numbers \(int64\), got torch.float32"),
+        (torch.ones(1, 3, dtype=torch.bool), 3, "Span: q must hold .*got torch.bool"),
+        ([[0, 1]], 3, "Span: q must be .*got a list"),
+        (torch.arange(3)[None], 2**63, r"Span: length must be .* 0 to 2\^53, got 9223372036854775808"),
+        (torch.arange(3)[None], -1, "Span: length must be .*got -1"),
     ],
 )
 def test_a_span_of_what_is_no_position(q, length, words, monkeypatch):
@@ -272,11 +272,11 @@ def test_a_model_and_its_cache_refuse_them_too(make, spoiled):
     positions, words = SPOILED[spoiled]
     cache = KVCache(1)
     forward(model, torch.zeros(1, 2, dtype=torch.long), cache=cache)
-    before = cache.length, cache.furthest
+    before = cache.length, cache.highest
     for given in ({}, {"cache": cache}):
         with torch.no_grad(), pytest.raises(ConfigError, match=words):
             forward(model, torch.zeros(1, 9, dtype=torch.long), positions=positions, **given)
-    assert (cache.length, cache.furthest) == before
+    assert (cache.length, cache.highest) == before
 
 
 # ---- any scale
@@ -364,14 +364,14 @@ def test_equal_keys_share_a_query_whatever_the_scale():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (torch.Tensor.tolist, "a list; it has to be a tensor"),
-        (torch.Tensor.to_sparse, "sparse_coo; attention takes dense tensors"),
+        (torch.Tensor.tolist, "be a tensor .*, got a list"),
+        (torch.Tensor.to_sparse, "be a dense tensor, got sparse_coo"),
     ],
 )
 def test_what_is_no_dense_tensor(name, change, words):
     given = dict(zip(("q", "k", "v"), qkv(), strict=True))
     given[name] = change(given[name])
-    with pytest.raises(ConfigError, match=f"{name} is {words}"):
+    with pytest.raises(ConfigError, match=f"{name} must {words}"):
         attend(**given)
 
 
@@ -410,7 +410,9 @@ def test_a_named_backend_that_cannot_serve_says_why_and_what_to_do(backend):
         reason = BACKENDS[backend].unsupported_reason(modifiers, span, mask, q)
         if reason:
             refused += 1
-            with pytest.raises(ConfigError, match=re.escape(f"backend {backend!r} refuses: {reason}")) as error:
+            with pytest.raises(
+                ConfigError, match=re.escape(f"backend {backend!r} does not support this call: {reason}")
+            ) as error:
                 lengthwise.attend(q, k, v, encoding, backend=backend, x=x)
             assert "use backend='auto'" in str(error.value) and "\n" not in str(error.value)
         else:
@@ -421,13 +423,13 @@ def test_a_named_backend_that_cannot_serve_says_why_and_what_to_do(backend):
 
 @pytest.mark.parametrize("backend", [None, 3, ["fused"]])
 def test_a_backend_that_is_no_name(backend):
-    with pytest.raises(ConfigError, match=r"there is no backend .*; there are: auto, fused, "):
+    with pytest.raises(ConfigError, match=r"there is no backend .*; available: auto, fused, "):
         inspect.unwrap(check_backend)(backend)
 
 
 def test_a_backend_that_does_not_exist():
     q, _, _ = qkv()
-    with pytest.raises(ConfigError, match=r"there is no backend 'fussed'.*fused.*there are: auto, "):
+    with pytest.raises(ConfigError, match=r"there is no backend 'fussed'.*fused.*available: auto, "):
         plan(AttentionModifiers(), Span.of(9, 7), Mask(7, 9), q, backend="fussed")
 
 

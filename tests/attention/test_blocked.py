@@ -215,7 +215,7 @@ def test_output_and_every_gradient_agree(name, keys, queries):
 @pytest.mark.parametrize("name", CASES)
 def test_every_case_is_asked_with_a_window_and_both_ways_where_it_can(name):
     asked = [mask for span, mask in scenes(7, 7) if mask.causal or CASES[name](span)[0].bidirectional]
-    assert any(mask.narrow for mask in asked)
+    assert any(mask.window_hides_keys for mask in asked)
     assert any(not mask.causal for mask in asked) == (name in BOTH_WAYS)
 
 

@@ -279,7 +279,7 @@ def test_tables_are_cast_once():
         step(encoding, keys, cache, dtype=torch.float32)
     (one,), (other,) = (cache.modifiers(encoding, Span.of(keys, 1)).terms for keys in (21, 22))
     assert one is other
-    assert [x.dtype for x in one.made.values()] == [torch.float32]
+    assert [x.dtype for x in one.derived.values()] == [torch.float32]
 
 
 @torch.no_grad()

@@ -91,7 +91,8 @@ def test_distances_that_are_listed_give_what_all_of_them_give(name, place, backe
 def test_the_kernel_says_why_it_refuses(monkeypatch):
     far = torch.arange(TOKENS)[None] * 10_000_000
     with pytest.raises(
-        ConfigError, match="'fused' refuses: positions lie so far apart that their distances are listed"
+        ConfigError,
+        match="'fused' does not support this call: positions lie so far apart that their distances are listed",
     ):
         lengthwise.attend(*given()[:3], made("ALiBi"), positions=far, backend="fused")
 

@@ -78,16 +78,16 @@ def test_machine_code_that_will_not_do_is_named(monkeypatch):
     good = {"shared memory": 1024, "loops": {"CLEAN": {"tensor cores": 8, "spills": 0}}}
 
     def said(dim=64, dtype=torch.bfloat16, form="none", **other):
-        return "; ".join(gpu_code.problems({**good, **other}, "of_keys", form, dim, dtype))
+        return "; ".join(gpu_code.problems({**good, **other}, "key_gradients", form, dim, dtype))
 
     assert said() == ""
     assert "232449 bytes of shared memory; a block on sm_90 has 232448" in said(**{"shared memory": 232449})
     spilling = {"loops": {"CLEAN": {"tensor cores": 8, "spills": 2}}}
-    assert "of_keys spills 2 registers in CLEAN; at most 0" in said(**spilling)
+    assert "key_gradients spills 2 registers in CLEAN; at most 0" in said(**spilling)
     assert said(dim=128, **spilling) == "" == said(form="rows", **spilling)
     assert "at most 0" in said(dim=128, dtype=torch.float32, **spilling)
     untensored = {"loops": {"CLEAN": {"tensor cores": 0, "spills": 0}}}
-    assert "bfloat16, 64 dims, none: of_keys uses no tensor cores in CLEAN" in said(**untensored)
+    assert "bfloat16, 64 dims, none: key_gradients uses no tensor cores in CLEAN" in said(**untensored)
     assert said(dtype=torch.float32, **untensored) == ""
     assert "none of" in said(loops={})
 
@@ -108,7 +108,7 @@ no_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no G
 @pytest.mark.gpu
 @no_gpu
 @needs_triton
-@pytest.mark.parametrize(("dtype", "close"), comparison.CLOSE.items(), ids=str)
+@pytest.mark.parametrize(("dtype", "close"), comparison.TOLERANCE.items(), ids=str)
 def test_on_a_gpu(dtype, close, monkeypatch):
     cases = _load("gpu_cases", HERE, monkeypatch)
     for case in cases.on_a_gpu(dtype):

@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lengthwise.attention import BACKENDS, KVCache, Mask, no_gradients, plan
-from lengthwise.attention.tables import along, look, of_distance, of_pieces, shear, spread, take, unshear
+from lengthwise.attention.tables import (
+    along_keys,
+    by_distance,
+    gather_columns,
+    lookup,
+    piecewise_linear,
+    shear,
+    spread,
+    unshear,
+)
 from lengthwise.encodings import T5
 from lengthwise.positions import consecutive
 from lengthwise.span import Span
@@ -38,7 +47,7 @@ def test_tables_over_pairs(queries, entries, data):
     weight = torch.randn_like(plain)
     (expected,) = torch.autograd.grad((plain * weight).sum(), table)
     for variant in (span, Span(span.q, span.k, keys, consecutive=False)):
-        out = of_distance(table, variant)
+        out = by_distance(table, variant)
         (grad,) = torch.autograd.grad((out * weight).sum(), table)
         torch.testing.assert_close(out, plain)
         torch.testing.assert_close(grad, expected)
@@ -50,7 +59,7 @@ def test_gradients_of_tables_are_summed_with_care():
     table, size = torch.zeros(1, 2, requires_grad=True), 1000
     span = Span(torch.ones(1, size, dtype=torch.long), torch.zeros(1, size, dtype=torch.long), 2)
     weight = torch.rand(1, 1, size, size)
-    (grad,) = torch.autograd.grad((of_distance(table, span) * weight).sum(), table)
+    (grad,) = torch.autograd.grad((by_distance(table, span) * weight).sum(), table)
     torch.testing.assert_close(grad[0, 1].double(), weight.double().sum(), rtol=1e-7, atol=0)
 
 
@@ -60,7 +69,7 @@ def test_pieces_pass_gradcheck():
     # Away from the knots: the function has no second side there.
     x = torch.tensor([[[0.1, 0.3], [0.45, 0.9]]], dtype=torch.float64, requires_grad=True)
     slope, intercept = (torch.randn(2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    assert torch.autograd.gradcheck(lambda x, a, b: of_pieces(a, b, knots, x), (x, slope, intercept))
+    assert torch.autograd.gradcheck(lambda x, a, b: piecewise_linear(a, b, knots, x), (x, slope, intercept))
 
 
 @given(st.integers(1, 6), st.integers(-20, 20), st.integers(0, 20), st.integers(-20, 20))
@@ -68,7 +77,7 @@ def test_columns_along_the_keys(entries, furthest, less, first):
     table = torch.randn(2, entries, 3, dtype=torch.float64, requires_grad=True)
     distances = torch.arange(furthest, furthest - less - 1, -1)
     torch.testing.assert_close(
-        along(table, furthest, furthest - less, first), table[:, (distances - first).clamp(0, entries - 1)]
+        along_keys(table, furthest, furthest - less, first), table[:, (distances - first).clamp(0, entries - 1)]
     )
 
 
@@ -95,8 +104,8 @@ def either_way(request, monkeypatch):
 def test_entries_looked_up():
     torch.manual_seed(0)
     table, index = torch.randn(2, 5, dtype=torch.float64, requires_grad=True), torch.randint(0, 5, (3, 4, 6))
-    torch.testing.assert_close(look(table, index), table[:, index])
-    assert torch.autograd.gradcheck(lambda x: look(x, index), table)
+    torch.testing.assert_close(lookup(table, index), table[:, index])
+    assert torch.autograd.gradcheck(lambda x: lookup(x, index), table)
 
 
 @pytest.mark.usefixtures("either_way")
@@ -105,8 +114,8 @@ def test_columns_taken_and_spread():
     rows = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
     pairs = torch.randn(2, 3, 7, dtype=torch.float64, requires_grad=True)
     column = torch.randint(0, 5, (2, 3, 7))
-    torch.testing.assert_close((take(rows, column) * pairs).sum(), (rows * spread(pairs, column, 5)).sum())
-    assert torch.autograd.gradcheck(lambda x: take(x, column), rows)
+    torch.testing.assert_close((gather_columns(rows, column) * pairs).sum(), (rows * spread(pairs, column, 5)).sum())
+    assert torch.autograd.gradcheck(lambda x: gather_columns(x, column), rows)
     assert torch.autograd.gradcheck(lambda x: spread(x, column, 5), pairs)
 
 
@@ -126,9 +135,7 @@ def test_the_cache_returns_everything_in_order(chunks):
     cache, given_k = KVCache(1), []
     for size in chunks:
         start = cache.length
-        cache.extend(
-            torch.arange(start, start + size)[None], None, first=0, furthest=start + size - 1, consecutive=True
-        )
+        cache.extend(torch.arange(start, start + size)[None], None, first=0, highest=start + size - 1, consecutive=True)
         k = torch.randn(2, 1, size, 3)
         given_k.append(k)
         keys, values = cache.update(0, k, 2 * k)
@@ -140,6 +147,6 @@ def test_the_cache_returns_everything_in_order(chunks):
 def test_a_cache_has_documents_from_the_start_or_never():
     cache = KVCache(1)
     one = torch.zeros(1, 1, dtype=torch.long)
-    cache.extend(one, None, first=0, furthest=0, consecutive=True)
+    cache.extend(one, None, first=0, highest=0, consecutive=True)
     with pytest.raises(ValueError, match="documents"):
-        cache.extend(one, one, first=0, furthest=0, consecutive=False)
+        cache.extend(one, one, first=0, highest=0, consecutive=False)

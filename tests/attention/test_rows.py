@@ -29,7 +29,7 @@ KINDS = [(dtype, target) for dtype in (WIDE, torch.float32) for target in (TARGE
 @pytest.fixture(autouse=True)
 def _the_best_target():
     yield
-    cpu._wanted_target = -1
+    cpu._forced_target = -1
 
 
 def leaf(*shape: int, dtype=WIDE):
@@ -71,7 +71,7 @@ def places(how: str, keys: int, queries: int):
 @pytest.mark.parametrize("how", PLACES)
 def test_rows(how, mask, kind):
     """Against a gather of every pair."""
-    (dtype, cpu._wanted_target), (causal, window), (queries, keys) = kind, MASKS[mask], (130, 150)
+    (dtype, cpu._forced_target), (causal, window), (queries, keys) = kind, MASKS[mask], (130, 150)
     position_q, position_k, documents = places(how, keys, queries)
     at = torch.arange(keys)[None] if position_k is None else position_k
     distance = at[:, keys - queries :, None] - at[:, None]
@@ -96,7 +96,7 @@ def test_rows(how, mask, kind):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("queries", [1, 2, 3, 50])
 def test_rows_where_keys_are_shared_out(queries, target):
-    cpu._wanted_target, keys = target, 1200
+    cpu._forced_target, keys = target, 1200
     q, k, v = (leaf(1, h, t, 8, dtype=torch.float32) for h, t in ((2, queries), (1, keys), (1, keys)))
     rows = leaf(1, 2, queries, 700, dtype=torch.float32)
     none = [None] * 3
@@ -159,7 +159,7 @@ def effect_of(kind: str, heads: int, dim: int, span: Span, batch: int):
 
 def require_equal(kind, shape, span, mask, dtype, target=-1):
     torch.manual_seed(0)
-    cpu._wanted_target = target
+    cpu._forced_target = target
     b, h, g, d = shape
     modifiers, leaves = effect_of(kind, h, d, span, b)
     qkv = [leaf(b, h, mask.queries, d), leaf(b, g, mask.keys, d), leaf(b, g, mask.keys, d)]
@@ -205,7 +205,7 @@ def test_positions_documents_windows_and_both_ways(what, dtype, monkeypatch):
         if causal_forms and not mask.causal:
             continue
         if mask.window and not mask.causal:  # needs the rows of all queries at once
-            monkeypatch.setattr(relative, "_AS_MANY", 1000)
+            monkeypatch.setattr(relative, "_MAX_ROWS", 1000)
         for p in (gaps, packed):
             require_equal(what, (2, 2, 1, 5), Span(p[:, 60:], p, int(p.max()) + 1), mask, dtype)
         require_equal(what, (1, 2, 2, 5), Span.of(310, 250), mask, dtype)

@@ -156,15 +156,15 @@ with_kernel = pytest.mark.skipif(cpu.missing() is not None, reason=f"no kernel h
 
 @pytest.fixture(params=[1 << 18, 600, 1], ids=["one block", "blocks of some queries", "blocks of one query"])
 def blocks(request, monkeypatch):
-    monkeypatch.setitem(MODULE._LOGITS, "cpu", request.param)
-    monkeypatch.setattr(fused, "refuses_statistics", lambda *_: "the tests ask for the other way")
+    monkeypatch.setitem(MODULE._BLOCK_LOGITS, "cpu", request.param)
+    monkeypatch.setattr(fused, "statistics_unsupported_reason", lambda *_: "the tests ask for the other way")
 
 
 @pytest.fixture
 def kernel(monkeypatch):
-    monkeypatch.setattr(MODULE._Asked, "of_blocks", None)
+    monkeypatch.setattr(MODULE._Measurement, "in_blocks", None)
     yield
-    cpu._wanted_target = -1
+    cpu._forced_target = -1
 
 
 @pytest.mark.usefixtures("blocks")
@@ -193,7 +193,7 @@ def test_the_kernel_on_every_target(name, keys, queries):
         wanted = from_the_matrix(modifiers, span, mask, q, k, 0.4, EDGES, 2, 3)
         asked = {"scale": 0.4, "edges": EDGES, "first": 2, "last": 3}
         require_equal(measure(modifiers, span, mask, q, k, **asked), wanted)
-        for cpu._wanted_target in TARGETS:
+        for cpu._forced_target in TARGETS:
             require_equal(measure(modifiers, span, mask, q.float(), k.float(), **asked), wanted, 3e-6)
 
 
@@ -235,7 +235,7 @@ def test_the_kernel_finds_the_same_whatever_the_number_of_threads():
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_what_is_not_finite_stays_with_the_queries_that_meet_it(served, wrong, monkeypatch):
     if not served:
-        monkeypatch.setattr(fused, "refuses_statistics", lambda *_: "the tests ask for the other way")
+        monkeypatch.setattr(fused, "statistics_unsupported_reason", lambda *_: "the tests ask for the other way")
     torch.manual_seed(0)
     q, k = torch.randn(1, 2, 150, 8), torch.randn(1, 2, 150, 8)
     clean = statistics(q, k).query_entropy
@@ -345,8 +345,8 @@ def test_edges_that_double():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"edges": (1, 4, 4)}, "not ascending: 4 comes after 4"),
-        ({"edges": [8, 1]}, "not ascending: 1 comes after 8"),
+        ({"edges": (1, 4, 4)}, "strictly ascending, got 4 after 4"),
+        ({"edges": [8, 1]}, "strictly ascending, got 1 after 8"),
         ({"edges": (1, 2.5)}, "whole numbers"),
         ({"edges": (True,)}, "whole numbers"),
         ({"edges": (1 << 63,)}, "whole numbers"),
@@ -358,7 +358,10 @@ def test_edges_that_double():
         ({"queries": torch.ones(1, 8, dtype=torch.bool)}, r"bool \[2 or 1, 9\]"),
         ({"queries": torch.ones(3, 9, dtype=torch.bool)}, r"bool \[2 or 1, 9\]"),
         ({"queries": torch.arange(2)[:, None].expand(2, 9) > 0}, "none in row 0"),
-        ({"queries": torch.ones(1, 9, dtype=torch.bool, device="meta")}, "queries is on meta"),
+        (
+            {"queries": torch.ones(1, 9, dtype=torch.bool, device="meta")},
+            "queries must be on the device of q, cpu, got meta",
+        ),
     ],
 )
 def test_what_cannot_be_asked(change, words):
@@ -375,7 +378,7 @@ def test_what_cannot_be_asked(change, words):
     [
         ({"encoding": encodings.ALiBi(num_heads=4), "causal": False}, "causal"),
         ({"encoding": encodings.ALiBi(num_heads=3)}, "heads"),
-        ({"k": torch.zeros(2, 3, 9, 8)}, r"q \(2, 4, 9, 8\), k \(2, 3, 9, 8\): the 4 heads"),
+        ({"k": torch.zeros(2, 3, 9, 8)}, r"got 4 and 3 \(q \(2, 4, 9, 8\), k \(2, 3, 9, 8\)\)"),
         ({"window": 0}, "window"),
         ({"encoding": encodings.FoX(num_heads=4, d_model=8)}, "x is missing"),
         ({"encoding": encodings.Sinusoidal(d_model=8)}, "embed"),

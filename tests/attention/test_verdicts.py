@@ -80,7 +80,7 @@ def test_kernels_that_are_right_are_asked_once_and_kept(machine):
 
 def test_every_form_device_and_environment_is_asked_by_itself(machine):
     machine.ask()
-    machine.ask("pieces")
+    machine.ask("segments")
     machine.ask("")
     machine.ask(dim=128)
     machine.ask(dtype=torch.float16)
@@ -284,7 +284,9 @@ def test_auto_takes_the_next_backend_and_a_backend_that_is_named_raises(machine,
     machine.runs("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     with pytest.warns(UserWarning, match="NVIDIA Imagined 1: the comparison was ended by SIGSEGV"):
         assert plan(TABLE, span, mask, q).backend == "blocked"
-    with pytest.raises(ConfigError, match=r"^backend 'fused' refuses: .* ended by SIGSEGV .*=skip uses them") as error:
+    with pytest.raises(
+        ConfigError, match=r"^backend 'fused' does not support .* ended by SIGSEGV .*=skip uses them"
+    ) as error:
         plan(TABLE, span, mask, q, backend="fused")
     assert "\n" not in str(error.value)
 
@@ -303,15 +305,15 @@ def test_what_the_kernels_refuse_anyway_is_not_compared(machine, q):
         (None, []),
         (encodings.RoPE(head_dim=8), []),
         (encodings.T5(num_heads=2), ["table"]),
-        (encodings.FIRE(num_heads=2), ["pieces"]),
-        (encodings.FIRE(num_heads=2, activation="gelu"), ["many pieces"]),
+        (encodings.FIRE(num_heads=2), ["segments"]),
+        (encodings.FIRE(num_heads=2, activation="gelu"), ["many segments"]),
         (encodings.Shaw(head_dim=8, values=False), ["vectors"]),
     ],
     ids=lambda x: type(x).__name__,
 )
 def test_the_form_of_an_encoding(encoding, biases):
     modifiers = AttentionModifiers() if encoding is None else encoding.modifiers(Span.of(600))
-    assert fused._biases(modifiers) == biases
+    assert fused._bias_kinds(modifiers) == biases
 
 
 def test_a_graph_holds_the_verdict(machine):
@@ -376,7 +378,7 @@ def test_in_the_interpreter(part):
 @needs_triton
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("biases", ["", "table", "pieces", "many pieces", "vectors"])
+@pytest.mark.parametrize("biases", ["", "table", "segments", "many segments", "vectors"])
 def test_on_a_gpu(biases, dtype):
     comparison = importlib.import_module("lengthwise.attention.gpu.comparison")
     assert comparison.difference(Form(tuple(filter(None, [biases])), 64, dtype), "cuda") is None

@@ -117,12 +117,18 @@ INPUT = [
     ),
     (
         [*COMPARE, "--positions", "randomized:max_length=9"],
-        "10 tokens cannot have 10 different positions below max_length 9",
+        "max_length must be at least the number of tokens, 10, got 9",
     ),
-    ([*COMPARE, "--positions", "randomized:max_length=65"], "66 tokens cannot have 66 different"),
-    ([*COMPARE, "--positions", "skip:chunks=11"], "10 tokens cannot be cut into 11 chunks"),
-    ([*COMPARE, "--positions", "skip:target_length=9"], "10 tokens are more than target_length 9"),
-    ([*COMPARE, "--positions", "digits"], "give zero=... (the id of digit 0)"),
+    (
+        [*COMPARE, "--positions", "randomized:max_length=65"],
+        "max_length must be at least the number of tokens, 66, got 65",
+    ),
+    ([*COMPARE, "--positions", "skip:chunks=11"], "chunks must be at most the number of tokens, 10, got 11"),
+    (
+        [*COMPARE, "--positions", "skip:target_length=9"],
+        "target_length must be at least the number of tokens, 10, got 9",
+    ),
+    ([*COMPARE, "--positions", "digits"], "give zero=... (the ID of digit 0)"),
     (
         [
             "compare",

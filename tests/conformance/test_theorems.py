@@ -164,13 +164,13 @@ def test_pieces_that_are_not_the_mlp_fail_in_attention(make, by, monkeypatch):
     from lengthwise.encodings import fire as module
 
     def spoiled(layers, *, final=False):
-        slope, intercept, knots = relu_pieces(layers, final=final)
+        slope, intercept, knots = relu_segments(layers, final=final)
         return slope * by, intercept, knots
 
-    relu_pieces = module.relu_pieces
+    relu_segments = module.relu_segments
     monkeypatch.setattr(fire_expresses, "BOUNDS", (49, 1000))
     assert all(verdicts(fire_expresses.prove(make)))
-    monkeypatch.setattr(module, "relu_pieces", spoiled)
+    monkeypatch.setattr(module, "relu_segments", spoiled)
     results = list(fire_expresses.prove(make))
     assert {r.compared.rpartition(", ")[2] for r in results if not r.ok} == set(asked_backends())
     assert all(r.ok == r.compared.startswith("all pairs") for r in results)
@@ -227,7 +227,7 @@ def keys_apart(model):
 
 
 def bos_everywhere(model):
-    model.read.weight[:, nope_absolute.FIRST] = 1.0
+    model.token_embedding.weight[:, nope_absolute.FIRST] = 1.0
 
 
 def kinks_to_the_wrong_side(model):

@@ -22,11 +22,13 @@ def test_tables_are_those_of_the_formula(c: float, multiplier: float, eps: float
     assert isinstance(term, PiecewiseLinearBias)
     unit = encoding.psi(torch.tensor(4.0)) if c else torch.tensor(1.0, dtype=torch.float64)
     plain = encoding.psi(torch.arange(9)) / unit, unit / encoding._denominator(span.q)
-    torch.testing.assert_close((term.u, term.w), plain, rtol=0, atol=0)
+    torch.testing.assert_close((term.distance_feature, term.query_scale), plain, rtol=0, atol=0)
     generator = torch.Generator().manual_seed(0)
     weights = [torch.randn(x.shape, generator=generator, dtype=x.dtype) for x in plain]
     leaves = [encoding.c, encoding.L_multiplier]
-    ours, theirs = (torch.autograd.grad(made, leaves, weights) for made in ((term.u, term.w), plain))
+    ours, theirs = (
+        torch.autograd.grad(made, leaves, weights) for made in ((term.distance_feature, term.query_scale), plain)
+    )
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
@@ -37,7 +39,9 @@ def test_positions_are_whole_numbers_of_any_size() -> None:
     for span in (table_dtype, short):
         (term,) = encoding.modifiers(span).terms
         assert isinstance(term, PiecewiseLinearBias)
-        found.append((term.w, *torch.autograd.grad(term.w.sum(), [encoding.c, encoding.L_multiplier])))
+        found.append(
+            (term.query_scale, *torch.autograd.grad(term.query_scale.sum(), [encoding.c, encoding.L_multiplier]))
+        )
     torch.testing.assert_close(*found, rtol=0, atol=0)
 
 

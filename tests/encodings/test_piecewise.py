@@ -6,13 +6,13 @@ from torch import nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings import FIRE, piecewise
-from lengthwise.encodings.piecewise import GRID, grid_pieces, relu_pieces
+from lengthwise.encodings.piecewise import GRID, grid_segments, relu_segments
 from lengthwise.span import Span
 
 
-def bias_of_pieces(fire: FIRE, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+def bias_of_segments(fire: FIRE, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
     term = fire.modifiers(Span.of(int(i.max()) + 1)).terms[0]
-    x = term.u[i - j] * term.w[0, i]
+    x = term.distance_feature[i - j] * term.query_scale[0, i]
     s = (x[:, None] >= term.knots).sum(1)
     return (term.slope[:, s] * x + term.intercept[:, s]).T
 
@@ -41,7 +41,7 @@ def test_relu_is_exact_in_value_and_every_gradient(hidden_layers, fitted, seed):
     i = torch.randint(1, 300, (4000,))
     j = (torch.rand(4000) * (i + 1)).long()
     direct = fire.f(fire.coordinate(i, j)[:, None])
-    pieces = bias_of_pieces(fire, i, j)
+    pieces = bias_of_segments(fire, i, j)
     torch.testing.assert_close(pieces, direct, rtol=0, atol=1e-11)
     weight = torch.randn_like(direct)
     expected = torch.autograd.grad((direct * weight).sum(), list(fire.parameters()))
@@ -79,7 +79,7 @@ def test_every_ablation_is_exact_in_value_and_every_gradient(ablation, final_act
     assert x.min() == 0
     assert x.max() <= 1 + 1e-15
     direct = fire.f(x[:, None])
-    pieces = bias_of_pieces(fire, i, j)
+    pieces = bias_of_segments(fire, i, j)
     torch.testing.assert_close(pieces, direct, rtol=0, atol=1e-11)
     if final_activation:
         zeros = (direct == 0).double().mean(0)
@@ -105,7 +105,7 @@ def test_what_has_no_role_is_no_parameter():
 def test_position_0_alone_is_a_number(settings):
     fire = FIRE(num_heads=2, threshold=False, **settings)
     term = fire.modifiers(Span.of(1)).terms[0]
-    x = term.u[0] * term.w[0, 0]
+    x = term.distance_feature[0] * term.query_scale[0, 0]
     assert x == 0
     if fire.c is not None:
         assert torch.autograd.grad(x, fire.c) == (torch.tensor(0.0),)
@@ -120,7 +120,7 @@ def test_the_grid_keeps_its_stated_error(activation, final_activation, fitted):
     fire = (trained(fire) if fitted else fire).double()
     i = torch.randint(1, 3000, (20_000,))
     j = (torch.rand(20_000) * (i + 1)).long()
-    error = (fire.f(fire.coordinate(i, j)[:, None]) - bias_of_pieces(fire, i, j)).abs().max()
+    error = (fire.f(fire.coordinate(i, j)[:, None]) - bias_of_segments(fire, i, j)).abs().max()
     x = torch.linspace(0, 1, 20_001, dtype=torch.float64)[:, None]
     step = 1e-4
     curvature = ((fire.f(x + step) - 2 * fire.f(x) + fire.f(x - step)) / step**2).abs().max()
@@ -134,7 +134,7 @@ def test_knots_that_coincide_or_leave_the_interval():
         first.weight[:] = torch.tensor([[2.0], [4.0], [1.0], [0.0]])
         first.bias[:] = torch.tensor([-1.0, -2.0, 5.0, 1.0])  # kinks at 0.5, 0.5, -5 and nowhere
         last.weight[:] = torch.tensor([[1.0, -3.0, 0.5, 2.0]])
-    slope, intercept, knots = relu_pieces([first, last])
+    slope, intercept, knots = relu_segments([first, last])
     x = torch.linspace(0, 1, 101, dtype=torch.float64)
     s = (x[:, None] >= knots).sum(1)
     expected = last.double()(torch.relu(first.double()(x[:, None])))[:, 0]
@@ -146,7 +146,7 @@ def test_slopes_of_smooth_activations_are_as_far_off_as_is_said():
     weight = torch.zeros((), dtype=torch.float64)
     off, curved = [], []
     for f in (lambda x: 40 * x**2, lambda x: torch.sin(30 * x)):
-        slope, _, knots = grid_pieces(f, like=weight)
+        slope, _, knots = grid_segments(f, like=weight)
         x = torch.rand(100_000, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
         (first,) = torch.autograd.grad(f(x).sum(), x, create_graph=True)
         (second,) = torch.autograd.grad(first.sum(), x)
@@ -162,7 +162,9 @@ def test_second_derivatives():
     layers = [nn.Linear(1, 3), nn.Linear(3, 3), nn.Linear(3, 2)]
     numbers = [p.detach().double().requires_grad_() for layer in layers for p in (layer.weight, layer.bias)]
     for final in (False, True):
-        assert torch.autograd.gradgradcheck(lambda *x, final=final: piecewise._Pieces.apply(final, *x)[:2], numbers)
+        assert torch.autograd.gradgradcheck(
+            lambda *x, final=final: piecewise._ReluSegments.apply(final, *x)[:2], numbers
+        )
 
 
 def test_pieces_in_a_room():
@@ -170,7 +172,7 @@ def test_pieces_in_a_room():
     torch.manual_seed(0)
     layers = [nn.Linear(1, 32), nn.Linear(32, 32), nn.Linear(32, 4)]
     numbers = [p for layer in layers for p in (layer.weight, layer.bias)]
-    plain, room = relu_pieces(layers), torch.ops.lengthwise.relu_pieces(numbers, False, 100)
+    plain, room = relu_segments(layers), torch.ops.lengthwise.relu_segments(numbers, False, 100)
     many = plain[0].shape[1]
     assert 3 < many < 100
     assert [x.shape[-1] for x in room] == [100, 100, 99]
@@ -186,13 +188,13 @@ def test_pieces_in_a_room():
 def test_the_operator_is_one_that_torch_can_compile():
     torch.manual_seed(0)
     numbers = [nn.Parameter(torch.randn(*shape)) for shape in ((5, 1), (5,), (2, 5), (2,))]
-    torch.library.opcheck(torch.ops.lengthwise.relu_pieces.default, (numbers, True, 20))
+    torch.library.opcheck(torch.ops.lengthwise.relu_segments.default, (numbers, True, 20))
 
 
 def test_a_room_that_is_too_small_says_so():
     torch.manual_seed(0)
     layers = [nn.Linear(1, 32), nn.Linear(32, 4)]
     numbers = [p for layer in layers for p in (layer.weight, layer.bias)]
-    many = relu_pieces(layers)[0].shape[1]
-    with pytest.raises(ConfigError, match=f"{many} straight pieces.*room for {many - 1}; run the model without"):
-        torch.ops.lengthwise.relu_pieces(numbers, False, many - 1)
+    many = relu_segments(layers)[0].shape[1]
+    with pytest.raises(ConfigError, match=f"at most {many - 1} segments, got {many}; run the model without"):
+        torch.ops.lengthwise.relu_segments(numbers, False, many - 1)

@@ -264,7 +264,7 @@ def test_digits_are_aligned_in_evaluation_too():
 @pytest.mark.parametrize(
     ("scheme", "settings", "words"),
     [
-        (choose(Randomized, max_length=17), {}, "18 tokens cannot have 18 different positions below max_length 17"),
+        (choose(Randomized, max_length=17), {}, "max_length must be at least the number of tokens, 18, got 17"),
         (
             RANDOM,
             {"max_length": 199},
@@ -275,7 +275,7 @@ def test_digits_are_aligned_in_evaluation_too():
             {"max_length": 18},
             "length 8 symbols needs 19 positions with Digits, and Learned has 18",
         ),
-        (choose(Digits), {}, "Copy has the token ids 0 ... 28"),
+        (choose(Digits), {}, "Copy has the token IDs 0 ... 28"),
     ],
 )
 def test_positions_that_cannot_be_are_refused_before_any_forward(scheme, settings, words):

@@ -88,7 +88,7 @@ def test_a_deep_cache_is_made_anew_when_the_scale_changes(scale_step, restarts, 
     assert cache.restarts == restarts  # at 9 tokens, and whenever the next multiple of the step is passed
     if scale_step > 1:  # no work where nothing changes
         assert cache.restarts < 14 - 8
-    monkeypatch.setattr(Decoder, "_outdated", lambda self, cache, past: False)
+    monkeypatch.setattr(Decoder, "_scale_changed", lambda self, cache, past: False)
     cache = KVCache(2)
     steps = [model(x[:, t : t + 1], cache=cache)[:, 0] for t in range(14)]
     assert not torch.allclose(steps[-1], model(x)[:, -1])  # what it is for
@@ -152,7 +152,7 @@ def test_positions_left_out_go_on_from_the_cache_row_by_row(documents):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"positions": torch.arange(-2, 3)[None]}, "first position is 0"),
+        ({"positions": torch.arange(-2, 3)[None]}, "positions must be at least 0, got -2"),
         ({"positions": torch.zeros(1, 4, dtype=torch.long)}, "one per token"),
         ({"positions": torch.zeros(5, dtype=torch.long)}, "one per token"),
         ({"positions": torch.zeros(1, 5)}, "whole numbers"),
@@ -210,13 +210,13 @@ def test_dropout_takes_position_and_token_together():
     model(x)
     kept = seen[0] != 0
     assert 0.4 < kept.float().mean() < 0.6
-    whole = model.encodings[0].embed(model.read(x), torch.arange(8)[None])
+    whole = model.encodings[0].embed(model.embed_inputs(x), torch.arange(8)[None])
     torch.testing.assert_close(seen[0][kept], 2 * whole[kept])
 
 
 def test_tied_embeddings_and_t5_scaling():
     tied = decoder(ModelConfig(**SMALL, tie_embeddings=True))
-    assert tied.write.weight is tied.read.weight
+    assert tied.lm_head.weight is tied.token_embedding.weight
     assert torch.isfinite(tied(torch.randint(0, 11, (2, 5)))).all()
     x = torch.randint(0, 11, (2, 5))
     for tie in (
@@ -238,7 +238,7 @@ def test_the_published_shape_has_the_published_number_of_parameters():
         with torch.device("meta"):
             model = Decoder(shape, choose(encoding), vocab_size=32_100, output_size=32_100, train_length=40)
         assert sum(p.numel() for p in model.parameters()) == 109_607_040 - 384 + biases
-        assert model.write.weight is model.read.weight
+        assert model.lm_head.weight is model.token_embedding.weight
 
 
 def test_weights_of_the_published_shape_have_its_scales():
@@ -246,7 +246,7 @@ def test_weights_of_the_published_shape_have_its_scales():
     c = ModelConfig.t5(d_model=256, num_layers=3, num_heads=4, head_dim=32, d_ff=512)
     model = decoder(c, vocab_size=300, output_size=300)
     inner = c.num_heads * 32
-    assert float(model.read.weight.detach().std()) == pytest.approx(1.0, rel=0.02)
+    assert float(model.token_embedding.weight.detach().std()) == pytest.approx(1.0, rel=0.02)
     for block in model.blocks:
         q, k, v = block.qkv.weight.detach().split(inner)
         wanted = [(q, (256 * 32) ** -0.5), (k, 256**-0.5), (v, 256**-0.5), (block.out.weight, inner**-0.5)]
@@ -263,7 +263,7 @@ def test_weights_of_the_published_shape_have_its_scales():
         (lambda: Decoder(GPT, choose(NoPE), vocab_size=3, input_width=2, output_size=3, train_length=4), "either"),
         (lambda: decoder(ModelConfig(**SMALL, tie_embeddings=True), output_size=3), "equal"),
         (lambda: decoder(backend="spda"), "did you mean"),
-        (lambda: decoder()(torch.zeros(1, 0, dtype=torch.long)), "no tokens"),
+        (lambda: decoder()(torch.zeros(1, 0, dtype=torch.long)), "at least one token"),
         (lambda: decoder().train().generate(torch.zeros(1, 2, dtype=torch.long), 1), "eval"),
         (lambda: decoder(encoding=Learned)(torch.zeros(1, 2049, dtype=torch.long)), "2048 rows"),
         (lambda: decoder(ModelConfig(d_model=30, num_heads=2, num_layers=1), RoPE), "pairs"),
@@ -332,12 +332,12 @@ def test_a_cache_belongs_to_one_model_and_its_rows():
     x, cache = torch.randint(0, 11, (2, 6)), KVCache(2)
     model(x[:, :3], cache=cache)
     for wrong, given, words in (
-        (model, x[:1, 3:4], "holds 2 rows, and the input has 1"),
+        (model, x[:1, 3:4], "must have the 2 rows .*, got 1"),
         (other, x[:, 3:4], "filled by another model"),
     ):
         with pytest.raises(ConfigError, match=words):
             wrong(given, cache=cache)
-    with pytest.raises(ConfigError, match="made for 3 layers, and the model has 2"):
+    with pytest.raises(ConfigError, match="model's 2 layers, got a cache for 3"):
         model(x, cache=KVCache(3))
     cache = KVCache(2)
     other(x[:, :3], cache=cache)
@@ -348,10 +348,10 @@ def test_a_cache_belongs_to_one_model_and_its_rows():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (torch.zeros(1, 3), r"has to be token ids \[b, t\]"),
-        (torch.zeros(3, dtype=torch.long), r"has to be token ids \[b, t\]"),
-        (torch.tensor([[0, 11]]), "there is no token 11; the model knows 0 to 10"),
-        (torch.tensor([[-1, 0]]), "there is no token -1"),
+        (torch.zeros(1, 3), r"inputs must be token IDs \[b, t\], got"),
+        (torch.zeros(3, dtype=torch.long), r"inputs must be token IDs \[b, t\], got"),
+        (torch.tensor([[0, 11]]), "token IDs must be 0 to 10, got 11"),
+        (torch.tensor([[-1, 0]]), "token IDs must be 0 to 10, got -1"),
     ],
 )
 def test_inputs_that_cannot_be(given, words):
@@ -361,7 +361,7 @@ def test_inputs_that_cannot_be(given, words):
 
 @pytest.mark.parametrize("settings", [{"temperature": float("nan")}, {"temperature": 1e-300}, {"steps": -1}])
 def test_generation_that_cannot_be(settings):
-    with pytest.raises(ConfigError, match="has to be 0"):
+    with pytest.raises(ConfigError, match=r"(temperature|steps) must be"):
         decoder().generate(torch.zeros(1, 2, dtype=torch.long), **{"steps": 2, **settings})
 
 

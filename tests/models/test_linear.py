@@ -31,7 +31,7 @@ def calls(monkeypatch) -> list:
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kind", ["plain", "strided", "of another's gradient"])
 def test_a_map_and_its_gradients(i, o, bias, kind, monkeypatch):
-    monkeypatch.setattr(linear, "SMALLEST", 0)
+    monkeypatch.setattr(linear, "MIN_PRODUCTS", 0)
     one, asked = maps(i, o, bias), calls(monkeypatch)
     x = numbers(3, 50, 2 * i)[..., :i] if kind == "strided" else numbers(3, 50, i)
     x, g = x.requires_grad_(), numbers(3, 50, o, seed=1)
@@ -52,7 +52,7 @@ def test_a_map_and_its_gradients(i, o, bias, kind, monkeypatch):
 
 @needs_onednn
 def test_gradients_that_nobody_asked_for(monkeypatch):
-    monkeypatch.setattr(linear, "SMALLEST", 0)
+    monkeypatch.setattr(linear, "MIN_PRODUCTS", 0)
     one, x = maps(8, 4), numbers(5, 8)
     one(x).sum().backward()  # the input needs none
     assert x.grad is None

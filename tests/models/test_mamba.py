@@ -48,8 +48,8 @@ def test_a_block_equals_its_vectors(case):
 @pytest.mark.parametrize("limits", [(1 << 16, 1 << 24), (1, 1), (17, 1 << 24)], ids=["all rows", "one row", "two rows"])
 @pytest.mark.parametrize("fresh", [False, True])
 def test_the_gradient_of_the_scan(limits, fresh, monkeypatch):
-    monkeypatch.setattr(scan, "STATE", limits[0])
-    monkeypatch.setattr(scan, "STATES", limits[1])
+    monkeypatch.setattr(scan, "BLOCK_STATE", limits[0])
+    monkeypatch.setattr(scan, "BLOCK_HISTORY", limits[1])
     g = torch.Generator().manual_seed(0)
     b, t, e, n = 3, 5, 4, 2
     shapes = [(b, t, e), (b, t, e), (n, e), (b, t, n), (b, t, n), (b, n, e)]
@@ -129,7 +129,7 @@ def test_a_forward_that_fails_leaves_the_cache_as_it_was():
 def test_vectors_in_numbers_out():
     model = model_of(vocab_size=None, input_width=3, output_size=1)
     assert model(torch.randn(2, 7, 3)).shape == (2, 7, 1)
-    assert model.read.bias is None
+    assert model.input_projection.bias is None
 
 
 def test_parameters_of_the_published_comparison():
@@ -222,9 +222,9 @@ def test_weights_of_transformers_both_ways(theirs):
 
 
 def test_names_of_the_weights_without_the_library():
-    names = {"backbone.embeddings.weight": "read.weight", "backbone.layers.10.norm.weight": "blocks.10.norm.weight",
+    names = {"backbone.embeddings.weight": "token_embedding.weight", "backbone.layers.10.norm.weight": "blocks.10.norm.weight",
              "backbone.layers.0.mixer.A_log": "blocks.0.A_log", "backbone.norm_f.weight": "norm.weight",
-             "backbone.layers.0.mixer.conv1d.bias": "blocks.0.conv1d.bias", "lm_head.weight": "write.weight"}  # fmt: skip
+             "backbone.layers.0.mixer.conv1d.bias": "blocks.0.conv1d.bias", "lm_head.weight": "lm_head.weight"}  # fmt: skip
     given = {name: torch.tensor(n) for n, name in enumerate(names)}
     made = mamba_from_transformers(given)
     assert {name: int(made[ours]) for name, ours in names.items()} == {name: n for n, name in enumerate(names)}
@@ -247,20 +247,20 @@ def _went_on(*second, first=None):
     ("make", "words"),
     [
         (lambda: Mamba(ModelConfig(), vocab_size=3, output_size=3), "write ModelConfig.mamba"),
-        (lambda: Decoder(SMALL, choose(NoPE), vocab_size=3, output_size=3, train_length=4), "is a Mamba's"),
+        (lambda: Decoder(SMALL, choose(NoPE), vocab_size=3, output_size=3, train_length=4), "got a Mamba's"),
         (lambda: Mamba(SMALL, vocab_size=3, input_width=2, output_size=3), "either vocab_size or input_width"),
-        (lambda: model_of()(text(), positions=torch.arange(17)[None]), "reads none"),
-        (lambda: model_of()(text()[:, :0]), "no tokens"),
+        (lambda: model_of()(text(), positions=torch.arange(17)[None]), "takes no positions"),
+        (lambda: model_of()(text()[:, :0]), "at least one token"),
         (
             lambda: model_of(vocab_size=None, input_width=3, output_size=1)(torch.zeros(1, 2, 4)),
             r"vectors \[b, t, 3\]",
         ),
-        (lambda: model_of()(text() + 9), "no token"),
-        (lambda: model_of()(text(1, 5), documents=torch.tensor([[1, 2, 2, 1, 1]])), "row 0 comes back to a document"),
-        (lambda: _went_on(3, 2), "holds 2 rows, and the input has 3"),
-        (lambda: _went_on(2, 2, first=torch.zeros(1, 3, dtype=torch.long)), "began with documents or without"),
-        (lambda: model_of()(text(), cache=model_of(ModelConfig.mamba(num_layers=3)).new_cache()), "made for 3 layers"),
-        (lambda: statistics(model_of(), text()), "a Mamba has no attention to look at"),
+        (lambda: model_of()(text() + 9), "token IDs must be"),
+        (lambda: model_of()(text(1, 5), documents=torch.tensor([[1, 2, 2, 1, 1]])), "in row 0 a document continues"),
+        (lambda: _went_on(3, 2), "must have the 2 rows .*, got 3"),
+        (lambda: _went_on(2, 2, first=torch.zeros(1, 3, dtype=torch.long)), "documents must be passed at every step"),
+        (lambda: model_of()(text(), cache=model_of(ModelConfig.mamba(num_layers=3)).new_cache()), "got a cache for 3"),
+        (lambda: statistics(model_of(), text()), "got a Mamba, which has no attention"),
     ],
 )
 def test_bad_input(make, words):

@@ -17,11 +17,11 @@ from lengthwise.positions import POSITION_SCHEMES, Consecutive, Digits, Randomiz
         (Shift, {"max_shift": True}, "whole number|int"),
         (Skip, {"chunks": 1}, "at least 2"),
         (Skip, {"target_length": 0}, "at least 1"),
-        (Skip, {"target_length": 3, "chunks": 4}, "more than the positions"),
+        (Skip, {"target_length": 3, "chunks": 4}, "at most target_length 3, got 4"),
         (Digits, {"max_offset": -1}, "at least 0"),
         (Digits, {"zero": -1}, "at least 0"),
         *(
-            (make, {name: number}, "positions end below 2,147,483,648, so make it smaller")
+            (make, {name: number}, "must be at most 2,147,483,648, because positions are below it")
             for make, name in (
                 (Shift, "max_shift"),
                 (Randomized, "max_length"),
@@ -46,10 +46,10 @@ def test_settings_that_cannot_be(make, settings, words):
 @pytest.mark.parametrize(
     ("scheme", "tokens", "words"),
     [
-        (Randomized(max_length=8), 9, "9 tokens cannot have 9 different positions below max_length 8"),
-        (Skip(target_length=8), 9, "9 tokens are more than target_length 8"),
-        (Skip(target_length=8, chunks=3), 2, "2 tokens cannot be cut into 3 chunks"),
-        (Skip(target_length=8), 1, "1 token cannot be cut"),
+        (Randomized(max_length=8), 9, "max_length must be at least the number of tokens, 9, got 8"),
+        (Skip(target_length=8), 9, "target_length must be at least the number of tokens, 9, got 8"),
+        (Skip(target_length=8, chunks=3), 2, "chunks must be at most the number of tokens, 2, got 3"),
+        (Skip(target_length=8), 1, "chunks must be at most the number of tokens, 1, got 2"),
     ],
 )
 def test_sequences_that_cannot_be_laid_out(scheme, tokens, words):

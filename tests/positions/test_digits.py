@@ -86,10 +86,10 @@ class Vectors(Copy):
 @pytest.mark.parametrize(
     ("scheme", "task", "words"),
     [
-        (Digits(), Copy(), r"Copy has the token ids 0 ... 28, and the digits would be none; give zero="),
+        (Digits(), Copy(), r"Copy has the token IDs 0 ... 28, and the digits would be none; give zero="),
         (Digits(), Copy(symbols=100), "would be none"),  # the bytes of digits are other symbols there
         (Digits(zero=20), Copy(), "20 ... 29"),
-        (Digits(), Vectors(), "reads no tokens"),
+        (Digits(), Vectors(), "has vectors, not tokens"),
     ],
 )
 def test_a_task_without_digits_is_refused(scheme, task, words):
@@ -101,5 +101,5 @@ def test_a_task_without_digits_is_refused(scheme, task, words):
 
 
 def test_vectors_are_refused():
-    with pytest.raises(ConfigError, match="vectors have no digits"):
+    with pytest.raises(ConfigError, match="must be token IDs, got vectors"):
         Digits().positions(torch.zeros(1, 4, 2), None, torch.Generator(), False)

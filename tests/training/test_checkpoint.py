@@ -207,7 +207,7 @@ def test_a_file_of_another_format_or_model_is_refused(tmp_path, monkeypatch):
             train(a_run(), tmp_path)
     path = tmp_path / "checkpoint-00000004.safetensors"
     tensors, facts = read(path)
-    tensors["model/other"] = tensors.pop("model/write.weight")
+    tensors["model/other"] = tensors.pop("model/lm_head.weight")
     write(path, tensors, facts)
     with pytest.raises(CheckpointError, match="does not fit the model of this version"):
         train(a_run(), tmp_path)

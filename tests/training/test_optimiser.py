@@ -26,7 +26,7 @@ def test_only_matrices_of_linear_maps_decay(encoding, tied):
     names = [n for n, _ in model.named_parameters()]
     assert sorted(with_decay + without) == sorted(names)
     layers = {f"blocks.{n}.{part}.weight" for n in (0, 1) for part in ("qkv", "out", "up", "down")}
-    assert set(with_decay) == layers | (set() if tied else {"write.weight"})
+    assert set(with_decay) == layers | (set() if tied else {"lm_head.weight"})
     optimizer = make_optimizer(model, run.training)
     assert [g["weight_decay"] for g in optimizer.param_groups] == [run.training.weight_decay, 0.0]
     assert optimizer.defaults["betas"] == (run.training.beta1, run.training.beta2)

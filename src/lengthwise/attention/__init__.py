@@ -1,7 +1,7 @@
-"""Attention: backends that understand forms, one line per backend here.
+"""Attention with the forms of an encoding, on several backends.
 
-`attend` is for a model of your own; `plan` is what our models call: it prepares, once per forward pass and encoding,
-everything that the layers share.
+`attend` is for a model of your own. Our models call `plan`, which prepares once per forward pass and encoding everything
+that the layers share. `BACKENDS` lists the backends.
 """
 
 import functools
@@ -34,15 +34,15 @@ from lengthwise.forms import (
     Term,
 )
 from lengthwise.positions import consecutive
-from lengthwise.span import Span, ends, own_lengths, whole_numbers
+from lengthwise.span import Span, lowest_and_highest, own_lengths, token_integers
 
 if TYPE_CHECKING:
-    from typing import Never as Unknown  # a type checker refuses arguments that attention has not got
+    from typing import Never as Unknown  # so that a type checker rejects unknown arguments
 else:
-    Unknown = Any  # checks at run time take Never for what is returned only
+    Unknown = Any  # run-time type checks accept Never only as a return type
 
-# The order is the order in which `auto` asks: the first that does not refuse serves. The reference serves all, so what
-# comes after it serves where it is named alone.
+# `auto` tries the backends in this order and takes the first that supports the call. The reference supports every call, so
+# backends after it are used only if they are named.
 BACKENDS: dict[str, ModuleType] = {
     "fused": fused,
     "blocked": blocked,
@@ -56,7 +56,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 @dataclass(frozen=True)
 class Plan:
-    """Attention for given modifiers, span and mask, on the backend named."""
+    """Attention for fixed modifiers, span and mask, on one backend."""
 
     backend: str
     run: Callable[..., Tensor]
@@ -70,7 +70,10 @@ class Plan:
         scale: float | None = None,
         **unknown: Unknown,
     ) -> Float[Tensor, "b h i d"]:
-        """`k` and `v` may have fewer heads than `q` (grouped queries). `scale`: 1/sqrt(head_dim) when not given."""
+        """Return the attention output. `k` and `v` may have fewer heads than `q` (grouped-query attention).
+
+        `scale`: the factor of the logits. Default: 1/sqrt(head_dim).
+        """
         refuse_unknown("a Plan", unknown, ("q", "k", "v", "scale"))
         return self.run(q, k, v, scale=q.shape[-1] ** -0.5 if scale is None else scale)
 
@@ -84,32 +87,37 @@ def plan(
     backend: str = "auto",
     **unknown: Unknown,
 ) -> Plan:
-    """Choose a backend for queries like `q` (its device, dtype and head dim). "auto" takes the first that serves; a named
-    backend serves or raises, never falls back. Raise `ArgumentError` for an `unknown` argument, with what to write instead."""
+    """Choose a backend for queries like `q` (its device, dtype and head dim) and prepare it.
+
+    "auto" takes the first backend that supports the call. A named backend is used or raises `ConfigError`; there is no
+    fallback. Raise `ArgumentError` for an `unknown` argument, with what to write instead.
+    """
     refuse_unknown("plan", unknown, ("modifiers", "span", "mask", "q", "backend"))
     _require_bidirectional(modifiers, mask)
     require_fit(modifiers, mask, q)
     if backend == "auto":
-        names = [name for name in BACKENDS if name != "blocked" or blocked.pays(modifiers, mask)]
+        names = [name for name in BACKENDS if name != "blocked" or blocked.is_worthwhile(modifiers, mask)]
         name = next(n for n in names if not BACKENDS[n].unsupported_reason(modifiers, span, mask, q))
         return Plan(name, BACKENDS[name].prepare(modifiers, span, mask))
     check_backend(backend)
     if reason := BACKENDS[backend].unsupported_reason(modifiers, span, mask, q):
-        whose = f" ({modifiers.encoding})" if modifiers.encoding else ""
-        raise ConfigError(f"backend {backend!r} refuses: {reason}{whose}; use backend='auto' or 'reference'")
+        encoding = f" ({modifiers.encoding})" if modifiers.encoding else ""
+        raise ConfigError(
+            f"backend {backend!r} does not support this call: {reason}{encoding}; use backend='auto' or 'reference'"
+        )
     return Plan(backend, BACKENDS[backend].prepare(modifiers, span, mask))
 
 
 def _require_bidirectional(modifiers: AttentionModifiers, mask: Mask) -> None:
     if not mask.causal and modifiers.causal_forms:
         raise ConfigError(
-            f"{modifiers.encoding or modifiers.causal_forms[0]} says nothing about keys after the query; use causal=True, or a "
+            f"{modifiers.encoding or modifiers.causal_forms[0]} is not defined for keys after the query; use causal=True, or a "
             "bidirectional encoding (NoPE, RoPE, T5(bidirectional=True), ALiBi(bidirectional=True))"
         )
 
 
 def unsupported_reason(backend: str, modifiers: AttentionModifiers, span: Span) -> str | None:
-    """Why a backend cannot serve the modifiers of ordinary queries (float32, on the span's device), or None."""
+    """Return why a backend does not support the modifiers for float32 queries of 64 dims on the span's device, or None."""
     queries, keys = span.q.shape[1], span.k.shape[1]
     q = torch.empty(1, 1, queries, 64, device=span.q.device)
     reason: str | None = BACKENDS[backend].unsupported_reason(modifiers, span, Mask(queries, keys), q)
@@ -117,30 +125,33 @@ def unsupported_reason(backend: str, modifiers: AttentionModifiers, span: Span) 
 
 
 def no_gradients(backend: str, device: torch.device | str) -> str | None:
-    """Why a backend gives no gradients on a device, or None. Then it raises where one is asked for, at the call."""
-    ask = getattr(BACKENDS[backend], "no_gradients", None)
-    return None if ask is None else ask(device)
+    """Return why a backend computes no gradients on a device, or None.
+
+    If there is a reason, a call that needs gradients raises `ConfigError`.
+    """
+    reason_on = getattr(BACKENDS[backend], "no_gradients", None)
+    return None if reason_on is None else reason_on(device)
 
 
 def with_content(
     modifiers: AttentionModifiers, encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, mask: Mask
 ) -> AttentionModifiers:
-    """The modifiers, and the terms that follow from what the encoding kept of the tokens' content."""
+    """Return the modifiers with the terms that the encoding computes from the features of the tokens."""
     documents = None if mask.documents is None else mask.documents.to(features.device)
     terms = encoding.content(features, span, documents)
     return replace(modifiers, terms=(*modifiers.terms, *terms))
 
 
 def check_backend(backend: str) -> str:
-    """`backend` itself, or a `ConfigError` that names what there is."""
+    """Return `backend`; raise `ConfigError` with the available names if it is unknown."""
     names = ["auto", *BACKENDS]
     if not isinstance(backend, str) or backend not in names:
-        meant = near_miss(backend, names) if isinstance(backend, str) else ""
-        raise ConfigError(f"there is no backend {backend!r}{meant}; there are: {', '.join(names)}")
+        hint = near_miss(backend, names) if isinstance(backend, str) else ""
+        raise ConfigError(f"there is no backend {backend!r}{hint}; available: {', '.join(names)}")
     return backend
 
 
-_OF_BOTH = ("q", "k", "encoding", "positions", "documents", "x", "causal", "window", "scale")
+_COMMON_ARGUMENTS = ("q", "k", "encoding", "positions", "documents", "x", "causal", "window", "scale")
 
 
 def attend(
@@ -159,30 +170,31 @@ def attend(
     encoding_cache: EncodingCache | None = None,
     **unknown: Unknown,
 ) -> Float[Tensor, "b h i d"]:
-    """Attention with a position encoding, for a model of your own.
+    """Return attention with a position encoding, for a model of your own.
 
-    q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g (grouped queries) and i <= j: queries are the last i of the
-    j tokens, so one call serves training, a prompt, and a step of decoding with cached (unrotated) keys.
+    q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g (grouped-query attention) and i <= j. The queries are the last i
+    of the j tokens, so the same call serves training, a prompt, and a decoding step with cached (unrotated) keys.
 
     `positions` [b|1, j]: position IDs. Default: 0, 1, 2, ... in each document. `documents` [b|1, j]: document IDs; a token
     attends only to tokens of its own document (give padding a document of its own). `window`: a query attends only to the
     last `window` keys (see `Mask`). `x` [b, j, c]: the input of the attention layer, for encodings that depend on content.
-    `scale`: the factor of the logits. Default: 1/sqrt(d). `encoding_cache`: an `EncodingCache()` of this text, for decoding
+    `scale`: the factor of the logits. Default: 1/sqrt(d). `encoding_cache`: an `EncodingCache()` for this text, when decoding
     step by step; without it every step computes the encoding's tables again.
 
-    Raise `ConfigError` for what cannot be, and `ArgumentError` (a `TypeError` too) for an `unknown` argument, such as
+    Raise `ConfigError` for invalid arguments, and `ArgumentError` (a `TypeError` too) for an `unknown` argument, such as
     `attn_mask`, with what to write instead.
 
     >>> fire = encodings.FIRE(num_heads=8)
     >>> out = attend(q, k, v, fire)
     """
-    refuse_unknown("attend", unknown, ("q", "k", "v", *_OF_BOTH[2:], "backend", "encoding_cache"))
-    _check_kinds(scale, q=q, k=k, v=v)
+    refuse_unknown("attend", unknown, ("q", "k", "v", *_COMMON_ARGUMENTS[2:], "backend", "encoding_cache"))
+    _check_types(scale, q=q, k=k, v=v)
     if encoding_cache is not None and not isinstance(encoding_cache, EncodingCache):
         raise ConfigError(
-            f"encoding_cache is a {type(encoding_cache).__name__}; it has to be a lengthwise.attention.EncodingCache(), or None"
+            "encoding_cache must be a lengthwise.attention.EncodingCache() or None, got a "
+            f"{type(encoding_cache).__name__}"
         )
-    modifiers, span, mask = _call(q, k, v, encoding, positions, documents, x, causal, window, encoding_cache)
+    modifiers, span, mask = _checked_call(q, k, v, encoding, positions, documents, x, causal, window, encoding_cache)
     return plan(modifiers, span, mask, q, backend=backend)(q, k, v, scale=scale)
 
 
@@ -203,29 +215,30 @@ def statistics(
     last: int = 16,
     **unknown: Unknown,
 ) -> Statistics:
-    """What the attention of `attend` looks at, at lengths where no matrix of queries and keys fits: mass by distance,
-    entropy, and mass on the first and last keys, per row of the batch and head. `Statistics` has the definitions.
+    """Return statistics of the attention weights of `attend`, for each row of the batch and each head.
 
-    The arguments before `queries` are those of `attend`. `queries` [b|1, i]: which of them the means are over (padding
-    out); all when not given. `edges`: the edges of the histogram's bins, ascending distances; when not given, bins that
-    double (0, 1, 2-3, 4-7, ...), without `causal` both ways. `first`, `last`: how many keys count as the first and as the
-    last. There are no gradients.
+    They are the mass by distance, the entropy, and the mass on the first and last keys; `Statistics` has the definitions.
+    They also work at lengths where a matrix of queries and keys does not fit into memory. There are no gradients.
 
-    >>> s = statistics(torch.zeros(1, 1, 4, 8), torch.zeros(1, 1, 4, 8), first=1)  # even weights: 1, 1/2, 1/3, 1/4
+    The arguments before `queries` are those of `attend`. `queries` [b|1, i]: the queries to average over, for example all but
+    padding. Default: all. `edges`: the edges of the histogram's bins, ascending distances. Default: bins that double in width
+    (0, 1, 2-3, 4-7, ...), in both directions if not `causal`. `first`, `last`: how many keys count as the first and as the last.
+
+    >>> s = statistics(torch.zeros(1, 1, 4, 8), torch.zeros(1, 1, 4, 8), first=1)  # uniform weights: 1, 1/2, 1/3, 1/4
     >>> s.bins, s.histogram[0, 0]
     ([(None, 0), (1, 1), (2, None)], tensor([0.5208, 0.2708, 0.2083], dtype=torch.float64))
     >>> s.first, s.entropy, s.most_entropy
     (tensor([[0.5208]], dtype=torch.float64), tensor([[0.7945]], dtype=torch.float64), tensor([[0.7945]], dtype=torch.float64))
     """
-    refuse_unknown("statistics", unknown, (*_OF_BOTH, "queries", "edges", "first", "last"))
-    _check_kinds(scale, q=q, k=k)
-    modifiers, span, mask = _call(q, k, None, encoding, positions, documents, x, causal, window)
+    refuse_unknown("statistics", unknown, (*_COMMON_ARGUMENTS, "queries", "edges", "first", "last"))
+    _check_types(scale, q=q, k=k)
+    modifiers, span, mask = _checked_call(q, k, None, encoding, positions, documents, x, causal, window)
     _require_bidirectional(modifiers, mask)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     return measure(modifiers, span, mask, q, k, scale=scale, queries=queries, edges=edges, first=first, last=last)
 
 
-def _call(
+def _checked_call(
     q: Tensor,
     k: Tensor,
     v: Tensor | None,
@@ -237,31 +250,33 @@ def _call(
     window: Any,
     encoding_cache: EncodingCache | None = None,
 ) -> tuple[AttentionModifiers, Span, Mask]:
-    """What `attend` is told, checked and as backends take it."""
+    """Check the arguments of `attend` and return modifiers, span and mask, as backends take them."""
     _check_shapes(q, k, v)
-    if encoding is not None and not isinstance(encoding, PositionEncoding):  # a class or a name, by a slip of the pen
-        given = encoding.__name__ if isinstance(encoding, type) else repr(encoding)
+    if encoding is not None and not isinstance(encoding, PositionEncoding):  # for example a class or a name
+        value = encoding.__name__ if isinstance(encoding, type) else repr(encoding)
         raise ConfigError(
-            f"the encoding is {given}; make one and give that, as in encodings.RoPE(head_dim={q.shape[-1]})"
+            f"encoding must be an instance of an encoding, got {value}; write for example "
+            f"encodings.RoPE(head_dim={q.shape[-1]})"
         )
     queries, keys, device = q.shape[2], k.shape[2], q.device
-    positions = whole_numbers("positions", positions, q.shape[0], keys)
-    documents = whole_numbers("documents", documents, q.shape[0], keys)
+    positions = token_integers("positions", positions, q.shape[0], keys)
+    documents = token_integers("documents", documents, q.shape[0], keys)
     if encoding is not None and encoding.acts_on_embedding():
         raise ConfigError(
-            f"{type(encoding).__name__} acts on embeddings: add it with encoding.embed(x, positions), and call attend "
-            "without it"
+            f"{type(encoding).__name__} acts on the embeddings, not on attention; apply it with "
+            "encoding.embed(x, positions), and call attend without it"
         )
     _check_devices(q, encoding, positions=positions, documents=documents, x=x)
     if positions is None and documents is None:
         span = Span.of(keys, queries, device)
     else:
         p = consecutive(documents) if positions is None else positions
-        own = own_lengths(p, documents) if encoding is not None and encoding.depends_on_length() else None
-        own_q = None if own is None else own[:, keys - queries :]
-        known = positions is None and torch.compiler.is_compiling()  # below the number of tokens: no need to look
-        first, last = (0, keys - 1) if known else ends(p)
-        span = Span(p[:, keys - queries :], p, last + 1, length_q=own_q, length_k=own, first=first)
+        length_k = own_lengths(p, documents) if encoding is not None and encoding.depends_on_length() else None
+        length_q = None if length_k is None else length_k[:, keys - queries :]
+        # Default positions are below the number of tokens, so a compiled graph need not read them.
+        bounds_known = positions is None and torch.compiler.is_compiling()
+        first, last = (0, keys - 1) if bounds_known else lowest_and_highest(p)
+        span = Span(p[:, keys - queries :], p, last + 1, length_q=length_q, length_k=length_k, first=first)
     mask = Mask(queries, keys, causal, documents, window)
     if encoding is None:
         modifiers = AttentionModifiers()
@@ -272,33 +287,31 @@ def _call(
             encoding_cache.watch_scale(encoding, span)
     if encoding is not None and encoding.reads_content():
         if x is None or x.ndim != 3 or x.shape[:2] != (q.shape[0], keys):
-            given = "is missing" if x is None else f"has shape {tuple(x.shape)}"
+            problem = "is missing" if x is None else f"has the shape {tuple(x.shape)}"
             raise ConfigError(
-                f"{type(encoding).__name__} depends on content, and x {given}; give x=[{q.shape[0]}, {keys}, d_model], "
-                "what the layer makes q, k and v from"
+                f"{type(encoding).__name__} depends on content, and x {problem}; pass x=[{q.shape[0]}, {keys}, d_model], "
+                "the layer's input, from which q, k and v are computed"
             )
         modifiers = with_content(modifiers, encoding, encoding.features(x), span, mask)
     if encoding is not None:
-        _check_fit(modifiers, q, encoding)
+        _check_sizes(modifiers, q, encoding)
     return modifiers, span, mask
 
 
-def _check_kinds(scale: object, **given: object) -> None:
-    for name, one in given.items():
-        if not isinstance(one, Tensor):
-            raise ConfigError(
-                f"{name} is a {type(one).__name__}; it has to be a tensor [batch, heads, tokens, head dim]"
-            )
-        if one.layout is not torch.strided:
-            kind = str(one.layout).removeprefix("torch.")
-            raise ConfigError(f"{name} is {kind}; attention takes dense tensors: convert it with to_dense(), or pad it")
+def _check_types(scale: object, **tensors: object) -> None:
+    for name, value in tensors.items():
+        if not isinstance(value, Tensor):
+            raise ConfigError(f"{name} must be a tensor [batch, heads, tokens, head dim], got a {type(value).__name__}")
+        if value.layout is not torch.strided:
+            layout = str(value.layout).removeprefix("torch.")
+            raise ConfigError(f"{name} must be a dense tensor, got {layout}; convert it with to_dense(), or pad it")
     if scale is None or (
         type(scale) is not bool and isinstance(scale, (int, float)) and abs(scale) <= sys.float_info.max
     ):
         return
-    # A backend that takes it as a number would drop its gradient in silence.
-    instead = "; one that learns is no number: multiply q by it" if isinstance(scale, Tensor) else ""
-    raise ConfigError(f"scale is {scale!r}; it has to be a finite number, or None for 1/sqrt(head dim){instead}")
+    # A backend that converts it to a number would silently drop its gradient.
+    fix = "; multiply q by a scale that is learned" if isinstance(scale, Tensor) else ""
+    raise ConfigError(f"scale must be a finite number, or None for 1/sqrt(head dim), got {scale!r}{fix}")
 
 
 def _check_shapes(q: Tensor, k: Tensor, v: Tensor | None) -> None:
@@ -307,7 +320,7 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor | None) -> None:
     else:
         shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
     if q.ndim != 4 or k.ndim != 4 or k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
-        raise ConfigError(f"{shapes}: q has to be [b, h, i, d], and k and v alike [b, g, j, d]")
+        raise ConfigError(f"q must be [b, h, i, d], and k and v both [b, g, j, d], got {shapes}")
     hint = None
     if (not k.shape[1] or q.shape[1] % k.shape[1] or q.shape[2] > k.shape[2]) and (which := transposed(q, k)):
         hint = transpose_hint(which, k if which == "k" else q)
@@ -315,62 +328,65 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor | None) -> None:
         raise ConfigError(hint)
     if not k.shape[1] or not q.shape[1] or q.shape[1] % k.shape[1]:
         raise ConfigError(
-            f"{shapes}: the {q.shape[1]} heads of q have to be a multiple of the {k.shape[1]} of k and v, at least as many"
+            f"the number of heads of q must be a multiple of that of k and v, and at least 1, got {q.shape[1]} and "
+            f"{k.shape[1]} ({shapes})"
         )
     if not k.shape[2]:
-        raise ConfigError(f"{shapes}: there are no keys; a call takes at least one token")
+        raise ConfigError(f"k must have at least one token, got {shapes}")
     if not 1 <= q.shape[2] <= k.shape[2]:
         raise ConfigError(
-            f"{shapes}: there have to be 1 to {k.shape[2]} queries, the last of the {k.shape[2]} tokens"
-            + (f"; or tokens stand before heads: {hint}" if hint else "")
+            f"q must have 1 to {k.shape[2]} tokens, the last of the {k.shape[2]} tokens of k, got {shapes}"
+            + (f"; or the axes of tokens and heads are swapped: {hint}" if hint else "")
         )
     if not (q.dtype == k.dtype == v.dtype) or not (q.device == k.device == v.device):
         raise ConfigError(
-            f"q, k, v are {q.dtype}/{k.dtype}/{v.dtype} on {q.device}/{k.device}/{v.device}; make them alike"
+            "q, k and v must have the same dtype and device, got "
+            f"{q.dtype}/{k.dtype}/{v.dtype} on {q.device}/{k.device}/{v.device}"
         )
     if q.dtype not in DTYPES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
-        raise ConfigError(f"q, k, v are {q.dtype}; attention computes with {names}: convert them to one of these")
+        raise ConfigError(f"q, k and v must be one of {names}, got {q.dtype}; convert them")
     if not q.shape[-1]:
-        raise ConfigError(f"{shapes}: the heads have no dims; they need at least one")
+        raise ConfigError(f"heads must have at least one dim, got {shapes}")
 
 
-def _check_devices(q: Tensor, encoding: PositionEncoding | None, **given: Tensor | None) -> None:
-    for name, tensor in given.items():
+def _check_devices(q: Tensor, encoding: PositionEncoding | None, **tensors: Tensor | None) -> None:
+    for name, tensor in tensors.items():
         if tensor is not None and tensor.device != q.device:
-            raise ConfigError(f"{name} is on {tensor.device}, and q on {q.device}; move one to the other's device")
+            raise ConfigError(f"{name} must be on the device of q, {q.device}, got {tensor.device}; move one of them")
     parameter = next(encoding.parameters(), None) if encoding is not None else None
     if parameter is not None and parameter.device != q.device:
         name = type(encoding).__name__
         raise ConfigError(
-            f"{name} is on {parameter.device}, and q on {q.device}; move it: encoding.to({str(q.device)!r})"
+            f"{name} must be on the device of q, {q.device}, got {parameter.device}; call encoding.to({str(q.device)!r})"
         )
 
 
-def _check_fit(modifiers: AttentionModifiers, q: Tensor, encoding: PositionEncoding) -> None:
-    """The encoding was made for these heads and this head dim."""
+def _check_sizes(modifiers: AttentionModifiers, q: Tensor, encoding: PositionEncoding) -> None:
+    """Raise `ConfigError` unless the encoding was made for the number of heads and the head dim of `q`."""
     name = type(encoding).__name__
-    # What is made for one head would serve any number of them, in silence; a table may be shared by all heads beside one
-    # that is not.
-    heads = max([_heads(term) for term in modifiers.terms]) if modifiers.terms else q.shape[1]
+    # Tensors for one head would be broadcast silently to any number of heads. The maximum is taken because a table that all
+    # heads share may stand beside one that has a row for each head.
+    heads = max([_num_heads(term) for term in modifiers.terms]) if modifiers.terms else q.shape[1]
     if heads != q.shape[1] and heads == q.shape[2] > 1:
         raise ConfigError(f"{transpose_hint('q and k', q)} ({name} was made for {heads} heads)")
-    if heads != q.shape[1] and (heads > 1 or "num_heads" in _told(type(encoding))):
+    if heads != q.shape[1] and (heads > 1 or "num_heads" in _model_arguments(type(encoding))):
         raise ConfigError(
-            f"{name} was made for {heads} heads, and q has {q.shape[1]}; make {name}(num_heads={q.shape[1]})"
+            f"{name} was made for {heads} heads, and q has {q.shape[1]}; use {name}(num_heads={q.shape[1]})"
         )
     angle = modifiers.rotation.angle_q if modifiers.rotation else None
     if angle is not None and 2 * angle.shape[-1] > q.shape[-1]:
         dims = 2 * angle.shape[-1]
-        raise ConfigError(f"{name} turns {dims} dims, and q has {q.shape[-1]}; make {name}(head_dim={q.shape[-1]})")
-    made_for = getattr(encoding, "head_dim", q.shape[-1])
-    if made_for != q.shape[-1]:  # it would turn the first dims alone, in silence
+        raise ConfigError(f"{name} rotates {dims} dims, and q has {q.shape[-1]}; use {name}(head_dim={q.shape[-1]})")
+    head_dim = getattr(encoding, "head_dim", q.shape[-1])
+    if head_dim != q.shape[-1]:  # it would silently rotate only the first dims
         raise ConfigError(
-            f"{name} was made for heads of {made_for} dims, and q has {q.shape[-1]}; make {name}(head_dim={q.shape[-1]})"
+            f"{name} was made for heads of {head_dim} dims, and q has {q.shape[-1]}; use {name}(head_dim={q.shape[-1]})"
         )
 
 
-def _heads(term: Term) -> int:
+def _num_heads(term: Term) -> int:
+    """Return how many heads a term has; 1 if all heads share it."""
     if isinstance(term, DenseBias):
         return term.bias.shape[1]
     if isinstance(term, CumulativeBias):
@@ -387,8 +403,9 @@ def _heads(term: Term) -> int:
 
 
 @functools.cache
-def _told(make: type[PositionEncoding]) -> list[str]:
-    return context_of(make)
+def _model_arguments(encoding: type[PositionEncoding]) -> list[str]:
+    """Return the names of the arguments that an encoding takes from its model."""
+    return context_of(encoding)
 
 
 __all__ = [

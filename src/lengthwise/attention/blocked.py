@@ -1,11 +1,10 @@
-"""Attention in plain PyTorch, some queries at a time: every form, on any device, with O(T · block) memory.
+"""The `blocked` backend: plain PyTorch, some queries at a time; every form, on any device, with O(T · block) memory.
 
-A block of queries has whole rows of logits, so softmax is the ordinary one; each row's maximum and sum are kept, and the
-backward pass makes the weights again, block by block. What the terms say is made for the block alone, by functions that
-autograd differentiates (parts.py). Half precision is computed in float32. Nothing is added up in an order that changes: two
-runs give the same bits.
+A block of queries has whole rows of logits, so the softmax is the ordinary one. Each row's maximum and sum are stored, and the
+backward pass recomputes the weights block by block. Terms are computed for each block by functions that autograd differentiates
+(parts.py). Half precision is computed in float32. The order of all additions is fixed, so two runs give the same bits.
 
-A `LogitTransform` may hold tensors that only autograd finds: its blocks are the reference itself, checkpointed.
+A `LogitTransform` may use tensors that only autograd can find. So its blocks are computed by the reference with checkpointing.
 
 Memory: whatever is added, rows of logits of 64 queries at a time (256 on a GPU).
 """
@@ -30,30 +29,33 @@ from lengthwise.span import Span
 
 Attend = Callable[..., Tensor]
 
-# Queries of a block, and how many logits are worked on at a time: few enough for a core's cache, or enough for a GPU.
+# Queries of a block, and logits that are processed together: few enough for a core's cache, or enough to use a GPU.
 _ROWS = {"cpu": 64, "other": 256}
 _LOGITS = {"cpu": 1 << 19, "other": 1 << 25}
-_MASK = 1 << 20  # pairs from which on a mask that is written out costs as much time as blocks do, and more memory
+_LARGE_MASK = 1 << 20  # pairs; from here on a materialized mask takes as much time as blocks do, and more memory
 
 
 def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Why this backend cannot serve the modifiers: it can serve them all."""
+    """Return None: this backend supports all modifiers."""
     return None
 
 
-def pays(modifiers: AttentionModifiers, mask: Mask) -> bool:
-    """Something is added to the logits, or a window leaves most of them out, or torch's own attention, which is faster else,
-    would take a large mask. Not while a graph is made, which it would break."""
+def is_worthwhile(modifiers: AttentionModifiers, mask: Mask) -> bool:
+    """Whether this backend is faster than torch's own attention, or needs less memory.
+
+    That is so if something is added to the logits, if a window hides most keys, or if torch would need a large mask. It is never
+    so in a compiled graph, which this backend would break.
+    """
     if torch.compiler.is_compiling():
         return False
-    written_out = not (mask.causal_only or mask.hides_nothing) and mask.queries * mask.keys >= _MASK
-    return bool(modifiers.terms or modifiers.values or modifiers.rewrite or mask.narrow or written_out)
+    large_mask = not (mask.causal_only or mask.hides_nothing) and mask.queries * mask.keys >= _LARGE_MASK
+    return bool(modifiers.terms or modifiers.values or modifiers.rewrite or mask.window_hides_keys or large_mask)
 
 
 def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
-    """Attention for given modifiers, span and mask."""
+    """Return attention for fixed modifiers, span and mask."""
 
-    # Under autocast the products would be in half precision.
+    # Autocast would compute the products in half precision.
     @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
     def attend(
         q: Float[Tensor, "b h i d"],
@@ -62,12 +64,12 @@ def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
         *,
         scale: float,
     ) -> Float[Tensor, "b h i d"]:
-        given, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
+        input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
         groups = q.shape[1] // k.shape[1]
         q = q.to(compute)
         k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
         if modifiers.rewrite:
-            return _rewritten(modifiers, span, mask, q, k, v, scale).to(given)
+            return _transformed_logits_attention(modifiers, span, mask, q, k, v, scale).to(input_dtype)
         parts = Parts(span)
         terms = [parts.term(term, q, k, scale) for term in modifiers.terms]
         values = [parts.value(value) for value in modifiers.values]
@@ -77,22 +79,24 @@ def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
         if modifiers.gain:
             q = q * modifiers.gain.gain[..., None].to(compute)
         tensors = [x for part in (*terms, *values) for x in part.tensors]
-        out: Tensor = _Blocked.apply(_Blocks(mask, _bare(terms), _bare(values)), q, k, v, *tensors)
-        return out.to(given)
+        out: Tensor = _Blocked.apply(
+            _Blocks(mask, _without_tensors(terms), _without_tensors(values)), q, k, v, *tensors
+        )
+        return out.to(input_dtype)
 
-    def around(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
-        # Compiled, the blocks would be unrolled, for every length anew. Not a decorator: it would load torch's compiler, which
-        # takes seconds, for callers that do not compile.
+    def eager_attend(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
+        # A compiled graph would unroll the blocks, again for every length. `disable` is not used as a decorator because it
+        # would import torch's compiler, which takes seconds, for callers that do not compile.
         compiled = torch.compiler.is_compiling()
         run = torch.compiler.disable(attend, reason="a loop over blocks of queries") if compiled else attend
         out: Tensor = run(q, k, v, scale=scale)
         return out
 
-    return around
+    return eager_attend
 
 
-def _bare(parts: list[Part]) -> tuple[Part, ...]:
-    """Without the tensors, which autograd keeps."""
+def _without_tensors(parts: list[Part]) -> tuple[Part, ...]:
+    """Return the parts without their tensors, which autograd stores."""
     return tuple(replace(part, tensors=()) for part in parts)
 
 
@@ -100,97 +104,99 @@ def _slices(mask: Mask, device: torch.device) -> Iterator[Slices]:
     return blocks_of(mask, _ROWS["cpu" if device.type == "cpu" else "other"])
 
 
-# Columns of a block, and what of them is not seen, [b|1, 1, i, columns].
+# Columns of a block, and which of their pairs are hidden, [b|1, 1, i, columns].
 _Hidden = list[tuple[slice, Tensor]]
 
-# Forms, each with its tensors, or with their gradients (None where none is asked).
-_Held = list[tuple[Part, list[Tensor | None]]]
+# Forms, each with its tensors, or with their gradients (None if not needed).
+_BoundParts = list[tuple[Part, list[Tensor | None]]]
 
 
-def _cut(held: _Held, block: Block) -> list[Tensor | None]:
-    """What of the tensors belongs to a block."""
-    each = ((cut, x) for part, tensors in held for cut, x in zip(part.cuts, tensors, strict=True))
-    return [None if x is None else cut(x, block) for cut, x in each]
+def _block_views(bound: _BoundParts, block: Block) -> list[Tensor | None]:
+    """Return the views of the tensors that belong to a block."""
+    pairs = ((select, x) for part, tensors in bound for select, x in zip(part.selectors, tensors, strict=True))
+    return [None if x is None else select(x, block) for select, x in pairs]
 
 
 @dataclass(frozen=True)
-class _Made:
-    """The sum of some forms for one block, and the leaves that it was made of."""
+class _Sum:
+    """The sum of some forms for one block, and the leaves that it was computed from."""
 
-    total: Tensor | None
+    value: Tensor | None
     leaves: list[Tensor]
 
     @property
-    def learns(self) -> bool:
-        return self.total is not None and self.total.requires_grad
+    def requires_grad(self) -> bool:
+        return self.value is not None and self.value.requires_grad
 
-    def pass_on(self, grad: Tensor, to: list[Tensor | None]) -> None:
-        """Add the gradient of the sum to those of the leaves."""
-        if self.total is None or not self.learns:
+    def backward(self, grad: Tensor, leaf_gradients: list[Tensor | None]) -> None:
+        """Add the gradients of the leaves to `leaf_gradients`, given that of the sum."""
+        if self.value is None or not self.requires_grad:
             return
-        asked = [(leaf, into) for leaf, into in zip(self.leaves, to, strict=True) if into is not None]
-        found = torch.autograd.grad(self.total, [leaf for leaf, _ in asked], grad.sum_to_size(self.total.shape))
-        for (_, into), new in zip(asked, found, strict=True):
-            into += new
+        needed = [(leaf, x) for leaf, x in zip(self.leaves, leaf_gradients, strict=True) if x is not None]
+        new = torch.autograd.grad(self.value, [leaf for leaf, _ in needed], grad.sum_to_size(self.value.shape))
+        for (_, gradient), x in zip(needed, new, strict=True):
+            gradient += x
 
 
-def _make(held: _Held, block: Block, dtype: torch.dtype, *given: Tensor) -> _Made:
-    """The sum of the forms for a block; where gradients are enabled, as a function of new leaves and of what is given."""
+def _sum(bound: _BoundParts, block: Block, dtype: torch.dtype, *extra: Tensor) -> _Sum:
+    """Return the sum of the forms for a block. If gradients are enabled, it is a function of new leaves and of `extra`."""
     total: Tensor | None = None
     leaves: list[Tensor] = []
-    for form in held:
-        views = [x for x in _cut([form], block) if x is not None]
+    for form in bound:
+        views = [x for x in _block_views([form], block) if x is not None]
         part = form[0]
-        own = [x.detach().to(x.dtype if part.wide else dtype).requires_grad_(x.requires_grad) for x in views]
-        new = part.of(block, *own, *given).to(dtype)
+        part_leaves = [
+            x.detach().to(x.dtype if part.cast_result else dtype).requires_grad_(x.requires_grad) for x in views
+        ]
+        new = part.evaluate(block, *part_leaves, *extra).to(dtype)
         total = new if total is None else total + new
-        leaves += own
-    return _Made(total, [*leaves, *given])
+        leaves += part_leaves
+    return _Sum(total, [*leaves, *extra])
 
 
 @dataclass(frozen=True)
 class _Blocks:
-    """What is asked: who sees whom, the terms, and the values."""
+    """The mask, the terms and the values of a call."""
 
     mask: Mask
     terms: tuple[Part, ...]
     values: tuple[Part, ...]
 
-    def hold(self, tensors: Sequence[Tensor | None]) -> tuple[_Held, _Held, _Held]:
-        """The terms that all rows of the batch share, the other terms, and the values, each with its tensors."""
-        each = iter(tensors)
+    def bind(self, tensors: Sequence[Tensor | None]) -> tuple[_BoundParts, _BoundParts, _BoundParts]:
+        """Return the terms that all rows of the batch share, the other terms, and the values, each with its tensors."""
+        remaining = iter(tensors)
         terms, values = (
-            [(part, [next(each) for _ in part.cuts]) for part in parts] for parts in (self.terms, self.values)
+            [(part, [next(remaining) for _ in part.selectors]) for part in parts] for parts in (self.terms, self.values)
         )
         return [t for t in terms if t[0].shared], [t for t in terms if not t[0].shared], values
 
-    def every(self, q: Float[Tensor, "b h i d"]) -> Iterator[tuple[Block, list[Block]]]:
-        """Blocks of queries of the whole batch, each also as blocks of some rows of the batch."""
-        most = _LOGITS["cpu" if q.device.type == "cpu" else "other"]
+    def split(self, q: Float[Tensor, "b h i d"]) -> Iterator[tuple[Block, list[Block]]]:
+        """Yield blocks of queries of the whole batch, each with its division into blocks of some rows of the batch."""
+        max_logits = _LOGITS["cpu" if q.device.type == "cpu" else "other"]
         for rows, keys in _slices(self.mask, q.device):
-            step = max(1, most // (q.shape[1] * size(rows) * size(keys)))
-            some = [Block(slice(b, min(b + step, len(q))), rows, keys) for b in range(0, len(q), step)]
-            yield Block(slice(0, len(q)), rows, keys), some
+            step = max(1, max_logits // (q.shape[1] * size(rows) * size(keys)))
+            parts = [Block(slice(b, min(b + step, len(q))), rows, keys) for b in range(0, len(q), step)]
+            yield Block(slice(0, len(q)), rows, keys), parts
 
-    def logits(self, block: Block, q: Tensor, k: Tensor, *terms: _Made) -> Float[Tensor, "b h i j"]:
-        """With all terms; nothing is hidden yet."""
+    def logits(self, block: Block, q: Tensor, k: Tensor, *terms: _Sum) -> Float[Tensor, "b h i j"]:
+        """Return the logits with all terms, before masking."""
         logits = q[block.batch, :, block.rows] @ k[block.batch, :, block.keys].mT
-        for made in terms:
-            if made.total is not None:
-                logits += made.total.detach()
+        for term in terms:
+            if term.value is not None:
+                logits += term.value.detach()
         return logits
 
     def hidden(self, block: Block, device: torch.device) -> _Hidden:
-        """What is not seen: some columns of the block at a time."""
-        found = []
-        for some in self._hiding(block):
-            keys = slice(block.keys.start + some.start, block.keys.start + some.stop)
-            seen = self.mask.visible(device, block.rows, keys)[:, None]
-            found.append((some, ~(seen[block.batch] if len(seen) > 1 else seen)))
-        return found
+        """Return the columns of the block that have hidden pairs, and which pairs these are."""
+        hidden = []
+        for columns in self._columns_with_hidden_pairs(block):
+            keys = slice(block.keys.start + columns.start, block.keys.start + columns.stop)
+            visible = self.mask.visible(device, block.rows, keys)[:, None]
+            hidden.append((columns, ~(visible[block.batch] if len(visible) > 1 else visible)))
+        return hidden
 
-    def _hiding(self, block: Block) -> list[slice]:
-        """Columns of the block with something hidden: before those that every query sees, and after them."""
+    def _columns_with_hidden_pairs(self, block: Block) -> list[slice]:
+        """Return the columns before and after those that are visible to every query of the block."""
         mask, columns = self.mask, size(block.keys)
         if mask.documents is not None:
             return [slice(0, columns)]
@@ -202,43 +208,44 @@ class _Blocks:
 
 
 def _hide(x: Float[Tensor, "b h i j"], hidden: _Hidden, number: float) -> None:
-    for some, where in hidden:
-        x[..., some].masked_fill_(where, number)
+    """Write a number to the hidden pairs, in place."""
+    for columns, pairs in hidden:
+        x[..., columns].masked_fill_(pairs, number)
 
 
-def _weights(logits: Float[Tensor, "b h i j"], most: Float[Tensor, "b h i 1"]) -> Float[Tensor, "b h i j"]:
-    """exp(logits - most), in place; 0 where that would be a denormal number, on which a CPU takes its time."""
-    least = math.log(torch.finfo(logits.dtype).tiny)
-    return torch.threshold_(logits.sub_(most), least, -math.inf).exp_()
+def _weights(logits: Float[Tensor, "b h i j"], row_max: Float[Tensor, "b h i 1"]) -> Float[Tensor, "b h i j"]:
+    """Return exp(logits - row_max), computed in place. Denormal results, which are slow on a CPU, become 0."""
+    smallest = math.log(torch.finfo(logits.dtype).tiny)
+    return torch.threshold_(logits.sub_(row_max), smallest, -math.inf).exp_()
 
 
 class _Blocked(torch.autograd.Function):
-    """softmax(q kᵀ + terms) (v + values), q scaled. There is no second derivative: asking for one is an error."""
+    """softmax(q kᵀ + terms) (v + values), where q is already scaled. A second derivative raises an error."""
 
     @staticmethod
     def forward(ctx: Any, blocks: _Blocks, q: Tensor, k: Tensor, v: Tensor, *tensors: Tensor) -> Tensor:
-        out, most, sums = torch.empty_like(q), q.new_empty(*q.shape[:3], 1), q.new_empty(*q.shape[:3], 1)
-        shared, own, values = blocks.hold(tensors)
-        for block, some in blocks.every(q):
-            common = _make(shared, block, q.dtype)
-            for part in some:
+        out, row_max, row_sum = torch.empty_like(q), q.new_empty(*q.shape[:3], 1), q.new_empty(*q.shape[:3], 1)
+        shared, per_row, values = blocks.bind(tensors)
+        for block, parts in blocks.split(q):
+            shared_sum = _sum(shared, block, q.dtype)
+            for part in parts:
                 at = part.batch, slice(None), part.rows
-                logits = blocks.logits(part, q, k, common, _make(own, part, q.dtype))
+                logits = blocks.logits(part, q, k, shared_sum, _sum(per_row, part, q.dtype))
                 _hide(logits, blocks.hidden(part, q.device), -math.inf)
-                most[at] = logits.amax(-1, keepdim=True)
-                weights = _weights(logits, most[at])
-                sums[at] = weights.sum(-1, keepdim=True)
-                made = weights @ v[part.batch, :, part.keys]
-                extra = _make(values, part, q.dtype, weights).total
-                out[at] = (made if extra is None else made + extra) / sums[at]
-        ctx.save_for_backward(q, k, v, out, most, sums, *tensors)
+                row_max[at] = logits.amax(-1, keepdim=True)
+                weights = _weights(logits, row_max[at])
+                row_sum[at] = weights.sum(-1, keepdim=True)
+                weighted = weights @ v[part.batch, :, part.keys]
+                added = _sum(values, part, q.dtype, weights).value
+                out[at] = (weighted if added is None else weighted + added) / row_sum[at]
+        ctx.save_for_backward(q, k, v, out, row_max, row_sum, *tensors)
         ctx.blocks = blocks
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        # In an autocast block of the caller the products would be in half precision.
+        # Autocast of the caller would compute the products in half precision.
         with torch.autocast(grad.device.type, enabled=False):
             return None, *_backward(ctx.blocks, grad, ctx.needs_input_grad[4:], *ctx.saved_tensors)
 
@@ -246,68 +253,72 @@ class _Blocked(torch.autograd.Function):
 def _backward(
     blocks: _Blocks,
     grad: Tensor,
-    asked: tuple[bool, ...],
+    needs_grad: tuple[bool, ...],
     q: Tensor,
     k: Tensor,
     v: Tensor,
     out: Tensor,
-    most: Tensor,
-    sums: Tensor,
+    row_max: Tensor,
+    row_sum: Tensor,
     *tensors: Tensor,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of q, k, v and the tensors."""
-    grad = grad / sums  # so that the weights need not be divided by their sum
-    inner = (grad * out).sum(-1, keepdim=True)
+    """Return the gradients of q, k, v and the tensors."""
+    grad = grad / row_sum  # so that the weights need not be divided by their sum
+    delta = (grad * out).sum(-1, keepdim=True)
     dq, dk, dv = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
-    dtensors = [torch.zeros_like(x) if needed else None for x, needed in zip(tensors, asked, strict=True)]
-    shared, own, values = blocks.hold(tensors)
-    dshared, down, dvalues = blocks.hold(dtensors)
-    for block, some in blocks.every(q):
+    dtensors = [torch.zeros_like(x) if needed else None for x, needed in zip(tensors, needs_grad, strict=True)]
+    shared, per_row, values = blocks.bind(tensors)
+    dshared, dper_row, dvalues = blocks.bind(dtensors)
+    for block, parts in blocks.split(q):
         with torch.enable_grad():
-            common = _make(shared, block, q.dtype)
-        total: Tensor | None = None
-        for part in some:
-            at, seen = (part.batch, slice(None), part.rows), (part.batch, slice(None), part.keys)
+            shared_sum = _sum(shared, block, q.dtype)
+        shared_dS: Tensor | None = None
+        for part in parts:
+            at, keys = (part.batch, slice(None), part.rows), (part.batch, slice(None), part.keys)
             with torch.enable_grad():
-                alone = _make(own, part, q.dtype)
-            logits, hidden = blocks.logits(part, q, k, common, alone), blocks.hidden(part, q.device)
+                part_sum = _sum(per_row, part, q.dtype)
+            logits, hidden = blocks.logits(part, q, k, shared_sum, part_sum), blocks.hidden(part, q.device)
             _hide(logits, hidden, -math.inf)
-            weights = _weights(logits, most[at])
-            dv[seen] += weights.mT @ grad[at]
-            d = grad[at] @ v[seen].mT
+            weights = _weights(logits, row_max[at])
+            dv[keys] += weights.mT @ grad[at]
+            dS = grad[at] @ v[keys].mT
             if values:
                 with torch.enable_grad():
-                    extra = _make(values, part, q.dtype, weights.detach().requires_grad_())
-                extra.pass_on(grad[at], [*_cut(dvalues, part), d])
-            d.sub_(inner[at]).mul_(weights)
-            _hide(d, hidden, 0.0)  # 0 already, but for a query with NaN
-            dq[at] = d @ k[seen]
-            dk[seen] += d.mT @ q[at]
-            alone.pass_on(d, _cut(down, part))
-            if common.learns:
-                here = d.sum(0, keepdim=True)
-                total = here if total is None else total.add_(here)
-        if total is not None:
-            common.pass_on(total, _cut(dshared, block))
+                    added = _sum(values, part, q.dtype, weights.detach().requires_grad_())
+                added.backward(grad[at], [*_block_views(dvalues, part), dS])
+            dS.sub_(delta[at]).mul_(weights)
+            _hide(dS, hidden, 0.0)  # already 0, except for queries with NaN
+            dq[at] = dS @ k[keys]
+            dk[keys] += dS.mT @ q[at]
+            part_sum.backward(dS, _block_views(dper_row, part))
+            if shared_sum.requires_grad:
+                batch_sum = dS.sum(0, keepdim=True)
+                shared_dS = batch_sum if shared_dS is None else shared_dS.add_(batch_sum)
+        if shared_dS is not None:
+            shared_sum.backward(shared_dS, _block_views(dshared, block))
     return dq, dk, dv, *dtensors
 
 
-def _rewritten(
+def _transformed_logits_attention(
     modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, v: Tensor, scale: float
 ) -> Float[Tensor, "b h i d"]:
-    """The reference, block by block; what it makes is made again in the backward pass."""
+    """Return the reference's attention with a `LogitTransform`, block by block, with checkpointing."""
     blocks = list(_slices(mask, q.device))
 
-    def attend(q: Tensor, k: Tensor, v: Tensor, some: AttentionModifiers, place: Span, *at: slice) -> Tensor:
-        # A rotation keeps what it has computed, and both passes have to compute it.
-        some = replace(some, rotation=some.rotation and replace(some.rotation))
-        return reference.attention(some, q, k, v, place, mask.visible(q.device, *at)[:, None], scale)
+    def attend(
+        q: Tensor, k: Tensor, v: Tensor, block_modifiers: AttentionModifiers, block_span: Span, *at: slice
+    ) -> Tensor:
+        # A copy of the rotation, because it caches its cosines and checkpointing needs both passes to compute them.
+        rotation = block_modifiers.rotation and replace(block_modifiers.rotation)
+        block_modifiers = replace(block_modifiers, rotation=rotation)
+        visible = mask.visible(q.device, *at)[:, None]
+        return reference.attention(block_modifiers, q, k, v, block_span, visible, scale)
 
     out = []
-    for (rows, keys), (some, place) in zip(blocks, sliced(modifiers, span, blocks), strict=True):
-        given = q[:, :, rows], k[:, :, keys], v[:, :, keys], some, place, rows, keys
+    for (rows, keys), (block_modifiers, block_span) in zip(blocks, sliced(modifiers, span, blocks), strict=True):
+        arguments = q[:, :, rows], k[:, :, keys], v[:, :, keys], block_modifiers, block_span, rows, keys
         if torch.is_grad_enabled():
-            out.append(checkpoint(attend, *given, use_reentrant=False, preserve_rng_state=False))
+            out.append(checkpoint(attend, *arguments, use_reentrant=False, preserve_rng_state=False))
         else:
-            out.append(attend(*given))
+            out.append(attend(*arguments))
     return torch.cat(out, 2)

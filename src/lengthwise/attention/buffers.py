@@ -1,4 +1,4 @@
-"""What the kernels behind operator.py write into: the same shapes, dtypes and layouts whatever the device."""
+"""Tensors that the kernels behind operator.py write into: the same shapes, dtypes and layouts on every device."""
 
 import torch
 from torch import Tensor
@@ -6,44 +6,50 @@ from torch import Tensor
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
-def computed_in(q: Tensor) -> torch.dtype:
+def compute_dtype(q: Tensor) -> torch.dtype:
+    """Return the dtype that attention computes in: float32 for half precision, otherwise the dtype of q."""
     return torch.promote_types(q.dtype, torch.float32)
 
 
 def like_heads(q: Tensor) -> Tensor:
-    """A new tensor of q's shape, in memory [b, i, h, d], as the projection after attention wants it."""
+    """Return an empty tensor of q's shape, laid out in memory as [b, i, h, d] for the projection after attention."""
     b, h, i, d = q.shape
     return q.new_empty((b, i, h, d)).transpose(1, 2)
 
 
 def empty_gradients(
-    q: Tensor, k: Tensor, v: Tensor, lse: Tensor, table: Tensor | None, slope: Tensor | None, u: Tensor | None,
-    w: Tensor | None, rows: Tensor | None, of_table: bool, of_pieces: bool, of_rows: bool, apart: bool = True,
+    q: Tensor, k: Tensor, v: Tensor, lse: Tensor, table: Tensor | None, slope: Tensor | None,
+    distance_feature: Tensor | None, query_scale: Tensor | None, rows: Tensor | None, needs_table_grad: bool,
+    needs_segment_grads: bool, needs_rows_grad: bool, separate_storage: bool = True,
 ) -> Gradients:  # fmt: skip
-    """Memory for what `attention_backward` returns, of each argument's own dtype. `apart`: each has its own, as an operator's
-    results must. Otherwise those of q, k and v lie in one piece: C libraries give large pieces back to the system and fetch
-    them again page by page, and the largest that was freed says how soon."""
+    """Return empty tensors for the gradients that `attention_backward` returns, in the dtype of each argument.
+
+    `separate_storage`: every gradient has its own memory, as the results of an operator must. Otherwise those of q, k and v
+    share one allocation. A C library returns large allocations to the system and gets them back page by page; the largest
+    allocation freed so far determines from which size on.
+    """
     none = lse.new_empty(0)
 
-    def like(x: Tensor | None, asked: bool) -> Tensor:
-        if asked and x is not None:
+    def like(x: Tensor | None, needed: bool) -> Tensor:
+        if needed and x is not None:
             return x.new_empty(x.shape)
-        return (lse if x is None else x).new_empty(0) if apart else none
+        return (lse if x is None else x).new_empty(0) if separate_storage else none
 
-    heads = (like_heads(q), like_heads(k), like_heads(v)) if apart else _in_one_piece(q, k, v)
+    heads = (like_heads(q), like_heads(k), like_heads(v)) if separate_storage else _in_shared_storage(q, k, v)
     return (
-        *heads, like(table, of_table),
-        like(slope, of_pieces), like(slope, of_pieces), like(u, of_pieces), like(w, of_pieces), like(rows, of_rows),
+        *heads, like(table, needs_table_grad), like(slope, needs_segment_grads), like(slope, needs_segment_grads),
+        like(distance_feature, needs_segment_grads), like(query_scale, needs_segment_grads),
+        like(rows, needs_rows_grad),
     )  # fmt: skip
 
 
-def _in_one_piece(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """`like_heads` of each."""
-    of_q, of_k = (-(-x.numel() // 16) * 16 for x in (q, k))  # complex numbers, as of a rotation, begin at even places
-    whole = q.new_empty(of_q + 2 * of_k)
+def _in_shared_storage(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return `like_heads` of each, as views of one allocation."""
+    size_q, size_k = (-(-x.numel() // 16) * 16 for x in (q, k))  # aligned, because complex numbers need even offsets
+    storage = q.new_empty(size_q + 2 * size_k)
 
-    def part(x: Tensor, at: int) -> Tensor:
+    def view(x: Tensor, offset: int) -> Tensor:
         b, h, i, d = x.shape
-        return whole.as_strided((b, h, i, d), (i * h * d, d, h * d, 1), at)
+        return storage.as_strided((b, h, i, d), (i * h * d, d, h * d, 1), offset)
 
-    return part(q, 0), part(k, of_q), part(v, of_q + of_k)
+    return view(q, 0), view(k, size_q), view(v, size_q + size_k)

@@ -11,14 +11,16 @@ from lengthwise.config import ConfigError
 
 
 class KVCache:
-    """Grows by doubling. Keys are stored rotated; positions and documents are stored once for all layers.
+    """Keys and values of every layer, in tensors that grow by doubling.
 
-    What an encoding does may depend on the current length (dynamic NTK, LongRoPE). Then every layer's keys were computed
-    under an older scale, those of the upper layers from inputs that were computed under it, and only a new pass over all
-    tokens equals one forward. So the cache of such a model also keeps what was read (`inputs`), and the model starts
-    it afresh when the scale changes (`restarts` counts that).
+    Keys are stored rotated. Positions and documents are stored once for all layers.
 
-    `encodings`: what encodings said, so that a step need not ask them again.
+    Some encodings depend on the current length (dynamic NTK, LongRoPE). When their scale changes, the stored keys are
+    outdated: they were computed under the older scale, in upper layers also from inputs that were computed under it. Only a
+    new pass over all tokens equals one forward pass. So the cache of such a model also stores the `inputs`, and the model
+    empties and refills it when the scale changes (counted by `restarts`).
+
+    `encodings`: the `EncodingCache` for the steps of this text.
     """
 
     def __init__(self, num_layers: int):
@@ -34,36 +36,40 @@ class KVCache:
         self.positions: Int[Tensor, "b j"] | None = None
         self.documents: Int[Tensor, "b j"] | None = None
         self.length = 0  # tokens stored
-        self.first, self.furthest = 0, -1  # lowest and highest position stored
+        self.first, self.highest = 0, -1  # lowest and highest position stored
         self.consecutive = True  # positions are 0 ... length-1
 
     def restart(self) -> None:
-        """Empty: the tokens so far are about to be read again."""
+        """Empty the cache, because all tokens so far are about to be processed again."""
         self.restarts += 1
         self._clear(len(self._keys))
 
     def require(self, num_layers: int, rows: int, depends_on_length: bool) -> None:
-        """Raise `ConfigError` where this is not the cache of such a model and batch."""
+        """Raise `ConfigError` unless this cache fits the model and the number of rows in the batch."""
         if len(self._keys) != num_layers:
-            raise ConfigError(f"the cache was made for {len(self._keys)} layers, and the model has {num_layers}")
+            raise ConfigError(
+                f"the cache must be made for the model's {num_layers} layers, got a cache for {len(self._keys)}"
+            )
         if not self.length:
             return
         if (self.inputs is not None) != depends_on_length:
-            raise ConfigError("the cache was filled by another model; make a KVCache for each model and text")
-        held = next((len(keys) for keys in self._keys if keys is not None), rows)
-        if held != rows:
+            raise ConfigError("the cache was filled by another model; create a KVCache for each model and text")
+        cached_rows = next((len(keys) for keys in self._keys if keys is not None), rows)
+        if cached_rows != rows:
             raise ConfigError(
-                f"the cache holds {held} rows, and the input has {rows}; go on with the rows that it began with"
+                f"the input must have the {cached_rows} rows that the cache was filled with, got {rows}; use a new cache "
+                "for another batch"
             )
 
     def state(self) -> dict[str, Any]:
-        """What `extend` changes, for `back`: a forward pass that fails leaves the cache as it was."""
-        names = ("length", "positions", "documents", "inputs", "first", "furthest", "consecutive", "restarts")
+        """Return the state of the cache, for `restore` after a forward pass that failed."""
+        names = ("length", "positions", "documents", "inputs", "first", "highest", "consecutive", "restarts")
         return {name: getattr(self, name) for name in names} | {
             name: list(getattr(self, name)) for name in ("_keys", "_values", "_features")
         }
 
-    def back(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
+        """Return to a state that `state` returned."""
         vars(self).update(state)
 
     def extend(
@@ -72,50 +78,54 @@ class KVCache:
         documents: Int[Tensor, "b t"] | None,
         *,
         first: int,
-        furthest: int,
+        highest: int,
         consecutive: bool,
     ) -> None:
-        """Note the tokens of one forward pass, before its layers `update`."""
+        """Add the positions and documents of one forward pass, before its layers call `update`."""
         if self.length and (self.documents is None) != (documents is None):
-            raise ConfigError("the cache began with documents or without: give them at every step or never")
-        old_p, old_d = self.positions, self.documents
-        if old_p is not None and old_p.shape[0] != positions.shape[0]:
-            rows = max(old_p.shape[0], positions.shape[0])
-            old_p, positions = old_p.expand(rows, -1), positions.expand(rows, -1)
-        self.positions = positions if old_p is None else torch.cat([old_p, positions], 1)
+            raise ConfigError("documents must be passed at every step of a cache or at none")
+        self.positions = _append_tokens(self.positions, positions)
         if documents is not None:
-            if old_d is not None and old_d.shape[0] != documents.shape[0]:
-                rows = max(old_d.shape[0], documents.shape[0])
-                old_d, documents = old_d.expand(rows, -1), documents.expand(rows, -1)
-            self.documents = documents if old_d is None else torch.cat([old_d, documents], 1)
+            self.documents = _append_tokens(self.documents, documents)
         self.first = min(self.first, first) if self.length else first
         self.length += positions.shape[1]
-        self.furthest = max(self.furthest, furthest)
+        self.highest = max(self.highest, highest)
         self.consecutive = self.consecutive and consecutive
 
     def remember(self, inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"]) -> None:
-        """Keep what was read, for a pass over all tokens."""
+        """Store the inputs, for a new pass over all tokens."""
         self.inputs = inputs if self.inputs is None else torch.cat([self.inputs, inputs], 1)
 
     def update(
         self, layer: int, k: Float[Tensor, "b g t d"], v: Float[Tensor, "b g t d"]
     ) -> tuple[Float[Tensor, "b g j d"], Float[Tensor, "b g j d"]]:
-        """Store a layer's new keys and values; returns all of them so far."""
-        return self._put(self._keys, layer, k), self._put(self._values, layer, v)
+        """Store a layer's new keys and values and return all of them so far."""
+        return self._store(self._keys, layer, k), self._store(self._values, layer, v)
 
-    def keep(self, layer: int, features: Float[Tensor, "b t r"]) -> Float[Tensor, "b j r"]:
-        """Store what a content-dependent encoding keeps of a layer's new tokens; returns all of it so far."""
-        return self._put(self._features, layer, features)
+    def update_features(self, layer: int, features: Float[Tensor, "b t r"]) -> Float[Tensor, "b j r"]:
+        """Store the features of a content-dependent encoding for a layer's new tokens and return all of them so far."""
+        return self._store(self._features, layer, features)
 
-    def _put(self, store: list[Tensor | None], layer: int, new: Tensor) -> Tensor:
-        """Token axis: the last but one."""
+    def _store(self, buffers: list[Tensor | None], layer: int, new: Tensor) -> Tensor:
+        """Write the new tokens into a layer's buffer and return all tokens. The token axis is the last but one."""
         start = self.length - new.shape[-2]
-        store[layer] = all_of = _grown(store[layer], new, self.length)
-        all_of[..., start : self.length, :] = new
-        return all_of[..., : self.length, :]
+        buffers[layer] = buffer = _with_capacity(buffers[layer], new, self.length)
+        buffer[..., start : self.length, :] = new
+        return buffer[..., : self.length, :]
 
 
-def _grown(store: Tensor | None, like: Tensor, length: int) -> Tensor:
+def _append_tokens(old: Tensor | None, new: Tensor) -> Tensor:
+    """Concatenate [b|1, t] tensors along the tokens; the batch axis becomes the larger of the two."""
+    if old is None:
+        return new
+    if old.shape[0] != new.shape[0]:
+        rows = max(old.shape[0], new.shape[0])
+        old, new = old.expand(rows, -1), new.expand(rows, -1)
+    return torch.cat([old, new], 1)
+
+
+def _with_capacity(store: Tensor | None, like: Tensor, length: int) -> Tensor:
+    """Return `store`, or a larger copy if it has room for fewer than `length` tokens."""
     if store is not None and store.shape[-2] >= length:
         return store
     size = max(16, 1 << (length - 1).bit_length())

@@ -1,9 +1,9 @@
-"""Our own attention (operator.py) for rotations, tables over distances, and straight pieces (FIRE): C++ on a CPU (cpu/),
-Triton on a GPU (gpu/).
+"""The `fused` backend: our own kernels (operator.py) in C++ on a CPU (cpu/) and in Triton on a GPU (gpu/).
 
-No bias is ever a matrix: memory is that of torch's fused attention without encoding, forward and backward, and the
-gradients of tables, slopes and intercepts come out of the same pass. float32 and, computed in float32, half precision;
-on a CPU float64 too. Rotations are applied as q and k are read on a CPU, before it on a GPU; query gains before it.
+They support rotations, tables over distances, and piecewise linear biases (FIRE). No bias is ever a T x T matrix: memory is that
+of torch's fused attention without an encoding, forward and backward. The gradients of tables, slopes and intercepts are
+computed in the same pass. Dtypes: float32; half precision, computed in float32; on a CPU also float64. On a CPU the kernel
+rotates q and k as it reads them; on a GPU they are rotated before. Query gains are applied before the kernel.
 """
 
 import functools
@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.attention import cpu, gpu, operator, relative
-from lengthwise.attention.buffers import computed_in
+from lengthwise.attention.buffers import compute_dtype
 from lengthwise.attention.gpu import verdicts
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import (
@@ -32,164 +32,173 @@ from lengthwise.span import Span
 
 Attend = Callable[..., Tensor]
 
-# Where halves become float32 before they are rotated and the like: rounded again after it, they would lose for nothing.
-WIDENED = ("cpu",)
-ROTATES = ("cpu",)  # whose kernel rotates
+# Devices where half precision is converted to float32 before q and k are rotated and so on, which avoids a second rounding.
+CONVERTS_TO_FLOAT32 = ("cpu",)
+KERNEL_ROTATES = ("cpu",)  # devices whose kernel rotates q and k
 
 
 def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Why this backend cannot serve the modifiers, or None."""
+    """Return why this backend does not support the modifiers, or None."""
     if modifiers.rewrite:
-        return "LogitTransform needs whole rows of logits, and fused attention never has them"
+        return "LogitTransform needs whole rows of logits, which fused attention never has"
     if modifiers.values:
-        return "RelativeValues needs the weights, and fused attention never has them"
+        return "RelativeValues needs the weights, which fused attention never has"
     for term in modifiers.terms:
         if isinstance(term, KeyBias) and modifiers.rotation:
-            return "KeyBias beside a Rotation is no product with the key that is rotated"
+            return "KeyBias together with a Rotation needs unrotated keys"
         if not isinstance(term, (ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias)):
-            return f"{type(term).__name__} is no bias from a table over distances"
+            return f"{type(term).__name__} is not a table over distances"
         if getattr(term, "distances", None) is not None:
-            return "positions lie so far apart that their distances are listed, and its tables have every distance"
-    if met := _met(modifiers):
-        size = _reach([(term.table, term.first) for term in met])[1]
-        if mask.window and not mask.causal and mask.queries > relative.at_once(mask.queries, q.shape[-1], size):
-            return f"a window to both sides leaves no room for vectors of {size:,} distances"
+            return "positions lie so far apart that distances are listed, and its tables need every distance"
+    if vector_terms := _vector_terms(modifiers):
+        size = _distance_range([(term.table, term.first) for term in vector_terms])[1]
+        bidirectional_window = mask.window and not mask.causal  # which needs all queries in one part
+        if bidirectional_window and mask.queries > relative.queries_per_part(mask.queries, q.shape[-1], size):
+            return f"vectors of {size:,} distances are too many for a bidirectional window"
     if sum(isinstance(term, PiecewiseLinearBias) for term in modifiers.terms) > 1:
-        return "it has room for one PiecewiseLinearBias"
+        return "it supports at most one PiecewiseLinearBias"
     if q.device.type not in ("cpu", "cuda"):
-        return f"it has no kernel for {q.device.type}"
+        return f"it has no kernel for the device {q.device.type}"
     kernel = gpu if q.is_cuda else cpu
     if q.dtype not in kernel.DTYPES:
-        return f"it does not compute with {q.dtype} on {q.device.type}"
-    if q.is_cuda and q.shape[-1] > gpu.MOST_DIMS:
-        return f"on a GPU it has room for heads of {gpu.MOST_DIMS} dims, and these have {q.shape[-1]}"
+        return f"it does not support {q.dtype} on {q.device.type}"
+    if q.is_cuda and q.shape[-1] > gpu.MAX_HEAD_DIM:
+        return f"on a GPU it supports heads of at most {gpu.MAX_HEAD_DIM} dims, got {q.shape[-1]}"
     if (reason := kernel.missing()) or not q.is_cuda:
         return reason
     return _verdict(modifiers, q)
 
 
 def _verdict(modifiers: AttentionModifiers, q: Tensor) -> str | None:
-    """Why the GPU's kernels are not used for the modifiers, as far as a comparison with the reference says; or None."""
-    # `index` makes a plain number also of one that a compiled graph keeps open; int() does not.
-    return verdicts.objection("+".join(_biases(modifiers)), index(q.shape[-1]), q.dtype, q.device)
+    """Return why the comparison with the reference excludes the GPU kernels for the modifiers, or None."""
+    # `index` also converts a symbolic size of a compiled graph to a plain number; int() does not.
+    return verdicts.objection("+".join(_bias_kinds(modifiers)), index(q.shape[-1]), q.dtype, q.device)
 
 
-def _biases(modifiers: AttentionModifiers) -> list[str]:
-    """Which of the GPU's kernels the modifiers need: kinds out of `verdicts.BIASES`, in their order."""
+def _bias_kinds(modifiers: AttentionModifiers) -> list[str]:
+    """Return the kinds of bias that the GPU kernels are compiled for: entries of `verdicts.BIASES`, in that order."""
     sizes = [term.slope.shape[1] for term in modifiers.terms if isinstance(term, PiecewiseLinearBias)]
     needed = {
         "table": any(isinstance(term, ToeplitzBias) for term in modifiers.terms),
-        "pieces": any(size <= operator.MANY for size in sizes),
-        "many pieces": any(size > operator.MANY for size in sizes),
-        "vectors": bool(_met(modifiers)),
+        "segments": any(size <= operator.MAX_FAST_SEGMENTS for size in sizes),
+        "many segments": any(size > operator.MAX_FAST_SEGMENTS for size in sizes),
+        "vectors": bool(_vector_terms(modifiers)),
     }
     return [bias for bias in verdicts.BIASES if needed[bias]]
 
 
 def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
-    """Attention for one span; what does not depend on q and k is made at the first call and kept."""
-    return functools.partial(_attend, modifiers, span, mask, _met(modifiers), {})
+    """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
+    return functools.partial(_attend, modifiers, span, mask, _vector_terms(modifiers), {})
 
 
-_Turns = dict[str, Any]  # the operator's arguments, or none
-_Kept = dict[tuple[torch.dtype, bool, float], tuple[tuple[Any, ...], Tensor | None, int, _Turns]]
+_RotationArguments = dict[str, Any]  # the operator's arguments for a rotation; empty without one
+_Cache = dict[tuple[torch.dtype, bool, float], tuple[tuple[Any, ...], Tensor | None, int, _RotationArguments]]
 
 
-# Annotations with shapes take a tenth of a millisecond to make, so they stand where they are made once. Autocast changes
-# nothing here: there is no product of matrices that it knows.
+# This is not an inner function of `prepare`, because evaluating annotations with shapes takes a tenth of a millisecond.
+# Autocast does not change anything here: there is no matrix product that it intercepts.
 def _attend(
     modifiers: AttentionModifiers,
     span: Span,
     mask: Mask,
-    met: list[RelativeKeyBias | ContentBias],
-    kept: _Kept,
+    vector_terms: list[RelativeKeyBias | ContentBias],
+    cache: _Cache,
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b g j d"],
     v: Float[Tensor, "b g j d"],
     *,
     scale: float,
 ) -> Float[Tensor, "b h i d"]:
-    compute = computed_in(q)
-    key = compute, torch.is_grad_enabled(), scale  # what was made without gradients would not pass them on
-    if key not in kept:
-        turns = _turns(modifiers.rotation, compute) if q.device.type in ROTATES and not met else {}
-        kept[key] = _static(modifiers, span, mask, compute), *_one_relative(met, compute, scale), turns
-    static, vectors, vectors_first, turns = kept[key]
-    turns = turns if _fit(turns, q, k) else {}
-    rotation = None if turns else modifiers.rotation
-    given = q.dtype
-    if q.device.type in WIDENED and (met or _moves(modifiers, rotation)):
+    compute = compute_dtype(q)
+    key = compute, torch.is_grad_enabled(), scale  # tensors computed without gradients cannot be used with them
+    if key not in cache:
+        cos_sin = (
+            _rotation_arguments(modifiers.rotation, compute)
+            if q.device.type in KERNEL_ROTATES and not vector_terms
+            else {}
+        )
+        static = _static_arguments(modifiers, span, mask, compute)
+        cache[key] = static, *_combined_vectors(vector_terms, compute, scale), cos_sin
+    static, vectors, vectors_first, cos_sin = cache[key]
+    cos_sin = cos_sin if _shapes_fit(cos_sin, q, k) else {}
+    rotation = None if cos_sin else modifiers.rotation
+    input_dtype = q.dtype
+    if q.device.type in CONVERTS_TO_FLOAT32 and (vector_terms or _changes_q_or_k(modifiers, rotation)):
         q, k, v = q.to(compute), k.to(compute), v.to(compute)
-    content = [_content(term, q.to(compute)) for term in met]
-    q, k = _moved(modifiers, rotation, q, k)
-    how = mask.causal, mask.window or 0, scale
+    contents = [_content(term, q.to(compute)) for term in vector_terms]
+    q, k = _transformed(modifiers, rotation, q, k)
+    options = mask.causal, mask.window or 0, scale
     if vectors is None:
-        out, _ = operator.attend(q, k, v, *static, *how, **turns)
+        out, _ = operator.attend(q, k, v, *static, *options, **cos_sin)
     else:
-        bias, places = static[:-5], static[-3:]  # between them the rows, which it makes
-        one = content[0] if len(met) == 1 else torch.cat(content, -1)
-        out, _ = relative.relative_attention(q, k, v, one, vectors, vectors_first, *bias, *places, *how)
-    return out.to(given)
+        bias, positions = static[:-5], static[-3:]  # without the rows, which this operator computes itself
+        content = contents[0] if len(vector_terms) == 1 else torch.cat(contents, -1)
+        out, _ = relative.relative_attention(q, k, v, content, vectors, vectors_first, *bias, *positions, *options)
+    return out.to(input_dtype)
 
 
-def refuses_statistics(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Why `statistics` cannot serve the modifiers, or None."""
+def statistics_unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+    """Return why `statistics` does not support the modifiers, or None."""
     if q.device.type != "cpu":
-        return f"its kernel on {q.device.type} gives no statistics"
-    if _met(modifiers):
-        return "vectors of distances are rows of some queries at a time, and statistics come from one pass over all"
+        return f"its kernel for {q.device.type} computes no statistics"
+    if _vector_terms(modifiers):
+        return "products with vectors of distances are computed for some queries at a time, and statistics in one pass over all"
     return unsupported_reason(modifiers, span, mask, q)
 
 
 def statistics(
-    modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float, edges: Tensor, rank: Tensor | None,
-    first_keys: int, last_keys: int,
+    modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float, edges: Tensor,
+    rank: Tensor | None, first_keys: int, last_keys: int,
 ) -> Tensor:  # fmt: skip
-    """What `cpu.statistics` finds."""
+    """Return the result of `cpu.statistics`."""
     compute = torch.promote_types(q.dtype, torch.float32)
-    if _moves(modifiers, modifiers.rotation):
-        q, k = _moved(modifiers, modifiers.rotation, q.to(compute), k.to(compute))
-    static = _static(modifiers, span, mask, compute)
-    asked = (*static, mask.causal, mask.window or 0, scale, edges, rank, first_keys, last_keys)
-    return cpu.statistics(q, k, *asked)
+    if _changes_q_or_k(modifiers, modifiers.rotation):
+        q, k = _transformed(modifiers, modifiers.rotation, q.to(compute), k.to(compute))
+    static = _static_arguments(modifiers, span, mask, compute)
+    arguments = (*static, mask.causal, mask.window or 0, scale, edges, rank, first_keys, last_keys)
+    return cpu.statistics(q, k, *arguments)
 
 
-def _turns(rotation: Rotation | None, dtype: torch.dtype) -> _Turns:
-    """A rotation as the operator takes it; nothing where there is none, or its angles have a gradient."""
+def _rotation_arguments(rotation: Rotation | None, dtype: torch.dtype) -> _RotationArguments:
+    """Return the operator's arguments for a rotation; empty if there is none, or if its angles need a gradient."""
     if rotation is None:
         return {}
-    of_q, of_k = rotation.turns()
-    if any(x.requires_grad for turn in (of_q, of_k) if turn for x in turn):
+    q_pair, k_pair = rotation.cos_sin()
+    if any(x.requires_grad for pair in (q_pair, k_pair) if pair for x in pair):
         return {}
-    cos_sin_q = _packed(of_q, dtype)
-    cos_sin_k = cos_sin_q if rotation.alike else _packed(of_k, dtype)
+    cos_sin_q = _packed(q_pair, dtype)
+    cos_sin_k = cos_sin_q if rotation.same_for_keys else _packed(k_pair, dtype)
     return {"cos_sin_q": cos_sin_q, "cos_sin_k": cos_sin_k, "interleaved": rotation.layout == "interleaved"}
 
 
-def _fit(turns: _Turns, q: Tensor, k: Tensor) -> bool:
-    """Whether the kernel can read turns of these shapes; whatever else a rotation can be is done before, or said to be wrong."""
-    sides = [(turns[name], x) for name, x in (("cos_sin_q", q), ("cos_sin_k", k)) if turns.get(name) is not None]
-    if len({turn.shape[3] for turn, _ in sides}) > 1:
+def _shapes_fit(arguments: _RotationArguments, q: Tensor, k: Tensor) -> bool:
+    """Whether the kernel supports a rotation of these shapes. Otherwise q and k are rotated before, where errors are raised."""
+    pairs = (("cos_sin_q", q), ("cos_sin_k", k))
+    sides = [(arguments[name], x) for name, x in pairs if arguments.get(name) is not None]
+    if len({cos_sin.shape[3] for cos_sin, _ in sides}) > 1:
         return False
     return all(
-        len(turn) in (1, len(x)) and turn.shape[1] == x.shape[2] and 2 * turn.shape[3] <= x.shape[3]
-        for turn, x in sides
+        len(cos_sin) in (1, len(x)) and cos_sin.shape[1] == x.shape[2] and 2 * cos_sin.shape[3] <= x.shape[3]
+        for cos_sin, x in sides
     )
 
 
-def _packed(turn: tuple[Tensor, Tensor] | None, dtype: torch.dtype) -> Tensor | None:
-    """Cosines and sines [b|1, 1, t, pairs] -> [b|1, t, 2, pairs]."""
-    return None if turn is None else torch.stack([x.to(dtype) for x in torch.broadcast_tensors(*turn)], 3)[:, 0]
+def _packed(cos_sin: tuple[Tensor, Tensor] | None, dtype: torch.dtype) -> Tensor | None:
+    """Return cosines and sines [b|1, 1, t, pairs] as one tensor [b|1, t, 2, pairs]."""
+    return None if cos_sin is None else torch.stack([x.to(dtype) for x in torch.broadcast_tensors(*cos_sin)], 3)[:, 0]
 
 
-def _moves(modifiers: AttentionModifiers, rotation: Rotation | None) -> bool:
-    """Whether `_moved` changes anything."""
-    of_keys = any(isinstance(term, KeyBias) for term in modifiers.terms)
-    return rotation is not None or modifiers.gain is not None or of_keys
+def _changes_q_or_k(modifiers: AttentionModifiers, rotation: Rotation | None) -> bool:
+    """Whether `_transformed` changes anything."""
+    has_key_bias = any(isinstance(term, KeyBias) for term in modifiers.terms)
+    return rotation is not None or modifiers.gain is not None or has_key_bias
 
 
-def _moved(modifiers: AttentionModifiers, rotation: Rotation | None, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries and keys whose products have a rotation, the modifiers' gain and every `KeyBias` in them."""
+def _transformed(
+    modifiers: AttentionModifiers, rotation: Rotation | None, q: Tensor, k: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return q and k with the rotation applied, and the query gain and every `KeyBias` merged into q."""
     compute = torch.promote_types(q.dtype, torch.float32)
     if rotation:
         q, k = rotation.query(q), rotation.key(k)
@@ -201,80 +210,80 @@ def _moved(modifiers: AttentionModifiers, rotation: Rotation | None, q: Tensor, 
     return q, k
 
 
-def _static(modifiers: AttentionModifiers, span: Span, mask: Mask, dtype: torch.dtype) -> tuple[Any, ...]:
-    """The operator's arguments from `table` to `documents`."""
-    table, first = _one_table([term for term in modifiers.terms if isinstance(term, ToeplitzBias)], dtype)
-    pieces: tuple[Tensor | None, ...] = (None,) * 5
+def _static_arguments(modifiers: AttentionModifiers, span: Span, mask: Mask, dtype: torch.dtype) -> tuple[Any, ...]:
+    """Return the operator's arguments from `table` to `documents`."""
+    table, first = _combined_table([term for term in modifiers.terms if isinstance(term, ToeplitzBias)], dtype)
+    segments: tuple[Tensor | None, ...] = (None,) * 5
     for term in modifiers.terms:
         if isinstance(term, PiecewiseLinearBias):
-            numbers = (term.slope, term.intercept, term.knots.detach(), term.u, term.w)
-            pieces = tuple(x.to(torch.float64).contiguous() for x in numbers)
-    places = (None, None) if span.consecutive else (span.q.long().contiguous(), span.k.long().contiguous())
+            tensors = (term.slope, term.intercept, term.knots.detach(), term.distance_feature, term.query_scale)
+            segments = tuple(x.to(torch.float64).contiguous() for x in tensors)
+    positions = (None, None) if span.consecutive else (span.q.long().contiguous(), span.k.long().contiguous())
     documents = None if mask.documents is None else mask.documents.long().contiguous()
-    return (table, first, *pieces, None, 0, *places, documents)
+    return (table, first, *segments, None, 0, *positions, documents)
 
 
-def _once(term: ToeplitzBias | RelativeKeyBias, what: Hashable, make: Callable[[], Tensor]) -> Tensor:
-    """What `make` makes of the term's table, which may be kept for many calls: the steps of a decoding loop."""
-    if torch.is_grad_enabled():  # a gradient is that of one call (and checkpoints make the same calls again)
-        return make()
-    if what not in term.made:
-        term.made[what] = make()
-    return term.made[what]
+def _cached(term: ToeplitzBias | RelativeKeyBias, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
+    """Return `compute()`, a tensor derived from the term's table, and store it for the next steps of a decoding loop."""
+    if torch.is_grad_enabled():  # the graph belongs to a single call, and checkpointing repeats calls
+        return compute()
+    if key not in term.derived:
+        term.derived[key] = compute()
+    return term.derived[key]
 
 
-def _met(modifiers: AttentionModifiers) -> list[RelativeKeyBias | ContentBias]:
-    """The terms that are vectors of distances, which meet one of each query."""
+def _vector_terms(modifiers: AttentionModifiers) -> list[RelativeKeyBias | ContentBias]:
+    """Return the terms that are products of a vector per query and a vector per distance."""
     return [term for term in modifiers.terms if isinstance(term, (RelativeKeyBias, ContentBias))]
 
 
 def _content(term: RelativeKeyBias | ContentBias, q: Tensor) -> Float[Tensor, "b h i r"]:
-    """What meets the term's vectors."""
+    """Return the vectors of the queries, which are multiplied by the term's vectors of distances."""
     if isinstance(term, ContentBias):
         return term.content.to(q.dtype).expand(*q.shape[:3], -1)
     return q if term.vector is None else q + term.vector[:, None].to(q.dtype)
 
 
-def _one_relative(
+def _combined_vectors(
     terms: list[RelativeKeyBias | ContentBias], dtype: torch.dtype, scale: float
 ) -> tuple[Tensor | None, int]:
-    """The vectors of several terms side by side, over the distances of all of them, with the scale of those that have one."""
+    """Return the vectors of all terms, concatenated and scaled, over the distances of all of them, and the first distance."""
     if not terms:
         return None, 0
-    one = terms[0]
-    if len(terms) == 1 and isinstance(one, RelativeKeyBias):
-        return _once(one, (dtype, scale), lambda: (one.table * scale).to(dtype).contiguous()), one.first
+    term = terms[0]
+    if len(terms) == 1 and isinstance(term, RelativeKeyBias):
+        return _cached(term, (dtype, scale), lambda: (term.table * scale).to(dtype).contiguous()), term.first
     heads = max(len(term.table) for term in terms)
     scaled = [(term.table * scale if isinstance(term, RelativeKeyBias) else term.table, term.first) for term in terms]
-    tables, first = _same_reach(scaled, dtype)
+    tables, first = _over_same_distances(scaled, dtype)
     return torch.cat([table.expand(heads, -1, -1) for table in tables], -1).contiguous(), first
 
 
-def _reach(tables: list[tuple[Tensor, int]]) -> tuple[int, int]:
-    """The first distance, and how many there are, that any of the tables has."""
-    first = min(at for _, at in tables)
-    return first, max(at + table.shape[1] for table, at in tables) - first
+def _distance_range(tables: list[tuple[Tensor, int]]) -> tuple[int, int]:
+    """Return the first distance and the number of distances that cover all tables with their first distances."""
+    first = min(table_first for _, table_first in tables)
+    return first, max(table_first + table.shape[1] for table, table_first in tables) - first
 
 
-def _same_reach(tables: list[tuple[Tensor, int]], dtype: torch.dtype) -> tuple[list[Tensor], int]:
-    """Tables [h|1, n, ...] with their first distances as ones that reach as far as any of them."""
-    first, size = _reach(tables)
-    found = []
-    for table, at in tables:
+def _over_same_distances(tables: list[tuple[Tensor, int]], dtype: torch.dtype) -> tuple[list[Tensor], int]:
+    """Extend tables [h|1, n, ...] to the distances of all of them and return them with the common first distance."""
+    first, size = _distance_range(tables)
+    extended = []
+    for table, table_first in tables:
         if table.shape[1] != size:
-            column = (torch.arange(size, device=table.device) + first - at).clamp(0, table.shape[1] - 1)
+            column = (torch.arange(size, device=table.device) + first - table_first).clamp(0, table.shape[1] - 1)
             table = table.index_select(1, column)
-        found.append(table.to(dtype))
-    return found, first
+        extended.append(table.to(dtype))
+    return extended, first
 
 
-def _one_table(terms: list[ToeplitzBias], dtype: torch.dtype) -> tuple[Tensor | None, int]:
-    """The sum of several tables as one that reaches as far as any of them."""
+def _combined_table(terms: list[ToeplitzBias], dtype: torch.dtype) -> tuple[Tensor | None, int]:
+    """Return the sum of the tables of all terms over the distances of all of them, and the first distance."""
     if not terms:
         return None, 0
-    one = terms[0]
+    term = terms[0]
     if len(terms) == 1:
-        return _once(one, dtype, lambda: one.table.to(dtype).contiguous()), one.first
-    tables, first = _same_reach([(term.table, term.first) for term in terms], dtype)
+        return _cached(term, dtype, lambda: term.table.to(dtype).contiguous()), term.first
+    tables, first = _over_same_distances([(term.table, term.first) for term in terms], dtype)
     heads = max(len(table) for table in tables)
     return sum((table.expand(heads, -1) for table in tables[1:]), tables[0].expand(heads, -1)).contiguous(), first

@@ -1,4 +1,4 @@
-"""Who sees whom: by index and document, never by position."""
+"""`Mask`: which keys are visible to each query, by index and document, never by position ID."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,13 @@ from lengthwise.values import ConfigError
 
 @dataclass(frozen=True)
 class Mask:
-    """Queries are the last `queries` of the `keys`. Causal: a query sees keys up to its own index.
+    """Which keys are visible to each query. The queries are the last `queries` of the `keys` tokens.
 
-    `documents` (of the keys): a token sees its own document alone. Padding is just a document of its own (say -1), so
-    that nobody sees it and its rows still have something to see.
-
-    `window`: a query sees the `window` last keys alone, itself among them (sliding window); without `causal` as many
-    ahead of it too, so that key j is seen from i where |i - j| < window. Of indices, as everything here.
+    `causal`: a query attends only to keys at its own index or before it.
+    `documents`: the document IDs of the keys; a token attends only to its own document. Padding is a document of its own (for
+    example -1), so that no other token attends to it and its own rows of weights are not empty.
+    `window`: a query attends only to the last `window` keys, including itself (sliding window). If not `causal`, also to as many
+    keys ahead: key j is visible to query i if |i - j| < window. i and j are indices, not position IDs.
     """
 
     queries: int
@@ -28,37 +28,42 @@ class Mask:
 
     def __post_init__(self) -> None:
         if type(self.causal) is not bool:
-            raise ConfigError(f"causal is {self.causal!r}; it has to be True or False")
+            raise ConfigError(f"causal must be True or False, got {self.causal!r}")
         if self.window is not None and (type(self.window) is not int or not 1 <= self.window < 1 << 62):
             raise ConfigError(
-                f"window is {self.window!r}; it has to be a whole number of keys, at least 1 (the query's own), or None for all"
+                "window must be a whole number of keys, at least 1 (the query's own), or None for all keys, got "
+                f"{self.window!r}"
             )
 
     @property
-    def narrow(self) -> bool:
-        """The window hides something."""
+    def window_hides_keys(self) -> bool:
+        """Whether the window is shorter than the keys."""
         return self.window is not None and self.window < self.keys
 
     @property
     def causal_only(self) -> bool:
-        """Nothing but a square causal triangle: kernels have a short way for it."""
-        return self.causal and self.documents is None and self.queries == self.keys and not self.narrow
+        """Whether only a square causal triangle is hidden, for which kernels have a faster path."""
+        return self.causal and self.documents is None and self.queries == self.keys and not self.window_hides_keys
 
     @property
     def hides_nothing(self) -> bool:
-        return self.documents is None and (not self.causal or self.queries == 1) and not self.narrow
+        """Whether every key is visible to every query."""
+        return self.documents is None and (not self.causal or self.queries == 1) and not self.window_hides_keys
 
     def visible(
         self, device: torch.device, queries: slice = slice(None), keys: slice = slice(None)
     ) -> Bool[Tensor, "b i j"]:
-        """For all queries and keys, or some. The batch axis is 1 where all rows see alike."""
+        """Return whether each key is visible to each query, for all of them or for slices of them.
+
+        The batch axis is 1 if all rows of the batch have the same mask.
+        """
         index = torch.arange(self.keys, device=device)
-        own, index = index[self.keys - self.queries :][queries], index[keys]
-        back = own[:, None] - index
-        seen = back >= 0 if self.causal else torch.ones_like(back, dtype=torch.bool)
+        query_index, key_index = index[self.keys - self.queries :][queries], index[keys]
+        offset = query_index[:, None] - key_index
+        visible = offset >= 0 if self.causal else torch.ones_like(offset, dtype=torch.bool)
         if self.window is not None:
-            seen = seen & (back < self.window) & (back > -self.window)
+            visible = visible & (offset < self.window) & (offset > -self.window)
         if self.documents is None:
-            return seen[None]
+            return visible[None]
         documents = self.documents.to(device)
-        return seen & (documents[:, own, None] == documents[:, None, index])
+        return visible & (documents[:, query_index, None] == documents[:, None, key_index])

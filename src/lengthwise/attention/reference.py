@@ -1,4 +1,4 @@
-"""The meaning of every form: short, exact in float64, dull. Every other backend must agree with this one."""
+"""The `reference` backend, which defines every form: short, plain and exact in float64. All other backends must agree with it."""
 
 import math
 from collections.abc import Callable
@@ -26,14 +26,14 @@ Attend = Callable[..., Tensor]
 
 
 def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Why this backend cannot serve the modifiers: it can serve them all."""
+    """Return None: this backend supports all modifiers."""
     return None
 
 
 def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
-    """softmax(scale · <rotated q, rotated k> + terms) v, written the way the papers write it."""
+    """Return attention for one span: softmax(scale · <rotated q, rotated k> + terms) v, as the papers write it."""
 
-    # Under autocast the products would be in half precision.
+    # Autocast would compute the products in half precision.
     @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
     def attend(
         q: Float[Tensor, "b h i d"],
@@ -42,11 +42,11 @@ def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
         *,
         scale: float,
     ) -> Float[Tensor, "b h i d"]:
-        given, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
+        input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
         groups = q.shape[1] // k.shape[1]
         q = q.to(compute)
         k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
-        return attention(modifiers, q, k, v, span, mask.visible(q.device)[:, None], scale).to(given)
+        return attention(modifiers, q, k, v, span, mask.visible(q.device)[:, None], scale).to(input_dtype)
 
     return attend
 
@@ -60,13 +60,13 @@ def attention(
     visible: Bool[Tensor, "#b 1 i j"],
     scale: float,
 ) -> Float[Tensor, "b h i d"]:
-    """As many heads of q, k and v, in the dtype that is computed in."""
+    """Return the attention output. q, k and v have the same number of heads and the compute dtype."""
     weights = logits(modifiers, q, k, span, visible, scale).masked_fill(~visible, -math.inf).softmax(-1)
     out = weights @ v
     for value in modifiers.values:
-        # What of a query's weight falls to each column; vectors for every pair would be d times the weights.
-        at = column(span.distance(), value.table.shape[1], value.first)[:, None].expand_as(weights)
-        share = weights.new_zeros(*weights.shape[:-1], value.table.shape[1]).scatter_add(-1, at, weights)
+        # Sum the weights of each column first; a vector for every pair would take d times the memory of the weights.
+        index = column(span.distance(), value.table.shape[1], value.first)[:, None].expand_as(weights)
+        share = weights.new_zeros(*weights.shape[:-1], value.table.shape[1]).scatter_add(-1, index, weights)
         out = out + share @ value.table.to(weights.dtype)
     return out
 
@@ -79,27 +79,29 @@ def logits(
     visible: Bool[Tensor, "#b 1 i j"],
     scale: float,
 ) -> Float[Tensor, "b h i j"]:
-    """What the modifiers make of q and k, as many heads of either, before masking: a number for every pair, in float32 at least.
-    What is rotated is rounded to the dtype of q and k, as a cache keeps it."""
+    """Return the logits of all pairs before masking, in float32 or higher. q and k have the same number of heads.
+
+    Rotated q and k are rounded to their own dtype, as in a cache of rotated keys.
+    """
     compute = torch.promote_types(q.dtype, torch.float32)
     rotation = modifiers.rotation
-    turned_q, turned_k = (rotation.query(q), rotation.key(k)) if rotation else (q, k)
-    total = turned_q.to(compute) @ turned_k.to(compute).mT * scale
+    rotated_q, rotated_k = (rotation.query(q), rotation.key(k)) if rotation else (q, k)
+    out = rotated_q.to(compute) @ rotated_k.to(compute).mT * scale
     if modifiers.gain:
-        total = total * modifiers.gain.gain[..., None].to(compute)
+        out = out * modifiers.gain.gain[..., None].to(compute)
     q, k = q.to(compute), k.to(compute)
     for term in modifiers.terms:
-        total = total + dense(term, q, k, span, scale).to(compute)
-    return modifiers.rewrite.function(total, q, visible, scale, span) if modifiers.rewrite else total
+        out = out + dense(term, q, k, span, scale).to(compute)
+    return modifiers.rewrite.function(out, q, visible, scale, span) if modifiers.rewrite else out
 
 
 def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h #i j"]:
-    """A term for every pair of query and key."""
+    """Return the values of a term for every pair of query and key."""
     match term:
         case ToeplitzBias(table, first, distances):
             return table[:, column(span.distance(), table.shape[1], first, distances)].transpose(0, 1)
-        case PiecewiseLinearBias(slope, intercept, knots, u, w, exact, distances):
-            x = u[column(span.distance(), len(u), 0, distances)] * w[..., None]
+        case PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, distances):
+            x = distance_feature[column(span.distance(), len(distance_feature), 0, distances)] * query_scale[..., None]
             if exact is not None:
                 return exact(x[..., None]).movedim(-1, 1)
             s = torch.bucketize(x.detach(), knots, right=True)  # the number of knots <= x
@@ -115,16 +117,16 @@ def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[T
             return total[..., -span.q.shape[1] :, None] - total[..., None, :]
         case DenseBias(bias):
             return bias
-    raise AssertionError(f"a term that is not in the vocabulary: {term}")
+    raise AssertionError(f"not a form: {term}")
 
 
 def _relative(
-    x: Float[Tensor, "b h i d"], table: Float[Tensor, "#h n d"], at: Int[Tensor, "#b i j"]
+    x: Float[Tensor, "b h i d"], table: Float[Tensor, "#h n d"], index: Int[Tensor, "#b i j"]
 ) -> Float[Tensor, "b h i j"]:
-    """<x_i, table[h, at]>"""
-    # Few keys far apart: only what they ask for. A compiled graph is one for all lengths, and does not ask how many.
-    if not torch.compiler.is_compiling() and at.shape[-1] * x.shape[-1] <= table.shape[1]:
-        asked = table[:, at].to(x.dtype).transpose(0, 1)  # [b, h, i, j, d]
-        return torch.einsum("bhid,bhijd->bhij", x, asked)
+    """Return <x_i, table[h, index]>."""
+    # With few keys far apart, only the needed columns are read. Compiled graphs serve all lengths, so they do not branch on it.
+    if not torch.compiler.is_compiling() and index.shape[-1] * x.shape[-1] <= table.shape[1]:
+        vectors = table[:, index].to(x.dtype).transpose(0, 1)  # [b, h, i, j, d]
+        return torch.einsum("bhid,bhijd->bhij", x, vectors)
     rows = torch.einsum("bhid,hnd->bhin", x, table.to(x.dtype).expand(x.shape[1], -1, -1))
-    return rows.gather(-1, at[:, None].expand(*rows.shape[:3], -1))
+    return rows.gather(-1, index[:, None].expand(*rows.shape[:3], -1))

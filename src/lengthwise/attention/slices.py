@@ -1,5 +1,4 @@
-"""Some queries of a call of attention, and the keys that they may see, as a call of its own: for what works in
-O(T · block) memory."""
+"""Split a call of attention into blocks of queries with the keys that are visible to them, for O(T · block) memory."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,11 +19,11 @@ from lengthwise.forms import (
 )
 from lengthwise.span import Span
 
-Slices = tuple[slice, slice]  # of queries, and of keys
+Slices = tuple[slice, slice]  # queries, keys
 
 
 def blocks_of(mask: Mask, rows: int) -> Iterator[Slices]:
-    """Blocks of `rows` queries, and the keys that a query of the block sees if they are of its document."""
+    """Yield blocks of `rows` queries, with the keys that are visible to a query of the block within one document."""
     offset = mask.keys - mask.queries
     for start in range(0, mask.queries, rows):
         stop = min(mask.queries, start + rows)
@@ -38,55 +37,55 @@ def blocks_of(mask: Mask, rows: int) -> Iterator[Slices]:
 def sliced(
     modifiers: AttentionModifiers, span: Span, slices: Sequence[Slices]
 ) -> list[tuple[AttentionModifiers, Span]]:
-    """What of the modifiers and a span belongs to each block; the blocks hold all queries, in their order."""
+    """Return the modifiers and the span of each block. The blocks contain all queries in their order."""
     sizes = [rows.stop - rows.start for rows, _ in slices]
     split = [_split(term, sizes) for term in modifiers.terms]
-    made = []
+    blocks = []
     for n, (rows, keys) in enumerate(slices):
-        some = replace(
+        block_modifiers = replace(
             modifiers,
-            terms=tuple(_of_keys(terms[n], keys) for terms in split),
-            rotation=_turn(modifiers.rotation, rows, keys),
-            gain=_gain(modifiers.gain, rows),
+            terms=tuple(_select_keys(terms[n], keys) for terms in split),
+            rotation=_slice_rotation(modifiers.rotation, rows, keys),
+            gain=_slice_gain(modifiers.gain, rows),
         )
-        made.append((some, Span(span.q[:, rows], span.k[:, keys], span.length, first=span.first)))
-    return made
+        blocks.append((block_modifiers, Span(span.q[:, rows], span.k[:, keys], span.length, first=span.first)))
+    return blocks
 
 
 def _split(term: Term, sizes: list[int]) -> Sequence[Term]:
-    """A term for each block of queries."""
+    """Return the term of each block of queries."""
     match term:
         case PiecewiseLinearBias():
-            return [replace(term, w=w) for w in term.w.split(sizes, 1)]
+            return [replace(term, query_scale=query_scale) for query_scale in term.query_scale.split(sizes, 1)]
         case ContentBias():
-            return [replace(term, content=some) for some in term.content.split(sizes, 2)]
+            return [replace(term, content=block) for block in term.content.split(sizes, 2)]
         case DenseBias(bias) if bias.shape[2] > 1:
-            # The gradients of what is split are joined; those of slices would each be as large as the bias.
-            return [replace(term, bias=some) for some in bias.split(sizes, 2)]
+            # `split` concatenates the gradients; each gradient of a slice would be as large as the bias.
+            return [replace(term, bias=block) for block in bias.split(sizes, 2)]
     return [term] * len(sizes)
 
 
-def _of_keys(term: Term, keys: slice) -> Term:
+def _select_keys(term: Term, keys: slice) -> Term:
     if isinstance(term, DenseBias) and term.bias.shape[3] > 1:
         return replace(term, bias=term.bias[..., keys])
-    if isinstance(term, CumulativeBias):  # causal, so that a block's queries are the last of its keys
+    if isinstance(term, CumulativeBias):  # it is causal, so the queries of a block are the last of its keys
         return replace(term, total=term.total[..., keys])
     return term
 
 
-def _turn(rotation: Rotation | None, rows: slice, keys: slice) -> Rotation | None:
+def _slice_rotation(rotation: Rotation | None, rows: slice, keys: slice) -> Rotation | None:
     if rotation is None:
         return None
 
-    def cut(angle: Tensor | None, gain: Tensor | float | None, at: slice) -> tuple[Any, Any]:
+    def select(angle: Tensor | None, gain: Tensor | float | None, tokens: slice) -> tuple[Any, Any]:
         if angle is None:
             return None, None
-        return angle[:, at], gain.expand_as(angle)[:, at] if isinstance(gain, Tensor) else gain
+        return angle[:, tokens], gain.expand_as(angle)[:, tokens] if isinstance(gain, Tensor) else gain
 
-    angle_q, gain_q = cut(rotation.angle_q, rotation.gain_q, rows)
-    angle_k, gain_k = cut(rotation.angle_k, rotation.gain_k, keys)
+    angle_q, gain_q = select(rotation.angle_q, rotation.gain_q, rows)
+    angle_k, gain_k = select(rotation.angle_k, rotation.gain_k, keys)
     return replace(rotation, angle_q=angle_q, gain_q=gain_q, angle_k=angle_k, gain_k=gain_k)
 
 
-def _gain(gain: QueryGain | None, rows: slice) -> QueryGain | None:
+def _slice_gain(gain: QueryGain | None, rows: slice) -> QueryGain | None:
     return replace(gain, gain=gain.gain[..., rows]) if gain and gain.gain.shape[-1] > 1 else gain

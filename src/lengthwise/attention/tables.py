@@ -1,10 +1,10 @@
-"""Biases of pairs from tables of distances, with backward passes that cost little and are the same every time.
+"""Biases of pairs from tables over distances, with backward passes that are fast and deterministic.
 
-Ordinary indexing gives the same numbers; its gradient adds into the table pair by pair, which takes longer than the
-attention itself (and on a GPU in any order). Where positions are consecutive a table becomes the columns of all
-distances in the order of the keys (`along`); the row of one query is a window of it, that of the query before it the
-window one column further on: `slide` for a table, `shear` for a product of every query with the columns. Their
-gradients are sums of rows after a shift.
+Ordinary indexing gives the same values, but its gradient adds into the table pair by pair. That takes longer than the attention
+itself, and on a GPU the order of additions varies. If positions are consecutive, the table is reordered to the distances along
+the keys (`along_keys`). The row of one query is then a window of it, and that of the previous query is the window one column
+further on: `slide` does this for a table, `shear` for the product of every query with the columns. Their gradients are sums of
+shifted rows.
 """
 
 from typing import Any
@@ -17,14 +17,18 @@ from lengthwise.forms import column
 from lengthwise.span import Span
 
 
-def along(table: Float[Tensor, "r n ..."], furthest: int, nearest: int, first: int = 0) -> Float[Tensor, "r m ..."]:
-    """table[r, distance - first] for the distances furthest, furthest - 1, ..., nearest; past either end the nearest entry."""
+def along_keys(
+    table: Float[Tensor, "r n ..."], furthest: int, nearest: int, first: int = 0
+) -> Float[Tensor, "r m ..."]:
+    """Return table[r, distance - first] for the distances furthest, furthest - 1, ..., nearest.
+
+    Distances past either end of the table take the nearest entry.
+    """
     last, top, bottom = table.shape[1] - 1, furthest - first, nearest - first
     far = max(0, top - max(last, bottom - 1))
     near = max(0, min(top, -1) - bottom + 1)
     inner = table[:, max(bottom, 0) : max(min(top, last) + 1, 0)].flip(1)
-    ends = (table[:, x : x + 1].expand(-1, n, *table.shape[2:]) for x, n in ((last, far), (0, near)))
-    left, right = ends
+    left, right = (table[:, x : x + 1].expand(-1, n, *table.shape[2:]) for x, n in ((last, far), (0, near)))
     return torch.cat([left, inner, right], 1)
 
 
@@ -34,7 +38,7 @@ class _Slide(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, window: Tensor, keys: int) -> Tensor:
         size, stride = window.shape, window.stride()
-        # `unfold` would be this, and is compiled anew for every length.
+        # `unfold` does the same, but is compiled again for every length.
         shape, strides = (size[0], size[1] - keys + 1, keys), (stride[0], stride[1], stride[1])
         return window.as_strided(shape, strides).flip(1)
 
@@ -56,7 +60,7 @@ class _Shear(torch.autograd.Function):
 
 
 class _Unshear(torch.autograd.Function):
-    """pairs [..., i, j] -> [..., i, i + j - 1]: each row where `shear` would take it from, zeros around it."""
+    """pairs [..., i, j] -> [..., i, i + j - 1]: each row at the columns that `shear` reads, with zeros around it."""
 
     @staticmethod
     def forward(ctx: Any, pairs: Tensor) -> Tensor:
@@ -69,13 +73,14 @@ class _Unshear(torch.autograd.Function):
 
 
 def _sheared(rows: Tensor, keys: int) -> Tensor:
-    """A view of contiguous rows: a row one shorter than the rows are begins one column further left."""
+    """Return a view of contiguous rows in which each row begins one column further left than the row before."""
     *lead, queries, columns = rows.shape
     shape, strides = (*lead, queries, keys), (*rows.stride()[:-2], columns - 1, 1)
     return rows[..., queries - 1 :].as_strided(shape, strides)
 
 
 def _unshear(pairs: Tensor) -> Tensor:
+    """Return the rows of `_Unshear`."""
     *lead, queries, keys = pairs.shape
     rows = pairs.new_zeros(*lead, queries, queries + keys - 1)
     _sheared(rows, keys).copy_(pairs)
@@ -83,24 +88,24 @@ def _unshear(pairs: Tensor) -> Tensor:
 
 
 def slide(window: Float[Tensor, "r m"], keys: int) -> Float[Tensor, "r i j"]:
-    """The window of every query: row i of m - keys + 1 begins where row i + 1 has its second entry."""
+    """Return the window of every query: row i begins at the second entry of row i + 1. There are m - keys + 1 rows."""
     out: Tensor = _Slide.apply(window, keys)
     return out
 
 
 def shear(rows: Float[Tensor, "... i m"], keys: int) -> Float[Tensor, "... i j"]:
-    """Of every query's row its own window, as in `slide`."""
+    """Return the window of every query's own row, with the offsets of `slide`."""
     out: Tensor = _Shear.apply(rows, keys)
     return out
 
 
 def unshear(pairs: Float[Tensor, "... i j"]) -> Float[Tensor, "... i m"]:
-    """The transpose of `shear`: what of each row falls to each column."""
+    """Return the transpose of `shear`: the values of each row at their columns, zeros elsewhere."""
     out: Tensor = _Unshear.apply(pairs)
     return out
 
 
-class _Look(torch.autograd.Function):
+class _Lookup(torch.autograd.Function):
     """table [r, n], index [...] -> [r, ...]."""
 
     @staticmethod
@@ -115,29 +120,29 @@ class _Look(torch.autograd.Function):
         return _sums(index, grad, ctx.entries), None
 
 
-def look(table: Float[Tensor, "r n"], index: Int[Tensor, "b i j"]) -> Float[Tensor, "r b i j"]:
-    """table[r, index]."""
-    out: Tensor = _Look.apply(table, index)
+def lookup(table: Float[Tensor, "r n"], index: Int[Tensor, "b i j"]) -> Float[Tensor, "r b i j"]:
+    """Return table[r, index]."""
+    out: Tensor = _Lookup.apply(table, index)
     return out
 
 
-def _in_order(x: Tensor) -> bool:
-    """Whether scatter_add_ adds in the same order every time there. index_put_ sorts first elsewhere."""
+def _scatter_is_deterministic(x: Tensor) -> bool:
+    """Whether scatter_add_ always adds in the same order on the device of `x`. Elsewhere index_put_ is used, which sorts first."""
     return x.device.type == "cpu"
 
 
 def _sums(index: Tensor, grad: Tensor, entries: int) -> Tensor:
-    """Per row of grad [r, ...], the sum over each index."""
+    """Return the sums of grad [r, ...] over each index, [r, entries]."""
     flat = index.flatten()
-    if not _in_order(grad):
+    if not _scatter_is_deterministic(grad):
         sums = torch.zeros(entries, len(grad), dtype=grad.dtype, device=grad.device)
         return sums.index_put_((flat.long(),), grad.flatten(1).T, accumulate=True).T
-    # In float64: one number is added after the other, a million of them to a few sums.
+    # In float64, because up to a million numbers are added to a few sums, one after the other.
     sums = grad.new_zeros(len(grad), entries, dtype=torch.float64)
     return sums.scatter_add_(1, flat.long().expand(len(grad), -1), grad.flatten(1).double()).to(grad.dtype)
 
 
-class _Take(torch.autograd.Function):
+class _GatherColumns(torch.autograd.Function):
     """rows [..., n], column [..., j] -> [..., j]."""
 
     @staticmethod
@@ -149,16 +154,16 @@ class _Take(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (column,) = ctx.saved_tensors
-        return _spread(grad, column, ctx.entries), None
+        return _scatter_columns(grad, column, ctx.entries), None
 
 
-class _Spread(torch.autograd.Function):
+class _ScatterColumns(torch.autograd.Function):
     """pairs [..., j], column [..., j] -> [..., n]: the sum over the pairs of each column."""
 
     @staticmethod
     def forward(ctx: Any, pairs: Tensor, column: Tensor, entries: int) -> Tensor:
         ctx.save_for_backward(column)
-        return _spread(pairs, column, entries)
+        return _scatter_columns(pairs, column, entries)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
@@ -166,28 +171,29 @@ class _Spread(torch.autograd.Function):
         return grad.gather(-1, column), None, None
 
 
-def _spread(pairs: Tensor, column: Tensor, entries: int) -> Tensor:
+def _scatter_columns(pairs: Tensor, column: Tensor, entries: int) -> Tensor:
+    """Return the sums of `_ScatterColumns`."""
     *lead, _ = pairs.shape
-    if _in_order(pairs):
+    if _scatter_is_deterministic(pairs):
         return pairs.new_zeros(*lead, entries).scatter_add_(-1, column, pairs)
     row = torch.arange(pairs[..., 0].numel(), device=pairs.device).view(*lead, 1) * entries
     sums = pairs.new_zeros(pairs[..., 0].numel() * entries)
     return sums.index_put_(((column + row).flatten(),), pairs.flatten(), accumulate=True).view(*lead, entries)
 
 
-def take(rows: Float[Tensor, "... i n"], column: Int[Tensor, "... i j"]) -> Float[Tensor, "... i j"]:
-    """rows[..., column] of every query."""
-    out: Tensor = _Take.apply(rows, column)
+def gather_columns(rows: Float[Tensor, "... i n"], column: Int[Tensor, "... i j"]) -> Float[Tensor, "... i j"]:
+    """Return rows[..., column] for every query."""
+    out: Tensor = _GatherColumns.apply(rows, column)
     return out
 
 
 def spread(pairs: Float[Tensor, "... i j"], column: Int[Tensor, "... i j"], entries: int) -> Float[Tensor, "... i n"]:
-    """The transpose of `take`: what of each row falls to each column."""
-    out: Tensor = _Spread.apply(pairs, column, entries)
+    """Return the transpose of `gather_columns`: for each row, the sum of the pairs of each column."""
+    out: Tensor = _ScatterColumns.apply(pairs, column, entries)
     return out
 
 
-class _Pieces(torch.autograd.Function):
+class _PiecewiseLinear(torch.autograd.Function):
     """x [...], s [...], slope [h, s], intercept [h, s] -> slope[h, s] x + intercept[h, s], [h, ...]."""
 
     @staticmethod
@@ -208,23 +214,23 @@ class _Pieces(torch.autograd.Function):
         return dx, None, _sums(s, grad * x, entries), _sums(s, grad, entries)
 
 
-def of_distance(
+def by_distance(
     table: Float[Tensor, "r n"], span: Span, first: int = 0, distances: Int[Tensor, " n"] | None = None
 ) -> Float[Tensor, "r b i j"]:
-    """The table's column for the distance of every pair; a distance past either end takes the nearest."""
+    """Return the table's entry for the distance of every pair; a distance past either end takes the nearest entry."""
     if distances is not None or not span.consecutive:
-        return look(table, column(span.distance(), table.shape[1], first, distances))
+        return lookup(table, column(span.distance(), table.shape[1], first, distances))
     queries, keys = span.q.shape[1], span.k.shape[1]
-    return slide(along(table, keys - 1, 1 - queries, first), keys)[:, None]
+    return slide(along_keys(table, keys - 1, 1 - queries, first), keys)[:, None]
 
 
-def of_pieces(
+def piecewise_linear(
     slope: Float[Tensor, "h s"],
     intercept: Float[Tensor, "h s"],
     knots: Float[Tensor, " s-1"],
     x: Float[Tensor, "b i j"],
 ) -> Float[Tensor, "h b i j"]:
-    """slope[h, s] x + intercept[h, s] with s = the number of knots <= x."""
+    """Return slope[h, s] x + intercept[h, s], where s is the number of knots <= x."""
     s: Int[Tensor, "b i j"] = torch.bucketize(x.detach().contiguous(), knots.detach(), right=True, out_int32=True)
-    out: Tensor = _Pieces.apply(x, s, slope, intercept)
+    out: Tensor = _PiecewiseLinear.apply(x, s, slope, intercept)
     return out

@@ -183,7 +183,9 @@ def _model_applies(case: EncodingCase, backend: str) -> None:
             seen.clear()
             with torch.no_grad():
                 model(ids, **given)
-                require_close(f"2-layer model{name}: embedding", seen[0], encodings[0].embed(model.read(ids), at))
+                require_close(
+                    f"2-layer model{name}: embedding", seen[0], encodings[0].embed(model.embed_inputs(ids), at)
+                )
                 pair = given.get("positions"), given.get("documents")
                 for n, (block, encoding) in enumerate(zip(blocks, encodings, strict=True)):
                     normed = block.attention_norm(seen[2 * n])

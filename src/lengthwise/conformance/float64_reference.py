@@ -105,8 +105,8 @@ def pair(modifiers: AttentionModifiers, head: int, q: Numbers, k: Numbers, dista
         match term:
             case ToeplitzBias(table, first, distances):
                 total += float(_entry(table, head, _column(distance, first, distances)))
-            case PiecewiseLinearBias(slope, intercept, knots, u, w, exact, distances):
-                x = float(_entry(u[None], 0, _column(distance, 0, distances))) * float(w)
+            case PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, distances):
+                x = float(_entry(distance_feature[None], 0, _column(distance, 0, distances))) * float(query_scale)
                 if exact is not None:
                     total += float(exact(torch.tensor([x], dtype=torch.float64))[head])
                     continue

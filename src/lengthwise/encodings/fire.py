@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lengthwise.config import ConfigError
 from lengthwise.encodings import piecewise
 from lengthwise.encodings.base import PositionEncoding, at_least, columns, positive
-from lengthwise.encodings.piecewise import grid_pieces, relu_pieces
+from lengthwise.encodings.piecewise import grid_segments, relu_segments
 from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, ToeplitzBias, table_dtype
 from lengthwise.span import Span
 from lengthwise.values import require_bool
@@ -128,23 +128,27 @@ class FIRE(PositionEncoding):
         at, exact = columns(span, 0, span.reach, self._widest), None
         distance = at.distance
         if self.activation == "relu" or (len(layers) == 1 and not self.final_activation):
-            slope, intercept, knots = relu_pieces(layers, final=self.final_activation)
+            slope, intercept, knots = relu_segments(layers, final=self.final_activation)
         elif self._below_threshold(span):
             start = torch.zeros((), dtype=torch.long, device=distance.device)
             x = self.psi(distance) / self._denominator(start)
             return AttentionModifiers(terms=(ToeplitzBias(self.f(x[:, None]).T.contiguous(), distances=at.distances),))
         else:
             exact = self.f
-            slope, intercept, knots = grid_pieces(self.f, like=layers[0].weight)
+            slope, intercept, knots = grid_segments(self.f, like=layers[0].weight)
         if self.c is None:
-            u, w = self.psi(distance), 1 / self._denominator(span.q)
+            distance_feature, query_scale = self.psi(distance), 1 / self._denominator(span.q)
         elif self.L_multiplier is None or torch.compiler.is_compiling():
             unit = self.psi(torch.full((), self.L, dtype=table_dtype(distance.device), device=distance.device))
             unit = torch.where(unit > 0, unit, 1.0)
-            u, w = self.psi(distance) / unit, unit / self._denominator(span.q)
+            distance_feature, query_scale = self.psi(distance) / unit, unit / self._denominator(span.q)
         else:
-            u, w = _Tables.apply(self.c, self.L_multiplier, distance, span.q.long(), self.L, self.eps)
-        return AttentionModifiers(terms=(PiecewiseLinearBias(slope, intercept, knots, u, w, exact, at.distances),))
+            distance_feature, query_scale = _Tables.apply(
+                self.c, self.L_multiplier, distance, span.q.long(), self.L, self.eps
+            )
+        return AttentionModifiers(
+            terms=(PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, at.distances),)
+        )
 
     def _widest(self) -> int:
         """The most numbers that are made for a distance."""
@@ -159,8 +163,9 @@ class FIRE(PositionEncoding):
 
 
 class _Tables(torch.autograd.Function):
-    """u and w of x = u w: ψ of every distance over ψ(`L`), and ψ(`L`) over the denominator of every query. Without ψ(`L`), c
-    would stretch all of u and shrink all of w, and errors of their gradients would remain where these changes cancel.
+    """`distance_feature` and `query_scale`: ψ of every distance over ψ(`L`), and ψ(`L`) over the denominator of every query.
+    Without ψ(`L`), c would stretch all of the former and shrink all of the latter, and errors of their gradients would remain
+    where these changes cancel.
 
     By hand, as in piecewise.py: for short sequences most of the time was autograd's own. Functions of c and the multiplier, so
     that there are second derivatives too."""
@@ -173,8 +178,8 @@ class _Tables(torch.autograd.Function):
         ctx.L, ctx.eps = L, eps
         size, reached, _, unit = _Tables.of(c, multiplier, query, L)
         value = torch.log1p(size * reached) + eps
-        w = unit / torch.where(value > 0, value, 1.0)  # where it is 0, so is every distance
-        return torch.log1p(size * distance) / unit, w
+        query_scale = unit / torch.where(value > 0, value, 1.0)  # where it is 0, so is every distance
+        return torch.log1p(size * distance) / unit, query_scale
 
     @staticmethod
     def of(c: Tensor, multiplier: Tensor, query: Tensor, L: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -192,7 +197,7 @@ class _Tables(torch.autograd.Function):
         c, multiplier, distance, query = kept
         of_c, of_multiplier = c.new_empty(()), multiplier.new_empty(())
         signed, times = c.item(), multiplier.item() * ctx.L
-        found = made.tables_back(abs(signed), abs(times), ctx.L, ctx.eps, distance, query, of_u, of_w)
+        found = made.fire_tables_backward(abs(signed), abs(times), ctx.L, ctx.eps, distance, query, of_u, of_w)
         of_c.fill_(found[0] * _sign(signed))
         of_multiplier.fill_(found[1] * _sign(times) * ctx.L)
         return of_c, of_multiplier, *[None] * 4

@@ -1,8 +1,8 @@
-"""An MLP of one scalar as pieces of straight lines: exactly for ReLU, on a fine grid for smooth activations.
+"""Convert an MLP of one scalar to linear segments: exactly for ReLU, on a fine grid for smooth activations.
 
-A ReLU MLP of one scalar x is piecewise linear in x, and its kinks ("knots") are shared by all outputs. So FIRE never
-evaluates its MLP on every pair of positions: a few dozen slopes and intercepts say the same, exactly, and gradients
-reach the MLP through them (a continuous function does not change when a knot moves, so knots need none).
+A ReLU MLP of one scalar x is piecewise linear in x, and all outputs share its kinks ("knots"). So FIRE does not evaluate its MLP
+for every pair of positions: a few dozen slopes and intercepts give exactly the same values, and gradients reach the MLP through
+them. Knots need no gradient: the function is continuous, so its values do not depend on them.
 """
 
 import math
@@ -19,130 +19,138 @@ from lengthwise.forms import table_dtype
 from lengthwise.values import ConfigError
 
 GRID = 4096  # points on [0, 1] for smooth activations
-ROOM = 2048  # pieces at most in a compiled graph, where no tensor's shape follows from numbers
+MAX_COMPILED_SEGMENTS = 2048  # in a compiled graph, where the number of segments must be fixed
 
-Pieces = tuple[Float[Tensor, "h s"], Float[Tensor, "h s"], Float[Tensor, " s-1"]]
+Segments = tuple[Float[Tensor, "h s"], Float[Tensor, "h s"], Float[Tensor, " s-1"]]
 
-# The same in C++, where there is a library: attention, which has it and comes after encodings, puts it here.
+# The C++ implementation, if there is one. Attention, which is imported after encodings, sets it.
 compiled: ModuleType | None = None
 
 
-def relu_pieces(layers: list[nn.Linear], *, final: bool = False) -> Pieces:
-    """(slope, intercept, knots) of `Linear, ReLU, Linear, ..., Linear` on [0, 1], in float64, exact up to rounding.
+def relu_segments(layers: list[nn.Linear], *, final: bool = False) -> Segments:
+    """Return (slope, intercept, knots) of `Linear, ReLU, Linear, ..., Linear` on [0, 1], in float64, exact up to rounding.
 
-    Layer by layer: between two known knots every neuron is a straight line, so each has at most one zero there, and
-    those zeros are the next layer's knots. `final`: a ReLU after the last layer too, so its zeros are knots as well.
+    It works layer by layer. Between two known knots every neuron is linear, so it has at most one zero there. These zeros are
+    the knots of the next layer. `final`: there is also a ReLU after the last layer, whose zeros are knots as well.
 
-    In a graph of `torch.compile` there are as many pieces as such layers can ever make, or `ROOM`, if that is less: those
-    that are left over lie behind knots at infinity. `ConfigError`, when the graph runs, where there are more.
+    In a graph of `torch.compile` the number of segments is the maximum for such layers, or `MAX_COMPILED_SEGMENTS` if that is
+    less. Unused segments lie behind knots at infinity. If there are more segments, the graph raises `ConfigError` when it runs.
     """
-    numbers = [number for layer in layers for number in (layer.weight, layer.bias)]
+    parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
     if not torch.compiler.is_compiling():
-        slope, intercept, knots = _Pieces.apply(final, *numbers)
+        slope, intercept, knots = _ReluSegments.apply(final, *parameters)
         return slope, intercept, knots
     widths = [layer.out_features for layer in (layers if final else layers[:-1])]
-    return _pieces_with_room(numbers, final, min(math.prod([n + 1 for n in widths]), ROOM))
+    return _padded_segments(parameters, final, min(math.prod([n + 1 for n in widths]), MAX_COMPILED_SEGMENTS))
 
 
-class _Pieces(torch.autograd.Function):
-    """By hand, because this is done at every step for small tensors, and half the time was autograd's own."""
+class _ReluSegments(torch.autograd.Function):
+    """Segments with a gradient written by hand, because for these small tensors half the time was spent inside autograd."""
 
     @staticmethod
-    def forward(ctx: Any, final: bool, *numbers: Tensor) -> Pieces:
-        slope, intercept, knots, gates = _found(numbers, final)
-        ctx.save_for_backward(*numbers)
-        ctx.final, ctx.gates = final, gates  # no argument and no result
+    def forward(ctx: Any, final: bool, *parameters: Tensor) -> Segments:
+        slope, intercept, knots, gates = _segments_and_gates(parameters, final)
+        ctx.save_for_backward(*parameters)
+        ctx.final, ctx.gates = final, gates  # not in save_for_backward, because it is neither an argument nor a result
         ctx.mark_non_differentiable(knots)
         return slope, intercept, knots
 
     @staticmethod
-    def backward(ctx: Any, of_slope: Tensor, of_intercept: Tensor, _of_knots: Tensor) -> tuple[Tensor | None, ...]:
-        return None, *_passed_back(ctx.saved_tensors, ctx.gates, ctx.final, of_slope, of_intercept)
+    def backward(
+        ctx: Any, grad_slope: Tensor, grad_intercept: Tensor, _grad_knots: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        return None, *_parameter_gradients(ctx.saved_tensors, ctx.gates, ctx.final, grad_slope, grad_intercept)
 
 
-@torch.library.custom_op("lengthwise::relu_pieces", mutates_args=())
-def _pieces_with_room(numbers: Sequence[Tensor], final: bool, room: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Slope, intercept [h, room] and knots [room - 1]."""
-    slope, intercept, knots, _ = _found(numbers, final)
-    more = room - slope.shape[1]
-    if more < 0:
+@torch.library.custom_op("lengthwise::relu_segments", mutates_args=())
+def _padded_segments(parameters: Sequence[Tensor], final: bool, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return slope and intercept [h, count] and knots [count - 1]."""
+    slope, intercept, knots, _ = _segments_and_gates(parameters, final)
+    padding = count - slope.shape[1]
+    if padding < 0:
         raise ConfigError(
-            f"the MLP makes {slope.shape[1]} straight pieces, and in a graph of torch.compile there is room for {room}; run "
-            "the model without torch.compile, or with fewer or narrower hidden layers"
+            f"in a graph of torch.compile the MLP must have at most {count} segments, got {slope.shape[1]}; run the model "
+            "without torch.compile, or with fewer or narrower hidden layers"
         )
-    slope, intercept = (torch.nn.functional.pad(x, (0, more)) for x in (slope, intercept))
-    return slope, intercept, torch.nn.functional.pad(knots, (0, more), value=math.inf)
+    slope, intercept = (torch.nn.functional.pad(x, (0, padding)) for x in (slope, intercept))
+    return slope, intercept, torch.nn.functional.pad(knots, (0, padding), value=math.inf)
 
 
-@_pieces_with_room.register_fake
-def _(numbers: Sequence[Tensor], final: bool, room: int) -> tuple[Tensor, Tensor, Tensor]:
-    like = numbers[0].new_empty((), dtype=table_dtype(numbers[0].device))
-    heads = numbers[-1].shape[0]
-    return like.new_empty(heads, room), like.new_empty(heads, room), like.new_empty(room - 1)
+@_padded_segments.register_fake
+def _(parameters: Sequence[Tensor], final: bool, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    like = parameters[0].new_empty((), dtype=table_dtype(parameters[0].device))
+    heads = parameters[-1].shape[0]
+    return like.new_empty(heads, count), like.new_empty(heads, count), like.new_empty(count - 1)
 
 
-@torch.library.custom_op("lengthwise::relu_pieces_backward", mutates_args=())
-def _with_room_backward(numbers: Sequence[Tensor], final: bool, of_slope: Tensor, of_intercept: Tensor) -> list[Tensor]:
-    slope, _, _, gates = _found(numbers, final)
-    many = slope.shape[1]
-    return _passed_back(numbers, gates, final, of_slope[:, :many], of_intercept[:, :many])
+@torch.library.custom_op("lengthwise::relu_segments_backward", mutates_args=())
+def _padded_segments_backward(
+    parameters: Sequence[Tensor], final: bool, grad_slope: Tensor, grad_intercept: Tensor
+) -> list[Tensor]:
+    slope, _, _, gates = _segments_and_gates(parameters, final)
+    count = slope.shape[1]
+    return _parameter_gradients(parameters, gates, final, grad_slope[:, :count], grad_intercept[:, :count])
 
 
-@_with_room_backward.register_fake
-def _(numbers: Sequence[Tensor], final: bool, of_slope: Tensor, of_intercept: Tensor) -> list[Tensor]:
-    return [torch.empty_like(number) for number in numbers]
+@_padded_segments_backward.register_fake
+def _(parameters: Sequence[Tensor], final: bool, grad_slope: Tensor, grad_intercept: Tensor) -> list[Tensor]:
+    return [torch.empty_like(parameter) for parameter in parameters]
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    numbers, ctx.final, _ = inputs
-    ctx.save_for_backward(*numbers)
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    parameters, ctx.final, _ = inputs
+    ctx.save_for_backward(*parameters)
     ctx.mark_non_differentiable(output[2])
 
 
-def _pass_back(ctx: Any, of_slope: Tensor, of_intercept: Tensor, _of_knots: Tensor) -> tuple[Any, ...]:
-    return _with_room_backward(list(ctx.saved_tensors), ctx.final, of_slope, of_intercept), None, None
+def _backward(ctx: Any, grad_slope: Tensor, grad_intercept: Tensor, _grad_knots: Tensor) -> tuple[Any, ...]:
+    return _padded_segments_backward(list(ctx.saved_tensors), ctx.final, grad_slope, grad_intercept), None, None
 
 
-_pieces_with_room.register_autograd(_pass_back, setup_context=_keep)
+_padded_segments.register_autograd(_backward, setup_context=_setup_context)
 
 
 def library(*tensors: Tensor) -> ModuleType | None:
-    """`compiled`, where it may be given the memory of tensors: ordinary ones, on a CPU, and nobody who wants to see operators."""
+    """Return `compiled` if it can be used on these tensors, otherwise None.
+
+    They must be ordinary tensors on a CPU, and no tracer, compiler or dispatch mode may have to see the operators.
+    """
     if compiled is None or torch.compiler.is_compiling() or is_in_torch_dispatch_mode():
         return None
     plain = all(type(x) in (Tensor, nn.Parameter) and x.device.type == "cpu" for x in tensors)
-    return compiled if plain and compiled.there() else None
+    return compiled if plain and compiled.is_available() else None
 
 
-def _found(numbers: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Slope, intercept, knots, and of every piece which neurons each ReLU lets through, [s, all their widths] of 1 and 0."""
-    if (made := library(*numbers)) and made.serves(numbers):
-        slope, intercept, knots, gates = made.find(numbers, final)
+def _segments_and_gates(parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return slope, intercept, knots, and for each segment which neurons are active, as 1 and 0 [segments, neurons]."""
+    if (cpp := library(*parameters)) and cpp.supports(parameters):
+        slope, intercept, knots, gates = cpp.relu_segments(parameters, final)
         return slope, intercept, knots, gates
-    lines, knots, of_layers = _in_torch(numbers, final)
+    lines, knots, layer_gates = _segments_in_torch(parameters, final)
     slope, intercept = lines.mT.contiguous()
-    gates = torch.cat(of_layers, 1) if of_layers else lines.new_empty(lines.shape[1], 0)
+    gates = torch.cat(layer_gates, 1) if layer_gates else lines.new_empty(lines.shape[1], 0)
     return slope, intercept, knots, gates.to(torch.uint8)
 
 
-def _passed_back(
-    numbers: Sequence[Tensor], gates: Tensor, final: bool, of_slope: Tensor, of_intercept: Tensor
+def _parameter_gradients(
+    parameters: Sequence[Tensor], gates: Tensor, final: bool, grad_slope: Tensor, grad_intercept: Tensor
 ) -> list[Tensor]:
-    """The gradient of every number."""
-    made = None if torch.is_grad_enabled() else library(*numbers, gates, of_slope, of_intercept)
-    if made and made.serves(numbers):
-        found: list[Tensor] = made.pass_back(numbers, gates, final, of_slope, of_intercept)
-        return found
-    sizes = [len(bias) for bias in numbers[1::2]]
-    return _back_in_torch(numbers, gates.split(sizes if final else sizes[:-1], 1), of_slope, of_intercept)
+    """Return the gradient of every parameter."""
+    cpp = None if torch.is_grad_enabled() else library(*parameters, gates, grad_slope, grad_intercept)
+    if cpp and cpp.supports(parameters):
+        gradients: list[Tensor] = cpp.relu_segments_backward(parameters, gates, final, grad_slope, grad_intercept)
+        return gradients
+    sizes = [len(bias) for bias in parameters[1::2]]
+    layer_gates = gates.split(sizes if final else sizes[:-1], 1)
+    return _gradients_in_torch(parameters, layer_gates, grad_slope, grad_intercept)
 
 
-# ---- lines [2, s, width]: of every neuron in every piece its slope and its intercept; `numbers`: weight, bias, weight, ...
+# ---- lines [2, s, width]: slope and intercept of every neuron in every segment; `parameters`: weight, bias, weight, ...
 
 
-def _in_torch(numbers: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """The last layer's lines, the knots, and for every ReLU which neurons it lets through, [s, width] of 1 and 0."""
-    weights, biases = _split(numbers)
+def _segments_in_torch(parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Return the last layer's lines, the knots, and for every ReLU which neurons are active, as 1 and 0 [s, width]."""
+    weights, biases = _weights_and_biases(parameters)
     lines = torch.stack([weights[0].T, biases[0][None]])
     gates: list[Tensor] = []
     edges = lines.new_tensor([0.0, 1.0])
@@ -151,49 +159,51 @@ def _in_torch(numbers: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, l
         zero = -lines[1] / lines[0]
         edges = torch.cat([edges, zero[(zero > left[:, None]) & (zero < right[:, None])]]).sort().values
         middle = (edges[:-1] + edges[1:]) / 2
-        of = torch.searchsorted(right, middle)  # the piece that each is a part of
-        lines, gates = lines[:, of], [gate[of] for gate in gates]
+        parent = torch.searchsorted(right, middle)  # the old segment that contains each new one
+        lines, gates = lines[:, parent], [gate[parent] for gate in gates]
         gates.append((torch.addcmul(lines[1], lines[0], middle[:, None]) > 0).to(lines.dtype))
-        lines = _through(lines * gates[-1], weights[n : n + 1], biases[n : n + 1])
+        lines = _apply_layer(lines * gates[-1], weights[n : n + 1], biases[n : n + 1])
     return lines, edges[1:-1], gates
 
 
-def _back_in_torch(
-    numbers: Sequence[Tensor], gates: Sequence[Tensor], of_slope: Tensor, of_intercept: Tensor
+def _gradients_in_torch(
+    parameters: Sequence[Tensor], gates: Sequence[Tensor], grad_slope: Tensor, grad_intercept: Tensor
 ) -> list[Tensor]:
-    """The gradient of every number. Functions of `numbers`, so that there are second derivatives too."""
-    weights, biases = _split(numbers)
-    lines, into = torch.stack([weights[0].T, biases[0][None]]), []
+    """Return the gradient of every parameter as a function of the parameters, so that there are second derivatives too."""
+    weights, biases = _weights_and_biases(parameters)
+    lines, layer_inputs = torch.stack([weights[0].T, biases[0][None]]), []
     for n, gate in enumerate(gates, 1):
-        into.append(lines * gate)
-        lines = _through(into[-1], weights[n : n + 1], biases[n : n + 1])
-    change, found = torch.stack([of_slope.T, of_intercept.T]), []
+        layer_inputs.append(lines * gate)
+        lines = _apply_layer(layer_inputs[-1], weights[n : n + 1], biases[n : n + 1])
+    grad_lines, gradients = torch.stack([grad_slope.T, grad_intercept.T]), []
     if len(gates) == len(weights):
-        change = change * gates[-1]
+        grad_lines = grad_lines * gates[-1]
     for n in range(len(weights) - 1, 0, -1):
-        found += [change[1].sum(0), change.flatten(0, 1).T @ into[n - 1].flatten(0, 1)]
-        change = change @ weights[n] * gates[n - 1]
-    found += [change[1].sum(0), change[0].sum(0)[:, None]]
-    return [gradient.to(number.dtype) for gradient, number in zip(reversed(found), numbers, strict=True)]
+        gradients += [grad_lines[1].sum(0), grad_lines.flatten(0, 1).T @ layer_inputs[n - 1].flatten(0, 1)]
+        grad_lines = grad_lines @ weights[n] * gates[n - 1]
+    gradients += [grad_lines[1].sum(0), grad_lines[0].sum(0)[:, None]]
+    return [gradient.to(parameter.dtype) for gradient, parameter in zip(reversed(gradients), parameters, strict=True)]
 
 
-def _split(numbers: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    wider = [number.to(table_dtype(number.device)) for number in numbers]
-    return wider[::2], wider[1::2]
+def _weights_and_biases(parameters: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the weights and the biases in the dtype of tables."""
+    converted = [parameter.to(table_dtype(parameter.device)) for parameter in parameters]
+    return converted[::2], converted[1::2]
 
 
-def _through(lines: Tensor, weight: Sequence[Tensor], bias: Sequence[Tensor]) -> Tensor:
-    """Through the layer, where there is one more."""
+def _apply_layer(lines: Tensor, weight: Sequence[Tensor], bias: Sequence[Tensor]) -> Tensor:
+    """Return the lines after the layer, or unchanged if there is none left."""
     if not weight:
         return lines
     return torch.stack([lines[0] @ weight[0].T, torch.addmm(bias[0], lines[1], weight[0].T)])
 
 
-def grid_pieces(function: Callable[[Tensor], Tensor], like: Tensor) -> Pieces:
-    """(slope, intercept, knots) of straight lines between `GRID` equally spaced values of a smooth function on [0, 1].
+def grid_segments(function: Callable[[Tensor], Tensor], like: Tensor) -> Segments:
+    """Return (slope, intercept, knots) of chords between `GRID` equally spaced values of a smooth function f on [0, 1].
 
-    The error is at most max|f''| / (8 · 4095^2) = 7.5e-9 max|f''|, that of a slope max|f''| / (2 · 4095) < 1.23e-4 max|f''|:
-    gradients with respect to x, as FIRE's of c and L, are the slope of the chord where f' is meant.
+    The error of f is at most max|f''| / (8 · 4095^2) = 7.5e-9 max|f''|. That of a slope is at most
+    max|f''| / (2 · 4095) < 1.23e-4 max|f''|; it affects gradients with respect to x, such as those of FIRE's c and L, which use
+    the slope of the chord instead of f'.
     """
     x = torch.linspace(0.0, 1.0, GRID, dtype=table_dtype(like.device), device=like.device)
     value = function(x[:, None])

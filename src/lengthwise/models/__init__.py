@@ -1,4 +1,4 @@
-"""Models: one readable decoder, what its attention looks at, and a Mamba to compare it with."""
+"""Models: a decoder in one file, statistics of its attention, and a Mamba to compare it with."""
 
 from lengthwise.models.base import Model
 from lengthwise.models.decoder import Decoder

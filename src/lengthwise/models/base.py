@@ -1,4 +1,4 @@
-"""What every model has: tokens or vectors in, logits out, the next tokens one by one."""
+"""The base class of models: from tokens or vectors to logits, and generation of tokens."""
 
 import math
 from abc import ABC, abstractmethod
@@ -12,44 +12,53 @@ from lengthwise.config import ConfigError, ModelConfig
 
 
 class Model(nn.Module, ABC):
-    """Tokens [b, t] or vectors [b, t, input_width] in, logits [b, t, output_size] out; every token sees those before it.
+    """A causal model from tokens [b, t] or vectors [b, t, input_width] to logits [b, t, output_size].
 
-    A subclass has `forward(inputs, *, positions, documents, cache)`, as `Decoder` describes it.
+    A subclass defines `forward(inputs, *, positions, documents, cache)`, as documented in `Decoder`.
     """
 
     config: ModelConfig
-    read: nn.Embedding | nn.Linear
+    token_embedding: nn.Embedding | None  # for token IDs; None if the inputs are vectors
+    input_projection: nn.Linear | None  # for vectors; None if the inputs are token IDs
+    lm_head: nn.Linear
 
     @property
     def max_length(self) -> int | None:
-        """Positions that the model can serve; None: any."""
+        """The number of positions that the model supports; None: any."""
         return None
 
     @property
     @abstractmethod
     def backends_used(self) -> set[str]:
-        """What computed the mixing of tokens so far."""
+        """The names of the backends that have mixed the tokens so far."""
 
     @abstractmethod
     def new_cache(self) -> Any:
-        """An empty cache for `forward(cache=)`: for one text, or one batch of texts."""
+        """Return an empty cache for `forward(cache=)`, for one text or one batch of texts."""
+
+    def embed_inputs(self, inputs: Tensor) -> Tensor:
+        """Return the vectors [b, t, d_model] of the inputs, before scaling and position encoding."""
+        if self.token_embedding is not None:
+            return self.token_embedding(inputs)
+        assert self.input_projection is not None
+        return self.input_projection(inputs)
 
     def _require_inputs(self, inputs: Tensor) -> None:
-        reads = self.read
-        if isinstance(reads, nn.Embedding):
+        """Raise `ConfigError` unless the inputs have the model's kind and shape."""
+        if self.token_embedding is not None:
             if inputs.ndim != 2 or inputs.is_floating_point() or inputs.is_complex() or inputs.dtype == torch.bool:
-                raise ConfigError(f"the input is {inputs.dtype} {tuple(inputs.shape)}; it has to be token ids [b, t]")
-            # Elsewhere it would have to be waited for.
+                raise ConfigError(f"inputs must be token IDs [b, t], got {inputs.dtype} {tuple(inputs.shape)}")
+            # On other devices, reading the values would wait for the device.
             if inputs.device.type == "cpu" and inputs.numel() and not torch.compiler.is_compiling():
                 low, high = (int(n) for n in torch.aminmax(inputs))
-                if low < 0 or high >= reads.num_embeddings:
-                    wrong = low if low < 0 else high
-                    raise ConfigError(f"there is no token {wrong}; the model knows 0 to {reads.num_embeddings - 1}")
-        elif inputs.ndim != 3 or inputs.shape[2] != reads.weight.shape[1] or not inputs.is_floating_point():
-            width = reads.weight.shape[1]
-            raise ConfigError(
-                f"the input is {inputs.dtype} {tuple(inputs.shape)}; it has to be vectors [b, t, {width}]"
-            )
+                last = self.token_embedding.num_embeddings - 1
+                if low < 0 or high > last:
+                    raise ConfigError(f"token IDs must be 0 to {last}, got {low if low < 0 else high}")
+            return
+        assert self.input_projection is not None
+        width = self.input_projection.in_features
+        if inputs.ndim != 3 or inputs.shape[2] != width or not inputs.is_floating_point():
+            raise ConfigError(f"inputs must be vectors [b, t, {width}], got {inputs.dtype} {tuple(inputs.shape)}")
 
     @torch.no_grad()
     def generate(
@@ -63,32 +72,36 @@ class Model(nn.Module, ABC):
         stop: int | None = None,
         cached: bool = True,
     ) -> Int[Tensor, "b n"]:
-        """The next tokens, n <= steps: greedy at temperature 0, otherwise drawn with `generator`. Ends early when every row
-        has produced `stop`; a row repeats `stop` after its first. `documents` [b, t] marks left padding (see `forward`); what
-        is generated belongs to the document of the last token. `cached=False` runs the whole prefix at every step."""
+        """Return the next tokens [b, n], n <= steps: greedy at temperature 0, otherwise drawn with `generator`.
+
+        Generation ends early when every row has produced `stop`; a row that has produced it repeats it. `documents` [b, t]
+        marks left padding (see `forward`); generated tokens belong to the document of the last token. `cached=False` runs the
+        whole prefix at every step.
+        """
         if self.training:
             raise ConfigError("generate() needs the model in evaluation mode; call model.eval() first")
         if not (temperature == 0 or 1e-4 <= temperature < math.inf):
-            raise ConfigError(f"temperature is {temperature}; it has to be 0 (greedy), or from 0.0001 up and finite")
+            raise ConfigError(f"temperature must be 0 (greedy), or finite and at least 0.0001, got {temperature}")
         if steps < 0:
-            raise ConfigError(f"steps is {steps}; it has to be 0 or more")
+            raise ConfigError(f"steps must be at least 0, got {steps}")
         cache = self.new_cache() if cached else None
         ended = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
-        new, made, ids = tokens, tokens[:, :0], documents
+        new, generated, new_documents = tokens, tokens[:, :0], documents
         for _ in range(steps):
-            logits = self(new, documents=ids, cache=cache)[:, -1]
+            logits = self(new, documents=new_documents, cache=cache)[:, -1]
             if temperature:
-                chance = (logits.float() / temperature).softmax(-1)
-                following = torch.multinomial(chance, 1, generator=generator)
+                probabilities = (logits.float() / temperature).softmax(-1)
+                next_token = torch.multinomial(probabilities, 1, generator=generator)
             else:
-                following = logits.argmax(-1, keepdim=True)
+                next_token = logits.argmax(-1, keepdim=True)
             if stop is not None:
-                following = following.masked_fill(ended[:, None], stop)
-                ended |= following[:, 0] == stop
-            made = torch.cat([made, following], 1)
+                next_token = next_token.masked_fill(ended[:, None], stop)
+                ended |= next_token[:, 0] == stop
+            generated = torch.cat([generated, next_token], 1)
             if ended.all():
                 break
-            new = following if cached else torch.cat([new, following], 1)
-            if ids is not None:
-                ids = ids[:, -1:] if cached else torch.cat([ids, ids[:, -1:]], 1)
-        return made
+            new = next_token if cached else torch.cat([new, next_token], 1)
+            if new_documents is not None:
+                last = new_documents[:, -1:]
+                new_documents = last if cached else torch.cat([new_documents, last], 1)
+        return generated

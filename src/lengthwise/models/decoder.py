@@ -1,7 +1,6 @@
-"""A decoder-only Transformer in one file: GPT-like or Llama-like, with any position encoding or none.
+"""A decoder-only Transformer in one file, configured like GPT, Llama or T5, with any position encoding or none.
 
-Pre-norm blocks: x + attention(norm(x)), then x + mlp(norm(x)). The position encoding is the only thing in the model
-that knows about positions.
+Pre-norm blocks: x + attention(norm(x)), then x + mlp(norm(x)). Only the position encoding depends on positions.
 """
 
 from collections.abc import Callable
@@ -22,13 +21,13 @@ from lengthwise.forms import AttentionModifiers, KeyBias
 from lengthwise.models.base import Model
 from lengthwise.models.linear import Linear, swiglu
 from lengthwise.positions import consecutive
-from lengthwise.span import Span, ends, own_lengths, whole_numbers
+from lengthwise.span import Span, lowest_and_highest, own_lengths, token_integers
 
 Watch = Callable[[int, AttentionModifiers, Span, Mask, Tensor, Tensor, float], None]
 
 
 class Block(nn.Module):
-    """One layer: attention with `num_heads` query and `num_kv_heads` key heads, then the MLP."""
+    """One layer: attention with `num_heads` query heads and `num_kv_heads` key heads, then the MLP."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -46,13 +45,14 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(c.dropout)
 
     def qkv_heads(self, normed: Float[Tensor, "b t c"]) -> tuple[Tensor, Tensor, Tensor]:
-        """q [b, h, t, d] and k, v [b, g, t, d] of the attention layer's input, which is normed."""
+        """Return q [b, h, t, d] and k, v [b, g, t, d] of the attention layer's normalized input."""
         sizes = [n * self.head_dim for n in (self.heads, self.kv_heads, self.kv_heads)]
         parts = self.qkv(normed).split(sizes, -1)
         q, k, v = (part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in parts)
         return q, k, v
 
     def mlp(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t c"]:
+        """Return the output of the MLP, including its norm, without the residual connection."""
         h = self.up(self.mlp_norm(x))
         if self.gated:
             h = swiglu(h)
@@ -68,24 +68,25 @@ class Block(nn.Module):
 
 
 def norm(config: ModelConfig) -> nn.Module:
+    """Return a norm layer of the kind that the config names."""
     if config.norm == "rms":
         return nn.RMSNorm(config.d_model, eps=1e-6)
     return nn.LayerNorm(config.d_model, bias=config.bias)
 
 
-class _Took:
-    """The backends that were taken, an attribute for each: only written, so that no compiled graph depends on them."""
+class _BackendsUsed:
+    """The names of the backends used so far, one attribute each. A forward pass only writes them, so no graph depends on them."""
 
 
 class Decoder(Model):
-    """Tokens [b, t] or vectors [b, t, input_width] in, logits [b, t, output_size] out.
+    """A Transformer from tokens [b, t] or vectors [b, t, input_width] to logits [b, t, output_size].
 
-    `encoding` is a choice (`choose(FIRE, hidden_layers=1)`); the model tells it `num_heads`, `head_dim`, `d_model` and
-    `train_length`. A pattern of choices (`alternate(choose(RoPE), choose(NoPE))`) repeats over the layers.
-    `config.share_encoding`: one module for all layers of a choice or one per layer (None: as the source has it); its
-    modifiers are computed once per module and forward pass. `backend`: see `attention.plan`; `backends_used` records what
-    "auto" took. Dropout acts on the embeddings and on what attention and MLP add, and nowhere else: not on attention weights,
-    not inside the MLP, and not after the last norm.
+    `encoding` is a choice (`choose(FIRE, hidden_layers=1)`); the model passes `num_heads`, `head_dim`, `d_model` and
+    `train_length` to it. A pattern of choices (`alternate(choose(RoPE), choose(NoPE))`) repeats over the layers.
+    `config.share_encoding`: one module for all layers of a choice, or one per layer (None: as in the encoding's source). The
+    modifiers are computed once per module and forward pass. `backend`: see `attention.plan`; `backends_used` records which
+    backends "auto" selected. Dropout is applied to the embeddings and to the outputs of attention and MLP. It is not applied to
+    attention weights, inside the MLP, or after the last norm.
     """
 
     def __init__(
@@ -101,54 +102,57 @@ class Decoder(Model):
     ):
         super().__init__()
         if config.mixer is not None:
-            raise ConfigError("the config is a Mamba's; write Mamba(config, ...) for it")
+            raise ConfigError("config must be a Transformer's, got a Mamba's; use Mamba(config, ...)")
         if (vocab_size is None) == (input_width is None):
-            raise ConfigError("a decoder reads tokens or vectors: give either vocab_size or input_width")
+            raise ConfigError("a decoder takes tokens or vectors; pass either vocab_size or input_width")
         if config.tie_embeddings and vocab_size != output_size:
-            raise ConfigError(f"tied embeddings need vocab_size {vocab_size} and output_size {output_size} to be equal")
+            raise ConfigError(
+                f"vocab_size and output_size must be equal with tied embeddings, got {vocab_size} and {output_size}"
+            )
         require_choice("a decoder's encoding", encoding)
         encoding.require_layers(config.num_layers)
         if type(train_length) is not int or train_length < 1:
-            raise ConfigError(f"train_length is {train_length!r}; it has to be a whole number of tokens, at least 1")
+            raise ConfigError(f"train_length must be a whole number of tokens, at least 1, got {train_length!r}")
         self.config, self.backend = config, check_backend(backend)
-        self._took = _Took()
-        self.read = (
-            nn.Embedding(vocab_size, config.d_model)
-            if vocab_size
-            else nn.Linear(input_width or 0, config.d_model, bias=config.bias)
-        )
+        self._backends_used = _BackendsUsed()
+        self.token_embedding = nn.Embedding(vocab_size, config.d_model) if vocab_size else None
+        self.input_projection = None if vocab_size else nn.Linear(input_width or 0, config.d_model, bias=config.bias)
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.norm = norm(config)
-        self.write = nn.Linear(config.d_model, output_size, bias=False)
-        self._initialise()
+        self.lm_head = nn.Linear(config.d_model, output_size, bias=False)
+        self._initialize()
         if config.tie_embeddings:
-            self.write.weight = self.read.weight
-        # Last, so that models of one seed start with the same weights whatever their encoding draws.
+            assert self.token_embedding is not None
+            self.lm_head.weight = self.token_embedding.weight
+        # Last, so that models of one seed start with the same weights whatever random numbers their encoding draws.
         self.encodings = nn.ModuleList()
-        self.encoding_of_layer = self._encode(encoding, train_length)
+        self.encoding_of_layer = self._build_encodings(encoding, train_length)
 
-    def _encode(self, encoding: Choice, train_length: int) -> list[int]:
-        """Make the encodings; which of them each layer has."""
-        c, of_layer = self.config, []
+    def _build_encodings(self, encoding: Choice, train_length: int) -> list[int]:
+        """Add the modules of the encodings and return the index of each layer's encoding."""
+        c, encoding_of_layer = self.config, []
         context = {"num_heads": c.num_heads, "head_dim": c.width_of_head, "d_model": c.d_model}
         shared: dict[Choice, int] = {}
         for layer in range(c.num_layers):
             choice = encoding.layers[layer % len(encoding.layers)]
-            make = cast(type[PositionEncoding], choice.make)
-            share = make.shared_across_layers if c.share_encoding is None else c.share_encoding
+            cls = cast(type[PositionEncoding], choice.make)
+            share = cls.shared_across_layers if c.share_encoding is None else c.share_encoding
             if choice in shared:
-                of_layer.append(shared[choice])
+                encoding_of_layer.append(shared[choice])
                 continue
-            of_layer.append(len(self.encodings))
+            encoding_of_layer.append(len(self.encodings))
             self.encodings.append(choice.build(**context, train_length=train_length))
-            if share or make.acts_on_embedding():
-                shared[choice] = of_layer[-1]
-        return of_layer
+            if share or cls.acts_on_embedding():
+                shared[choice] = encoding_of_layer[-1]
+        return encoding_of_layer
 
-    def _initialise(self) -> None:
-        """Tokens enter at unit scale, so that a sinusoidal table neither drowns them nor is drowned; every matrix keeps
-        the scale of its input, and what the blocks add is divided by sqrt(2 num_layers)."""
+    def _initialize(self) -> None:
+        """Draw the initial weights.
+
+        Token embeddings have unit scale, so that they and a sinusoidal table that is added have similar sizes. Every matrix
+        keeps the scale of its input. What the blocks add is divided by sqrt(2 num_layers).
+        """
         c = self.config
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -156,24 +160,24 @@ class Decoder(Model):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):
-                # Tied weights serve as the output matrix, and are scaled up again where they are read.
+                # Tied weights are also the output matrix; the embeddings are scaled up again in the forward pass.
                 nn.init.normal_(module.weight, std=c.d_model**-0.5 if c.tie_embeddings and not c.t5_scaling else 1.0)
         for block in self._blocks():
-            if c.t5_scaling:  # logits are not divided by sqrt(head_dim): q is drawn smaller instead
+            if c.t5_scaling:  # attention logits are not divided by sqrt(head_dim); q starts smaller instead
                 block.qkv.weight.data[: block.heads * block.head_dim].mul_(block.head_dim**-0.5)
             else:
-                for last in (block.out, block.down):
-                    last.weight.data.mul_((2 * c.num_layers) ** -0.5)
+                for output in (block.out, block.down):
+                    output.weight.data.mul_((2 * c.num_layers) ** -0.5)
 
     @property
     def max_length(self) -> int | None:
-        """Positions that the encoding can serve; None: any."""
+        """The number of positions that the encodings support; None: any."""
         limits = [e.max_length for e in map(self._encoding, range(self.config.num_layers)) if e.max_length is not None]
         return min(limits, default=None)
 
     @property
     def backends_used(self) -> set[str]:
-        return set(vars(self._took))
+        return set(vars(self._backends_used))
 
     def new_cache(self) -> KVCache:
         return KVCache(self.config.num_layers)
@@ -193,16 +197,19 @@ class Decoder(Model):
         cache: KVCache | None = None,
         watch: Watch | None = None,
     ) -> Float[Tensor, "b t o"]:
-        """`positions`: what the tokens claim; when not given, 0, 1, 2, ... in each document, going on from the cache.
-        `documents`: tokens see their own alone (left padding: a document of its own, say -1). With a `cache`, `inputs` are
-        the tokens after those stored, and the cache is extended. `watch` is called in every layer with what its attention is
-        called with: (layer, modifiers, span, mask, q, k, scale)."""
+        """Return the logits.
+
+        `positions`: the position IDs. Default: 0, 1, 2, ... in each document, continued from the cache. `documents`: the document
+        IDs; a token attends only to its own document (left padding is a document of its own, for example -1). With a `cache`,
+        `inputs` are the tokens after the cached ones, and the cache is extended. `watch(layer, modifiers, span, mask, q, k,
+        scale)` is called in every layer with the arguments of its attention.
+        """
         self._require_inputs(inputs)
         tokens = inputs.shape[1]
         if tokens < 1:
-            raise ConfigError("the input has no tokens; a sequence has at least one (start an empty one with <bos>)")
-        positions = whole_numbers("positions", positions, len(inputs), tokens)
-        documents = whole_numbers("documents", documents, len(inputs), tokens)
+            raise ConfigError("inputs must have at least one token, got none; start an empty sequence with <bos>")
+        positions = token_integers("positions", positions, len(inputs), tokens)
+        documents = token_integers("documents", documents, len(inputs), tokens)
         if cache is None:
             return self._forward(inputs, positions, documents, None, watch)
         cache.require(self.config.num_layers, len(inputs), self._depends_on_length())
@@ -210,7 +217,7 @@ class Decoder(Model):
         try:
             return self._forward(inputs, positions, documents, cache, watch)
         except BaseException:
-            cache.back(before)  # as if it had not been tried
+            cache.restore(before)
             raise
 
     def _forward(
@@ -225,27 +232,27 @@ class Decoder(Model):
         span, mask = self._span(tokens, positions, documents, cache, inputs.device)
         if cache is not None and self._depends_on_length():
             cache.remember(inputs)
-            if past and self._outdated(cache, past):
+            if past and self._scale_changed(cache, past):
                 inputs, documents = cast(Tensor, cache.inputs), cache.documents
                 positions = None if cache.consecutive else cache.positions
                 cache.restart()
                 return self._forward(inputs, positions, documents, cache, watch)[:, -tokens:]
-        x = self.read(inputs)
+        x = self.embed_inputs(inputs)
         if self.config.tie_embeddings and not self.config.t5_scaling:
             x = x * self.config.d_model**0.5
         x = self.dropout(self._encoding(0).embed(x, span.q))
         attentions: dict[int, _Attention] = {}
         for layer, block in enumerate(self._blocks()):
-            which = self.encoding_of_layer[layer]
-            if which not in attentions:
-                attentions[which] = _Attention(self._encoding(layer), span, mask, self.backend, cache, watch)
-            x = block(x, partial(attentions[which], layer))
+            index = self.encoding_of_layer[layer]
+            if index not in attentions:
+                attentions[index] = _Attention(self._encoding(layer), span, mask, self.backend, cache, watch)
+            x = block(x, partial(attentions[index], layer))
         for attention in attentions.values():
-            setattr(self._took, attention.used, True)
+            setattr(self._backends_used, attention.backend_used, True)
         x = self.norm(x)
-        if self.config.tie_embeddings and self.config.t5_scaling:  # T5 scales the tied weights where they write
+        if self.config.tie_embeddings and self.config.t5_scaling:  # T5 scales tied weights at the output
             x = x * self.config.d_model**-0.5
-        return self.write(x)
+        return self.lm_head(x)
 
     def _span(
         self,
@@ -255,10 +262,11 @@ class Decoder(Model):
         cache: KVCache | None,
         device: torch.device,
     ) -> tuple[Span, Mask]:
+        """Return the span and the mask of all layers. A cache is extended by the positions and documents."""
         past = cache.length if cache else 0
-        plain = positions is None and documents is None
-        # Counted from 0 in every document, positions are below the number of tokens: a graph need not look them up.
-        known = plain or (positions is None and torch.compiler.is_compiling())
+        consecutive_positions = positions is None and documents is None
+        # Default positions are below the number of tokens, so a compiled graph need not read them.
+        bounds_known = consecutive_positions or (positions is None and torch.compiler.is_compiling())
         if positions is None and documents is None:
             positions = torch.arange(tokens, device=device)[None]
             if cache and cache.positions is not None:
@@ -271,25 +279,24 @@ class Decoder(Model):
             if cache and cache.positions is not None and cache.documents is not None:
                 same = documents[:, :, None] == cache.documents[:, None, :]
                 positions = positions + (same * (cache.positions[:, None, :] + 1)).amax(-1)
-        first, last = (0, (cache.furthest if cache else -1) + tokens) if known else ends(positions)
+        first, last = (0, (cache.highest if cache else -1) + tokens) if bounds_known else lowest_and_highest(positions)
         keys: Tensor = positions
-        plain_keys = plain
+        consecutive_keys = consecutive_positions
         if cache is not None:
-            cache.extend(positions, documents, first=first, furthest=last, consecutive=plain)
+            cache.extend(positions, documents, first=first, highest=last, consecutive=consecutive_positions)
             assert cache.positions is not None
-            keys, plain_keys, first, last = cache.positions, cache.consecutive, cache.first, cache.furthest
+            keys, consecutive_keys, first, last = cache.positions, cache.consecutive, cache.first, cache.highest
             documents = cache.documents
-        own = own_lengths(keys, documents) if self._depends_on_length() and not plain_keys else None
-        own_q = None if own is None else own[:, -tokens:]
-        return Span(positions, keys, last + 1, plain_keys, own_q, own, first), Mask(
-            tokens, past + tokens, True, documents
-        )
+        length_k = own_lengths(keys, documents) if self._depends_on_length() and not consecutive_keys else None
+        length_q = None if length_k is None else length_k[:, -tokens:]
+        span = Span(positions, keys, last + 1, consecutive_keys, length_q, length_k, first)
+        return span, Mask(tokens, past + tokens, True, documents)
 
     def _depends_on_length(self) -> bool:
         return any(cast(PositionEncoding, encoding).depends_on_length() for encoding in self.encodings)
 
-    def _outdated(self, cache: KVCache, past: int) -> bool:
-        """Whether the first `past` tokens of the cache were read under another scale than that of the length now."""
+    def _scale_changed(self, cache: KVCache, past: int) -> bool:
+        """Whether the first `past` tokens of the cache were processed under another scale than the current one."""
         positions, documents = cast(Tensor, cache.positions), cache.documents
         if cache.consecutive:
             before, now = torch.tensor([past]), torch.tensor([cache.length])
@@ -305,7 +312,7 @@ class Decoder(Model):
 
 
 class _Attention:
-    """Attention of the layers that share one encoding, in one forward pass; through the cache where there is one."""
+    """The attention of all layers that share an encoding, for one forward pass, with the cache if there is one."""
 
     def __init__(
         self,
@@ -322,14 +329,14 @@ class _Attention:
         self.modifiers = replace(self.modifiers, encoding=type(encoding).__name__)
         self.rotation = self.modifiers.rotation if cache is not None else None
         if any(isinstance(term, KeyBias) for term in self.modifiers.terms):
-            self.rotation = None  # a term that reads keys reads them before they are rotated
-        if self.rotation:  # keys go into the cache rotated
+            self.rotation = None  # this term needs unrotated keys
+        if self.rotation:  # the cache stores rotated keys
             self.modifiers = replace(self.modifiers, rotation=self.rotation.queries_only())
         self.plan: Plan | None = None
-        self.used = ""
+        self.backend_used = ""
 
     def __call__(self, layer: int, x: Tensor, q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
-        """`x`: the layer's input, which q, k and v are made from."""
+        """Return the attention output [b, h, t, d]. `x`: the layer's input, from which q, k and v are computed."""
         if self.cache is not None:
             if self.rotation:
                 k = self.rotation.keys_from(self.cache.length - k.shape[2]).key(k)
@@ -338,11 +345,11 @@ class _Attention:
         if self.encoding.reads_content():
             features = self.encoding.features(x)
             if self.cache is not None:
-                features = self.cache.keep(layer, features)
+                features = self.cache.update_features(layer, features)
             modifiers, attend = with_content(modifiers, self.encoding, features, self.span, self.mask), None
         if self.watch is not None:
             self.watch(layer, modifiers, self.span, self.mask, q, k, scale)
         if attend is None:
             self.plan = attend = plan(modifiers, self.span, self.mask, q, backend=self.backend)
-            self.used = attend.backend
+            self.backend_used = attend.backend
         return attend(q, k, v, scale=scale)

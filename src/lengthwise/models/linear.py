@@ -1,8 +1,8 @@
-"""Linear maps and the gated activation of the MLP, as fast as a CPU has them.
+"""Linear maps and the gated activation of the MLP, optimized for CPUs.
 
-torch multiplies float32 matrices by the library that it was built with, MKL, which knows the wide registers of Intel's
-processors alone; oneDNN, which torch brings as well, has kernels for every processor's: on an EPYC of 2024 twice as fast.
-Both are sums of the same products in another order.
+torch multiplies float32 matrices with the library that it was built with, MKL, which uses wide registers only on Intel's
+processors. oneDNN, which torch includes too, has kernels for every processor: on an EPYC of 2024 it is twice as fast.
+Both sum the same products in a different order.
 """
 
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-SMALLEST = 1 << 21  # products: below, calling oneDNN takes longer than it saves
-ROWS = 128  # that the gated activation works on together: what stays in a core's cache
+MIN_PRODUCTS = 1 << 21  # below, calling oneDNN takes longer than it saves
+ROWS = 128  # rows that the gated activation processes together, so that they stay in a core's cache
 
 
 def _product() -> Callable[[Tensor, Tensor, Tensor | None], Tensor] | None:
-    """x [n, i], w [o, i] → x wᵀ by oneDNN; None where torch has none."""
+    """Return a function of x [n, i] and w [o, i] that computes x wᵀ with oneDNN; None if torch was built without it."""
     if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return None
     op = torch.ops.mkldnn._linear_pointwise
@@ -30,23 +30,23 @@ _PRODUCT = _product()
 
 
 def multiplied_by() -> str:
-    """Which library large linear maps are multiplied by on a CPU here: "oneDNN", or "torch" for what torch takes itself."""
+    """Return which library multiplies large linear maps on this CPU: "oneDNN", or "torch" for torch's default."""
     return "oneDNN" if _PRODUCT is not None and torch.backends.mkldnn.enabled else "torch"
 
 
 class Linear(nn.Linear):
-    """`nn.Linear`, by oneDNN where that is faster: large products of float32 on a CPU, not in a compiled graph."""
+    """`nn.Linear`, with oneDNN where that is faster: for large float32 products on a CPU outside of compiled graphs."""
 
     def forward(self, x: Float[Tensor, "*b i"]) -> Float[Tensor, "*b o"]:
         size = x.numel() * self.out_features
-        if size < SMALLEST or torch.compiler.is_compiling() or not _served(x, self.weight):
+        if size < MIN_PRODUCTS or torch.compiler.is_compiling() or not _onednn_applies(x, self.weight):
             return F.linear(x, self.weight, self.bias)
         return _Linear.apply(x, self.weight, self.bias)
 
 
-def _served(x: Tensor, weight: Tensor) -> bool:
-    plain = x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32
-    return plain and multiplied_by() == "oneDNN" and not torch.is_autocast_enabled("cpu")
+def _onednn_applies(x: Tensor, weight: Tensor) -> bool:
+    float32_on_cpu = x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32
+    return float32_on_cpu and multiplied_by() == "oneDNN" and not torch.is_autocast_enabled("cpu")
 
 
 class _Linear(torch.autograd.Function):
@@ -61,18 +61,21 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         assert _PRODUCT is not None
         x, weight = ctx.saved_tensors
-        of_x, of_weight, of_bias = ctx.needs_input_grad
+        x_needs_grad, weight_needs_grad, bias_needs_grad = ctx.needs_input_grad
         g, rows = grad.reshape(-1, grad.shape[-1]), x.reshape(-1, x.shape[-1])
-        dx = _PRODUCT(g, weight.t(), None).view(x.shape) if of_x else None
+        dx = _PRODUCT(g, weight.t(), None).view(x.shape) if x_needs_grad else None
         dw = None
-        if of_weight:  # the wider one in the place of the weights: twice as fast
-            wide = g.shape[1] > rows.shape[1]
-            dw = _PRODUCT(rows.t(), g.t(), None).t() if wide else _PRODUCT(g.t(), rows.t(), None)
-        return dx, dw, g.sum(0) if of_bias else None
+        if weight_needs_grad:  # twice as fast if the matrix with more columns is the second argument
+            g_is_wider = g.shape[1] > rows.shape[1]
+            dw = _PRODUCT(rows.t(), g.t(), None).t() if g_is_wider else _PRODUCT(g.t(), rows.t(), None)
+        return dx, dw, g.sum(0) if bias_needs_grad else None
 
 
 def swiglu(h: Float[Tensor, "*b h2"]) -> Float[Tensor, "*b h"]:
-    """silu(gate) · up of h = gate | up. Keeps h alone for the backward pass, and works on a few rows at a time."""
+    """Return silu(gate) · up, where h is gate and up concatenated.
+
+    It saves only h for the backward pass and processes a few rows at a time.
+    """
     if h.device.type != "cpu" or torch.compiler.is_compiling():
         gate, up = h.chunk(2, -1)
         return F.silu(gate) * up
@@ -85,9 +88,9 @@ class _SwiGLU(torch.autograd.Function):
         ctx.save_for_backward(h)
         rows = h.reshape(-1, h.shape[-1])
         out = rows.new_empty(len(rows), rows.shape[1] // 2)
-        for part, made in zip(rows.split(ROWS), out.split(ROWS), strict=True):
-            gate, up = part.chunk(2, -1)
-            torch.mul(F.silu(gate), up, out=made)
+        for h_part, out_part in zip(rows.split(ROWS), out.split(ROWS), strict=True):
+            gate, up = h_part.chunk(2, -1)
+            torch.mul(F.silu(gate), up, out=out_part)
         return out.view(*h.shape[:-1], out.shape[1])
 
     @staticmethod
@@ -96,8 +99,8 @@ class _SwiGLU(torch.autograd.Function):
         (h,) = ctx.saved_tensors
         rows, g = h.reshape(-1, h.shape[-1]), grad.reshape(-1, grad.shape[-1])
         out = torch.empty_like(rows)
-        for part, g_part, made in zip(rows.split(ROWS), g.split(ROWS), out.split(ROWS), strict=True):
-            (gate, up), (of_gate, of_up) = part.chunk(2, -1), made.chunk(2, -1)
-            torch.ops.aten.silu_backward.grad_input(g_part * up, gate, grad_input=of_gate)
-            torch.mul(g_part, F.silu(gate), out=of_up)
+        for h_part, g_part, out_part in zip(rows.split(ROWS), g.split(ROWS), out.split(ROWS), strict=True):
+            (gate, up), (grad_gate, grad_up) = h_part.chunk(2, -1), out_part.chunk(2, -1)
+            torch.ops.aten.silu_backward.grad_input(g_part * up, gate, grad_input=grad_gate)
+            torch.mul(g_part, F.silu(gate), out=grad_up)
         return out.view(h.shape)

@@ -1,10 +1,10 @@
-"""The selective scan of Mamba-1, and its gradient, one token after the other.
+"""The selective scan of Mamba-1 and its gradient, one token after the other.
 
     h_t = exp(dt_t A) h_{t−1} + B_t u_t,        y_t = C_t · h_t
 
-Written as a loop that autograd records, every step of it stays in memory, and with `x[:, t]` in the loop each step's gradient is
-as large as all of x, so that the backward pass takes time quadratic in the length. Here the backward pass is a loop as well:
-it computes the states of a few rows at a time again, and keeps nothing of the others.
+If autograd recorded this loop, every step would stay in memory. And with `x[:, t]` in the loop, the gradient of each step would
+be as large as all of x, so the backward pass would take time quadratic in the length. So the backward pass here is written by
+hand: it recomputes the states of a few rows at a time and stores no others.
 """
 
 from typing import Any
@@ -14,8 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-STATE = 1 << 16  # numbers of the rows' states that are worked on together: what stays in a core's cache
-STATES = 1 << 24  # numbers of their states at all times, which the backward pass keeps
+BLOCK_STATE = 1 << 16  # state elements processed together, so that they stay in a core's cache
+BLOCK_HISTORY = 1 << 24  # state elements of all time steps that the backward pass stores together
 
 
 def selective_scan(
@@ -27,8 +27,11 @@ def selective_scan(
     state: Float[Tensor, "b n e"],
     keep: Float[Tensor, "b t"] | None = None,
 ) -> tuple[Float[Tensor, "b t e"], Float[Tensor, "b n e"]]:
-    """y of every token, and the state after the last one. `state`: before the first. `keep`: 0 where a token begins anew, 1
-    elsewhere. The arguments have one dtype, float32 or float64."""
+    """Return y of every token, and the state after the last one.
+
+    `state`: the state before the first token. `keep`: 0 for tokens that start with an empty state, 1 for all others. All
+    arguments have the same dtype, float32 or float64.
+    """
     return _Scan.apply(dt, u, A, B, C, state, keep)
 
 
@@ -41,10 +44,12 @@ class _Scan(torch.autograd.Function):
         y, last = torch.empty_like(dt), state.clone()
         for rows in _blocks(state, 1):
             h, work = last[rows], torch.empty_like(last[rows])
-            steps = zip(_times(dt, rows), _times(u, rows), _times(B, rows), _times(C, rows), strict=True)
-            kept = _times(keep, rows)
+            steps = zip(
+                _time_steps(dt, rows), _time_steps(u, rows), _time_steps(B, rows), _time_steps(C, rows), strict=True
+            )
+            keep_steps = _time_steps(keep, rows)
             for t, (dt_t, u_t, B_t, C_t) in enumerate(steps):
-                h.mul_(_decay(dt_t, A, kept[t], out=work)).addcmul_(u_t[:, None], B_t[:, :, None])
+                h.mul_(_decay(dt_t, A, keep_steps[t], out=work)).addcmul_(u_t[:, None], B_t[:, :, None])
                 y[rows, t] = torch.bmm(C_t[:, None], h)[:, 0]
         return y, last
 
@@ -54,54 +59,60 @@ class _Scan(torch.autograd.Function):
         dt, u, A, B, C, state, keep = ctx.saved_tensors
         ddt, du, dB, dC = (torch.empty_like(x) for x in (dt, u, B, C))
         dA, dstate = torch.zeros_like(A), grad_last.clone()
-        kept_of: tuple[Tensor, ...] = ()
+        buffers: tuple[Tensor, ...] = ()
         for rows in _blocks(state, dt.shape[1]):
-            if not kept_of or len(kept_of[0][0]) != len(state[rows]):  # new memory costs as much as what is done in it
-                kept_of = tuple(state.new_empty(dt.shape[1] + n, *state[rows].shape) for n in (0, 1))
-            of_rows = [_times(x, rows) for x in (dt, u, B, C, grad_y)]
-            decays, states = (part.unbind(0) for part in kept_of)
+            if not buffers or len(buffers[0][0]) != len(
+                state[rows]
+            ):  # allocating takes as long as the work in the buffers
+                buffers = tuple(state.new_empty(dt.shape[1] + n, *state[rows].shape) for n in (0, 1))
+            row_steps = [_time_steps(x, rows) for x in (dt, u, B, C, grad_y)]
+            decays, states = (part.unbind(0) for part in buffers)
             states[0].copy_(state[rows])
-            _again(decays, states, A, of_rows[0], of_rows[1], of_rows[2], _times(keep, rows))
+            _recompute_states(decays, states, A, row_steps[0], row_steps[1], row_steps[2], _time_steps(keep, rows))
             g, dA_rows = dstate[rows], torch.zeros_like(state[rows])
             work = torch.empty_like(g)
-            steps = list(enumerate(zip(*of_rows, strict=True)))
+            steps = list(enumerate(zip(*row_steps, strict=True)))
             for t, (dt_t, u_t, B_t, C_t, dy_t) in reversed(steps):
-                g.addcmul_(dy_t[:, None], C_t[:, :, None])  # of the state after t
+                g.addcmul_(dy_t[:, None], C_t[:, :, None])  # now the gradient of the state after t
                 dC[rows, t] = torch.bmm(states[t + 1], dy_t[:, :, None])[:, :, 0]
                 dB[rows, t] = torch.bmm(g, u_t[:, :, None])[:, :, 0]
                 du[rows, t] = torch.bmm(B_t[:, None], g)[:, 0]
-                g.mul_(decays[t])  # of the state before t
-                torch.mul(g, states[t], out=work)  # of dt_t A
+                g.mul_(decays[t])  # now the gradient of the state before t
+                torch.mul(g, states[t], out=work)  # the gradient of dt_t A
                 dA_rows.addcmul_(work, dt_t[:, None])
                 torch.sum(work.mul_(A), 1, out=ddt[rows, t])
             dA += dA_rows.sum(0)
         return ddt, du, dA, dB, dC, dstate, None
 
 
-def _again(
-    decays: tuple[Tensor, ...], states: tuple[Tensor, ...], A: Tensor, dt: Any, u: Any, B: Any, kept: Any
+def _recompute_states(
+    decays: tuple[Tensor, ...], states: tuple[Tensor, ...], A: Tensor, dt: Any, u: Any, B: Any, keep: Any
 ) -> None:
-    """Write what the states were multiplied by at each time, and the states after each time beside that before the first."""
+    """Write the decay factors of every step into `decays`, and the states after every step into `states[1:]`."""
     for t, (dt_t, u_t, B_t) in enumerate(zip(dt, u, B, strict=True)):
-        _decay(dt_t, A, kept[t], out=decays[t])
+        _decay(dt_t, A, keep[t], out=decays[t])
         torch.mul(states[t], decays[t], out=states[t + 1]).addcmul_(u_t[:, None], B_t[:, :, None])
 
 
 def _decay(dt: Tensor, A: Tensor, keep: Tensor | None, out: Tensor) -> Tensor:
+    """Write exp(dt A), times `keep`, into `out` and return it."""
     torch.mul(dt[:, None], A, out=out).exp_()
     return out if keep is None else out.mul_(keep[:, None, None])
 
 
-class _Never:
+class _AlwaysNone:
+    """A stand-in for the time steps of an absent tensor."""
+
     def __getitem__(self, _: int) -> None:
         return None
 
 
-def _times(x: Tensor | None, rows: slice) -> Any:
-    """The rows' slices of each time."""
-    return _Never() if x is None else x[rows].unbind(1)
+def _time_steps(x: Tensor | None, rows: slice) -> Any:
+    """Return the slices of the rows at each time step."""
+    return _AlwaysNone() if x is None else x[rows].unbind(1)
 
 
 def _blocks(state: Tensor, times: int) -> list[slice]:
-    rows = max(1, min(STATE // state[0].numel(), STATES // (state[0].numel() * max(times, 1))))
+    """Return slices of rows that are small enough to be processed together, with a history of `times` steps."""
+    rows = max(1, min(BLOCK_STATE // state[0].numel(), BLOCK_HISTORY // (state[0].numel() * max(times, 1))))
     return [slice(n, n + rows) for n in range(0, len(state), rows)]

@@ -1,4 +1,4 @@
-"""What the attention of a model looks at, layer by layer and head by head."""
+"""Statistics of the attention weights of a model, for each layer and head."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,9 +16,9 @@ from lengthwise.span import Span
 
 
 def attending(model: Model) -> Decoder:
-    """The model, which has attention to look at. `ConfigError` for one that has none."""
+    """Return the model; raise `ConfigError` if it has no attention."""
     if not isinstance(model, Decoder):
-        raise ConfigError(f"a {type(model).__name__} has no attention to look at; take a Transformer")
+        raise ConfigError(f"the model must be a Transformer, got a {type(model).__name__}, which has no attention")
     return model
 
 
@@ -34,14 +34,13 @@ def statistics(
     first: int = 4,
     last: int = 16,
 ) -> list[Statistics]:
-    """Of every layer, in their order, what its attention looks at for an input: one `Statistics` each, [b, h].
+    """Return the statistics of the attention of every layer for an input: one `Statistics` per layer, [b, h].
 
-    `inputs`, `positions` and `documents` as the model takes them; `queries`, `edges`, `first` and `last` as
-    `attention.statistics` does. No matrix of queries and keys is made, so that lengths far beyond training are no harder
-    than reading them.
+    `inputs`, `positions` and `documents` are those of the model; `queries`, `edges`, `first` and `last` those of
+    `attention.statistics`. No matrix of queries and keys is computed, so lengths far beyond training fit into memory.
 
-    >>> layers = statistics(model, tokens, documents=documents, queries=documents >= 0)  # padding, -1, left out
-    >>> layers[2].first[:, 5]  # of each row: the mass on the first 4 keys in layer 2, head 5
+    >>> layers = statistics(model, tokens, documents=documents, queries=documents >= 0)  # without padding, -1
+    >>> layers[2].first[:, 5]  # for each row: the mass on the first 4 keys in layer 2, head 5
     """
     model = attending(model)
     if model.training:
@@ -51,24 +50,24 @@ def statistics(
     def watch(
         layer: int, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float
     ) -> None:
-        asked = {"queries": queries, "edges": edges, "first": first, "last": last}
-        layers.append(measure(modifiers, span, mask, q, k, scale=scale, **asked))  # type: ignore[arg-type]
+        options = {"queries": queries, "edges": edges, "first": first, "last": last}
+        layers.append(measure(modifiers, span, mask, q, k, scale=scale, **options))  # type: ignore[arg-type]
 
     model(inputs, positions=positions, documents=documents, watch=watch)
     return layers
 
 
 def by_head(layers: Sequence[Statistics]) -> list[dict[str, Any]]:
-    """The numbers of each layer and head, means over the rows of the batch: plain, as a table or a file takes them.
+    """Return one dictionary of plain numbers for each layer and head, means over the rows of the batch.
 
-    `layer`, `head`, `entropy` and `most_entropy` (nats), `first`, `last` (shares), `histogram` (a share for each of the
-    `bins`); see `Statistics`.
+    Keys: `layer`, `head`, `entropy` and `most_entropy` (nats), `first` and `last` (shares), and `histogram` (a share for each of
+    the `bins`); see `Statistics`.
     """
     rows = []
-    for layer, found in enumerate(layers):
-        numbers = {name: getattr(found, name).mean(0).tolist() for name in ("entropy", "first", "last", "histogram")}
-        most = found.most_entropy.mean().item()
-        for head in range(found.entropy.shape[1]):
-            of_head = {name: values[head] for name, values in numbers.items()}
-            rows.append({"layer": layer, "head": head, "most_entropy": most, **of_head, "bins": found.bins})
+    for layer, stats in enumerate(layers):
+        means = {name: getattr(stats, name).mean(0).tolist() for name in ("entropy", "first", "last", "histogram")}
+        most_entropy = stats.most_entropy.mean().item()
+        for head in range(stats.entropy.shape[1]):
+            head_means = {name: values[head] for name, values in means.items()}
+            rows.append({"layer": layer, "head": head, "most_entropy": most_entropy, **head_means, "bins": stats.bins})
     return rows

@@ -1,7 +1,7 @@
-"""Position schemes: which position ID each token gets. One file per method, one line per method here.
+"""Position schemes, which assign position IDs to tokens: one file per scheme, and the list of all.
 
-An encoding never knows which scheme assigned its positions, so every scheme works with every encoding. The command line
-and the report read `POSITION_SCHEMES`. Another package adds its own through the entry-point group `lengthwise.positions`.
+Encodings do not depend on the scheme, so every scheme works with every encoding. The command line and the report read
+`POSITION_SCHEMES`. Another package adds its own through the entry-point group `lengthwise.positions`.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ POSITION_SCHEMES = Registry("position scheme", (Consecutive, Randomized, Shift, 
 
 
 def position_scheme_for(task: Any, choice: Choice | None) -> PositionScheme:
-    """Return the position scheme that a run's training names, for the sequences of its task. None: consecutive positions."""
+    """Return the position scheme of a choice for the sequences of a task; consecutive positions if the choice is None."""
     scheme: PositionScheme = Consecutive() if choice is None else choice.build()
     return scheme.for_task(task)
 

@@ -1,4 +1,4 @@
-"""Digits (Abacus): a digit's position is its place in its number, so that digits of equal value meet."""
+"""Digits (Abacus): the position of a digit is its index within its number, so digits of equal place value share a position."""
 
 from copy import copy
 from typing import Any
@@ -16,21 +16,20 @@ BYTES = tuple(range(48, 58))  # "0" ... "9"
 class Digits(PositionScheme):
     """Abacus: p_i = k + 1, k + 2, k + 3, ... inside every run of digits, and 0 at every other token; k = 0 in evaluation.
 
-    In training k is uniform in {0, ..., max_offset}, one for the batch, so that the positions of longer numbers are trained
-    too: up to max_offset + the longest number. Numbers have to be written with their lowest digit first for equal
-    positions to mean equal values; that is the task's business. Addition, Polynomial and Sorting of numbers write the highest
-    digit first, as the NoPE study does: there first digits meet first digits, whatever they are worth. Counting from a
-    number's end is not possible: while an answer is said, nobody knows how long it gets.
+    In training k is uniform in {0, ..., max_offset}, the same for the whole batch. So positions of longer numbers are trained too,
+    up to max_offset + the longest number. Equal positions mean equal place values only if the task writes the lowest digit first.
+    Addition, Polynomial and Sorting of numbers write the highest digit first, as the NoPE study does: there, first digits share a
+    position, whatever their place values. Counting from the end of a number is impossible, because its length is not known while an
+    answer is generated.
 
-    Digits are the ten token ids from `zero` on; None: what the task says (its `digit_tokens`), and otherwise the
-    bytes 48 ... 57. Positions repeat and go back, so distances between them are not order; attention is causal by index all the
-    same, and what goes by distances one way (ALiBi, T5, KERPLE, Sandwich, FIRE, DAPE, Transformer-XL) has a key at a higher
-    position than its query at distance 0. Meant for a table added to the embeddings: `Learned`, which has no more
-    positions than rows.
+    Digits are the ten token IDs from `zero` on. None: the task's `digit_tokens`, or else the bytes 48 ... 57. Positions repeat and
+    decrease, so their distances do not reflect order. Attention is still causal by index. Causal encodings that use distances
+    (ALiBi, T5, KERPLE, Sandwich, FIRE, DAPE, Transformer-XL) treat a key at a higher position than its query as distance 0. The
+    scheme is meant for a table that is added to the embeddings, such as `Learned`, which has as many positions as rows.
 
     Source: McLeish et al. 2024, "Transformers Can Do Arithmetic with the Right Embeddings".
     Code: mcleish7/arithmetic, abacus.py (max_k = 99, one offset for the batch).
-    Differs: the paper has Abacus beside another encoding (FIRE, RoPE) in one model; here a model has one.
+    Differs: the paper combines Abacus with another encoding (FIRE, RoPE) in one model; here a model has one encoding.
 
     >>> Digits().positions(torch.tensor([list(b"12+345=")]), None, torch.Generator(), training=False)
     tensor([[1, 2, 0, 1, 2, 3, 0]])
@@ -44,16 +43,16 @@ class Digits(PositionScheme):
         self.digits = BYTES if zero is None else tuple(range(zero, zero + 10))
 
     def for_task(self, task: Any) -> PositionScheme:
-        made, size = copy(self), task.vocab_size
+        scheme, size = copy(self), task.vocab_size
         if self.zero is None:
-            made.digits = tuple(getattr(task, "digit_tokens", BYTES))
-        if size is None or not made.digits or max(made.digits) >= size:
-            has = "reads no tokens" if size is None else f"has the token ids 0 ... {size - 1}"
+            scheme.digits = tuple(getattr(task, "digit_tokens", BYTES))
+        if size is None or not scheme.digits or max(scheme.digits) >= size:
+            vocabulary = "has vectors, not tokens" if size is None else f"has the token IDs 0 ... {size - 1}"
             raise ConfigError(
-                f"Digits: the task {type(task).__name__} {has}, and the digits would be {_listed(made.digits)}; "
-                "give zero=... (the id of digit 0), or take another position scheme"
+                f"Digits: the task {type(task).__name__} {vocabulary}, and the digits would be {_listed(scheme.digits)}; "
+                "give zero=... (the ID of digit 0), or use another position scheme"
             )
-        return made
+        return scheme
 
     def positions(
         self,
@@ -63,27 +62,29 @@ class Digits(PositionScheme):
         training: bool,
     ) -> Int[Tensor, "b t"] | None:
         if inputs.ndim != 2:
-            raise ConfigError("Digits: vectors have no digits; take another position scheme for this task")
-        digit = torch.isin(inputs, torch.tensor(self.digits, device=inputs.device))
-        place = _places(digit, None if documents is None else documents.expand(inputs.shape))
+            raise ConfigError(
+                "Digits: inputs must be token IDs, got vectors; use another position scheme for this task"
+            )
+        is_digit = torch.isin(inputs, torch.tensor(self.digits, device=inputs.device))
+        place = _index_in_run(is_digit, None if documents is None else documents.expand(inputs.shape))
         if training:
             offset = int(torch.randint(self.max_offset + 1, (), generator=generator))
-            place = place + offset * digit
+            place = place + offset * is_digit
         return place
 
     def num_positions(self, tokens: int, training: bool) -> int:
-        """All tokens may be one number."""
+        """Return a bound for the case that all tokens are digits of one number."""
         return tokens + 1 + (self.max_offset if training else 0)
 
 
-def _places(digit: Tensor, documents: Tensor | None) -> Tensor:
-    """1, 2, 3, ... inside every run of True of each document, 0 elsewhere."""
+def _index_in_run(digit: Tensor, documents: Tensor | None) -> Tensor:
+    """Return 1, 2, 3, ... inside every run of True of each document, and 0 elsewhere."""
     order = None
-    if documents is not None:  # a document may be scattered: gather it, count, and put everything back
+    if documents is not None:  # a document need not be contiguous: sort by document, count, and restore the order
         documents, order = documents.sort(dim=1, stable=True)
         digit = digit.gather(1, order)
     index = torch.arange(digit.shape[1], device=digit.device).expand(digit.shape)
-    before = torch.where(digit, -1, index)  # the last token that is not of the run
+    before = torch.where(digit, -1, index)  # the last token before the run
     if documents is not None:
         begins = documents[:, 1:] != documents[:, :-1]
         before[:, 1:] = torch.where(begins & digit[:, 1:], index[:, :-1], before[:, 1:])

@@ -1,4 +1,4 @@
-"""Shift (SHAPE): the whole sequence moved by a random offset, so that no absolute position can be learned by heart."""
+"""Shift (SHAPE): shift the whole sequence by a random offset, so that absolute positions cannot be memorized."""
 
 import torch
 from jaxtyping import Int
@@ -10,8 +10,8 @@ from lengthwise.positions.base import RandomPositions, require_number
 class Shift(RandomPositions):
     """SHAPE: p_i = i + k, k uniform in {0, ..., max_shift}, one for every sequence in training; in evaluation k = 0.
 
-    Nothing changes for an encoding that is shift invariant; an absolute one learns to be. Training at length t shows the
-    positions 0 ... t - 1 + max_shift.
+    A shift-invariant encoding is not affected; with an absolute encoding the model learns shift invariance. Training at length t
+    covers the positions 0 ... t - 1 + max_shift.
 
     Source: Kiyono et al. 2021, "SHAPE: Shifted Absolute Position Embedding for Transformers" (max_shift is its K;
     500 as in the authors' configuration for WMT 16).

@@ -1,11 +1,11 @@
-"""Fused attention on a GPU: what operator.py says, as Triton kernels, forward and backward.
+"""The Triton kernels behind operator.py: fused attention on a GPU, forward and backward.
 
 Any head dim up to 256, any number of tokens and documents, float32 (products in float32, not TF32), bfloat16 and float16
-(products of halves, sums and softmax in float32). Two calls give the same bits. Memory beside inputs and outputs: a few
-numbers for each query and head, and 4 bytes for each pair of blocks of tokens (tiles.py).
+(products in half precision, sums and softmax in float32). Two calls give the same bits. Memory in addition to inputs and
+outputs: a few numbers for each query and head, and 4 bytes for each pair of blocks of tokens (tiles.py).
 
-What costs more than it might: gradients of a table where positions have gaps (not: packed documents), and of slopes and
-intercepts of more than 64 pieces, go through integer addition in memory, pair by pair.
+Two gradients are slower than the others, because they use atomic integer additions pair by pair: those of a table if positions
+have gaps (packed documents have none), and those of slopes and intercepts with more than 64 segments.
 """
 
 import functools
@@ -17,35 +17,38 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from lengthwise.attention.buffers import Gradients, computed_in, empty_gradients, like_heads
+from lengthwise.attention.buffers import Gradients, compute_dtype, empty_gradients, like_heads
 from lengthwise.attention.gpu import tiles
-from lengthwise.attention.gpu.call import DTYPES, MOST_DIMS, Blocks, Call, contiguous_rows
-from lengthwise.attention.gpu.distances import of_distance, of_whole, summed_in, whole_numbers
+from lengthwise.attention.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
+from lengthwise.attention.gpu.distances import fixed_point_scales, from_fixed_point, sum_dtype, write_bias_gradients
 
 
 def missing() -> str | None:
-    """Why there are no kernels for a GPU here, or None."""
+    """Return why there are no GPU kernels, or None."""
     if importlib.util.find_spec("triton") is None:
-        have = (
-            "Triton exists for Linux alone" if sys.platform != "linux" else "pip install 'lengthwise[triton]' brings it"
+        hint = (
+            "Triton supports only Linux"
+            if sys.platform != "linux"
+            else "install it with: pip install 'lengthwise[triton]'"
         )
-        return f"the kernels for a GPU need Triton, which is not installed ({have})"
+        return f"the GPU kernels need Triton, which is not installed ({hint})"
     return None
 
 
 missing._dynamo_marked_constant = True  # type: ignore[attr-defined]  # see cpu.missing
 
 
-# By the head dim (a power of two, the next one up), for halves and for float32: the output, of keys, of queries, of
-# distances (squares, of which both sides of those of queries are multiples, see tiles.by_distance). Chosen so that the
-# loops most tiles go through need no local memory on sm_90, or next to none (benchmarks/gpu_code.py); never timed.
+# Block sizes of the four kernels (output; gradients of keys, of queries, of distances) by the head dim padded to a power of two.
+# Blocks of distances are square, and both sides of the blocks of queries are multiples of them (see tiles.by_distance). They were
+# chosen so that the loops of most tiles need almost no local memory on sm_90 (benchmarks/gpu_code.py). They were not timed.
 _HALF = {
     64: (Blocks(128, 64, 8, 3), Blocks(32, 128, 8, 2), Blocks(64, 64, 4, 2), Blocks(64, 64, 4, 1)),
     128: (Blocks(128, 64, 8, 2), Blocks(32, 128, 8, 1), Blocks(64, 64, 4, 1), Blocks(64, 64, 8, 1)),
     256: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 1), Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),
 }
-# With pieces: of queries, of distances. They take registers; and there are no FAR tiles, which those multiples are for.
-_HALF_PIECES = {
+# Gradients of queries and of distances with segments, which need more registers. They have no FAR tiles, so the sides need not be
+# multiples.
+_HALF_SEGMENTS = {
     64: (Blocks(64, 32, 4, 2), Blocks(64, 64, 4, 1)),
     128: (Blocks(64, 64, 4, 1), Blocks(64, 64, 8, 1)),
     256: (Blocks(16, 64, 8, 2), Blocks(64, 64, 8, 1)),
@@ -55,27 +58,27 @@ _SINGLE = {
     128: (Blocks(32, 32, 8, 1), Blocks(16, 32, 8, 1), Blocks(32, 32, 8, 1), Blocks(16, 16, 4, 1)),
     256: (Blocks(16, 32, 8, 1), Blocks(16, 16, 8, 1), Blocks(16, 16, 8, 1), Blocks(16, 16, 8, 1)),
 }
-FEW_QUERIES = 16  # at most: decoding, without lists of tiles and with the keys shared out among programs
+MAX_DECODING_QUERIES = 16  # up to here there are no lists of tiles, and the keys are split among programs
 
 
-def blocks(dtype: torch.dtype, wide: int, pieces: bool) -> tuple[Blocks, Blocks, Blocks, Blocks]:
-    """Blocks of the four kernels: the output, of keys, of queries, of distances."""
-    wide = max(wide, 64)
+def blocks(dtype: torch.dtype, padded_dim: int, has_segments: bool) -> tuple[Blocks, Blocks, Blocks, Blocks]:
+    """Return the block sizes of the kernels: output, and gradients of keys, of queries and of distances."""
+    padded_dim = max(padded_dim, 64)
     if dtype == torch.float32:
-        return _SINGLE[wide]
-    return (*_HALF[wide][:2], *_HALF_PIECES[wide]) if pieces else _HALF[wide]
+        return _SINGLE[padded_dim]
+    return (*_HALF[padded_dim][:2], *_HALF_SEGMENTS[padded_dim]) if has_segments else _HALF[padded_dim]
 
 
-def _programs(device: torch.device) -> int:
-    """How many programs keep a device busy."""
+def _busy_programs(device: torch.device) -> int:
+    """Return how many programs keep a device busy."""
     return 2 * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def _where_it_is(function: _F) -> _F:
-    """With the first tensor's device as the current one, on which Triton starts kernels."""
+def _on_device_of_first_argument(function: _F) -> _F:
+    """Make the first argument's device the current one, because Triton launches kernels there."""
 
     @functools.wraps(function)
     def run(x: Tensor, *rest: Any) -> Any:
@@ -87,132 +90,171 @@ def _where_it_is(function: _F) -> _F:
     return run  # type: ignore[return-value]
 
 
-@_where_it_is
+@_on_device_of_first_argument
 def forward(
     q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, first: int, slope: Tensor | None, intercept: Tensor | None,
-    knots: Tensor | None, u: Tensor | None, w: Tensor | None, rows: Tensor | None, rows_first: int,
-    position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool, window: int,
-    scale: float,
+    knots: Tensor | None, distance_feature: Tensor | None, query_scale: Tensor | None, rows: Tensor | None,
+    rows_first: int, position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool,
+    window: int, scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Output and logarithm of the rows' sums; see operator.py."""
+    """Return the output and lse; see operator.py."""
     from lengthwise.attention.gpu.output import attend
 
-    out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=computed_in(q))
+    out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
     if not out.numel():
         return out, lse
     call = Call(
-        q, k, v, table, first, slope, intercept, knots, u, w, rows, rows_first, position_q, position_k, documents, causal,
-        window, scale,
+        q, k, v, table, first, slope, intercept, knots, distance_feature, query_scale, rows, rows_first, position_q,
+        position_k, documents, causal, window, scale,
     )  # fmt: skip
-    size = blocks(call.q.dtype, call.wide, slope is not None)[0]
+    size = blocks(call.q.dtype, call.padded_dim, slope is not None)[0]
     count, splits = -(-call.queries // size.queries), 1
-    few = call.queries <= FEW_QUERIES
-    if few:
+    is_decoding = call.queries <= MAX_DECODING_QUERIES
+    if is_decoding:
         size = size._replace(queries=16, warps=4)
-        seen = min(call.keys, window + call.queries) if window else call.keys
-        splits = max(1, min(_programs(q.device) // (call.batch * call.heads), -(-seen // (2 * size.keys))))
-    parts, parts_lse = out, lse
+        visible = min(call.keys, window + call.queries) if window else call.keys
+        splits = max(1, min(_busy_programs(q.device) // (call.batch * call.heads), -(-visible // (2 * size.keys))))
+    partial_out, partial_lse = out, lse
     if splits > 1:
-        parts = out.new_empty((splits * call.batch, *out.shape[1:]), dtype=torch.float32)
-        parts_lse = lse.new_empty((splits * call.batch, *lse.shape[1:]))
-    listed = tiles.by_queries(call.case, size.queries, size.keys) if call.listed and not few else None
+        partial_out = out.new_empty((splits * call.batch, *out.shape[1:]), dtype=torch.float32)
+        partial_lse = lse.new_empty((splits * call.batch, *lse.shape[1:]))
+    lists = tiles.by_queries(call.case, size.queries, size.keys) if call.needs_lists and not is_decoding else None
     attend[(call.batch * call.heads * count * splits,)](
-        *map(call.view, (call.q, call.k, call.v, parts)), parts_lse, call.bias, call.sight, call.tiles(listed), call.sizes,
-        **call.numbers, blocks=count, splits=splits, share=call.batch, **call.shape, BM=size.queries, BN=size.keys,
-        num_warps=size.warps, num_stages=size.stages,
+        *map(call.view, (call.q, call.k, call.v, partial_out)), partial_lse, call.bias, call.tokens, call.tiles(lists),
+        call.sizes, **call.factors, blocks=count, splits=splits, split_batch=call.batch, **call.constants,
+        BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
     if splits > 1:
-        each = parts_lse.view(splits, *lse.shape)
+        each = partial_lse.view(splits, *lse.shape)
         torch.logsumexp(each, 0, out=lse)
         share = (each - lse).exp()[..., None]
-        # A part that sees nothing has no share, whatever it holds.
-        out.copy_(torch.where(share > 0, parts.view(splits, *out.shape) * share, 0.0).sum(0))
+        # A split without visible keys has no share, whatever values it contains.
+        out.copy_(torch.where(share > 0, partial_out.view(splits, *out.shape) * share, 0.0).sum(0))
     return out, lse
 
 
-@_where_it_is
+@_on_device_of_first_argument
 def backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor | None, first: int,
-    slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, u: Tensor | None, w: Tensor | None,
-    rows: Tensor | None, rows_first: int, position_q: Tensor | None, position_k: Tensor | None,
-    documents: Tensor | None, causal: bool, window: int, scale: float, of_table: bool, of_pieces: bool, of_rows: bool,
+    slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, distance_feature: Tensor | None,
+    query_scale: Tensor | None, rows: Tensor | None, rows_first: int, position_q: Tensor | None,
+    position_k: Tensor | None, documents: Tensor | None, causal: bool, window: int, scale: float,
+    needs_table_grad: bool, needs_segment_grads: bool, needs_rows_grad: bool,
 ) -> Gradients:  # fmt: skip
-    """Gradients of q, k, v, table, slope, intercept, u, w, rows; see operator.py."""
-    from lengthwise.attention.gpu.gradients import inner_products, of_keys, of_queries
+    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale and rows; see operator.py."""
+    from lengthwise.attention.gpu.gradients import inner_products, key_gradients, query_gradients
 
-    gradients = empty_gradients(q, k, v, lse, table, slope, u, w, rows, of_table, of_pieces, of_rows)
+    gradients = empty_gradients(
+        q,
+        k,
+        v,
+        lse,
+        table,
+        slope,
+        distance_feature,
+        query_scale,
+        rows,
+        needs_table_grad,
+        needs_segment_grads,
+        needs_rows_grad,
+    )
     if not q.numel():
         for x in gradients:
             x.zero_()
         return gradients
     call = Call(
-        q, k, v, table, first, slope, intercept, knots, u, w, rows, rows_first, position_q, position_k, documents, causal,
-        window, scale,
+        q, k, v, table, first, slope, intercept, knots, distance_feature, query_scale, rows, rows_first, position_q,
+        position_k, documents, causal, window, scale,
     )  # fmt: skip
     dq, dk, dv, *_, dw, drows = gradients
-    of_table &= table is not None
-    of_pieces &= slope is not None
-    of_rows &= rows is not None
+    needs_table_grad &= table is not None
+    needs_segment_grads &= slope is not None
+    needs_rows_grad &= rows is not None
     case = call.case
     grad, out = contiguous_rows(grad.to(call.q.dtype)), contiguous_rows(out)
-    _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.wide, slope is not None)
-    rows_of = [call.view(x) for x in (call.q, call.k, call.v, grad)]
+    _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.padded_dim, slope is not None)
+    head_views = [call.view(x) for x in (call.q, call.k, call.v, grad)]
     pairs = call.batch * call.heads
 
     delta = torch.empty_like(lse)
     count = -(-call.queries // by_queries.queries)
     inner_products[(pairs * count,)](
-        call.view(out), call.view(grad), delta, call.sizes, count, by_queries.queries, call.dim, call.wide, num_warps=4
+        call.view(out),
+        call.view(grad),
+        delta,
+        call.sizes,
+        count,
+        by_queries.queries,
+        call.dim,
+        call.padded_dim,
+        num_warps=4,
     )
 
     size = by_queries
     count = -(-call.queries // size.queries)
-    listed = tiles.by_queries(case, size.queries, size.keys) if call.listed else None
-    moved = case.position_q is not None
-    scattered = of_rows and moved
-    room = sound = None
-    if scattered or of_pieces or (of_table and moved):
-        room, sound = whole_numbers(call, grad, lse, delta)
-    wide = functools.partial(torch.empty_like, lse, dtype=torch.float64)
-    rests = wide() if of_table or of_pieces else None
-    each_w, means = (wide() if of_pieces else None for _ in range(2))
-    ends = lse.new_empty((4, *lse.shape), dtype=summed_in(call.q)) if of_table or of_rows else None
-    each_row = None
-    if of_rows:
+    lists = tiles.by_queries(case, size.queries, size.keys) if call.needs_lists else None
+    has_positions = case.position_q is not None
+    scatter_rows = needs_rows_grad and has_positions
+    fixed_point_scale = all_finite = None
+    if scatter_rows or needs_segment_grads or (needs_table_grad and has_positions):
+        fixed_point_scale, all_finite = fixed_point_scales(call, grad, lse, delta)
+    new_sums = functools.partial(torch.empty_like, lse, dtype=torch.float64)
+    residuals = new_sums() if needs_table_grad or needs_segment_grads else None
+    query_scale_grads, mean_slopes = (new_sums() if needs_segment_grads else None for _ in range(2))
+    end_sums = lse.new_empty((4, *lse.shape), dtype=sum_dtype(call.q)) if needs_table_grad or needs_rows_grad else None
+    row_grads = None
+    if needs_rows_grad:
         assert rows is not None
         shape = (*lse.shape, rows.shape[3])
-        each_row = lse.new_zeros(shape, dtype=torch.long if scattered else lse.dtype)
-    of_queries[(pairs * count,)](
-        *rows_of, call.view(dq), lse, delta, rests, each_w, means, ends, each_row, room if scattered else None, call.bias,
-        call.sight, call.tiles(listed), call.sizes, **call.numbers, scale=call.scale, blocks=count, OF_TABLE=of_table,
-        OF_PIECES=of_pieces, **call.shape, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
+        row_grads = lse.new_zeros(shape, dtype=torch.long if scatter_rows else lse.dtype)
+    query_gradients[(pairs * count,)](
+        *head_views, call.view(dq), lse, delta, residuals, query_scale_grads, mean_slopes, end_sums, row_grads,
+        fixed_point_scale if scatter_rows else None, call.bias, call.tokens, call.tiles(lists), call.sizes,
+        **call.factors, scale=call.scale, blocks=count, TABLE_GRAD=needs_table_grad, SEGMENT_GRADS=needs_segment_grads,
+        **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
-    if rests is not None:
-        delta += rests  # <dO, O> differs from what the changes are made of; with this they sum to 0, as a bias' gradient asks
+    if residuals is not None:
+        # Because of rounding, <dO, O> is not exactly the sum that makes the gradients of a row's logits add up to 0, as the
+        # gradient of a bias needs. The residual corrects that.
+        delta += residuals
 
     size = by_keys
     count = -(-call.keys // size.keys)
-    listed = tiles.by_keys(case, size.queries, size.keys) if call.listed else None
-    of_keys[(call.batch * k.shape[1] * count,)](
-        *rows_of, call.view(dk), call.view(dv), lse, delta, call.bias, call.sight, call.tiles(listed), call.sizes,
-        **call.numbers, scale=call.own_scale, blocks=count, **call.shape, BM=size.queries, BN=size.keys,
+    lists = tiles.by_keys(case, size.queries, size.keys) if call.needs_lists else None
+    key_gradients[(call.batch * k.shape[1] * count,)](
+        *head_views, call.view(dk), call.view(dv), lse, delta, call.bias, call.tokens, call.tiles(lists), call.sizes,
+        **call.factors, scale=call.kernel_scale, blocks=count, **call.constants, BM=size.queries, BN=size.keys,
         num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
 
-    if each_w is not None:
-        assert means is not None and rests is not None
-        dw.copy_((each_w - means * rests).sum(1 if len(dw) == len(each_w) else (0, 1)).view_as(dw))
-    if each_row is not None:
-        assert ends is not None
-        total = of_whole(each_row, room[0], sound).float() if scattered else each_row  # type: ignore[index]
-        total[..., 0] += ends[2]
-        total[..., -1] += ends[3]
+    if query_scale_grads is not None:
+        assert mean_slopes is not None and residuals is not None
+        dw.copy_(
+            (query_scale_grads - mean_slopes * residuals)
+            .sum(1 if len(dw) == len(query_scale_grads) else (0, 1))
+            .view_as(dw)
+        )
+    if row_grads is not None:
+        assert end_sums is not None
+        total = from_fixed_point(row_grads, fixed_point_scale[0], all_finite).float() if scatter_rows else row_grads  # type: ignore[index]
+        total[..., 0] += end_sums[2]
+        total[..., -1] += end_sums[3]
         drows.copy_(total if drows.shape[1] == total.shape[1] else total.sum(1, keepdim=True))
-    if of_table or of_pieces:
-        of_distance(
-            call, rows_of, lse, delta, ends, room, sound, (by_queries, by_distance), gradients, of_table, of_pieces
+    if needs_table_grad or needs_segment_grads:
+        write_bias_gradients(
+            call,
+            head_views,
+            lse,
+            delta,
+            end_sums,
+            fixed_point_scale,
+            all_finite,
+            (by_queries, by_distance),
+            gradients,
+            needs_table_grad,
+            needs_segment_grads,
         )
     return gradients
 
 
-__all__ = ["DTYPES", "FEW_QUERIES", "MOST_DIMS", "Blocks", "backward", "blocks", "forward", "missing"]
+__all__ = ["DTYPES", "MAX_DECODING_QUERIES", "MAX_HEAD_DIM", "Blocks", "backward", "blocks", "forward", "missing"]

@@ -1,4 +1,4 @@
-"""One call of the operator as the Triton kernels take it."""
+"""The arguments of one call of the operator, prepared for the Triton kernels."""
 
 import math
 from typing import Any, NamedTuple
@@ -10,11 +10,11 @@ from lengthwise.attention.gpu import tiles
 from lengthwise.attention.gpu.tiles import Case
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-MOST_DIMS = 256
+MAX_HEAD_DIM = 256
 
 
 class Blocks(NamedTuple):
-    """Queries and keys of a block, warps of a program, stages of its pipeline."""
+    """Queries and keys of a block, warps of a program, and stages of its pipeline."""
 
     queries: int
     keys: int
@@ -22,57 +22,61 @@ class Blocks(NamedTuple):
     stages: int
 
 
-def power(n: int) -> int:
+def padded(n: int) -> int:
+    """Return the next power of two, at least 16."""
     return max(16, 1 << (n - 1).bit_length())
 
 
 class Call:
-    """One call of the operator: the arguments that all kernels share."""
+    """The arguments of one call that all kernels share."""
 
     def __init__(
         self, q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, first: int, slope: Tensor | None,
-        intercept: Tensor | None, knots: Tensor | None, u: Tensor | None, w: Tensor | None, rows: Tensor | None,
-        rows_first: int, position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool,
-        window: int, scale: float,
+        intercept: Tensor | None, knots: Tensor | None, distance_feature: Tensor | None, query_scale: Tensor | None,
+        rows: Tensor | None, rows_first: int, position_q: Tensor | None, position_k: Tensor | None,
+        documents: Tensor | None, causal: bool, window: int, scale: float,
     ):  # fmt: skip
         from lengthwise.attention.gpu import parts
 
-        slope, intercept, knots, u, w = (x if x is None else x.float() for x in (slope, intercept, knots, u, w))
-        assert q.dtype in DTYPES and q.shape[-1] <= MOST_DIMS, f"{q.dtype}, {q.shape[-1]} dims"
+        slope, intercept, knots, distance_feature, query_scale = (
+            x if x is None else x.float() for x in (slope, intercept, knots, distance_feature, query_scale)
+        )
+        assert q.dtype in DTYPES and q.shape[-1] <= MAX_HEAD_DIM, f"{q.dtype}, {q.shape[-1]} dims"
         self.parts = parts
         # The kernels divide biases by the scale and take the largest logit before scaling.
-        self.own_scale = scale
+        self.kernel_scale = scale
         if not 2.0**-60 <= scale <= 2.0**60:
-            q, k, v, self.own_scale = q.float() * scale, k.float(), v.float(), 1.0
+            q, k, v, self.kernel_scale = q.float() * scale, k.float(), v.float(), 1.0
         self.scale = scale
         self.q, self.k, self.v = (contiguous_rows(x) for x in (q, k, v))
-        self.causal, self.dim, self.wide = causal, q.shape[3], power(q.shape[3])
+        self.causal, self.dim, self.padded_dim = causal, q.shape[3], padded(q.shape[3])
         self.batch, self.heads, self.queries, self.keys = q.shape[0], q.shape[1], q.shape[2], k.shape[2]
         if table is None and slope is None and rows is None:
-            position_q = position_k = None  # nobody asks for distances
+            position_q = position_k = None  # no bias needs distances
         self.case = Case(
-            table, first, slope, knots, u, w, rows, rows_first, position_q, position_k, documents, causal, window,
-            self.queries, self.keys, q.device,
+            table, first, slope, knots, distance_feature, query_scale, rows, rows_first, position_q, position_k,
+            documents, causal, window, self.queries, self.keys, q.device,
         )  # fmt: skip
-        cell = place = most = None
-        if self.case.many:
+        cell = cell_origin = max_per_cell = None
+        if self.case.many_segments:
             assert knots is not None and slope is not None
-            cell, place, most = tiles.cells(knots, slope.shape[1])
+            cell, cell_origin, max_per_cell = tiles.cells(knots, slope.shape[1])
         self.bias = parts.Bias(
-            table, *_of(table, 1), _step(table), first, slope, intercept, _step(slope), *_of(slope, 1), knots, u, *_of(u, 0),
-            w, _step(w), cell, 0 if cell is None else len(cell), place, most, rows, *_of(rows, 3),
+            table, *_size(table, 1), _step(table), first, slope, intercept, _step(slope), *_size(slope, 1), knots,
+            distance_feature, *_size(distance_feature, 0), query_scale, _step(query_scale), cell,
+            0 if cell is None else len(cell), cell_origin, max_per_cell, rows, *_size(rows, 3),
             rows.stride(0) if rows is not None else 0, _step(rows, 1), rows_first,
         )  # fmt: skip
-        self.sight = parts.Sight(
+        self.tokens = parts.Tokens(
             position_q, _step(position_q), position_k, _step(position_k), documents, _step(documents), window or None
         )
         self.sizes = parts.Sizes(self.heads, self.heads // max(1, k.shape[1]), self.queries, self.keys)
-        self.numbers = {"factor": self.own_scale * math.log2(math.e), "inverse": 1 / self.own_scale}
-        self.shape = {"CAUSAL": causal, "DIM": self.dim, "WIDE": self.wide}
+        self.factors = {"factor": self.kernel_scale * math.log2(math.e), "inverse": 1 / self.kernel_scale}
+        self.constants = {"CAUSAL": causal, "DIM": self.dim, "PADDED_DIM": self.padded_dim}
 
     @property
-    def listed(self) -> bool:
-        return self.case.biased or self.case.documents is not None
+    def needs_lists(self) -> bool:
+        return self.case.has_bias or self.case.documents is not None
 
     def view(self, x: Tensor) -> Any:
         return self.parts.View(x, x.stride(0), x.stride(1), x.stride(2))
@@ -84,16 +88,16 @@ class Call:
         return self.parts.Tiles(order, ends, order.shape[1] if len(order) > 1 else 0, order.shape[2])
 
 
-def _of(x: Tensor | None, axis: int) -> tuple[int]:
+def _size(x: Tensor | None, axis: int) -> tuple[int]:
     return (0 if x is None else x.shape[axis],)
 
 
 def _step(x: Tensor | None, axis: int = 0) -> int:
-    """How far apart the entries of an axis lie; 0 where one serves all."""
+    """Return the stride of an axis; 0 if its single entry is shared."""
     return 0 if x is None or x.shape[axis] == 1 else x.stride(axis)
 
 
 def contiguous_rows(x: Tensor) -> Tensor:
-    """The numbers of one token side by side, and a block of tokens within 32 bits."""
+    """Return `x`, or a contiguous copy if the dims of a token are not contiguous or a block exceeds 32-bit offsets."""
     fits = (x.stride(-1) == 1 or x.shape[-1] == 1) and x.stride(2) < 2**23
     return x if fits else x.contiguous()

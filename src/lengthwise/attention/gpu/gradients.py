@@ -1,10 +1,10 @@
-"""Triton kernels of the backward pass; parts.py has what is shared.
+"""The Triton kernels of the backward pass; parts.py has the shared functions.
 
-    inner_products   of every query, its output and the output's gradient
-    of_keys          gradients of one block of keys and values
-    of_queries       gradient of one block of queries, and the sums over its rows: w, rows, a table's far ends
+    inner_products    delta: the inner product of every query's output and its gradient
+    key_gradients     gradients of one block of keys and values
+    query_gradients   gradient of one block of queries, and sums over its rows: for query_scale, rows, and the ends of a table
 
-bias_gradients.py has what is summed by distance. Tiles are computed anew from lse, as in flash attention.
+bias_gradients.py has the sums by distance. Tiles are recomputed from lse, as in flash attention.
 """
 
 from typing import no_type_check
@@ -12,40 +12,40 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from lengthwise.attention.gpu.biases import _below, _biased, _look_up
+from lengthwise.attention.gpu.biases import _add_bias, _look_up, _subtract_shift
 from lengthwise.attention.gpu.parts import (
     CLEAN,
     FAR,
     GENERAL,
     KNOTS,
     LOG2E,
+    _clamp_index,
     _distances,
-    _keys_of,
-    _product,
-    _queries_of,
-    _read,
-    _times,
+    _dot,
+    _load_keys,
+    _load_queries,
+    _load_tokens,
+    _masked_dot,
+    _store_tokens,
+    _to_fixed_point,
+    _to_sum_dtype,
     _visible,
-    _whole,
-    _wide,
-    _within,
-    _write,
 )
-from lengthwise.attention.gpu.visits import _ends, _keys_seen, _queries_seeing, _tile
+from lengthwise.attention.gpu.visits import _loop_bounds, _tile_entry, _visible_key_blocks, _visible_query_blocks
 
 
 @triton.jit
 @no_type_check
 def inner_products(
-    out_view, grad_view, delta, sizes, blocks, BM: tl.constexpr, DIM: tl.constexpr, WIDE: tl.constexpr
+    out_view, grad_view, delta, sizes, blocks, BM: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr
 ):  # fmt: skip
     program = tl.program_id(0)
     block = program % blocks
     pair = program // blocks
     batch = pair // sizes.heads
     head = pair % sizes.heads
-    out = _read(out_view, batch, head, block * BM, sizes.queries, BM, DIM, WIDE, False).to(tl.float32)
-    grad = _read(grad_view, batch, head, block * BM, sizes.queries, BM, DIM, WIDE, False).to(tl.float32)
+    out = _load_tokens(out_view, batch, head, block * BM, sizes.queries, BM, DIM, PADDED_DIM, False).to(tl.float32)
+    grad = _load_tokens(grad_view, batch, head, block * BM, sizes.queries, BM, DIM, PADDED_DIM, False).to(tl.float32)
     number = block * BM + tl.arange(0, BM)
     at = delta + pair.to(tl.int64) * sizes.queries + number
     tl.store(at, tl.sum(out * grad, 1), mask=number < sizes.queries)
@@ -53,14 +53,17 @@ def inner_products(
 
 @triton.jit
 @no_type_check
-def _levels(lse, delta, batch, head, number, sizes, ALL: tl.constexpr):
-    """lse in units of log 2, and delta, of queries; such that there is no weight where there is no query. ALL: all are."""
+def _load_lse_and_delta(lse, delta, batch, head, number, sizes, FULL: tl.constexpr):
+    """Load lse in units of log 2, and delta, of queries. Past the last query lse is infinite, so that weights are 0.
+
+    FULL: no query lies past the last.
+    """
     before = (batch.to(tl.int64) * sizes.heads + head) * sizes.queries
-    if ALL:
+    if FULL:
         return tl.load(lse + before + number) * LOG2E, tl.load(delta + before + number)
-    there = number < sizes.queries
-    level = tl.load(lse + before + number, mask=there, other=float("inf")) * LOG2E
-    return level, tl.load(delta + before + number, mask=there, other=0.0)
+    exists = number < sizes.queries
+    row_lse = tl.load(lse + before + number, mask=exists, other=float("inf")) * LOG2E
+    return row_lse, tl.load(delta + before + number, mask=exists, other=0.0)
 
 
 # ---- keys ----------------------------------------------------------------------------------------------------------
@@ -68,38 +71,41 @@ def _levels(lse, delta, batch, head, number, sizes, ALL: tl.constexpr):
 
 @triton.jit
 @no_type_check
-def _change_keys(
-    dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info, factor, inverse, bias, sight, sizes,
-    KIND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, WIDE: tl.constexpr,
+def _accumulate_dk_dv(
+    dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info, factor, inverse, bias, tokens, sizes,
+    KIND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
-    """What one more block of queries adds. Tiles are [keys, queries] here, so that none has to be transposed."""
-    whole: tl.constexpr = KIND != GENERAL
-    queries = _queries_of(batch, head, block, sizes, sight, bias, BM, whole)
-    q = _read(q_view, batch, head, block * BM, sizes.queries, BM, DIM, WIDE, whole)
-    s = _product(k, tl.trans(q))
+    """Add the contribution of one more block of queries. Tiles are [keys, queries] here, so that none is transposed."""
+    full: tl.constexpr = KIND != GENERAL
+    queries = _load_queries(batch, head, block, sizes, tokens, bias, BM, full)
+    q = _load_tokens(q_view, batch, head, block * BM, sizes.queries, BM, DIM, PADDED_DIM, full)
+    s = _dot(k, tl.trans(q))
     distance = _distances(queries, keys, KIND, True)
-    entry, u = 0.0, 0.0
+    entry, feature = 0.0, 0.0
     if KIND != FAR:
-        entry, u = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * (BM if BM > BN else BN))
-    s, shift, _, _ = _biased(s, distance, entry, u, queries, head, info, inverse, bias, sizes, KIND, True)
-    level, less = _levels(lse, delta, batch, head, queries[1], sizes, whole)
-    p = tl.exp2(s * factor - _below(level, shift, factor, bias, KIND)[None, :])
-    seen = _visible(queries, keys, sizes, sight, KIND, CAUSAL, True)
+        entry, feature = _look_up(
+            distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * (BM if BM > BN else BN)
+        )
+    s, shift, _, _ = _add_bias(s, distance, entry, feature, queries, head, info, inverse, bias, sizes, KIND, True)
+    row_lse, row_delta = _load_lse_and_delta(lse, delta, batch, head, queries[1], sizes, full)
+    p = tl.exp2(s * factor - _subtract_shift(row_lse, shift, factor, bias, KIND)[None, :])
+    visible = _visible(queries, keys, sizes, tokens, KIND, CAUSAL, True)
     if KIND == GENERAL:
-        p = tl.where(seen, p, 0.0)
-    grad = _read(grad_view, batch, head, block * BM, sizes.queries, BM, DIM, WIDE, whole)
-    dv = _times(dv, p, grad, seen, KIND)
-    ds = p * (_product(v, tl.trans(grad)) - less[None, :])
+        p = tl.where(visible, p, 0.0)
+    grad = _load_tokens(grad_view, batch, head, block * BM, sizes.queries, BM, DIM, PADDED_DIM, full)
+    dv = _masked_dot(dv, p, grad, visible, KIND)
+    dS = p * (_dot(v, tl.trans(grad)) - row_delta[None, :])
     if KIND == GENERAL:
-        ds = tl.where(seen, ds, 0.0)
-    return _times(dk, ds, q, seen, KIND), dv
+        dS = tl.where(visible, dS, 0.0)
+    return _masked_dot(dk, dS, q, visible, KIND), dv
 
 
 @triton.jit
 @no_type_check
-def of_keys(
-    q_view, k_view, v_view, grad_view, dk_view, dv_view, lse, delta, bias, sight, tiles, sizes, factor, inverse, scale,
-    blocks, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, WIDE: tl.constexpr,
+def key_gradients(
+    q_view, k_view, v_view, grad_view, dk_view, dv_view, lse, delta, bias, tokens, tiles, sizes, factor, inverse, scale,
+    blocks, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     jb = program % blocks
@@ -107,38 +113,40 @@ def of_keys(
     kv_heads = sizes.heads // sizes.group
     batch = pair // kv_heads
     kv_head = pair % kv_heads
-    k = _read(k_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, WIDE, False)
-    v = _read(v_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, WIDE, False)
-    keys = _keys_of(batch, jb, sizes, sight, BN)
-    low, high, clean_low, clean_high = _queries_seeing(keys[0], sizes, sight, CAUSAL, BM, BN)
+    k = _load_tokens(k_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
+    v = _load_tokens(v_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
+    keys = _load_keys(batch, jb, sizes, tokens, BN)
+    low, high, clean_low, clean_high = _visible_query_blocks(keys[0], sizes, tokens, CAUSAL, BM, BN)
     line = batch * tiles.step + jb
-    start, first, second, third, rest, last = _ends(tiles, line, low, high, clean_low, clean_high)
+    start, first, second, third, rest, last = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
 
-    dk = tl.zeros([BN, WIDE], tl.float32)
-    dv = tl.zeros([BN, WIDE], tl.float32)
+    dk = tl.zeros([BN, PADDED_DIM], tl.float32)
+    dv = tl.zeros([BN, PADDED_DIM], tl.float32)
     for g in range(sizes.group):
         head = kv_head * sizes.group + g
         for n in range(start, first):
-            block, info = _tile(tiles, line, n, first, 0)
-            dk, dv = _change_keys(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info, factor,
-                                  inverse, bias, sight, sizes, CLEAN, CAUSAL, BM, BN, DIM, WIDE)  # fmt: skip
+            block, info = _tile_entry(tiles, line, n, first, 0)
+            dk, dv = _accumulate_dk_dv(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info,
+                                       factor, inverse, bias, tokens, sizes, CLEAN, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
         if tiles.order is not None:
             if bias.slope is not None:
                 for n in range(first, second):
-                    block, info = _tile(tiles, line, n, 0, 0)
-                    dk, dv = _change_keys(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info,
-                                          factor, inverse, bias, sight, sizes, KNOTS, CAUSAL, BM, BN, DIM, WIDE)  # fmt: skip
+                    block, info = _tile_entry(tiles, line, n, 0, 0)
+                    dk, dv = _accumulate_dk_dv(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block,
+                                               info, factor, inverse, bias, tokens, sizes, KNOTS, CAUSAL, BM, BN, DIM,
+                                               PADDED_DIM)  # fmt: skip
             elif (bias.table is not None) or (bias.rows is not None):
                 for n in range(second, third):
-                    block, info = _tile(tiles, line, n, 0, 0)
-                    dk, dv = _change_keys(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info,
-                                          factor, inverse, bias, sight, sizes, FAR, CAUSAL, BM, BN, DIM, WIDE)  # fmt: skip
+                    block, info = _tile_entry(tiles, line, n, 0, 0)
+                    dk, dv = _accumulate_dk_dv(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block,
+                                               info, factor, inverse, bias, tokens, sizes, FAR, CAUSAL, BM, BN, DIM,
+                                               PADDED_DIM)  # fmt: skip
         for n in range(rest, last):
-            block, info = _tile(tiles, line, n, clean_low, clean_high - clean_low)
-            dk, dv = _change_keys(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info, factor,
-                                  inverse, bias, sight, sizes, GENERAL, CAUSAL, BM, BN, DIM, WIDE)  # fmt: skip
-    _write(dk_view, batch, kv_head, jb * BN, sizes.keys, dk * scale, BN, DIM, WIDE)
-    _write(dv_view, batch, kv_head, jb * BN, sizes.keys, dv, BN, DIM, WIDE)
+            block, info = _tile_entry(tiles, line, n, clean_low, clean_high - clean_low)
+            dk, dv = _accumulate_dk_dv(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info,
+                                       factor, inverse, bias, tokens, sizes, GENERAL, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
+    _store_tokens(dk_view, batch, kv_head, jb * BN, sizes.keys, dk * scale, BN, DIM, PADDED_DIM)
+    _store_tokens(dv_view, batch, kv_head, jb * BN, sizes.keys, dv, BN, DIM, PADDED_DIM)
 
 
 # ---- queries -------------------------------------------------------------------------------------------------------
@@ -146,152 +154,172 @@ def of_keys(
 
 @triton.jit
 @no_type_check
-def _change(
-    q, grad, level, less, k, v, distance, entry, u, queries, keys, head, info, factor, inverse, bias, sight, sizes,
-    KIND: tl.constexpr, CAUSAL: tl.constexpr,
+def _logit_gradients(
+    q, grad, row_lse, row_delta, k, v, distance, entry, feature, queries, keys, head, info, factor, inverse, bias,
+    tokens, sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of a tile's logits [queries, keys], 0 where hidden; their weights; which pairs are seen; slope · u, see
-    `_biased`."""
-    s = _product(q, tl.trans(k))
-    s, shift, spread, times = _biased(s, distance, entry, u, queries, head, info, inverse, bias, sizes, KIND, False)
-    p = tl.exp2(s * factor - _below(level, shift, factor, bias, KIND)[:, None])
-    ds = p * (_product(grad, tl.trans(v)) - less[:, None])
-    seen = _visible(queries, keys, sizes, sight, KIND, CAUSAL, False)
+    """Return the gradient of a tile's logits [queries, keys] (0 for hidden pairs), the weights, which pairs are visible, and
+    slope · distance_feature in two factors (see `_add_bias`)."""
+    s = _dot(q, tl.trans(k))
+    s, shift, slope_feature, slope_factor = _add_bias(
+        s, distance, entry, feature, queries, head, info, inverse, bias, sizes, KIND, False
+    )
+    p = tl.exp2(s * factor - _subtract_shift(row_lse, shift, factor, bias, KIND)[:, None])
+    dS = p * (_dot(grad, tl.trans(v)) - row_delta[:, None])
+    visible = _visible(queries, keys, sizes, tokens, KIND, CAUSAL, False)
     if KIND == GENERAL:
-        p = tl.where(seen, p, 0.0)
-        ds = tl.where(seen, ds, 0.0)
-    return ds, p, seen, spread, times
+        p = tl.where(visible, p, 0.0)
+        dS = tl.where(visible, dS, 0.0)
+    return dS, p, visible, slope_feature, slope_factor
 
 
 @triton.jit
 @no_type_check
-def _change_queries(
-    state, q, grad, level, less, k_view, v_view, drows, room, batch, head, queries, block, info, factor, inverse, bias,
-    sight, sizes, KIND: tl.constexpr, OF_TABLE: tl.constexpr, OF_PIECES: tl.constexpr, CAUSAL: tl.constexpr,
-    BN: tl.constexpr, DIM: tl.constexpr, WIDE: tl.constexpr,
+def _accumulate_dq(
+    state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale, batch, head, queries, block, info,
+    factor, inverse, bias, tokens, sizes, KIND: tl.constexpr, TABLE_GRAD: tl.constexpr, SEGMENT_GRADS: tl.constexpr,
+    CAUSAL: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
-    """What one more block of keys adds to dq, dw, and the rows' sums past the first entry of the table, its last, and those
-    of `rows`; to the sum of its changes, and to what that is to be taken off by: the mean of slope · u, and the weights past
-    either end of the table."""
+    """Add the contribution of one more block of keys to the state of a block of queries.
+
+    The state holds dq, the gradient of query_scale, the sums of dS past the first and the last entry of the table and of `rows`,
+    and the sum of dS (`rest`), which would be 0 without rounding errors. To correct for `rest`, it also holds the mean of
+    slope · distance_feature and the sums of weights past either end of the table.
+    """
     dq, dw, table_low, table_high, rows_low, rows_high, rest, mean, weight_low, weight_high = state
-    whole: tl.constexpr = KIND != GENERAL
-    keys = _keys_of(batch, block, sizes, sight, BN)
-    k = _read(k_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, WIDE, whole)
-    v = _read(v_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, WIDE, whole)
+    full: tl.constexpr = KIND != GENERAL
+    keys = _load_keys(batch, block, sizes, tokens, BN)
+    k = _load_tokens(k_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, full)
+    v = _load_tokens(v_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, full)
     distance = _distances(queries, keys, KIND, False)
-    entry, u = 0.0, 0.0
+    entry, feature = 0.0, 0.0
     if KIND != FAR:
-        entry, u = _look_up(
+        entry, feature = _look_up(
             distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * (q.shape[0] if q.shape[0] > BN else BN)
         )
-    ds, p, seen, spread, times = _change(q, grad, level, less, k, v, distance, entry, u, queries, keys, head, info, factor, inverse,
-                               bias, sight, sizes, KIND, CAUSAL)  # fmt: skip
-    dq = _times(dq, ds, k, seen, KIND)
-    if OF_TABLE or OF_PIECES:
-        rest += tl.sum(_wide(ds, q.dtype), 1)
-    if OF_PIECES and KIND != FAR:
-        dw += tl.sum(_wide(ds, q.dtype) * spread, 1) * times
-        mean += tl.sum(p * spread, 1) * times
+    dS, p, visible, slope_feature, slope_factor = _logit_gradients(q, grad, row_lse, row_delta, k, v, distance, entry,
+                                                                   feature, queries, keys, head, info, factor, inverse,
+                                                                   bias, tokens, sizes, KIND, CAUSAL)  # fmt: skip
+    dq = _masked_dot(dq, dS, k, visible, KIND)
+    if TABLE_GRAD or SEGMENT_GRADS:
+        rest += tl.sum(_to_sum_dtype(dS, q.dtype), 1)
+    if SEGMENT_GRADS and KIND != FAR:
+        dw += tl.sum(_to_sum_dtype(dS, q.dtype) * slope_feature, 1) * slope_factor
+        mean += tl.sum(p * slope_feature, 1) * slope_factor
     if KIND == FAR:
-        if OF_TABLE:
-            side = tl.sum(_wide(ds, q.dtype), 1)
-            table_low += tl.where((info & 1) == 0, side, 0.0)
-            table_high += tl.where((info & 1) == 1, side, 0.0)
-            if q.dtype == tl.float32:  # halves are off by more than what this mends, and it takes registers
+        if TABLE_GRAD:
+            row_sum_dS = tl.sum(_to_sum_dtype(dS, q.dtype), 1)
+            table_low += tl.where((info & 1) == 0, row_sum_dS, 0.0)
+            table_high += tl.where((info & 1) == 1, row_sum_dS, 0.0)
+            if q.dtype == tl.float32:  # half precision has larger errors than this corrects, and it needs registers
                 weight = tl.sum(p, 1)
                 weight_low += tl.where((info & 1) == 0, weight, 0.0)
                 weight_high += tl.where((info & 1) == 1, weight, 0.0)
         if drows is not None:
-            side = tl.sum(ds, 1)
-            rows_low += tl.where((info & 2) == 0, side, 0.0)
-            rows_high += tl.where((info & 2) == 2, side, 0.0)
+            row_sum_dS = tl.sum(dS, 1)
+            rows_low += tl.where((info & 2) == 0, row_sum_dS, 0.0)
+            rows_high += tl.where((info & 2) == 2, row_sum_dS, 0.0)
     elif drows is not None:
         column = distance - bias.rows_first
         if KIND == GENERAL:
-            column = _within(column, bias.rows_size)
-        number = queries[0] - (sizes.keys - sizes.queries)  # of the block's first query
+            column = _clamp_index(column, bias.rows_size)
+        number = queries[0] - (sizes.keys - sizes.queries)  # the number of the block's first query
         before = (batch.to(tl.int64) * sizes.heads + head) * sizes.queries + number
         to = drows + before * bias.rows_size + (queries[6][:, None] + column)
         last = column == bias.rows_size - 1
-        within = seen & (column > 0) & (last == 0)
-        if room is None:  # a distance is in a row once
-            tl.store(to, ds, mask=within)
+        within = visible & (column > 0) & (last == 0)
+        if fixed_point_scale is None:  # every distance occurs once in a row
+            tl.store(to, dS, mask=within)
         else:
-            tl.atomic_add(to, _whole(ds, room), mask=within, sem="relaxed")
-        rows_low += tl.sum(tl.where(seen & (column == 0) & (last == 0), ds, 0.0), 1)
-        rows_high += tl.sum(tl.where(seen & last, ds, 0.0), 1)
+            tl.atomic_add(to, _to_fixed_point(dS, fixed_point_scale), mask=within, sem="relaxed")
+        rows_low += tl.sum(tl.where(visible & (column == 0) & (last == 0), dS, 0.0), 1)
+        rows_high += tl.sum(tl.where(visible & last, dS, 0.0), 1)
     return dq, dw, table_low, table_high, rows_low, rows_high, rest, mean, weight_low, weight_high
 
 
 @triton.jit
 @no_type_check
-def _less(total, rest, weight):
-    """total - rest · weight; a row that puts no weight there says nothing of it, NaN or not."""
+def _subtract_residual(total, rest, weight):
+    """Return total - rest · weight; rows with weight 0 are not corrected, even if `rest` is NaN."""
     return total - tl.where(weight == 0.0, 0.0, rest * weight)
 
 
 @triton.jit
 @no_type_check
-def of_queries(
-    q_view, k_view, v_view, grad_view, dq_view, lse, delta, rests, dw, means, ends, drows, room, bias, sight, tiles, sizes, factor,
-    inverse, scale, blocks, OF_TABLE: tl.constexpr, OF_PIECES: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr,
-    BN: tl.constexpr, DIM: tl.constexpr, WIDE: tl.constexpr,
+def query_gradients(
+    q_view, k_view, v_view, grad_view, dq_view, lse, delta, residuals, dw, means, ends, drows, fixed_point_scale, bias,
+    tokens, tiles, sizes, factor, inverse, scale, blocks, TABLE_GRAD: tl.constexpr, SEGMENT_GRADS: tl.constexpr,
+    CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
-    """rests, dw, means [b, h, i]: the sum of a query's changes, which would be 0; w's gradient; the mean of slope · u by the
-    query's weights. ends [4, b, h, i]: sums past the table's first entry, its last, those of rows; drows [b, h, i, r], whole
-    numbers where there is `room`."""
+    """Compute dq of a block of queries and the sums over its rows.
+
+    residuals, dw, means [b, h, i]: the sum of dS, which would be 0 without rounding errors; the gradient of query_scale; the mean
+    of slope · distance_feature under the query's weights. ends [4, b, h, i]: sums of dS past the first and the last entry of the
+    table, and of rows. drows [b, h, i, r]: fixed-point numbers if there is a `fixed_point_scale`.
+    """
     program = tl.program_id(0)
-    ib = blocks - 1 - program % blocks  # those with most to do first
+    ib = blocks - 1 - program % blocks  # longest first
     pair = program // blocks
     batch = pair // sizes.heads
     head = pair % sizes.heads
-    q = _read(q_view, batch, head, ib * BM, sizes.queries, BM, DIM, WIDE, False)
-    grad = _read(grad_view, batch, head, ib * BM, sizes.queries, BM, DIM, WIDE, False)
-    queries = _queries_of(batch, head, ib, sizes, sight, bias, BM, False)
-    level, less = _levels(lse, delta, batch, head, queries[1], sizes, False)
-    low, high, clean_low, clean_high = _keys_seen(queries[0], sizes, sight, bias, CAUSAL, BM, BN)
+    q = _load_tokens(q_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
+    grad = _load_tokens(grad_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
+    queries = _load_queries(batch, head, ib, sizes, tokens, bias, BM, False)
+    row_lse, row_delta = _load_lse_and_delta(lse, delta, batch, head, queries[1], sizes, False)
+    low, high, clean_low, clean_high = _visible_key_blocks(queries[0], sizes, tokens, bias, CAUSAL, BM, BN)
     line = batch * tiles.step + ib
-    start, first, second, third, rest, last = _ends(tiles, line, low, high, clean_low, clean_high)
+    start, first, second, third, rest, last = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
 
-    nothing = tl.zeros([BM], tl.float32)
-    far = _wide(nothing, q.dtype)
-    wide = tl.zeros([BM], tl.float64)  # an addition a row and tile
-    state = (tl.zeros([BM, WIDE], tl.float32), wide, far, far, nothing, nothing, wide, wide, nothing, nothing)
+    zeros = tl.zeros([BM], tl.float32)
+    zeros_sum = _to_sum_dtype(zeros, q.dtype)
+    zeros64 = tl.zeros([BM], tl.float64)  # one addition per row and tile
+    state = (
+        tl.zeros([BM, PADDED_DIM], tl.float32),
+        zeros64,
+        zeros_sum,
+        zeros_sum,
+        zeros,
+        zeros,
+        zeros64,
+        zeros64,
+        zeros,
+        zeros,
+    )
     for n in range(start, first):
-        block, info = _tile(tiles, line, n, first, 0)
-        state = _change_queries(state, q, grad, level, less, k_view, v_view, drows, room, batch, head, queries, block, info,
-                                factor, inverse, bias, sight, sizes, CLEAN, OF_TABLE, OF_PIECES, CAUSAL, BN, DIM,
-                                WIDE)  # fmt: skip
+        block, info = _tile_entry(tiles, line, n, first, 0)
+        state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale, batch,
+                               head, queries, block, info, factor, inverse, bias, tokens, sizes, CLEAN, TABLE_GRAD,
+                               SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
     if tiles.order is not None:
         if bias.slope is not None:
             for n in range(first, second):
-                block, info = _tile(tiles, line, n, 0, 0)
-                state = _change_queries(state, q, grad, level, less, k_view, v_view, drows, room, batch, head, queries,
-                                        block, info, factor, inverse, bias, sight, sizes, KNOTS, OF_TABLE, OF_PIECES,
-                                        CAUSAL, BN, DIM, WIDE)  # fmt: skip
+                block, info = _tile_entry(tiles, line, n, 0, 0)
+                state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale,
+                                       batch, head, queries, block, info, factor, inverse, bias, tokens, sizes, KNOTS,
+                                       TABLE_GRAD, SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
         elif (bias.table is not None) or (bias.rows is not None):
             for n in range(second, third):
-                block, info = _tile(tiles, line, n, 0, 0)
-                state = _change_queries(state, q, grad, level, less, k_view, v_view, drows, room, batch, head, queries,
-                                        block, info, factor, inverse, bias, sight, sizes, FAR, OF_TABLE, OF_PIECES,
-                                        CAUSAL, BN, DIM, WIDE)  # fmt: skip
+                block, info = _tile_entry(tiles, line, n, 0, 0)
+                state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale,
+                                       batch, head, queries, block, info, factor, inverse, bias, tokens, sizes, FAR,
+                                       TABLE_GRAD, SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
     for n in range(rest, last):
-        block, info = _tile(tiles, line, n, clean_low, clean_high - clean_low)
-        state = _change_queries(state, q, grad, level, less, k_view, v_view, drows, room, batch, head, queries, block, info,
-                                factor, inverse, bias, sight, sizes, GENERAL, OF_TABLE, OF_PIECES, CAUSAL, BN, DIM,
-                                WIDE)  # fmt: skip
+        block, info = _tile_entry(tiles, line, n, clean_low, clean_high - clean_low)
+        state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale, batch,
+                               head, queries, block, info, factor, inverse, bias, tokens, sizes, GENERAL, TABLE_GRAD,
+                               SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
 
-    _write(dq_view, batch, head, ib * BM, sizes.queries, state[0] * scale, BM, DIM, WIDE)
-    there = queries[1] < sizes.queries
+    _store_tokens(dq_view, batch, head, ib * BM, sizes.queries, state[0] * scale, BM, DIM, PADDED_DIM)
+    exists = queries[1] < sizes.queries
     at = pair.to(tl.int64) * sizes.queries + queries[1]
-    if OF_TABLE or OF_PIECES:
-        tl.store(rests + at, state[6], mask=there)
-    if OF_PIECES:
-        tl.store(dw + at, state[1], mask=there)
-        tl.store(means + at, state[7], mask=there)
+    if TABLE_GRAD or SEGMENT_GRADS:
+        tl.store(residuals + at, state[6], mask=exists)
+    if SEGMENT_GRADS:
+        tl.store(dw + at, state[1], mask=exists)
+        tl.store(means + at, state[7], mask=exists)
     if ends is not None:
         step = (tl.num_programs(0) // blocks).to(tl.int64) * sizes.queries
-        tl.store(ends + at, _less(state[2], state[6], state[8]), mask=there)
-        tl.store(ends + step + at, _less(state[3], state[6], state[9]), mask=there)
-        tl.store(ends + 2 * step + at, state[4], mask=there)
-        tl.store(ends + 3 * step + at, state[5], mask=there)
+        tl.store(ends + at, _subtract_residual(state[2], state[6], state[8]), mask=exists)
+        tl.store(ends + step + at, _subtract_residual(state[3], state[6], state[9]), mask=exists)
+        tl.store(ends + 2 * step + at, state[4], mask=exists)
+        tl.store(ends + 3 * step + at, state[5], mask=exists)

@@ -1,11 +1,11 @@
-"""Triton kernel: the output of one block of queries; parts.py has what is shared."""
+"""The Triton kernel of the forward pass: the output of one block of queries. parts.py has the shared functions."""
 
 from typing import no_type_check
 
 import triton
 import triton.language as tl
 
-from lengthwise.attention.gpu.biases import _below, _biased, _look_up
+from lengthwise.attention.gpu.biases import _add_bias, _look_up, _subtract_shift
 from lengthwise.attention.gpu.parts import (
     CLEAN,
     FAR,
@@ -13,65 +13,71 @@ from lengthwise.attention.gpu.parts import (
     KNOTS,
     LN2,
     _distances,
-    _keys_of,
-    _product,
-    _queries_of,
-    _read,
-    _times,
+    _dot,
+    _load_keys,
+    _load_queries,
+    _load_tokens,
+    _masked_dot,
+    _store_tokens,
     _visible,
-    _write,
 )
-from lengthwise.attention.gpu.visits import _ends, _keys_seen, _tile
+from lengthwise.attention.gpu.visits import _loop_bounds, _tile_entry, _visible_key_blocks
 
 
 @triton.jit
 @no_type_check
 def _attend(
-    state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias, sight, sizes, KIND: tl.constexpr,
-    CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, WIDE: tl.constexpr,
+    state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias, tokens, sizes,
+    KIND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
-    """One more block of keys."""
-    total, mass, peak = state
-    whole: tl.constexpr = KIND != GENERAL
-    keys = _keys_of(batch, block, sizes, sight, BN)
-    k = _read(k_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, WIDE, whole)
-    s = _product(q, tl.trans(k))
+    """Process one more block of keys."""
+    acc, row_sum, row_max = state
+    full: tl.constexpr = KIND != GENERAL
+    keys = _load_keys(batch, block, sizes, tokens, BN)
+    k = _load_tokens(k_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, full)
+    s = _dot(q, tl.trans(k))
     distance = _distances(queries, keys, KIND, False)
-    entry, u = 0.0, 0.0
+    entry, feature = 0.0, 0.0
     if KIND != FAR:
-        entry, u = _look_up(distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * (BM if BM > BN else BN))
-    s, shift, _, _ = _biased(s, distance, entry, u, queries, head, info, inverse, bias, sizes, KIND, False)
-    seen = _visible(queries, keys, sizes, sight, KIND, CAUSAL, False)
+        entry, feature = _look_up(
+            distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * (BM if BM > BN else BN)
+        )
+    s, shift, _, _ = _add_bias(s, distance, entry, feature, queries, head, info, inverse, bias, sizes, KIND, False)
+    visible = _visible(queries, keys, sizes, tokens, KIND, CAUSAL, False)
     if KIND == GENERAL:
-        s = tl.where(seen, s, float("-inf"))
-    higher = tl.maximum(peak, tl.max(s, 1) + shift)
-    safe = tl.where(higher == float("-inf"), 0.0, higher)
-    p = tl.exp2(s * factor - (_below(safe, shift, 1.0, bias, KIND) * factor)[:, None])
-    keep = tl.exp2((peak - safe) * factor)
-    mass = mass * keep + tl.sum(p, 1)
-    v = _read(v_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, WIDE, whole)
-    return _times(total * keep[:, None], p, v, seen, KIND), mass, higher
+        s = tl.where(visible, s, float("-inf"))
+    new_max = tl.maximum(row_max, tl.max(s, 1) + shift)
+    finite_max = tl.where(new_max == float("-inf"), 0.0, new_max)
+    p = tl.exp2(s * factor - (_subtract_shift(finite_max, shift, 1.0, bias, KIND) * factor)[:, None])
+    rescale = tl.exp2((row_max - finite_max) * factor)
+    row_sum = row_sum * rescale + tl.sum(p, 1)
+    v = _load_tokens(v_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, full)
+    return _masked_dot(acc * rescale[:, None], p, v, visible, KIND), row_sum, new_max
 
 
 @triton.jit
 @no_type_check
 def attend(
-    q_view, k_view, v_view, out_view, lse, bias, sight, tiles, sizes, factor, inverse, blocks, splits, share,
-    CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, WIDE: tl.constexpr,
+    q_view, k_view, v_view, out_view, lse, bias, tokens, tiles, sizes, factor, inverse, blocks, splits, split_batch,
+    CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
-    """splits > 1: each program sees a part of the keys, and `out` and `lse` have as many times the batch; share: how many
-    rows out's batch has for each part."""
+    """Compute the output and lse of a block of queries.
+
+    splits > 1: each program processes a part of the keys, and the batch of `out` and `lse` is `splits` times as large.
+    split_batch: the number of rows of the batch of `out` for each part.
+    """
     program = tl.program_id(0)
     split = program % splits
     program = program // splits
-    ib = blocks - 1 - program % blocks  # those with most to do first
+    ib = blocks - 1 - program % blocks  # longest first
     pair = program // blocks
     batch = pair // sizes.heads
     head = pair % sizes.heads
-    q = _read(q_view, batch, head, ib * BM, sizes.queries, BM, DIM, WIDE, False)
-    queries = _queries_of(batch, head, ib, sizes, sight, bias, BM, False)
+    q = _load_tokens(q_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
+    queries = _load_queries(batch, head, ib, sizes, tokens, bias, BM, False)
 
-    low, high, clean_low, clean_high = _keys_seen(queries[0], sizes, sight, bias, CAUSAL, BM, BN)
+    low, high, clean_low, clean_high = _visible_key_blocks(queries[0], sizes, tokens, bias, CAUSAL, BM, BN)
     if splits > 1:
         part = tl.cdiv(high - low, splits)
         low = low + split * part
@@ -80,35 +86,35 @@ def attend(
         clean_low = tl.minimum(tl.maximum(clean_low, low), high)
         clean_high = tl.minimum(tl.maximum(clean_high, clean_low), high)
     line = batch * tiles.step + ib
-    start, first, second, third, rest, last = _ends(tiles, line, low, high, clean_low, clean_high)
+    start, first, second, third, rest, last = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
 
     state = (
-        tl.zeros([BM, WIDE], tl.float32), tl.zeros([BM], tl.float32), tl.full([BM], float("-inf"), tl.float32)
+        tl.zeros([BM, PADDED_DIM], tl.float32), tl.zeros([BM], tl.float32), tl.full([BM], float("-inf"), tl.float32)
     )  # fmt: skip
     for n in range(start, first):
-        block, info = _tile(tiles, line, n, first, 0)
-        state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias, sight, sizes,
-                        CLEAN, CAUSAL, BM, BN, DIM, WIDE)  # fmt: skip
+        block, info = _tile_entry(tiles, line, n, first, 0)
+        state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias, tokens,
+                        sizes, CLEAN, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
     if tiles.order is not None:
         if bias.slope is not None:
             for n in range(first, second):
-                block, info = _tile(tiles, line, n, 0, 0)
-                state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias, sight,
-                                sizes, KNOTS, CAUSAL, BM, BN, DIM, WIDE)  # fmt: skip
+                block, info = _tile_entry(tiles, line, n, 0, 0)
+                state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias,
+                                tokens, sizes, KNOTS, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
         elif (bias.table is not None) or (bias.rows is not None):
             for n in range(second, third):
-                block, info = _tile(tiles, line, n, 0, 0)
-                state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias, sight,
-                                sizes, FAR, CAUSAL, BM, BN, DIM, WIDE)  # fmt: skip
+                block, info = _tile_entry(tiles, line, n, 0, 0)
+                state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias,
+                                tokens, sizes, FAR, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
     for n in range(rest, last):
-        block, info = _tile(tiles, line, n, clean_low, clean_high - clean_low)
+        block, info = _tile_entry(tiles, line, n, clean_low, clean_high - clean_low)
         if tiles.order is None and bias.slope is not None:
-            info = (bias.pieces - 1) * 256  # any segment
-        state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias, sight, sizes,
-                        GENERAL, CAUSAL, BM, BN, DIM, WIDE)  # fmt: skip
+            info = (bias.segments - 1) * 256  # any segment
+        state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias, tokens,
+                        sizes, GENERAL, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
 
-    total, mass, peak = state
-    total = total / tl.where(mass == 0.0, 1.0, mass)[:, None]
-    _write(out_view, batch + split * share, head, ib * BM, sizes.queries, total, BM, DIM, WIDE)
-    at = lse + ((batch + split * share).to(tl.int64) * sizes.heads + head) * sizes.queries + queries[1]
-    tl.store(at, peak * factor * LN2 + tl.log2(mass) * LN2, mask=queries[1] < sizes.queries)
+    acc, row_sum, row_max = state
+    acc = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
+    _store_tokens(out_view, batch + split * split_batch, head, ib * BM, sizes.queries, acc, BM, DIM, PADDED_DIM)
+    at = lse + ((batch + split * split_batch).to(tl.int64) * sizes.heads + head) * sizes.queries + queries[1]
+    tl.store(at, row_max * factor * LN2 + tl.log2(row_sum) * LN2, mask=queries[1] < sizes.queries)

@@ -1,22 +1,25 @@
-"""What the Triton kernels of fused attention on a GPU share (output.py, gradients.py, bias_gradients.py): what they are given,
-and blocks of queries and keys. biases.py has what is added to the logits, visits.py which tiles there are.
+"""The arguments of the Triton kernels (output.py, gradients.py, bias_gradients.py), and functions that they share.
 
-A pair of blocks of queries and keys (a tile) is of one of four kinds, so that most of them do little:
+biases.py adds biases to the logits; visits.py determines which tiles a program processes.
+
+A tile is a pair of a block of queries and a block of keys. There are four kinds of tiles, so that most need little work:
 
     CLEAN    all pairs visible, all distances inside every table, no knot between any two coordinates x
-    KNOTS    the same with knots in it (or with so many pieces that each pair's is searched for)
+    KNOTS    the same with knots between (or with so many segments that each pair searches for its own)
     FAR      all pairs visible, all distances past one end of the table: the bias is one number
     GENERAL  anything else: masks, clamped distances, positions read one by one
 
 tiles.py sorts each block's tiles by kind, and each kind has a loop of its own. Without a bias and without documents the
 kinds follow from indices alone, and there are no lists.
 
-  * Logits are kept in units of `scale`: s = <q, k> + bias / scale, weight = 2^(factor s - factor peak), factor =
-    scale log2(e), so that scaling costs nothing. What is the same for a whole tile (`shift`) goes to the peak.
-  * The distances of a tile are a window of as many numbers as it has rows and columns, read once and spread over the pairs
-    through shared memory (`_slide` in biases.py): reading them pair by pair took twice as many instructions and 33 barriers a tile.
-  * Every sum has one owner, which adds in a fixed order: no atomic addition of floating-point numbers.
-  * A key that nobody sees is never multiplied by 0: NaN and infinity stay with the rows that see them (`_times`).
+  * Logits are in units of `scale`: s = <q, k> + bias / scale, weight = 2^(factor s - factor row_max), factor =
+    scale log2(e), so that scaling costs nothing. A bias that is the same for a whole tile (`shift`) is added to the row maximum.
+  * The entries of a tile's distances are a window of about as many numbers as it has rows and columns. They are read once and
+    distributed to the pairs through shared memory (`_gather_window` in biases.py). Reading them pair by pair took twice as many
+    instructions and 33 barriers a tile.
+  * Every sum is computed by one program in a fixed order. There are no atomic additions of floating-point numbers.
+  * Masked keys are skipped rather than multiplied by zero, so NaN or infinity in a masked key cannot reach the output
+    (`_masked_dot`).
 """
 
 from typing import Any, NamedTuple, no_type_check
@@ -34,7 +37,7 @@ LN2 = tl.constexpr(0.6931471805599453)
 
 
 class View(NamedTuple):
-    """A tensor [batch, head, token, dim]: its numbers, and its strides; those of one token lie side by side."""
+    """A tensor [batch, head, token, dim]: its pointer and its strides; the dims of a token are contiguous."""
 
     at: Any
     batch: int
@@ -50,9 +53,12 @@ class Sizes(NamedTuple):
 
 
 class Bias(NamedTuple):
-    """table [h|1, n]; slope, intercept [h|1, s], knots [s-1], u [n], w [b|1, i]; rows [b, h|1, i, r]. A step is 0 where
-    there is one for all. cell, cell_place, cell_most: where to begin the search for a segment, or None where there are few
-    pieces."""
+    """The tensors that make up the bias, their sizes and their strides.
+
+    table [h|1, n]; slope, intercept [h|1, s], knots [s-1], distance_feature [n], query_scale [b|1, i]; rows [b, h|1, i, r]. A step
+    is 0 if all heads or rows share the entries. cell, cell_origin and max_per_cell are the start of the search for a segment, or
+    None with few segments; see `tiles.cells`.
+    """
 
     table: Any
     table_size: int
@@ -60,17 +66,17 @@ class Bias(NamedTuple):
     first: int
     slope: Any
     intercept: Any
-    piece_step: int
-    pieces: int
+    segment_step: int
+    segments: int
     knots: Any
-    u: Any
-    u_size: int
-    w: Any
-    w_step: int
+    distance_feature: Any
+    feature_size: int
+    query_scale: Any
+    query_scale_step: int
     cell: Any
     cells: int
-    cell_place: Any
-    cell_most: Any
+    cell_origin: Any
+    max_per_cell: Any
     rows: Any
     rows_size: int
     rows_batch: int
@@ -78,8 +84,8 @@ class Bias(NamedTuple):
     rows_first: int
 
 
-class Sight(NamedTuple):
-    """Positions and documents, [b|1, tokens]; window: None where there is none."""
+class Tokens(NamedTuple):
+    """Positions and documents of the tokens, [b|1, tokens], and the window; None for what is not used."""
 
     position_q: Any
     position_q_step: int
@@ -91,9 +97,11 @@ class Sight(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """Of every block: its tiles sorted by kind, and where each kind ends, [r, blocks, tiles] and [r, blocks, 4]; or None.
-    An entry is a block, 16 bits; the first segment in it (of FAR tiles: bit 0: the table's last entry, bit 1: that of
-    rows), 8 bits; the number of knots."""
+    """For every block its tiles sorted by kind, [r, blocks, tiles], and where each kind ends, [r, blocks, 4]; or None.
+
+    An entry contains a block (16 bits), the first segment in the tile (8 bits) and the number of knots. For FAR tiles bit 0 of the
+    segment selects the table's last entry instead of its first, and bit 1 that of rows.
+    """
 
     order: Any
     ends: Any
@@ -103,16 +111,24 @@ class Tiles(NamedTuple):
 
 @triton.jit
 @no_type_check
-def _read(
-    view, batch, head, start, limit, BLOCK: tl.constexpr, DIM: tl.constexpr, WIDE: tl.constexpr, ALL: tl.constexpr
+def _load_tokens(
+    view,
+    batch,
+    head,
+    start,
+    limit,
+    BLOCK: tl.constexpr,
+    DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
+    FULL: tl.constexpr,
 ):
-    """Tokens start ... start + BLOCK of a head, zeros past its end. ALL: none lies past it."""
+    """Load tokens start ... start + BLOCK of a head, with zeros past its end. FULL: none lies past it."""
     base = view.at + batch.to(tl.int64) * view.batch + head.to(tl.int64) * view.head + start.to(tl.int64) * view.token
     t = tl.arange(0, BLOCK)
-    d = tl.arange(0, WIDE)
+    d = tl.arange(0, PADDED_DIM)
     at = base + (t[:, None] * view.token + d[None, :])
-    if ALL:
-        if DIM == WIDE:
+    if FULL:
+        if DIM == PADDED_DIM:
             return tl.load(at)
         return tl.load(at, mask=d[None, :] < DIM, other=0.0)
     return tl.load(at, mask=((start + t) < limit)[:, None] & (d[None, :] < DIM), other=0.0)
@@ -120,47 +136,50 @@ def _read(
 
 @triton.jit
 @no_type_check
-def _write(view, batch, head, start, limit, x, BLOCK: tl.constexpr, DIM: tl.constexpr, WIDE: tl.constexpr):
+def _store_tokens(view, batch, head, start, limit, x, BLOCK: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr):
     base = view.at + batch.to(tl.int64) * view.batch + head.to(tl.int64) * view.head + start.to(tl.int64) * view.token
     t = tl.arange(0, BLOCK)
-    d = tl.arange(0, WIDE)
+    d = tl.arange(0, PADDED_DIM)
     mask = ((start + t) < limit)[:, None] & (d[None, :] < DIM)
     tl.store(base + (t[:, None] * view.token + d[None, :]), x.to(view.at.dtype.element_ty), mask=mask)
 
 
 @triton.jit
 @no_type_check
-def _product(a, b, total=None):
-    """a @ b, added to `total`: what a compiler makes of a product and a sum after it, so said here, and so interpreted."""
+def _dot(a, b, acc=None):
+    """Return a @ b + acc. One operation, as compilers fuse it anyway; so the interpreter rounds in the same way."""
     if a.dtype == tl.float32:
-        return tl.dot(a, b, total, input_precision="ieee")
-    return tl.dot(a, b, total)
+        return tl.dot(a, b, acc, input_precision="ieee")
+    return tl.dot(a, b, acc)
 
 
 @triton.jit
 @no_type_check
-def _times(total, weight, x, seen, KIND: tl.constexpr):
-    """total + weight @ x, where a hidden pair adds nothing, whatever x is; NaN where a visible x is NaN or infinite."""
+def _masked_dot(acc, weight, x, visible, KIND: tl.constexpr):
+    """Return acc + weight @ x. Hidden pairs add nothing, whatever x is; rows with a visible NaN or infinity become NaN."""
     if KIND == GENERAL:
-        off = x.to(tl.float32)
-        if tl.max(tl.max(tl.where(off - off == 0.0, 0, 1), 1), 0) > 0:
+        difference = x.to(tl.float32)
+        if tl.max(tl.max(tl.where(difference - difference == 0.0, 0, 1), 1), 0) > 0:
             again = x.to(tl.float32)
-            fine = again - again == 0.0
-            total = _product(weight.to(x.dtype), tl.where(fine, x, 0.0).to(x.dtype), total)
-            hits = _product(tl.where(seen, 1.0, 0.0).to(x.dtype), tl.where(fine, 0.0, 1.0).to(x.dtype))
-            total = tl.where(hits > 0.0, float("nan"), total)
+            finite = again - again == 0.0
+            acc = _dot(weight.to(x.dtype), tl.where(finite, x, 0.0).to(x.dtype), acc)
+            spoiled = _dot(tl.where(visible, 1.0, 0.0).to(x.dtype), tl.where(finite, 0.0, 1.0).to(x.dtype))
+            acc = tl.where(spoiled > 0.0, float("nan"), acc)
         else:
-            total = _product(weight.to(x.dtype), x, total)
-        return total
+            acc = _dot(weight.to(x.dtype), x, acc)
+        return acc
     else:
-        return _product(weight.to(x.dtype), x, total)
+        return _dot(weight.to(x.dtype), x, acc)
 
 
 @triton.jit
 @no_type_check
-def _wide(x, dtype: tl.constexpr):
-    """What changes are summed in, by the dtype of q: float64 for float32, where all the sums cancel so far that rounding at
-    each addition would be more than all the rest; halves are off by more than that themselves."""
+def _to_sum_dtype(x, dtype: tl.constexpr):
+    """Return x in the dtype in which gradients of logits are summed, by the dtype of q.
+
+    It is float64 for float32, because these sums cancel so far that rounding at each addition would exceed all other errors.
+    Half precision has larger errors itself.
+    """
     if dtype == tl.float32:
         return x.to(tl.float64)
     else:
@@ -169,105 +188,110 @@ def _wide(x, dtype: tl.constexpr):
 
 @triton.jit
 @no_type_check
-def _within(x, size):
+def _clamp_index(x, size):
     return tl.minimum(tl.maximum(x, 0), size - 1)
 
 
 @triton.jit
 @no_type_check
-def _whole(x, room):
-    """x in units so small that nothing of it is lost, as a whole number."""
-    y = x * tl.load(room)
+def _to_fixed_point(x, fixed_point_scale):
+    """Return x as a fixed-point number: an integer in units so small that its precision is kept."""
+    y = x * tl.load(fixed_point_scale)
     return (y + tl.where(y < 0.0, -0.5, 0.5)).to(tl.int64)
 
 
 @triton.jit
 @no_type_check
-def _each(at, place, number, sizes, ALL: tl.constexpr):
-    """at[place] of queries, 0 past the last. ALL: none lies past it."""
-    if ALL:
+def _load_per_query(at, place, number, sizes, FULL: tl.constexpr):
+    """Load at[place] for queries, with 0 past the last. FULL: none lies past it."""
+    if FULL:
         return tl.load(at + place)
     return tl.load(at + place, mask=number < sizes.queries, other=0)
 
 
 @triton.jit
 @no_type_check
-def _queries_of(batch, head, block, sizes, sight, bias, SIZE: tl.constexpr, ALL: tl.constexpr):
-    """All that is asked of a block of queries but its numbers: the first one's index among the keys; of each its number, its
-    index, position, document, w, and where its rows begin; where the block's rows do. ALL: none lies past the end."""
+def _load_queries(batch, head, block, sizes, tokens, bias, SIZE: tl.constexpr, FULL: tl.constexpr):
+    """Load everything about a block of queries except their vectors.
+
+    Return the index of the first query among the keys; for each query its number, index, position, document, query scale, and the
+    offset of its row of `rows`; and the offset of the block's rows. FULL: no query lies past the end.
+    """
     number = block * SIZE + tl.arange(0, SIZE)
     i0 = sizes.keys - sizes.queries + block * SIZE
     i = sizes.keys - sizes.queries + number
     position = i
-    if sight.position_q is not None:
-        position = _each(sight.position_q + batch * sight.position_q_step, number, number, sizes, ALL)
+    if tokens.position_q is not None:
+        position = _load_per_query(tokens.position_q + batch * tokens.position_q_step, number, number, sizes, FULL)
     document = i
-    if sight.documents is not None:
-        document = _each(sight.documents + batch * sight.documents_step, i, number, sizes, ALL)
-    w = 0.0 * number
-    if bias.w is not None:
-        w = _each(bias.w + batch * bias.w_step, number, number, sizes, ALL)
+    if tokens.documents is not None:
+        document = _load_per_query(tokens.documents + batch * tokens.documents_step, i, number, sizes, FULL)
+    query_scale = 0.0 * number
+    if bias.query_scale is not None:
+        query_scale = _load_per_query(bias.query_scale + batch * bias.query_scale_step, number, number, sizes, FULL)
     row, rows = number, 0
-    if bias.rows is not None:  # within a block by 32 bits: numbers of 64 bits for every pair fill the registers
+    if (
+        bias.rows is not None
+    ):  # 32-bit offsets within a block, because 64-bit offsets for every pair would fill the registers
         row = tl.arange(0, SIZE) * bias.rows_size
         rows = (
             batch.to(tl.int64) * bias.rows_batch + head * bias.rows_head + (block * SIZE).to(tl.int64) * bias.rows_size
         )
-    return i0, number, i, position, document, w, row, rows
+    return i0, number, i, position, document, query_scale, row, rows
 
 
 @triton.jit
 @no_type_check
-def _keys_of(batch, block, sizes, sight, SIZE: tl.constexpr):
-    """The same of a block of keys: the first index; of each its index, position, document."""
+def _load_keys(batch, block, sizes, tokens, SIZE: tl.constexpr):
+    """Load the first index of a block of keys, and the index, position and document of each key."""
     j = block * SIZE + tl.arange(0, SIZE)
-    there = j < sizes.keys
+    exists = j < sizes.keys
     position = j
-    if sight.position_k is not None:
-        position = tl.load(sight.position_k + batch * sight.position_k_step + j, mask=there, other=0)
+    if tokens.position_k is not None:
+        position = tl.load(tokens.position_k + batch * tokens.position_k_step + j, mask=exists, other=0)
     document = j
-    if sight.documents is not None:
-        document = tl.load(sight.documents + batch * sight.documents_step + j, mask=there, other=0)
+    if tokens.documents is not None:
+        document = tl.load(tokens.documents + batch * tokens.documents_step + j, mask=exists, other=0)
     return block * SIZE, j, position, document
 
 
 @triton.jit
 @no_type_check
-def _q(x, ACROSS: tl.constexpr):
-    """Numbers of queries for a tile [queries, keys], or [keys, queries] where ACROSS."""
-    return x[None, :] if ACROSS else x[:, None]
+def _along_queries(x, TRANSPOSED: tl.constexpr):
+    """Reshape values of queries for a tile [queries, keys], or [keys, queries] if TRANSPOSED."""
+    return x[None, :] if TRANSPOSED else x[:, None]
 
 
 @triton.jit
 @no_type_check
-def _k(x, ACROSS: tl.constexpr):
-    return x[:, None] if ACROSS else x[None, :]
+def _along_keys(x, TRANSPOSED: tl.constexpr):
+    return x[:, None] if TRANSPOSED else x[None, :]
 
 
 @triton.jit
 @no_type_check
-def _distances(queries, keys, KIND: tl.constexpr, ACROSS: tl.constexpr):
+def _distances(queries, keys, KIND: tl.constexpr, TRANSPOSED: tl.constexpr):
     if KIND == GENERAL:
-        return _q(queries[3], ACROSS) - _k(keys[2], ACROSS)
-    else:  # by index, which is the same there
-        return _q(queries[2], ACROSS) - _k(keys[1], ACROSS)
+        return _along_queries(queries[3], TRANSPOSED) - _along_keys(keys[2], TRANSPOSED)
+    else:  # indices have the same distances here
+        return _along_queries(queries[2], TRANSPOSED) - _along_keys(keys[1], TRANSPOSED)
 
 
 @triton.jit
 @no_type_check
-def _visible(queries, keys, sizes, sight, KIND: tl.constexpr, CAUSAL: tl.constexpr, ACROSS: tl.constexpr):
-    i = _q(queries[2], ACROSS)
-    j = _k(keys[1], ACROSS)
+def _visible(queries, keys, sizes, tokens, KIND: tl.constexpr, CAUSAL: tl.constexpr, TRANSPOSED: tl.constexpr):
+    i = _along_queries(queries[2], TRANSPOSED)
+    j = _along_keys(keys[1], TRANSPOSED)
     if KIND == GENERAL:
-        seen = (i < sizes.keys) & (j < sizes.keys)
+        visible = (i < sizes.keys) & (j < sizes.keys)
         if CAUSAL:
-            seen = seen & (j <= i)
-        if sight.window is not None:
-            seen = seen & (j > i - sight.window)
+            visible = visible & (j <= i)
+        if tokens.window is not None:
+            visible = visible & (j > i - tokens.window)
             if not CAUSAL:
-                seen = seen & (j < i + sight.window)
-        if sight.documents is not None:
-            seen = seen & (_q(queries[4], ACROSS) == _k(keys[3], ACROSS))
-        return seen
+                visible = visible & (j < i + tokens.window)
+        if tokens.documents is not None:
+            visible = visible & (_along_queries(queries[4], TRANSPOSED) == _along_keys(keys[3], TRANSPOSED))
+        return visible
     else:
         return (i >= 0) & (j >= 0)

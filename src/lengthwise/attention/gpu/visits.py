@@ -1,4 +1,4 @@
-"""Which tiles a program goes through: those of its list (tiles.py), or, where indices alone decide, those from here."""
+"""Triton functions that determine which tiles a program processes: from lists (tiles.py), or from indices alone."""
 
 from typing import no_type_check
 
@@ -8,8 +8,8 @@ import triton.language as tl
 
 @triton.jit
 @no_type_check
-def _tile(tiles, line, n, past, skip):
-    """Of the n-th tile: its other block, and what there is to say. Without lists: n, from `past` on `skip` further."""
+def _tile_entry(tiles, line, n, past, skip):
+    """Return the other block of the n-th tile, and its info. Without lists the block is n, plus `skip` from `past` on."""
     if tiles.order is None:
         return n + tl.where(n >= past, skip, 0), 0
     else:
@@ -19,9 +19,11 @@ def _tile(tiles, line, n, past, skip):
 
 @triton.jit
 @no_type_check
-def _ends(tiles, line, low, high, clean_low, clean_high):
-    """Where the loop of CLEAN begins, where each kind ends, and where GENERAL begins. Without lists: CLEAN from clean_low to
-    clean_high, GENERAL on either side of it."""
+def _loop_bounds(tiles, line, low, high, clean_low, clean_high):
+    """Return where the loop of CLEAN begins, where each kind ends, and where GENERAL begins and ends.
+
+    Without lists, tiles from clean_low to clean_high are CLEAN, and those on either side are GENERAL.
+    """
     if tiles.order is None:
         return clean_low, clean_high, clean_high, clean_high, low, high - (clean_high - clean_low)
     else:
@@ -32,15 +34,15 @@ def _ends(tiles, line, low, high, clean_low, clean_high):
 
 @triton.jit
 @no_type_check
-def _bare(bias, sight):
-    """Nothing but indices matters."""
-    return (bias.table is None) and (bias.slope is None) and (bias.rows is None) and (sight.documents is None)
+def _only_indices_matter(bias, tokens):
+    """Whether there is no bias and there are no documents."""
+    return (bias.table is None) and (bias.slope is None) and (bias.rows is None) and (tokens.documents is None)
 
 
 @triton.jit
 @no_type_check
-def _keys_seen(i0, sizes, sight, bias, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    """Blocks of keys that the queries at i0 ... i0 + BM see, and those among them that are CLEAN: by indices alone."""
+def _visible_key_blocks(i0, sizes, tokens, bias, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    """Return the blocks of keys that are visible to the queries i0 ... i0 + BM, and those of them that are CLEAN, by indices."""
     low = 0
     high = tl.cdiv(sizes.keys, BN)
     clean_low = 0
@@ -49,15 +51,15 @@ def _keys_seen(i0, sizes, sight, bias, CAUSAL: tl.constexpr, BM: tl.constexpr, B
     if CAUSAL:
         high = last // BN + 1
         clean_high = tl.minimum(clean_high, (i0 + 1) // BN)
-    if sight.window is not None:
-        low = tl.maximum(i0 - sight.window + 1, 0) // BN
-        clean_low = tl.cdiv(tl.maximum(last - sight.window + 1, 0), BN)
+    if tokens.window is not None:
+        low = tl.maximum(i0 - tokens.window + 1, 0) // BN
+        clean_low = tl.cdiv(tl.maximum(last - tokens.window + 1, 0), BN)
         if not CAUSAL:
-            high = tl.minimum(high, tl.cdiv(last + sight.window, BN))
-            clean_high = tl.minimum(clean_high, tl.maximum(i0 + sight.window, 0) // BN)
+            high = tl.minimum(high, tl.cdiv(last + tokens.window, BN))
+            clean_high = tl.minimum(clean_high, tl.maximum(i0 + tokens.window, 0) // BN)
     if i0 + BM > sizes.keys:
         clean_high = 0
-    if not _bare(bias, sight):
+    if not _only_indices_matter(bias, tokens):
         clean_high = 0
     clean_low = tl.minimum(tl.maximum(clean_low, low), high)
     clean_high = tl.minimum(tl.maximum(clean_high, clean_low), high)
@@ -66,8 +68,8 @@ def _keys_seen(i0, sizes, sight, bias, CAUSAL: tl.constexpr, BM: tl.constexpr, B
 
 @triton.jit
 @no_type_check
-def _queries_seeing(j0, sizes, sight, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    """Blocks of queries that see the keys at j0 ... j0 + BN, and those among them that are CLEAN."""
+def _visible_query_blocks(j0, sizes, tokens, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    """Return the blocks of queries to which the keys j0 ... j0 + BN are visible, and those of them that are CLEAN."""
     offset = sizes.keys - sizes.queries
     low = 0
     high = tl.cdiv(sizes.queries, BM)
@@ -77,12 +79,12 @@ def _queries_seeing(j0, sizes, sight, CAUSAL: tl.constexpr, BM: tl.constexpr, BN
     if CAUSAL:
         low = tl.maximum(j0 - offset, 0) // BM
         clean_low = tl.cdiv(tl.maximum(last - offset, 0), BM)
-    if sight.window is not None:
-        high = tl.minimum(high, tl.cdiv(tl.maximum(last + sight.window - offset, 0), BM))
-        clean_high = tl.minimum(clean_high, tl.maximum(j0 + sight.window - offset, 0) // BM)
+    if tokens.window is not None:
+        high = tl.minimum(high, tl.cdiv(tl.maximum(last + tokens.window - offset, 0), BM))
+        clean_high = tl.minimum(clean_high, tl.maximum(j0 + tokens.window - offset, 0) // BM)
         if not CAUSAL:
-            low = tl.maximum(j0 - sight.window + 1 - offset, 0) // BM
-            clean_low = tl.cdiv(tl.maximum(last - sight.window + 1 - offset, 0), BM)
+            low = tl.maximum(j0 - tokens.window + 1 - offset, 0) // BM
+            clean_low = tl.cdiv(tl.maximum(last - tokens.window + 1 - offset, 0), BM)
     if j0 + BN > sizes.keys:
         clean_high = 0
     high = tl.maximum(high, low)

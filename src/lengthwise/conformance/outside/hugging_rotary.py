@@ -111,8 +111,8 @@ def with_llama_weights(theirs: Any, choice: Choice) -> Decoder:
         ModelConfig.llama(**SHAPE), choice, vocab_size=VOCABULARY, output_size=VOCABULARY, train_length=TRAINED
     )
     given = theirs.state_dict()
-    state = {"read.weight": given["model.embed_tokens.weight"], "norm.weight": given["model.norm.weight"]}
-    state["write.weight"] = given["lm_head.weight"]
+    state = {"token_embedding.weight": given["model.embed_tokens.weight"], "norm.weight": given["model.norm.weight"]}
+    state["lm_head.weight"] = given["lm_head.weight"]
     for n in range(SHAPE["num_layers"]):
         layer, block = f"model.layers.{n}.", f"blocks.{n}."
         join = lambda *names, at=layer: torch.cat([given[f"{at}{name}_proj.weight"] for name in names])  # noqa: E731

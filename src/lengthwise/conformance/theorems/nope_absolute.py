@@ -57,7 +57,7 @@ def decoder(bound: int, *, num_layers: int = 1, backend: str = "auto", seed: int
     model.norm = nn.Identity()
     for block in blocks(model):
         block.attention_norm = block.mlp_norm = nn.Identity()
-    table = cast(nn.Embedding, model.read).weight
+    table = cast(nn.Embedding, model.token_embedding).weight
     table[:, ONE], table[:, FIRST], table[:, PLACE] = 1.0, 0.0, 0.0
     table[0, FIRST] = 1.0  # token 0 is <bos>
     find_places(blocks(model)[0], bound)
@@ -104,7 +104,7 @@ def stages(model: Decoder, ids: Int[Tensor, "b t"]) -> dict[str, Float[Tensor, "
     def keep(name: str) -> Any:
         return lambda module, given, made: seen.__setitem__(name, made.clone())
 
-    hooks = [model.read.register_forward_hook(keep("embeddings"))]
+    hooks = [cast(nn.Embedding, model.token_embedding).register_forward_hook(keep("embeddings"))]
     for n, block in enumerate(blocks(model)):
         hooks += [block.out.register_forward_hook(keep(f"attention {n}")), block.register_forward_hook(keep(f"{n}"))]
     try:

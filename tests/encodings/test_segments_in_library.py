@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from lengthwise.attention import cpu
-from lengthwise.attention.cpu import pieces
+from lengthwise.attention.cpu import segments
 from lengthwise.encodings import FIRE, piecewise
 from lengthwise.encodings.fire import _Tables
 from lengthwise.span import Span
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(cpu.missing() is not None, reason=f"no library h
 
 def bidirectional(make, monkeypatch):
     """What `make` gives with the library, and without."""
-    assert piecewise.compiled is pieces
+    assert piecewise.compiled is segments
     found = make()
     with monkeypatch.context() as patch:
         patch.setattr(piecewise, "compiled", None)
@@ -59,14 +59,14 @@ def test_pieces_of_odd_mlps(dtype, monkeypatch):
         x, weight = torch.rand(300, dtype=torch.float64), torch.randn(300, dtype=torch.float64)
 
         def made(layers=layers, final=final, numbers=numbers, x=x, weight=weight):
-            slope, intercept, knots = piecewise.relu_pieces(layers, final=final)
+            slope, intercept, knots = piecewise.relu_segments(layers, final=final)
             s = torch.searchsorted(knots, x, right=True)
             values = slope[:, s] * x + intercept[:, s]
             return values, knots, torch.autograd.grad(values, numbers, weight.expand_as(values))
 
         # Units that are alike have kinks that differ by rounding: how many pieces lie between them may differ too.
         (values, knots, ours), (wanted, its_knots, theirs) = bidirectional(made, monkeypatch)
-        assert pieces.serves(numbers)
+        assert segments.supports(numbers)
         many.add(len(knots))
         assert values.dtype == knots.dtype == torch.float64
         torch.testing.assert_close(values, wanted, rtol=1e-11, atol=1e-11)
@@ -76,7 +76,7 @@ def test_pieces_of_odd_mlps(dtype, monkeypatch):
             assert a.dtype == dtype
             close = 1e-6 if dtype == torch.float32 else 1e-11
             torch.testing.assert_close(a, b, rtol=close, atol=close * max(1.0, float(b.abs().max())))
-    assert min(many) == 0 and max(many) > pieces.ROOM  # none, and more than there was room for at first
+    assert min(many) == 0 and max(many) > segments.INITIAL_SEGMENTS  # none, and more than there was room for at first
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -89,7 +89,7 @@ def test_what_is_no_number_stays_none(at, bad, monkeypatch):
         numbers[at].flatten()[1] = bad
 
     def made():
-        slope, intercept, knots = piecewise.relu_pieces(layers)
+        slope, intercept, knots = piecewise.relu_segments(layers)
         return [slope, intercept, knots, *torch.autograd.grad(slope.sum() + intercept.sum(), numbers)]
 
     for a, b in zip(*bidirectional(made, monkeypatch), strict=True):
@@ -102,15 +102,15 @@ def test_gradients_are_those_of_the_values():
     numbers = [p.detach().double().requires_grad_() for layer in layers for p in (layer.weight, layer.bias)]
     with torch.no_grad():
         numbers[1].copy_(-numbers[0][:, 0] * torch.rand(12))
-    many = piecewise._Pieces.apply(False, *numbers)[0].shape[1]
+    many = piecewise._ReluSegments.apply(False, *numbers)[0].shape[1]
     x = torch.rand(50, dtype=torch.float64)
 
     def values(*numbers):
-        slope, intercept, knots = piecewise._Pieces.apply(False, *numbers)
+        slope, intercept, knots = piecewise._ReluSegments.apply(False, *numbers)
         s = torch.searchsorted(knots, x, right=True)
         return slope[:, s] * x + intercept[:, s]
 
-    assert many > 8 and pieces.serves(numbers)
+    assert many > 8 and segments.supports(numbers)
     assert torch.autograd.gradcheck(values, numbers)
     assert torch.autograd.gradgradcheck(values, numbers)
 
@@ -137,20 +137,20 @@ def test_gradients_of_tables(c, multiplier, eps, batch, monkeypatch):
 def test_the_operator_is_one_that_torch_can_compile():
     torch.manual_seed(0)
     numbers = [nn.Parameter(torch.randn(*shape)) for shape in ((5, 1), (5,), (2, 5), (2,))]
-    assert piecewise.library(*numbers) is pieces
-    torch.library.opcheck(torch.ops.lengthwise.relu_pieces.default, (numbers, True, 20))
+    assert piecewise.library(*numbers) is segments
+    torch.library.opcheck(torch.ops.lengthwise.relu_segments.default, (numbers, True, 20))
 
 
 def test_others_are_left_to_torch(monkeypatch):
     """Half precision, layers in which torch multiplies faster, no library: the same function by the other way."""
     calls = []
-    monkeypatch.setattr(pieces, "find", lambda *given: calls.append(given))
+    monkeypatch.setattr(segments, "find", lambda *given: calls.append(given))
     for layers in (
         [nn.Linear(1, 4).half(), nn.Linear(4, 2).half()],
-        [nn.Linear(1, pieces.WIDEST + 1), nn.Linear(65, 2)],
+        [nn.Linear(1, segments.WIDEST + 1), nn.Linear(65, 2)],
     ):
-        assert piecewise.relu_pieces(layers)[0].shape[0] == 2
+        assert piecewise.relu_segments(layers)[0].shape[0] == 2
     fire = FIRE(num_heads=2, hidden_layers=1)
-    monkeypatch.setattr(pieces, "there", lambda: False)
+    monkeypatch.setattr(segments, "there", lambda: False)
     fire.modifiers(Span.of(3))
     assert not calls
