@@ -154,7 +154,7 @@ def test_lengths_of_a_stored_run(here: Call, finished: Path, tmp_path: Path) -> 
     key = json.loads(here("list", "runs", "--results", results, "--json").out)[0]["key"]
     ran = here("lengths", key[:8], "--results", results)
     assert ran.code == 0
-    assert "1,000 drawn of each" in ran.out
+    assert "1,000 drawn from each split" in ran.out
     found = json.loads(here("lengths", key, "--results", results, "--json").out)
     assert (found["run"], found["drawn"], found["train"]["examples"]) == (key, 1000, 1000)
     assert set(found["test"]["lengths"]) == {"4", "8"}

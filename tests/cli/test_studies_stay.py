@@ -243,9 +243,9 @@ def test_runs_of_no_study_are_counted_apart(here: Call, tmp_path: Path) -> None:
     for encoding in ("nope", "rope"):
         assert here("compare", encoding, *words).code == 0
     found = json.loads(here("report", "--results", results, "--json").out)
-    assert (len(found["runs"]), found["apart"]) == (1, 1)
-    assert "1 more run is in no study any more" in here("report", "--results", results).out
-    assert "1 more run is in no study any more" in (results / "report.html").read_text()
+    assert (len(found["runs"]), found["unlisted"]) == (1, 1)
+    assert "1 more run belongs to no study" in here("report", "--results", results).out
+    assert "1 more run belongs to no study" in (results / "report.html").read_text()
     listed = here("list", "runs", "--results", results).out
     assert listed.count("in no study") == 1
 

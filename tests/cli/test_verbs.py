@@ -76,7 +76,7 @@ def test_list_tasks(here: Call) -> None:
     assert rows["Copy"]["metric"] == "exact match"
     assert rows["Text"]["unit"] == "bytes"
     ran = here("list", "tasks")
-    assert "log perplexity, lower is better" in ran.out
+    assert "cross-entropy (nats per byte), lower is better" in ran.out
     assert "symbols=26" in ran.out
     assert rows["LinearRegression"]["summary"] == "y = w·x, w ~ N(0, I). `length` counts the examples."
     assert not [name for name, row in rows.items() if row["summary"].endswith(":")]
@@ -258,7 +258,7 @@ def test_compare_without_a_study_file(apart: Call, tmp_path: Path) -> None:
     ran = apart(*words, "--results", results, "--workers", 1)
     assert ran.code == 0, ran.err
     assert "FIRE-S(hidden_layers=1)" in ran.out
-    assert "log perplexity" in ran.out
+    assert "cross-entropy (nats per byte)" in ran.out
     again = apart(*words, "--results", results)
     assert again.code == 0
     assert "all 2 runs are done" in again.err

@@ -35,20 +35,20 @@ WHERE_ABOUTS = ("path", "glob")
 
 
 def findings(store: "Store", study: str | None = None) -> Findings:
-    """What the store knows about a study, or about all its studies; runs that no study lists any more are counted (`apart`).
+    """What the store knows about a study, or about all its studies; runs that no study lists are counted (`unlisted`).
     `StoreError` for a study that it does not have."""
-    runs, apart = store.runs(study), 0
+    runs, unlisted = store.runs(study), 0
     studies = [s for s in store.studies() if study is None or s.name == study]
     if study is None:  # the order in which the studies list them; a run of several studies stands where it is first
         listed = dict.fromkeys(run.key for s in studies for run in store.runs(s.name))
         place = {key: n for n, key in enumerate(listed)}
         every, runs = len(runs), sorted((run for run in runs if run.key in place), key=lambda run: place[run.key])
-        apart = every - len(runs)
+        unlisted = every - len(runs)
     keys = [r.key for r in runs]
     probes = store.probes(keys)
     others = {str(p.asked["against"]) for p in probes if p.asked.get("against")} - set(keys)
     compared = [run for run in store.runs() if run.key in others] if others else []
-    return dataclasses.replace(from_rows(studies, runs, store.scores(keys), probes, compared), apart=apart)
+    return dataclasses.replace(from_rows(studies, runs, store.scores(keys), probes, compared), unlisted=unlisted)
 
 
 def from_rows(

@@ -38,7 +38,7 @@ class Interval:
             return True
         return self.low <= other.high and other.low <= self.high
 
-    def apart(self, other: "Interval") -> bool:
+    def differs_from(self, other: "Interval") -> bool:
         """Whether a difference may be claimed: both intervals are over seeds, and they share no value."""
         seeds = ("seeds", "seeds and prompts")
         return self.basis in seeds and other.basis in seeds and not self.overlaps(other)

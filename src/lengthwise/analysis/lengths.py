@@ -84,11 +84,11 @@ class ExampleLengths:
 
     @property
     def origin(self) -> str:
-        """Where the examples come from: "1,000 drawn of each"; of a short task's test there may be fewer."""
+        """Return where the examples come from, such as "1,000 drawn from each split". A short test may have fewer."""
         if self.drawn is None:
-            return "all that there are"
-        fewer = " (there are fewer for tests)" if self.test.total < self.drawn else ""
-        return f"{self.drawn:,} drawn of each{fewer}"
+            return "all examples"
+        fewer = " (the test has fewer)" if self.test.total < self.drawn else ""
+        return f"{self.drawn:,} drawn from each split{fewer}"
 
     def bins(self, most: int) -> list[tuple[int, int, int, int]]:
         """First length, last length, and counts of training and test examples, of at most `most` bins that both share."""

@@ -108,7 +108,7 @@ def overall(task: TaskFindings, series: Series, kind: Kind) -> dict[int, float]:
     predict the same text. A seed that lacks one of the lengths is left out, and so is one whose score is not finite.
     """
     lengths = task.of_kind(kind)
-    points = [series.at(n) for n in lengths]
+    points = [series.point_at(n) for n in lengths]
     if not lengths or any(point is None for point in points):
         return {}
     by_seed: dict[int, list[tuple[float, int]]] = {}
