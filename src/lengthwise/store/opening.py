@@ -113,7 +113,7 @@ def _open_sqlite(path: Path, create: bool, timeout: float) -> Store:
         else:
             engine, scratch = _sqlite_reader(path, timeout)
         try:
-            version = _check_sqlite(engine, str(path), create, timeout)
+            _check_sqlite(engine, str(path), create, timeout)
         except BaseException:
             engine.dispose()
             if scratch is not None:
@@ -127,7 +127,6 @@ def _open_sqlite(path: Path, create: bool, timeout: float) -> Store:
         path=path,
         readonly=not writable,
         timeout=timeout,
-        version=version,
         scratch=scratch,
     )
 
@@ -224,20 +223,17 @@ def _sqlite_reader(path: Path, timeout: float) -> tuple[Engine, tempfile.Tempora
     return _sqlite_engine(Path(scratch.name, path.name), "mode=rw", timeout), scratch
 
 
-def _check_sqlite(engine: Engine, name: str, create: bool, timeout: float) -> int:
-    """The version of its tables, which are made or brought up to date with `create`."""
+def _check_sqlite(engine: Engine, name: str, create: bool, timeout: float) -> None:
+    """Raise `StoreError` unless the database has our tables. With `create`, create them in an empty database."""
     with engine.begin() as connection:
-        version = schema.version(connection, name)
-    if version is None and not create:
+        if schema.has_tables(connection, name):
+            return
+    if not create:
         raise StoreError(f"{name} is empty; run a study first, or give the folder that has results")
-    if version is None:
-        # Only now is it certain that nobody else's database is changed.
-        _retry_while_locked(lambda: _use_write_ahead_log(engine), timeout)
-    if version == schema.SCHEMA_VERSION or (version is not None and not create):
-        return version
+    # The file is empty, so changing it cannot damage another program's database.
+    _retry_while_locked(lambda: _use_write_ahead_log(engine), timeout)
     with engine.execution_options(writes=True).begin() as connection:
         schema.create(connection, name)
-    return schema.SCHEMA_VERSION
 
 
 def _use_write_ahead_log(engine: Engine) -> None:
@@ -282,11 +278,10 @@ def _open_postgresql(url: URL, create: bool, timeout: float) -> Store:
         with plain_words(name, None, timeout), engine.begin() as connection:
             if create:
                 schema.create(connection, name)
-            version = schema.version(connection, name)
-            if version is None:
+            if not schema.has_tables(connection, name):
                 raise StoreError(f"{name} has no results; run a study first, or give the database that has them")
     except BaseException:
         engine.dispose()
         raise
     full = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    return Store(engine, name=name, url=full, path=None, readonly=False, timeout=timeout, version=version, scratch=None)
+    return Store(engine, name=name, url=full, path=None, readonly=False, timeout=timeout, scratch=None)

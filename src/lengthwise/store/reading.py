@@ -79,11 +79,9 @@ def progress(connection: Connection, study: str, now: float) -> dict[str, int]:
     return {status: counts[status] for status in STATUSES}
 
 
-def studies(connection: Connection, now: float, version: int) -> list[StudyRow]:
-    """`version`: of the tables; one that is older lacks columns."""
+def studies(connection: Connection, now: float) -> list[StudyRow]:
     table = schema.studies
-    there = [column for column in table.c if version >= 2 or column is not table.c.published]
-    rows = connection.execute(select(*there).order_by(table.c.created, table.c.name)).all()
+    rows = connection.execute(select(table).order_by(table.c.created, table.c.name)).all()
     return [
         StudyRow(**row, progress=progress(connection, row["name"], now))
         for row in readable("studies", columns.STUDIES, rows)

@@ -63,12 +63,10 @@ class Store:
         path: Path | None,
         readonly: bool,
         timeout: float,
-        version: int,
         scratch: TemporaryDirectory[str] | None,
     ):
         self.name, self.url, self.path, self.readonly = name, url, path, readonly
         self._engine, self._timeout, self._scratch, self._process = engine, timeout, scratch, os.getpid()
-        self._version = version  # of the tables, when they were last looked at
         self._file = identity(path)
 
     @property
@@ -105,10 +103,6 @@ class Store:
         engine = self._engine.execution_options(writes=True) if writes else self._engine
         self.require_there()
         with plain_words(self.name, self.path, self._timeout) as granted:
-            if writes and self._version < schema.SCHEMA_VERSION:  # by itself: what follows may fail, and this stays
-                with engine.begin() as connection:
-                    schema.create(connection, self.name)
-                self._version = schema.SCHEMA_VERSION
             with engine.begin() as connection:
                 if self.path is not None:
                     if not writes:  # writers have SQLite's lock from the beginning, readers from the first row on
@@ -124,12 +118,6 @@ class Store:
                 f"{self.name} was deleted or replaced while it was in use, so nothing more can be kept there; put it back, or run "
                 "the same command again to begin anew"
             )
-
-    def _current(self, connection: Connection) -> int:
-        """The version of the tables; others may have upgraded them since they were looked at."""
-        if self._version < schema.SCHEMA_VERSION:
-            self._version = schema.version(connection, self.name) or self._version
-        return self._version
 
     # ---- studies ------------------------------------------------------------------------------------------------
 
@@ -198,7 +186,7 @@ class Store:
     def studies(self) -> list[StudyRow]:
         """Every study, oldest first."""
         with self._transaction(writes=False) as connection:
-            return reading.studies(connection, _now(connection), self._current(connection))
+            return reading.studies(connection, _now(connection))
 
     def progress(self, study: str) -> dict[str, int]:
         """How many runs of the study have each status; all four statuses are there."""
@@ -393,8 +381,6 @@ class Store:
     def probes(self, keys: Iterable[str]) -> list[ProbeRow]:
         """Everything that was found in the models of these runs: in the order of the keys."""
         with self._transaction(writes=False) as connection:
-            if self._current(connection) < 2:
-                return []
             return [row for key in keys for row in reading.probes(connection, key)]
 
     # ---- runs ---------------------------------------------------------------------------------------------------
