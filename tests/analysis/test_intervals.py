@@ -51,7 +51,7 @@ def test_no_interval_where_a_number_is_missing(interval: Interval) -> None:
 
 
 def test_an_interval_over_seeds_needs_two() -> None:
-    with pytest.raises(ValueError, match="got 1 seed"):
+    with pytest.raises(ValueError, match="at least 2 seeds, got 1"):
         over_seeds([1.0])
 
 

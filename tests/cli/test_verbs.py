@@ -274,7 +274,7 @@ def test_compare_on_a_fixed_training_set(apart: Call, tmp_path: Path) -> None:
     results, page = tmp_path / "results", tmp_path / "page.html"
     sizes = "--train-length 6 --min-length 5 --steps 12 --batch-size 4 --d-model 8 --num-layers 1 --num-heads 1"
     words = ["compare", "nope", "--task", "copy", *sizes.split(), "--examples", 8, "--results", results]
-    for more, said in ((["--train-examples", 20], "20 fixed ones, 2.4 epochs"), ([], "drawn anew at every step")):
+    for more, said in ((["--train-examples", 20], "20 fixed examples, 2.4 epochs"), ([], "new examples at every step")):
         assert apart(*words, *more, "--workers", 1, "--name", said).code == 0
         (run,) = json.loads(apart("list", "runs", "--study", said, "--results", results, "--json").out)
         assert re.search(rf"^examples +{said} *$", apart("show", run["key"], "--results", results).out, re.MULTILINE)

@@ -238,10 +238,16 @@ def test_a_table_that_does_not_fit_says_that_it_scrolls(
         assert page.locator(hint).first.is_visible()
         assert "scroll sideways to see more columns" in page.locator(hint).first.inner_text()
         assert "gradient" in box.evaluate("e => getComputedStyle(e).maskImage")
+        name = page.locator(f"{table} tbody th").first
+        assert name.evaluate("e => getComputedStyle(e).boxShadow") == "none"
         box.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
         page.wait_for_timeout(100)
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert name.evaluate("e => getComputedStyle(e).boxShadow") != "none", "columns are hidden behind the first"
         assert box.evaluate("e => getComputedStyle(e).maskImage") == "none", "nothing more behind the edge"
         page.emulate_media(media="print")
+        assert name.evaluate("e => getComputedStyle(e).boxShadow") == "none"
         assert not page.locator(hint).first.is_visible()
     with opened(browser, path, viewport={"width": 1280, "height": 800}) as page:
         assert not page.locator(hint).first.is_visible()

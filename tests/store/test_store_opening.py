@@ -211,7 +211,7 @@ def test_a_link_in_a_results_folder_is_not_followed(results: Path, tmp_path: Pat
         for create in (True, False):
             message = refused(theirs, create)
             assert message.startswith(f"{theirs / 'results.db'} must not be a link, since ")
-            assert message.endswith("; name the file that it leads to itself")
+            assert message.endswith("; give the file that it leads to")
         (theirs / "results.db").unlink()
     assert not (tmp_path / "nothing.db").exists()
     (tmp_path / "folder").symlink_to(results)

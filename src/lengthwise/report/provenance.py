@@ -63,7 +63,7 @@ def settings(task: TaskFindings) -> list[tuple[str, list[tuple[str, str]]]]:
     return list(parts.items())
 
 
-NAMES = {"dirty": "uncommitted changes", "linear_maps": "matmul library"}
+NAMES = {"is": "name", "dirty": "uncommitted changes", "linear_maps": "matmul library"}
 
 
 def readable(name: str) -> str:
