@@ -61,8 +61,8 @@ def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | 
     dropped. The interval is over seeds: each seed's mean over the tasks is one number.
 
     `ties`: with "average", encodings with equal scores share the mean of their ranks (.9 .5 .5: 1, 2.5, 2.5). With "published",
-    they are ranked in the order of the list (1, 2, 3), as in the evaluation of Kazemnejad et al. 2023; with many zeros, this favours
-    the encodings at the top of the list.
+    they are ranked in the order of the list (1, 2, 3), as in the evaluation of Kazemnejad et al. 2023; with many zeros, this
+    favours the encodings at the top of the list.
     """
     ties = ties_of(ties)
     tasks = [task for task in tasks if not task.shifted]
