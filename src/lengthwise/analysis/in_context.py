@@ -229,7 +229,7 @@ def _repeated(labels: Mapping[str, str], rows: Sequence["ProbeRow"], bounds: tup
             },
         )
         for n, prompt in enumerate(first)
-        if "curve" in made
+        if "curve" in prompt
     ]
     asked = rows[0].asked
     return Repeated(
