@@ -29,7 +29,7 @@ def test_seeds_are_the_unit(make_run: Make, make_score: Make) -> None:
         (runs[2].key, 2, 1.4),
     ]
     assert task.lengths == (10, 20, 80)
-    assert series.at(80) is None
+    assert series.point_at(80) is None
 
 
 def test_one_seed_says_so(make_run: Make, make_score: Make) -> None:
@@ -163,7 +163,7 @@ def test_a_score_that_is_no_number_is_not_dropped(make_study: Make) -> None:
     task = make_study(
         {"RoPE": [[1.0, 1.0, math.nan], [1.0, 1.0, 2.0]], "FIRE": [[1.0, 1.0, 5.0], [1.0, 1.0, 5.0]]}
     ).tasks[0]
-    point = task.series[0].at(80)
+    point = task.series[0].point_at(80)
     assert point is not None
     assert math.isnan(point.mean)
     assert point.n_seeds == 2

@@ -51,17 +51,17 @@ def test_no_interval_where_a_number_is_missing(interval: Interval) -> None:
 
 
 def test_an_interval_over_seeds_needs_two() -> None:
-    with pytest.raises(ValueError, match="got 1 seed"):
+    with pytest.raises(ValueError, match="at least 2 seeds, got 1"):
         over_seeds([1.0])
 
 
 def test_apart_needs_seeds_on_both_sides_and_no_common_value() -> None:
     low, high = Interval(1.0, 0.9, 1.1, 0.1, "seeds"), Interval(2.0, 1.9, 2.1, 0.1, "seeds")
     touching, single = Interval(1.2, 1.1, 1.3, 0.1, "seeds"), Interval(2.0, 1.9, 2.1, 0.1, "examples")
-    assert low.apart(high)
-    assert high.apart(low)
-    assert not low.apart(touching)
-    assert not low.apart(single)
+    assert low.differs_from(high)
+    assert high.differs_from(low)
+    assert not low.differs_from(touching)
+    assert not low.differs_from(single)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_bounds_and_numbers_that_are_none() -> None:
 
 def test_a_difference_may_be_claimed_over_seeds_and_prompts() -> None:
     low, high = (over_seeds_and_groups([[x] * 4, [x + 0.01] * 4]) for x in (0.0, 1.0))
-    assert low.apart(high)
-    assert low.apart(over_seeds([1.0, 1.01]))
-    assert not low.apart(over_seeds_and_groups([[1.0] * 4]))
+    assert low.differs_from(high)
+    assert low.differs_from(over_seeds([1.0, 1.01]))
+    assert not low.differs_from(over_seeds_and_groups([[1.0] * 4]))
 
 
 def covered(seeds: int, of_seeds: float, of_prompts: float, method: Method, studies: int = 600) -> float:

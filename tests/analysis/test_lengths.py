@@ -108,10 +108,10 @@ def test_what_is_stored_of_runs_is_shown_once_for_each_field() -> None:
 @pytest.mark.parametrize(
     ("drawn", "tests", "says"),
     [
-        (None, 7, "all that there are"),
-        (1000, 1000, "1,000 drawn of each"),
-        (1000, 1001, "1,000 drawn of each"),
-        (1000, 116, "1,000 drawn of each (there are fewer for tests)"),
+        (None, 7, "all examples"),
+        (1000, 1000, "1,000 drawn from each split"),
+        (1000, 1001, "1,000 drawn from each split"),
+        (1000, 116, "1,000 drawn from each split (the test has fewer)"),
     ],
 )
 def test_where_examples_come_from(drawn: int | None, tests: int, says: str) -> None:

@@ -22,7 +22,8 @@ def test_the_three_verdicts(make_study: Make) -> None:
     task = make_study({"FIRE": STEADY, "RoPE": WORSE, "NoPE": OPEN}).tasks[0]
     assert [verdict(task, s, 80) for s in task.series] == ["holds", "loses", "open"]
     assert task.reading.startswith(
-        "At 80 bytes, 8× the trained length, FIRE keeps its score; RoPE gets worse; NoPE is left open by its seeds. "
+        "At 80 bytes (8× the training length), FIRE has no significant loss (at most 0.05 nats per byte); "
+        "RoPE gets worse; NoPE is inconclusive: the seeds disagree. "
     )
 
 
@@ -49,17 +50,17 @@ def test_no_claim_where_intervals_overlap(make_study: Make) -> None:
         {"FIRE": [[2.0, 2.0, 2.00], [2.0, 2.0, 2.02]], "ALiBi": [[2.0, 2.0, 2.01], [2.0, 2.0, 2.03]]}
     ).tasks[0]
     assert (
-        "FIRE has the lowest mean log perplexity (2.010 ±\u00a00.127); ALiBi cannot be told apart from it."
+        "FIRE has the lowest mean cross-entropy (2.010 ±\u00a00.127); ALiBi is not significantly different."
         in task.reading
     )
-    assert "clear" not in task.reading
+    assert "better" not in task.reading
 
 
 def test_clear_of_the_others(make_study: Make) -> None:
     assert (
         make_study({"FIRE": STEADY, "RoPE": WORSE})
         .tasks[0]
-        .reading.endswith("(2.053 ±\u00a00.137), clear of the others.")
+        .reading.endswith("(2.053 ±\u00a00.137), significantly better than RoPE.")
     )
 
 
@@ -67,44 +68,45 @@ def test_equal_best_ones_share(make_study: Make) -> None:
     perfect = [[1.0, 1.0, 1.0]] * 2
     task = make_study({"FIRE": perfect, "T5": perfect, "NoPE": [[1.0, 0.5, 0.0]] * 2}, metric="exact match").tasks[0]
     assert task.reading == (
-        "At 80 bytes, 8× the trained length, FIRE and T5 keep their score; NoPE gets worse. "
-        "FIRE and T5 share the highest mean exact match (1.000), clear of the others."
+        "At 80 bytes (8× the training length), FIRE and T5 have no significant loss (at most 5 percentage points); "
+        "NoPE gets worse. "
+        "FIRE and T5 share the highest mean exact match (1.000), significantly better than NoPE."
     )
 
 
 def test_nothing_learned_is_nothing_held(make_study: Make) -> None:
     task = make_study({"NoPE": [[0.1, 0.1, 0.1]] * 3, "FIRE": [[1.0, 1.0, 1.0]] * 3}, metric="exact match").tasks[0]
     assert task.reading == (
-        "At 80 bytes, 8× the trained length, FIRE keeps its score. "
-        "NoPE has not learned the task (right in fewer than half of the cases at 10 bytes). "
-        "FIRE has the highest mean exact match (1.000, 0.980\u00a0… 1.000), clear of the others."
+        "At 80 bytes (8× the training length), FIRE has no significant loss (at most 5 percentage points). "
+        "NoPE has not learned the task (fewer than half of the answers are correct at 10 bytes). "
+        "FIRE has the highest mean exact match (1.000, 0.980\u00a0… 1.000), significantly better than NoPE."
     )
 
 
 def test_one_seed_claims_nothing(make_study: Make) -> None:
     reading = make_study({"FIRE": STEADY[:1], "RoPE": WORSE[:1]}).tasks[0].reading
     assert reading == (
-        "At 80 bytes, 8× the trained length, FIRE has the lowest log perplexity (2.000), "
-        "but with one seed no difference can be told from chance."
+        "At 80 bytes (8× the training length), FIRE has the lowest cross-entropy (2.000); "
+        "with one seed per encoding, differences may be due to chance."
     )
 
 
 def test_one_encoding_is_no_comparison(make_study: Make) -> None:
     alone = make_study({"FIRE": STEADY[:1]}).tasks[0].reading
     assert alone == (
-        "At 80 bytes, 8× the trained length, FIRE has a log perplexity of 2.000; what another seed would give is open."
+        "At 80 bytes (8× the training length), FIRE has a cross-entropy of 2.000; other seeds may give other results."
     )
     right = make_study({"NoPE": [[1.0, 1.0, 0.0]]}, metric="exact match").tasks[0].reading
-    assert "NoPE has an exact match of 0.000; what another seed" in right
+    assert "NoPE has an exact match of 0.000; other seeds" in right
     several = make_study({"FIRE": STEADY}).tasks[0].reading
-    assert "Its mean log perplexity there is 2.0" in several
+    assert "Its mean cross-entropy there is 2.0" in several
     assert "lowest" not in several
 
 
 def test_a_seed_alone_among_others(make_study: Make) -> None:
     reading = make_study({"FIRE": STEADY, "RoPE": WORSE[:1]}).tasks[0].reading
-    assert "FIRE keeps its score; RoPE has one seed only." in reading
-    assert "RoPE cannot be told apart" in reading, "one seed is never called worse"
+    assert "FIRE has no significant loss (at most 0.05 nats per byte); RoPE has only one seed." in reading
+    assert "RoPE is not significantly different" in reading, "one seed is never called worse"
 
 
 def test_unfinished_work_says_so_far(make_study: Make) -> None:
@@ -114,7 +116,7 @@ def test_unfinished_work_says_so_far(make_study: Make) -> None:
 
 def test_no_longer_length(make_study: Make) -> None:
     reading = make_study({"FIRE": [[2.0], [2.1]]}, lengths=[10]).tasks[0].reading
-    assert reading.startswith("No score yet beyond the trained length of 10 bytes")
+    assert reading.startswith("No run has a score beyond the training length of 10 bytes yet")
 
 
 def test_no_score_at_all(make_study: Make) -> None:
@@ -124,11 +126,11 @@ def test_no_score_at_all(make_study: Make) -> None:
 
 def test_a_loss_that_is_no_number(make_study: Make) -> None:
     task = make_study({"FIRE": STEADY, "RoPE": [[2.0, 2.0, math.nan], [2.0, 2.0, 9.0]]}).tasks[0]
-    assert "RoPE cannot be judged yet" in task.reading
+    assert "RoPE cannot be judged (a score is missing or not finite)" in task.reading
     every = make_study({"RoPE": [[2.0, 2.0, math.nan]] * 2}).tasks[0]
     assert "nan" not in every.reading
     alone = make_study({"RoPE": [[2.0, 2.0, math.nan]]}).tasks[0]
-    assert alone.reading == "At 80 bytes, 8× the trained length, no score is a finite number."
+    assert alone.reading == "At 80 bytes (8× the training length), no score is a finite number."
 
 
 def test_all_alike_is_said_once(make_study: Make) -> None:
@@ -143,7 +145,7 @@ def test_home_is_the_trained_length_or_the_longest_within(
     lengths: Any, shortest: int, home: int | None, make_study: Make
 ) -> None:
     table = {"FIRE": [[2.0] * len(lengths)] * 2}
-    assert make_study(table, lengths=lengths, shortest=shortest).tasks[0].home == home
+    assert make_study(table, lengths=lengths, shortest=shortest).tasks[0].reference_length == home
 
 
 @pytest.mark.parametrize(("constant", "said"), [(2.2, "holds"), (2.1, "unclear"), (2.04, "unlearned"), (None, "holds")])
@@ -185,7 +187,7 @@ def test_text_that_counts_predict_better_has_not_been_learned(make_run: Make, ma
     assert [verdict(task, s, 80) for s in task.series] == ["unlearned"] * 3
     assert task.reading == (
         "None of the 3 encodings has learned the task: no better than the baseline “unigram” at 10 bytes (3.150). "
-        "At 80 bytes the lowest mean log perplexity (RoPE: 3.825 ±\u00a00.064) is no better than the baseline “unigram” (3.150)."
+        "At 80 bytes, the lowest mean cross-entropy (RoPE: 3.825 ±\u00a00.064) is no better than the baseline “unigram” (3.150)."
     )
     assert task.best(80) is None
     assert remark(task, task.series[0]) == "not learned"
@@ -201,11 +203,11 @@ def test_the_simplest_baseline_that_is_not_beaten_is_named(make_run: Make, make_
     task = text_task(table, make_run, make_score)
     assert [verdict(task, s, 80) for s in task.series] == ["unlearned", "unlearned", "unclear", "holds"]
     assert task.reading == (
-        "At 80 bytes, 8× the trained length, FIRE keeps its score. "
+        "At 80 bytes (8× the training length), FIRE has no significant loss (at most 0.05 nats per byte). "
         "NoPE has not learned the task: no better than the baseline “uniform” at 10 bytes (5.545); "
         "RoPE has not learned the task: no better than the baseline “bigram” at 10 bytes (2.444); "
         "T5 is not clearly better than the baseline “bigram” at 10 bytes (2.444). "
-        "FIRE has the lowest mean log perplexity (2.000 ±\u00a00.000), clear of the others."
+        "FIRE has the lowest mean cross-entropy (2.000 ±\u00a00.000), significantly better than the others."
     )
     assert [remark(task, s) for s in task.series] == [
         "not learned",
@@ -213,17 +215,18 @@ def test_the_simplest_baseline_that_is_not_beaten_is_named(make_run: Make, make_
         "not clearly better than bigram",
         "",
     ]
-    assert task.best(80) is task.series[3].at(80), "no better than trigrams is no shame"
+    assert task.best(80) is task.series[3].point_at(80), "no better than trigrams is no shame"
 
 
 def test_a_single_seed_and_no_longer_length_say_so_too(make_run: Make, make_score: Make) -> None:
     said = "RoPE has not learned the task: no better than the baseline “unigram” at 10 bytes (3.150)."
     alone = text_task({"RoPE": [[3.83] * 3], "FIRE": [[2.0] * 3]}, make_run, make_score)
-    assert alone.reading.endswith(f"with one seed no difference can be told from chance. {said}")
+    assert alone.reading.endswith(f"with one seed per encoding, differences may be due to chance. {said}")
     within = text_task({"RoPE": [[3.83]] * 2, "FIRE": [[2.0]] * 2}, make_run, make_score, lengths=[10])
     assert (
         within.reading
-        == f"No score yet beyond the trained length of 10 bytes, so nothing here speaks of longer inputs. {said}"
+        == "No run has a score beyond the training length of 10 bytes yet, so these scores say nothing about longer inputs. "
+        f"{said}"
     )
 
 
@@ -251,7 +254,7 @@ def test_digits_that_a_baseline_was_rounded_to_beat_nothing(make_run: Make, make
     run = make_run(metric="exact match")
     task = from_rows([], [run], [make_score(run, 22 / 36, n=36, facts={"details": {"baselines": beside}})]).tasks[0]
     (point,) = task.series[0].points
-    assert task.unbeaten(point) is task.baselines[0]
+    assert task.unbeaten_floor(point) is task.baselines[0]
 
 
 def test_nobody_is_best_where_all_are_alike_or_never_right(make_study: Make) -> None:
@@ -299,7 +302,7 @@ def test_who_fails_another_test_may_have_learned_the_task(make_run: Make, make_s
     task = regression(make_run, make_score, 1.0, {"inputs": "skewed"})
     worse = dataclasses.replace(task, baselines=(dataclasses.replace(task.baselines[0], scores={10: 1.0}),))
     assert task.shifted
-    assert "FIRE had failed this test at the trained length already" in reading(worse, 3)
+    assert "FIRE already failed this test at the training length" in reading(worse, 3)
     assert "FIRE has not learned the task: no better than the baseline “zero” at 10 bytes (1.000)." in reading(
         dataclasses.replace(worse, settings={}), 3
     )
@@ -320,11 +323,11 @@ def test_one_seed_that_a_floor_beats_is_no_winner(make_run: Make, make_score: Ma
     """FIRE is better than the bigram at the trained length, and worse at the longest."""
     task = text_task({"FIRE": [[2.3, 2.4, 2.472]], "RoPE": [[2.3, 2.5, 2.9]]}, make_run, make_score)
     assert task.reading == (
-        "At 80 bytes, 8× the trained length, the lowest log perplexity (FIRE: 2.472) is no better than the baseline "
-        "“bigram” (2.444); with one seed no difference can be told from chance."
+        "At 80 bytes (8× the training length), the lowest cross-entropy (FIRE: 2.472) is no better than the baseline "
+        "“bigram” (2.444); with one seed per encoding, differences may be due to chance."
     )
     alone = text_task({"FIRE": [[2.3, 2.4, 2.472]]}, make_run, make_score).reading
-    assert "FIRE has a log perplexity of 2.472, no better than the baseline “bigram” (2.444); what another" in alone
+    assert "FIRE has a cross-entropy of 2.472, no better than the baseline “bigram” (2.444); other seeds" in alone
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -362,7 +365,7 @@ def test_no_encoding_is_called_the_best_that_has_not_learned(seeds: int, make_ru
     assert task.best(80) is None
     assert [remark(task, series) for series in task.series] == ["not learned", "not learned"]
     assert "FIRE has the" not in task.reading
-    assert "is of a model that has not learned the task" in task.reading
+    assert "is that of a model that has not learned the task" in task.reading
 
 
 def test_a_row_with_fewer_seeds_says_so(make_study: Make) -> None:

@@ -181,7 +181,7 @@ def test_unreadable_files(here: Call, place: Path) -> None:
 
 
 def test_runs_that_are_not_there(here: Call, finished: Path) -> None:
-    plainly(here("show", "zzzz", "--results", finished), "there is no run whose key begins with 'zzzz'")
+    plainly(here("show", "zzzz", "--results", finished), "no run has a key that starts with 'zzzz'")
     plainly(here("show", "", "--results", finished), "there is no run")
     plainly(here("report", "--study", "tinny", "--results", finished), "no study 'tinny'; did you mean 'tiny'?")
     plainly(here("list", "runs", "--study", "tinny", "--results", finished), "did you mean 'tiny'?")

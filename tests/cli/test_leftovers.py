@@ -35,8 +35,8 @@ def test_runs_that_no_study_lists_are_results_all_the_same(here: Call, tmp_path:
     assert here("drop", "--study", "n", "--finished", "--results", results).code == 0
     ran = here("report", "--results", results)
     assert ran.code == 0
-    assert "There are no results yet" not in ran.out
-    assert "1 run is in no study any more, and not shown; `lengthwise list runs` shows every run" in " ".join(
+    assert "No results yet" not in ran.out
+    assert "1 run belongs to no study and is not shown; `lengthwise list runs` lists every run" in " ".join(
         ran.out.split()
     )
 

@@ -154,7 +154,7 @@ def test_lengths_of_a_stored_run(here: Call, finished: Path, tmp_path: Path) -> 
     key = json.loads(here("list", "runs", "--results", results, "--json").out)[0]["key"]
     ran = here("lengths", key[:8], "--results", results)
     assert ran.code == 0
-    assert "1,000 drawn of each" in ran.out
+    assert "1,000 drawn from each split" in ran.out
     found = json.loads(here("lengths", key, "--results", results, "--json").out)
     assert (found["run"], found["drawn"], found["train"]["examples"]) == (key, 1000, 1000)
     assert set(found["test"]["lengths"]) == {"4", "8"}
@@ -168,7 +168,7 @@ def test_lengths_of_a_stored_run(here: Call, finished: Path, tmp_path: Path) -> 
 def test_lengths_of_neither_a_file_nor_a_run(here: Call, finished: Path) -> None:
     ran = here("lengths", "abc123", "--results", finished)
     assert ran.code == 2
-    assert "abc123 is no file here, and as a run's key: there is no run whose key begins with" in ran.err
+    assert "abc123 is no file here, and as a run's key: no run has a key that starts with" in ran.err
 
 
 def test_one_example_is_no_range(here: Call, tmp_path: Path) -> None:

@@ -127,10 +127,10 @@ def test_rows_that_cannot_be_read_are_made_anew_by_run(here: Call, finished: Pat
     listed = here("list", "runs", "--results", results)
     assert listed.code == 0
     assert listed.err.count("\n") == 1
-    assert listed.err.startswith(f"lengthwise: runs: left out the row '{first.key}', whose claims is text")
+    assert listed.err.startswith(f"lengthwise: runs: skipped the row '{first.key}', whose claims is text")
     ran = here("run", study, "--results", results, "--workers", 1)
     assert ran.code == 0, ran.err
-    assert f"runs: the row '{first.key}' could not be read, and the run begins anew" in ran.err
+    assert f"runs: the row '{first.key}' could not be read, and the run starts from the beginning" in ran.err
     assert "could not be read and was removed" in ran.err
     with open_results(results) as store:
         assert [run.status for run in store.runs("tiny")] == ["done", "done"]
@@ -170,7 +170,7 @@ def test_a_finished_run_that_cannot_be_read_stays_without_finished(here: Call, f
     other.close()
     ran = here("drop", "--study", "tiny", "--results", results)
     assert ran.code == 0
-    assert f"kept {key}: it could not be read, so it may be finished; --finished drops it too" in ran.out
+    assert f"kept {key}: it could not be read, so it may be finished; --finished deletes it too" in ran.out
     assert (results / "runs" / key / "weights.safetensors").is_file()
     ran = here("drop", "--study", "tiny", "--finished", "--results", results)
     assert f"dropped {key}: it could not be read" in ran.out
@@ -190,7 +190,7 @@ def test_no_row_goes_before_its_files(here: Call, finished: Path, tmp_path: Path
         ran = here("drop", *words, "--finished", "--results", results)
         assert ran.code == 2
         assert "dropped " not in ran.out
-        assert "is a link" in ran.out + ran.err
+        assert "must not be a link" in ran.out + ran.err
         with open_results(results) as store:
             assert len(store.scores([first, second])) == 4
     assert len(list(elsewhere.iterdir())) == 2
@@ -243,9 +243,9 @@ def test_runs_of_no_study_are_counted_apart(here: Call, tmp_path: Path) -> None:
     for encoding in ("nope", "rope"):
         assert here("compare", encoding, *words).code == 0
     found = json.loads(here("report", "--results", results, "--json").out)
-    assert (len(found["runs"]), found["apart"]) == (1, 1)
-    assert "1 more run is in no study any more" in here("report", "--results", results).out
-    assert "1 more run is in no study any more" in (results / "report.html").read_text()
+    assert (len(found["runs"]), found["unlisted"]) == (1, 1)
+    assert "1 more run belongs to no study" in here("report", "--results", results).out
+    assert "1 more run belongs to no study" in (results / "report.html").read_text()
     listed = here("list", "runs", "--results", results).out
     assert listed.count("in no study") == 1
 

@@ -76,7 +76,7 @@ def test_list_tasks(here: Call) -> None:
     assert rows["Copy"]["metric"] == "exact match"
     assert rows["Text"]["unit"] == "bytes"
     ran = here("list", "tasks")
-    assert "log perplexity, lower is better" in ran.out
+    assert "cross-entropy (nats per byte), lower is better" in ran.out
     assert "symbols=26" in ran.out
     assert rows["LinearRegression"]["summary"] == "y = w·x, w ~ N(0, I). `length` counts the examples."
     assert not [name for name, row in rows.items() if row["summary"].endswith(":")]
@@ -258,7 +258,7 @@ def test_compare_without_a_study_file(apart: Call, tmp_path: Path) -> None:
     ran = apart(*words, "--results", results, "--workers", 1)
     assert ran.code == 0, ran.err
     assert "FIRE-S(hidden_layers=1)" in ran.out
-    assert "log perplexity" in ran.out
+    assert "cross-entropy (nats per byte)" in ran.out
     again = apart(*words, "--results", results)
     assert again.code == 0
     assert "all 2 runs are done" in again.err
@@ -274,7 +274,7 @@ def test_compare_on_a_fixed_training_set(apart: Call, tmp_path: Path) -> None:
     results, page = tmp_path / "results", tmp_path / "page.html"
     sizes = "--train-length 6 --min-length 5 --steps 12 --batch-size 4 --d-model 8 --num-layers 1 --num-heads 1"
     words = ["compare", "nope", "--task", "copy", *sizes.split(), "--examples", 8, "--results", results]
-    for more, said in ((["--train-examples", 20], "20 fixed ones, 2.4 epochs"), ([], "drawn anew at every step")):
+    for more, said in ((["--train-examples", 20], "20 fixed examples, 2.4 epochs"), ([], "new examples at every step")):
         assert apart(*words, *more, "--workers", 1, "--name", said).code == 0
         (run,) = json.loads(apart("list", "runs", "--study", said, "--results", results, "--json").out)
         assert re.search(rf"^examples +{said} *$", apart("show", run["key"], "--results", results).out, re.MULTILINE)
@@ -380,12 +380,10 @@ def test_a_run_is_dropped_with_what_lies_in_its_folder(here: Call, finished: Pat
     key = rows[0]["key"]
     ran = here("drop", key[:8], "--results", results)
     assert ran.code == 2
-    assert (
-        "is finished, and what it found would be lost; nothing was dropped; --finished drops it all the same" in ran.err
-    )
+    assert "is finished and its results would be lost; nothing was deleted; --finished drops it all the same" in ran.err
     ran = here("drop", "--study", "tiny", "--results", results)
     assert [line.split(" ")[0] for line in ran.out.splitlines()] == ["kept"] * 3
-    assert ran.out.count("it is finished; --finished drops it too") == 2
+    assert ran.out.count("it is finished; --finished deletes it too") == 2
     assert "kept study tiny" in ran.out
     assert (results / "runs" / key).is_dir()
     ran = here("drop", key[:8], "--finished", "--results", results)
@@ -425,7 +423,7 @@ def test_the_unfinished_runs_of_a_study_are_dropped(here: Call, finished: Path, 
         ([], "name runs by their keys, or with --study"),
         (["ab", "--study", "s"], "one of the two"),
         (["--study", "s", "--finished"], "there is no study 's'"),
-        (["zz"], "there is no run whose key begins with 'zz'"),
+        (["zz"], "no run has a key that starts with 'zz'"),
     ],
 )
 def test_drops_that_cannot_be(here: Call, finished: Path, words: list[str], says: str) -> None:

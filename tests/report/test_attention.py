@@ -58,10 +58,10 @@ def test_the_page_has_the_numbers(probed: Findings) -> None:
             assert f"{layer.mean:.4f}" in page
             assert f"{layer.low:.4f} … {layer.high:.4f}" in page
     text = " ".join(re.sub(r"<[^>]+>", " ", page).replace("&nbsp;", " ").split())
-    assert "Distance from NoPE’s attention , runs of the same seed" in text
+    assert "Distance from NoPE’s attention in each layer (nats) · compared with NoPE’s runs of the same seed" in text
     assert "10 test examples at each of 20 and 40 symbols" in text
     assert "NoPE (another seed) is the baseline" in text
-    assert "Runs of one seed begin with the same weights" in text
+    assert "Runs with the same seed start from the same weights" in text
     assert "3 seeds, 1,500 queries" in text
     assert "cpu (a fast one)" in text
     for share in probed.tasks[1].attended[0].series[0].most:
@@ -75,7 +75,7 @@ def test_the_terminal_has_them_in_short(probed: Findings) -> None:
     console.print(table(probed))
     text = console.export_text()
     (group,) = probed.tasks[1].distances
-    assert "Attention's distance from NoPE" in text
+    assert "Attention distance from NoPE" in text
     for series in group.series:
         assert f"{series.mean:.4f}" in text
     assert "NoPE (another seed)" in text

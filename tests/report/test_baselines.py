@@ -9,7 +9,7 @@ import pytest
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.report import render, table
-from lengthwise.report.chart import APART, HEIGHT, MANY, ranges, rows, spec, words_at
+from lengthwise.report.chart import HEIGHT, LABEL_DISTANCE, MANY, label_heights, ranges, rows, spec
 from lengthwise.report.palette import looks
 
 Make = Callable[..., Any]
@@ -87,7 +87,7 @@ def test_the_page_has_their_rows_below_all_others(study: Findings) -> None:
         assert f"<span>{name}</span><small>{kind}</small>" in body
     assert page.index('data-label="NoPE"') < page.index('<tbody class="baselines">')
     assert "64 prompts per seed" not in page and "512 prompts per seed and length" in page
-    assert "its mean there is no better than that of a floor" in page
+    assert "the mean is no better than a floor" in page
 
 
 def test_squared_errors_begin_at_zero_and_baselines_are_on_the_widest_axis(study: Findings) -> None:
@@ -110,15 +110,15 @@ def test_squared_errors_begin_at_zero_and_baselines_are_on_the_widest_axis(study
     ],
 )
 def test_words_do_not_cover_each_other(wanted: list[float]) -> None:
-    found = sorted(words_at(wanted))
-    assert all(b - a >= APART - 0.11 for a, b in zip(found, found[1:], strict=False))
+    found = sorted(label_heights(wanted))
+    assert all(b - a >= LABEL_DISTANCE - 0.11 for a, b in zip(found, found[1:], strict=False))
     assert found[0] >= 5 and found[-1] <= HEIGHT - 5
     order = sorted(range(len(wanted)), key=lambda n: wanted[n])
-    assert sorted(order, key=lambda n: words_at(wanted)[n]) == order
+    assert sorted(order, key=lambda n: label_heights(wanted)[n]) == order
 
 
 def test_words_stay_where_there_is_room() -> None:
-    assert words_at([300.0, 20.0, 100.0]) == [300.0, 20.0, 100.0]
+    assert label_heights([300.0, 20.0, 100.0]) == [300.0, 20.0, 100.0]
 
 
 def test_of_many_lengths_the_first_beyond_the_axis_has_the_arrow(study: Findings) -> None:
@@ -134,14 +134,14 @@ def test_of_many_lengths_the_first_beyond_the_axis_has_the_arrow(study: Findings
 def test_the_terminal_shows_some_of_many_lengths_and_marks_baselines(study: Findings) -> None:
     text = printed(study)
     assert max(map(len, text.splitlines())) <= 80
-    assert "(12 of 42 lengths; the page has all)" in text
+    assert "(12 of 42 lengths are shown; the page has all)" in text
     heads = [word for line in text.splitlines() for word in line.split() if word.isdigit()]
     assert {"1", "50", "400"} <= set(heads)
     for name in (*NAMES, "FIRE", "NoPE"):
         assert name in text
     assert text.count("(floor)") * (len(NAMES) - 1) == text.count("(baseline)") > 0
-    assert "a floor is a baseline that a model has to beat" in " ".join(text.split())
-    assert "a floor is a baseline that a model has to beat" in render(study)
+    assert "a floor is a baseline that a model must beat" in " ".join(text.split())
+    assert "a floor is a baseline that a model must beat" in render(study)
 
 
 def test_a_phone_shows_all_of_it(browser: Any, study: Findings, tmp_path: Any) -> None:

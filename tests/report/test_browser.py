@@ -57,7 +57,7 @@ def test_draws_every_encoding_and_fetches_nothing(browser: Any, report: Path) ->
             assert drawn(page, slot) >= 6, f"slot {slot}: a line, a band and points at four lengths"
             assert drawn(page, slot, chart=1) >= 6
         words = page.locator(".chart").first.text_content()
-        for word in ("128", "1,024", "8×", "trained at 128", "never trained"):
+        for word in ("128", "1,024", "8×", "trained at 128", "longer than training (extrapolation)"):
             assert word in words
 
 
@@ -112,9 +112,9 @@ def test_the_tooltip_has_the_numbers(browser: Any, report: Path, quickstart: Fin
         tip = page.locator(".tip").first
         tip.wait_for(state="visible")
         text = tip.inner_text()
-        point = next(s for s in quickstart.tasks[0].series if s.label == "FIRE").at(1024)
+        point = next(s for s in quickstart.tasks[0].series if s.label == "FIRE").point_at(1024)
         assert "1,024 bytes" in text
-        assert "8× the trained length, never trained" in text
+        assert "8× the training length (extrapolation)" in text
         assert f"{point.mean:.3f}" in text
         assert f"{point.interval.low:.3f}" in text
         assert "3 seeds × 64 examples" in text
@@ -236,12 +236,18 @@ def test_a_table_that_does_not_fit_says_that_it_scrolls(
         box = page.locator(table).first
         assert box.evaluate("e => e.scrollWidth > e.clientWidth + 1")
         assert page.locator(hint).first.is_visible()
-        assert "scroll sideways" in page.locator(hint).first.inner_text()
+        assert "scroll sideways to see more columns" in page.locator(hint).first.inner_text()
         assert "gradient" in box.evaluate("e => getComputedStyle(e).maskImage")
+        name = page.locator(f"{table} tbody th").first
+        assert name.evaluate("e => getComputedStyle(e).boxShadow") == "none"
         box.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
         page.wait_for_timeout(100)
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert name.evaluate("e => getComputedStyle(e).boxShadow") != "none", "columns are hidden behind the first"
         assert box.evaluate("e => getComputedStyle(e).maskImage") == "none", "nothing more behind the edge"
         page.emulate_media(media="print")
+        assert name.evaluate("e => getComputedStyle(e).boxShadow") == "none"
         assert not page.locator(hint).first.is_visible()
     with opened(browser, path, viewport={"width": 1280, "height": 800}) as page:
         assert not page.locator(hint).first.is_visible()
@@ -294,7 +300,7 @@ def test_paper_is_light_and_complete(browser: Any, report: Path) -> None:
 
 def test_an_empty_page_opens(browser: Any, tmp_path: Path) -> None:
     with opened(browser, write(Findings(), tmp_path / "empty.html")) as page:
-        assert "There is nothing here yet" in page.locator("main").inner_text()
+        assert "No results yet" in page.locator("main").inner_text()
 
 
 def test_one_length_and_one_encoding_draw(browser: Any, tmp_path: Path, make_row: Make, make_score: Make) -> None:

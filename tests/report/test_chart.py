@@ -40,12 +40,12 @@ def test_lengths_are_the_ticks_of_a_log2_axis(quickstart: Findings) -> None:
     assert '"type": "log", "base": 2' in made
     assert '"values": [128, 256, 512, 1024]' in made
     assert '"text": "trained at 128"' in made
-    assert '"text": "never trained' in made
+    assert "longer than training (extrapolation)" in made
 
 
 def test_no_shade_where_nothing_is_new(make_row: Make, make_score: Make) -> None:
     task = task_of({"FIRE": [1.0] * 4}, make_row, make_score, train_length=1024)
-    assert "never trained" not in json.dumps(spec(task, looks(["FIRE"])))
+    assert "extrapolation" not in json.dumps(spec(task, looks(["FIRE"])))
 
 
 def test_no_text_of_users_is_in_the_spec(make_row: Make, make_score: Make) -> None:
@@ -88,10 +88,11 @@ def test_baselines_far_above_leave_the_axis_to_the_encodings(make_row: Make, mak
 def test_a_chart_is_described_in_words(quickstart: Findings) -> None:
     text = describe(quickstart.tasks[1])
     assert text.startswith(
-        "Copy: exact match (higher is better) against length, from 20 to 160 symbols; trained on 1–20; 7 lines, one for each "
-        "encoding. At 160 symbols: FIRE 0.5"
+        "Copy: line chart. Horizontal axis: length in symbols, from 20 to 160, trained on 1–20. Vertical axis: exact match, "
+        "higher is better, from 0.000 to 1.000. One line per encoding: NoPE, Sinusoidal, RoPE, ALiBi, T5, KerpleLog, FIRE. "
+        "Scores at 160 symbols, best first: FIRE 0.5"
     )
-    assert text.endswith("The table below has all numbers; arrow keys go through the lengths.")
+    assert text.endswith("The table below has all numbers. The left and right arrow keys move through the lengths.")
 
 
 def test_every_score_off_the_axis_has_an_arrow(quickstart: Findings) -> None:

@@ -23,8 +23,9 @@ def counted(make_rows: Callable[..., Any], make_study: Callable[..., Any]) -> Fi
 def test_the_page_has_the_numbers(counted: Findings) -> None:
     page = render(counted)
     assert page.count('<section class="examples"') == 1
-    assert "training: 465,000 of 1 to 30, mean 20.3" in page
-    assert "test: 405 of 20 to 100, mean 60.0" in page
+    assert "training: 465,000 examples, length 1 to 30, mean 20.3" in page
+    assert "test: 405 examples, length 20 to 100, mean 60.0" in page
+    assert "Horizontal axis: words per question, from 1 to 100. Vertical axis: share of examples, from 0 % to" in page
     row = '<th scope="row" data-sort="25">25–29</th><td data-sort="135000">135,000</td><td data-sort="25">25</td>'
     assert row in page
 

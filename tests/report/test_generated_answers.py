@@ -44,7 +44,7 @@ def test_the_page_has_the_numbers(decoded: Findings) -> None:
     assert ">0.250</td>" in line[: line.index("</tr>")]
     assert ">3.500</td>" in line[: line.index("</tr>")]
     assert ">1.000</td>" in line[: line.index("</tr>")]
-    assert [section.count(f"<summary>Some answers {words}") for words in ("that could not", "with steps")] == [1, 1]
+    assert [section.count(f"<summary>Sample answers {words}") for words in ("that could not", "with steps")] == [1, 1]
     assert section.count("<code>") == 3 + 3, "of each encoding and kind some"
     assert section.count("<code>&lt;i&gt;out</code>") == 3
     assert "a &lt;b&gt; c" in section

@@ -11,7 +11,7 @@ import pytest
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.analysis.intervals import over_examples
 from lengthwise.report import render, write
-from lengthwise.report.in_context import APART, _path, _robust, _spaced, plane
+from lengthwise.report.in_context import LABEL_DISTANCE, _path, _robust, _spaced, plane
 from lengthwise.report.palette import looks
 from lengthwise.store.rows import ProbeRow, RunRow
 
@@ -86,11 +86,11 @@ def test_the_page_has_the_numbers(probed: Findings) -> None:
     for one in found.induction[0].series:
         assert f"{one.prefix.mean:.3f}" in page
         assert one.heads == 9, "one of two in each of three layers, three seeds"
-    assert "its weights on the labels of 200 examples" in text
-    assert "Equal weights on all tokens would be 0.0025 each" in text
-    assert "target from 51 target from 213 target from 393" in text
-    assert "12 examples, 4 times over" in text
-    assert "0.032 where all tokens have the same" in text
+    assert "its attention weights on the labels of 200 examples" in text
+    assert "If all tokens had the same weight, each would have 0.0025" in text
+    assert "target from example 51 target from example 213 target from example 393" in text
+    assert "Each prompt repeats 12 examples 4 times." in text
+    assert "0.032 if all tokens had the same weight" in text
     assert "cpu (a fast one)" in text
 
 
@@ -109,7 +109,7 @@ def test_names_do_not_touch() -> None:
     assert _spaced([50.0, None, 50.0, 51.0, 0.0]) == [50.0, None, 56.4, 62.8, 0.0]
     crowded = _spaced([99.0, 98.0, 100.0])
     assert crowded == [93.6, 87.2, 100.0]
-    assert all(abs(a - b) >= APART - 1e-9 for a in crowded for b in crowded if a is not b and a and b)
+    assert all(abs(a - b) >= LABEL_DISTANCE - 1e-9 for a in crowded for b in crowded if a is not b and a and b)
 
 
 def test_a_line_of_many_places_has_means_of_neighbours() -> None:

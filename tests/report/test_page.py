@@ -103,7 +103,7 @@ def test_what_is_missing_is_named(make_rows: Make, make_study: Make) -> None:
 
 def test_an_empty_store_says_so() -> None:
     text = render(Findings())
-    assert "There is nothing here yet" in text
+    assert "No results yet" in text
     assert "window.vegaEmbed" not in text
     assert len(text) < 30_000
 
@@ -118,14 +118,14 @@ def test_scores_that_are_no_number(make_row: Make, make_score: Make) -> None:
     run = make_row()
     scores = [make_score(run, 128, 2.0), make_score(run, 256, math.nan), make_score(run, 512, math.inf)]
     text = render(from_rows([], [run], scores))
-    assert "not drawn: FIRE at 256 and FIRE at 512" in text
+    assert "Not drawn, because the score is not a finite number: FIRE at 256 and FIRE at 512" in text
     assert "NaN" not in text.partition('id="data">')[2].partition("</script>")[0]
 
 
 def test_one_seed_is_said(make_row: Make, make_score: Make) -> None:
     runs = [make_row(key=label, label=label) for label in ("FIRE", "RoPE")]
     text = render(from_rows([], runs, [make_score(r, n, 2.0 + i) for i, r in enumerate(runs) for n in (128, 1024)]))
-    assert "with one seed no difference can be told from chance" in text
+    assert "with one seed per encoding, differences may be due to chance" in text
     assert "or rest on one seed" in text
     assert "over examples" in text
     assert "1 seed per score" in text
@@ -133,7 +133,7 @@ def test_one_seed_is_said(make_row: Make, make_score: Make) -> None:
 
 def test_best_is_bold_and_what_is_not_apart_is_tinted(quickstart: Findings) -> None:
     task = quickstart.tasks[0]
-    cells = {s.label: [page._cell(task, s.at(n), n)["kind"] for n in task.lengths] for s in task.series}
+    cells = {s.label: [page._cell(task, s.point_at(n), n)["kind"] for n in task.lengths] for s in task.series}
     assert cells["FIRE"][3] == "best"
     assert cells["KerpleLog"][3] == "near"
     assert cells["Sinusoidal"] == [""] * 4
@@ -153,7 +153,7 @@ def test_nobody_is_marked_best_where_all_are_wrong(make_rows: Make) -> None:
     runs, scores = make_rows()
     level = [dataclasses.replace(s, mean=0.0) if (s.metric, s.length) == ("exact match", 160) else s for s in scores]
     task = from_rows([], runs, level).tasks[1]
-    kinds = [[page._cell(task, s.at(n), n)["kind"] for s in task.series] for n in (80, 160)]
+    kinds = [[page._cell(task, s.point_at(n), n)["kind"] for s in task.series] for n in (80, 160)]
     assert kinds[0].count("best") == 1
     assert kinds[1] == [""] * 7
     wrong = [dataclasses.replace(s, mean=0.0) if s.metric == "exact match" else s for s in scores]
@@ -168,13 +168,15 @@ def test_who_has_not_learned_is_remarked_and_not_best(make_rows: Make) -> None:
     text = [dataclasses.replace(s, facts=floors) if s.metric == "log perplexity" else s for s in scores]
     found = from_rows([], runs, text)
     task = found.tasks[0]
-    assert page._cell(task, task.series[1].at(128), 128)["kind"] == "", "1.902 of Sinusoidal, where FIRE has 1.807"
+    assert page._cell(task, task.series[1].point_at(128), 128)["kind"] == "", (
+        "1.902 of Sinusoidal, where FIRE has 1.807"
+    )
     whole = render(found)
     assert "not learned" in whole
-    assert "Not learned at the trained length, so that scores and ranks compare failures: Text (by none)." in whole
+    assert "so their scores and ranks compare failures: Text (all encodings)." in whole
     for name, kind in (("bigram", "floor"), ("trigram", "baseline")):
         assert f"<span>{name}</span><small>{kind}</small>" in whole
-    assert "Not learned at" not in render(from_rows([], runs, scores))
+    assert "compare failures" not in render(from_rows([], runs, scores))
 
 
 def test_the_caption_promises_as_many_ranges_as_there_are_buttons(
@@ -182,7 +184,7 @@ def test_the_caption_promises_as_many_ranges_as_there_are_buttons(
 ) -> None:
     def buttons_and_caption(found: Findings) -> tuple[list[str], str]:
         text = render(found)
-        caption = re.search(r"The axis can show (.*?)\. Arrows", text)
+        caption = re.search(r"The vertical axis can show (.*?)\. Arrows", text)
         return re.findall(r'data-range="\d">(\w+)<', text), caption[1] if caption else ""
 
     three = from_rows([], *make_rows())
@@ -198,7 +200,10 @@ def test_the_caption_promises_as_many_ranges_as_there_are_buttons(
     some = [(r, length, min(mean, 2.3)) for r, length, mean in pairs]
     floors = beside(uniform=5.545, unigram=3.15, bigram=2.444, trigram=1.9)
     one = from_rows([], runs, [dataclasses.replace(make_score(*p), facts=floors) for p in some])
-    assert buttons_and_caption(one) == (["all", "encodings"], "all scores and baselines or the encodings alone")
+    assert buttons_and_caption(one) == (
+        ["all", "encodings"],
+        "all scores and baselines or the encodings without the baselines",
+    )
     assert buttons_and_caption(from_rows([], runs, [make_score(*p) for p in some])) == ([], "")
 
 
@@ -235,7 +240,7 @@ def test_folders_of_the_machine_stay_at_home(quickstart: Findings) -> None:
 
 def test_values_are_readable() -> None:
     values = [None, "", True, 12, 18_202_113, 0.1, [1, 2], "x"]
-    assert [provenance.written(v) for v in values] == ["–", "–", "yes", "12", "18,202,113", "0.1", "[1, 2]", "x"]
+    assert [provenance.value_text(v) for v in values] == ["–", "–", "yes", "12", "18,202,113", "0.1", "[1, 2]", "x"]
     assert [provenance.seconds(v) for v in (1.25, 48.2, 725, 12_000, None, math.nan)] == [
         *("1.2 s", "48 s", "12 min 5 s", "3 h 20 min", "–", "–")
     ]
@@ -260,7 +265,7 @@ def test_writing_is_all_or_nothing(tmp_path: Path, quickstart: Findings, monkeyp
 
     monkeypatch.setattr(page.os, "replace", full_disk)
     with pytest.raises(
-        ReportError, match=r"cannot be written to .*report\.html \(No space left on device\); make room"
+        ReportError, match=r"cannot be written to .*report\.html \(No space left on device\); free some space"
     ):
         write(Findings(), target)
     assert target.read_text(encoding="utf-8") == before
@@ -329,14 +334,14 @@ def test_a_store_of_870_runs_is_reported_in_time(tmp_path: Path, make_rows: Make
 
 def test_intervals_over_prompts_are_said_where_there_are_some(make_rows: Make, make_study: Make) -> None:
     runs, scores = make_rows(3, ("NoPE", "FIRE"))
-    said = "over seeds and prompts instead: 1,000 resamples"
+    said = "the variation of the prompts comes from 1,000 bootstrap resamples"
     assert said not in render(from_rows([make_study()], runs, scores))
     grouped = [
         dataclasses.replace(s, facts={"details": {"groups": [s.mean - 0.01, s.mean + 0.01] * 4}}) for s in scores
     ]
     page = render(from_rows([make_study()], runs, grouped))
     assert said in page
-    assert "paired by seed (and by prompts, where these were kept)" in page
+    assert "paired by seed (and by group of prompts, where groups were stored)" in page
 
 
 KILLED = """

@@ -80,6 +80,6 @@ def test_usual_encodings_look_the_same_in_every_study() -> None:
 def test_any_number_of_labels_look_different() -> None:
     labels = [*USUAL, *(f"FIRE(width={n})" for n in range(40))]
     drawn = looks(labels)
-    assert len({(look.slot, look.turn) for look in drawn.values()}) == len(labels)
+    assert len({(look.slot, look.cycle) for look in drawn.values()}) == len(labels)
     assert len({(look.colour, look.shape) for look in drawn.values()}) == len(labels)
     assert len({looks(["a", "b", "c"])[x].slot for x in "abc"}) == 3

@@ -37,16 +37,17 @@ def test_they_have_columns_of_their_own_and_are_in_no_mean(parity: Findings) -> 
     groups = re.findall(r'<th colspan="(\d)" scope="colgroup" class="group([^"]*)">([^<]*)</th>', text)
     assert groups == [
         ("1", "", "in distribution, all lengths"),
-        ("1", " new first", "never trained, all lengths"),
-        ("2", "", "shorter than trained"),
+        ("1", " new first", "longer than training (extrapolation), all lengths"),
+        ("2", "", "shorter than training"),
         ("2", " first", "in distribution"),
-        ("2", " new first", "never trained"),
+        ("2", " new first", "longer than training (extrapolation)"),
     ]
     assert "5 to 6 bits" in text
     assert (
-        "<b>shorter than trained</b>: 2 and 3 bits, where training had 5 to 6; in no score over several lengths" in text
+        "<b>Shorter than training</b>: 2 and 3 bits, because training had 5 to 6; these lengths count in no score over "
+        "several lengths." in text
     )
-    assert "lengths shorter than any in training are in none of these" in text
+    assert "Lengths shorter than any in training are not included." in text
     summary = text.partition('id="summary"')[2].partition("</section>")[0]
     assert re.findall(r'data-sort="([^"]*)"', summary) == ["1.0", "0.5"] * 2
     first = re.findall(r'<th scope="col" class="([^"]*)"><button type="button">(\d)</button>', text)
@@ -59,7 +60,7 @@ def test_the_chart_shades_them_and_its_words_say_what_they_are(parity: Findings)
     (place,) = shade["data"]["values"]
     assert place["shortest"] == 5
     assert place["left"] < 2
-    assert "0.5\\u00d7 the trained length, shorter than any in training" in render(parity)
+    assert "0.5\\u00d7 the training length, shorter than training" in render(parity)
 
 
 def test_the_chart_is_valid(parity: Findings) -> None:
@@ -73,7 +74,7 @@ def test_the_terminal_says_so(parity: Findings) -> None:
     console.print(table(parity))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert re.search(r"shorter +shorter +trained +trained", text)
-    assert "(shorter: than any in training, 5 to 6 bits; in no score over several lengths)" in text
+    assert "(shorter: below the training lengths of 5 to 6 bits; these count in no score" in text
 
 
 def test_of_text_all_shorter_lengths_were_trained(make_row: Make, make_score: Make) -> None:

@@ -50,7 +50,7 @@ def test_the_published_rule_for_ties_by_name(make_study: Make, make_rows: Make) 
     runs, scores = make_rows()
     found = from_rows([make_study()], runs, [dataclasses.replace(score, mean=0.5) for score in scores])
     wanted = {"average": ["0.250"] * 7, "published": ["1.000", "0.500", "0.333", "0.250", "0.200", "0.167", "0.143"]}
-    said = {"average": "share the mean of their ranks", "published": "have ranks in the order of the study’s list"}
+    said = {"average": "share the mean of their ranks", "published": "are ranked in the order of the study’s list"}
     for ties, ranks in wanted.items():
         text = section(render(found, ties=ties))  # type: ignore[arg-type]
         first = re.findall(r'<tr data-label="(\w+)".*?<span class="mean">([^<]*)<', text, flags=re.S)
@@ -61,7 +61,7 @@ def test_the_published_rule_for_ties_by_name(make_study: Make, make_rows: Make) 
         console = Console(file=io.StringIO(), width=80, color_system=None)
         console.print(table(found, ties=ties))  # type: ignore[arg-type]
         printed = console.file.getvalue()  # type: ignore[attr-defined]
-        assert ("in the order of the list, as published." in printed) == (ties == "published")
+        assert ("in the order of the study's list, the published rule." in printed) == (ties == "published")
         after = printed[printed.index("Mean reciprocal rank") :]
         assert [re.search(rf"{label} +([\d.]+)", after)[1] for label, _ in first] == ranks  # type: ignore[index]
 
@@ -79,22 +79,24 @@ def only(task: str, make_study: Make, make_rows: Make, lengths: tuple[int, ...],
 def test_one_task_has_scores_over_trained_and_longer_lengths_apart(make_study: Make, make_rows: Make) -> None:
     found = only("Copy", make_study, make_rows, (20, 40, 80, 160))
     text = section(render(found))
-    assert "All lengths" in text
+    assert "Summary of all lengths" in text
     assert "reciprocal" not in text
     assert re.findall(r"<th scope=.col.[^>]*><button[^>]*>([^<]*)<", text) == ["20 symbols", "40 to 160 symbols"]
     assert "in distribution, all lengths" in text
-    assert "never trained, all lengths" in text
-    assert "each example counts alike" in text
+    assert "longer than training (extrapolation), all lengths" in text
+    assert "Each example has the same weight" in text
     rows = re.findall(r'<tr data-label="(\w+)".*?"mean">([^<]*)<.*?"mean">([^<]*)<', text, flags=re.S)
     series = {s.label: s for s in found.tasks[0].series}
     for label, *shown in rows:
-        means = [[s.mean for n in lengths for s in series[label].at(n).seeds] for lengths in ((20,), (40, 80, 160))]
+        means = [
+            [s.mean for n in lengths for s in series[label].point_at(n).seeds] for lengths in ((20,), (40, 80, 160))
+        ]
         assert [float(x) for x in shown] == pytest.approx([sum(some) / len(some) for some in means], abs=5e-4)
     longer = [float(row[2]) for row in rows]
     assert len(rows) == 7
     assert longer == sorted(longer, reverse=True)
     other = section(render(only("Text", make_study, make_rows, (128, 256, 512))))
-    assert "each length counts alike" in other
+    assert "Each length has the same weight" in other
     lower = [float(row) for row in re.findall(r'<td class="[^"]*new[^"]*".*?"mean">([^<]*)<', other)]
     assert len(lower) == 7
     assert lower == sorted(lower)

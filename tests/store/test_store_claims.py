@@ -97,7 +97,9 @@ def test_who_lost_the_claim_cannot_write(
     assert not study.heartbeat("a100000000000000", FAR, 999, 1000)
     assert not study.release("a100000000000000", FAR)
     assert not study.fail("a100000000000000", FAR, "late")
-    with pytest.raises(ClaimLost, match=f"run a100000000000000 is held by .*, not by {FAR}; nothing was stored"):
+    with pytest.raises(
+        ClaimLost, match=f"run a100000000000000 is (not )?held by .*, so {FAR} cannot write to it; nothing was stored"
+    ):
         study.add_scores("a100000000000000", [make.score(8, 0.1), make.score(16, 0.1), make.score(32, 0.1)], worker=FAR)
     with pytest.raises(ClaimLost):
         study.add_curve("a100000000000000", [make.point(5, 9.0)], worker=FAR)
@@ -113,7 +115,7 @@ def test_who_lost_the_claim_cannot_write(
 def test_without_a_worker_s_name_only_a_free_run_takes_results(study: Store, make: Any) -> None:
     study.add_scores("a100000000000000", [make.score(8)])
     claimed(study, FAR)
-    with pytest.raises(ClaimLost, match="held by elsewhere:1:a, not by this caller"):
+    with pytest.raises(ClaimLost, match="held by elsewhere:1:a, so this caller cannot write to it"):
         study.add_scores("a100000000000000", [make.score(16)])
     with pytest.raises(ClaimLost):
         study.add_curve("a100000000000000", [make.point(1)])
@@ -122,7 +124,7 @@ def test_without_a_worker_s_name_only_a_free_run_takes_results(study: Store, mak
 def test_a_run_is_not_finished_with_a_question_open(study: Store, make: Any) -> None:
     claimed(study, FAR)
     study.add_scores("a100000000000000", [make.score(8)], worker=FAR)
-    with pytest.raises(StoreError, match="run a100000000000000 cannot be finished: length 16 has no score"):
+    with pytest.raises(StoreError, match="run a100000000000000 cannot be finished, because length 16 has no score"):
         study.finish("a100000000000000", FAR, {})
     assert study.run("a100000000000000").status == "running"
 
@@ -269,13 +271,13 @@ def test_a_dropped_run_leaves_nothing(study: Store, make: Any) -> None:
 
 def test_all_are_dropped_or_none(study: Store, make: Any) -> None:
     assert claimed(study, FAR) == "a100000000000000"
-    with pytest.raises(StoreError, match=r"run a1000000 .* is being worked on; .* nothing was dropped"):
+    with pytest.raises(StoreError, match=r"run a1000000 .* is running; .* nothing was deleted"):
         study.drop(["b100000000000000", "a100000000000000"])
     study.add_scores("a100000000000000", [make.score(8), make.score(16)], worker=FAR)
     study.finish("a100000000000000", FAR, {})
-    with pytest.raises(StoreError, match="is finished, and what it found would be lost"):
+    with pytest.raises(StoreError, match="is finished and its results would be lost"):
         study.drop(["b100000000000000", "a100000000000000"])
-    with pytest.raises(StoreError, match="there is no run 'zz'"):
+    with pytest.raises(StoreError, match="has no run 'zz'"):
         study.drop(["b100000000000000", "zz"])
     assert [run.key for run in study.runs("s")] == ["a100000000000000", "b100000000000000"]
     dropped = study.drop(["b100000000000000", "a100000000000000", "b100000000000000"], finished=True)
@@ -323,8 +325,8 @@ def test_dropping_a_study_keeps_what_is_finished_shared_or_held(store: Store, ma
     dropped = store.drop_study("s")
     assert [run.key for run in dropped.runs] == [D]
     assert {run.key: why for run, why in dropped.kept} == {
-        A: "it is finished; --finished drops it too",
-        B: "it is being worked on",
+        A: "it is finished; --finished deletes it too",
+        B: "it is running",
         C: "study other lists it too",
     }
     assert dropped.studies == ()

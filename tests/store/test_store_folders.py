@@ -14,7 +14,7 @@ NO_KEYS = ["", "a1", "../../victim", "/etc/passwd", KEY.upper(), KEY + "0", KEY 
 @pytest.mark.parametrize("key", NO_KEYS)
 def test_only_keys_become_paths(tmp_path: Path, key: str) -> None:
     for use in (run_folder, delete_run):
-        with pytest.raises(StoreError, match="the key of a run has 16 digits of 0-9 and a-f") as caught:
+        with pytest.raises(StoreError, match="must be a run key of 16 hex digits") as caught:
             use(tmp_path, key)
         assert str(caught.value).isascii()
 
@@ -44,10 +44,12 @@ def test_links_in_it_lead_nowhere(tmp_path: Path, link: str) -> None:
     results = tmp_path / "results"
     (results / link).parent.mkdir(parents=True)
     (results / link).symlink_to(victim)
-    with pytest.raises(StoreError, match="is a link, and runs are written and deleted in the results folder alone"):
+    with pytest.raises(
+        StoreError, match="must not be a link, because runs are written and deleted only inside the results folder"
+    ):
         run_folder(results, KEY)
     if link == "runs":
-        with pytest.raises(StoreError, match="is a link"):
+        with pytest.raises(StoreError, match="must not be a link"):
             delete_run(results, KEY)
     else:
         delete_run(results, KEY)

@@ -203,12 +203,12 @@ def test_rows_may_be_dataclasses_and_numpy_numbers(store: Store, make: Any) -> N
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"label": None}, "label is None; it has to be of type str"),
-        ({"seed": "1"}, "seed is '1'; it has to be of type int"),
-        ({"seed": 1.5}, "seed is 1.5; it has to be of type int"),
-        ({"seed": 2**70}, "in 64 bits, choose a smaller one"),
-        ({"labell": "x"}, "has no place for labell"),
-        ({"asked": [{"examples": 3}]}, "a question is an object with at least"),
+        ({"label": None}, "label must be of type str, got None"),
+        ({"seed": "1"}, "seed must be of type int, got '1'"),
+        ({"seed": 1.5}, "seed must be of type int, got 1.5"),
+        ({"seed": 2**70}, "must fit in 64 bits"),
+        ({"labell": "x"}, "has unknown columns: labell"),
+        ({"asked": [{"examples": 3}]}, "asked must be an object with at least"),
         ({"config": {"rate": math.nan}}, "cannot be stored as JSON"),
         ({"config": {"made": object()}}, "cannot be stored as JSON"),
     ],
@@ -229,12 +229,12 @@ def test_rows_that_cannot_be_stored(store: Store, make: Any) -> None:
     with pytest.raises(StoreError, match="the same run twice"):
         store.add_study("s", evaluation={}, runs=[make.run("a100000000000000"), make.run("a100000000000000")])
     store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
-    with pytest.raises(StoreError, match="a score of run a100000000000000, mean is 'high'; it has to be of type float"):
+    with pytest.raises(StoreError, match="a score of run a100000000000000, mean must be of type float, got 'high'"):
         store.add_scores("a100000000000000", [make.score(8), make.score(16, "high")])
     assert store.scores(["a100000000000000"]) == []
-    with pytest.raises(StoreError, match="there is no run 'zz' in "):
+    with pytest.raises(StoreError, match="has no run 'zz'"):
         store.add_scores("zz", [make.score(8)])
-    with pytest.raises(StoreError, match="the curve of run a100000000000000 is a int; give a dict or a dataclass"):
+    with pytest.raises(StoreError, match="the curve of run a100000000000000 must be a dict or a dataclass, got int"):
         store.add_curve("a100000000000000", [3])
 
 
@@ -247,18 +247,18 @@ def test_finding_a_run_by_the_beginning_of_its_key(store: Store, make: Any) -> N
     assert store.run(" 0B00 ").key == third
     assert store.run(one.upper()).key == one
     with pytest.raises(
-        StoreError, match=rf"'0a1' begins 2 keys: {one} \(FIRE\(hidden_layers=1\), Copy, seed 0\), {other} "
+        StoreError, match=rf"2 keys start with '0a1': {one} \(FIRE\(hidden_layers=1\), Copy, seed 0\), {other} "
     ):
         store.run("0a1")
-    with pytest.raises(StoreError, match=rf"no run whose key begins with '0a2'; there are {one} .*{other} "):
+    with pytest.raises(StoreError, match=rf"no run has a key that starts with '0a2'; similar keys: {one} .*{other} "):
         store.run("0a2")
     for unknown in ("", "%", "_"):
-        with pytest.raises(StoreError, match=r"no run whose key begins with"):
+        with pytest.raises(StoreError, match=r"no run has a key that starts with"):
             store.run(unknown)
 
 
 def test_an_unknown_study_names_the_near_miss(store: Store, make: Any) -> None:
-    with pytest.raises(StoreError, match="there is no study 's'; there are none yet"):
+    with pytest.raises(StoreError, match="there is no study 's'; there are no studies yet"):
         store.runs("s")
     store.add_study("quickstart", evaluation={}, runs=[make.run("a100000000000000")])
     for ask in (store.runs, store.progress, lambda name: store.claim(name, "w")):

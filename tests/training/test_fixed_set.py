@@ -188,9 +188,9 @@ def test_it_is_part_of_the_key():
 
 
 def test_what_is_said_of_it():
-    assert training_set(a_run().to_data()["training"]) == "drawn anew at every step"
+    assert training_set(a_run().to_data()["training"]) == "new examples at every step"
     config = TrainingConfig(train_length=20, steps=40_000, batch_size=64, train_examples=100_000)
-    assert training_set(config.to_data()) == "100,000 fixed ones, 25.6 epochs"
+    assert training_set(config.to_data()) == "100,000 fixed examples, 25.6 epochs"
 
 
 def test_its_lengths_are_counted():

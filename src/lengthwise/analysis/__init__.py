@@ -1,6 +1,6 @@
-"""Rows of the results database → findings: means and intervals over seeds, what is missing, where it comes from.
+"""Turn rows of the results database into findings: means and intervals over seeds, missing runs, and provenance.
 
-Imports no torch. `findings(store, study)` is the way in; `Findings` is plain data that a report or a script reads.
+Start with `findings(store, study)`. `Findings` is plain data for a report or a script. Nothing here imports torch.
 """
 
 from lengthwise.analysis.attention import AttendedDistances, AttendedSeries, Distances, DistanceSeries

@@ -1,4 +1,4 @@
-"""What attention learned, from the store's probes: means and intervals over seeds, as plain data."""
+"""Statistics of attention from stored probes: means and intervals over seeds, as plain data."""
 
 import json
 import math
@@ -20,9 +20,9 @@ LN2 = math.log(2)
 
 @dataclass(frozen=True, kw_only=True)
 class DistanceSeries:
-    """An encoding's distance from the reference in each layer, the first to the last, in nats. `seeds`: how many runs.
+    """An encoding's distance from the reference in each layer, first to last, in nats. `seeds`: the number of runs.
 
-    `baseline`: the reference's own runs, each against another seed.
+    `baseline`: whether these are the reference's own runs, compared with its runs of other seeds.
     """
 
     label: str
@@ -37,11 +37,11 @@ class DistanceSeries:
 
 @dataclass(frozen=True, kw_only=True)
 class Distances:
-    """Distances that may be compared: from runs of one encoding, by one measure, on the same examples.
+    """Comparable distances: from runs of one reference encoding, by one measure, on the same examples.
 
-    Of each run the mean over `lengths`, at each of them over at most `examples` test examples (`n`: the fewest that there were).
-    `across`: a run and its reference have different seeds. `variant`: "jensen-shannon" or "published". `facts`: where the
-    numbers come from, flat.
+    For each run, they are means over `lengths`, and at each length over at most `examples` test examples (`n`: the smallest actual
+    number). `across`: whether a run and its reference have different seeds. `variant`: "jensen-shannon" or "published". `facts`:
+    the origin of the numbers, flat.
     """
 
     reference: str
@@ -56,9 +56,11 @@ class Distances:
 
 @dataclass(frozen=True, kw_only=True)
 class AttendedSeries:
-    """Of an encoding's runs, the share of queries whose highest logit lies in each bin of the normalised distance (`most`), and
-    the share of the weights that does (`mass`); all layers, heads and lengths together. `queries`: of all runs, each counted
-    once."""
+    """How far back an encoding's runs attend, over all layers, heads and lengths.
+
+    `most`: the share of queries whose highest logit lies in each bin of the normalized distance. `mass`: the share of the weights
+    in each bin. `queries`: the number of queries of all runs.
+    """
 
     label: str
     most: tuple[Interval, ...]
@@ -69,7 +71,7 @@ class AttendedSeries:
 
 @dataclass(frozen=True, kw_only=True)
 class AttendedDistances:
-    """How far back heads look, of encodings that were asked the same. Bin n of N has the distances n/N up to (n + 1)/N."""
+    """How far back heads attend, for encodings with the same question. Bin n of N has the distances from n/N up to (n + 1)/N."""
 
     examples: int
     n: int
@@ -81,7 +83,7 @@ class AttendedDistances:
 def distances(
     labels: Mapping[str, str], probes: Iterable["ProbeRow"], runs: Mapping[str, "RunRow"]
 ) -> tuple[Distances, ...]:
-    """Of the runs in `labels` (by key) what is stored; `runs` has also those that others are compared with."""
+    """Return the stored distances of the runs in `labels` (by key). `runs` also contains the runs that they are compared with."""
     groups: dict[str, dict[str, list[ProbeRow]]] = defaultdict(lambda: defaultdict(list))
     for row in probes:
         other = runs.get(str(row.asked.get("against")))
@@ -90,7 +92,7 @@ def distances(
         reference = labels.get(other.key, other.label)
         baseline = reference == labels[row.key]
         same = {name: value for name, value in row.asked.items() if name not in ("against", "length")}
-        # What a reference's seeds differ by belongs beside both ways of pairing the others.
+        # The distances between a reference's seeds are shown with both ways of pairing the other encodings.
         kind = None if baseline else runs[row.key].seed != other.seed
         groups[_canonical([reference, same])][_canonical(kind)].append(row)
     found = []
@@ -103,7 +105,7 @@ def distances(
 
 
 def attended(labels: Mapping[str, str], probes: Iterable["ProbeRow"]) -> tuple[AttendedDistances, ...]:
-    """Of the runs in `labels` (by key) what is stored."""
+    """Return the stored attended distances of the runs in `labels` (by key)."""
     groups: dict[str, list[ProbeRow]] = defaultdict(list)
     for row in probes:
         if row.asked["probe"] == ATTENDED and row.key in labels:
@@ -152,7 +154,7 @@ def _layers(rows: Sequence["ProbeRow"]) -> range:
 
 
 def _layer(layer: int, runs: Sequence[Sequence["ProbeRow"]], bounds: tuple[float, float]) -> Interval:
-    """Over runs; of each the mean over what was asked of it."""
+    """Return the interval over runs in one layer. Each run counts with the mean over its questions."""
 
     def numbers(rows: Sequence["ProbeRow"], name: str) -> list[float]:
         found = (row.result[name][layer] for row in rows)
@@ -194,7 +196,7 @@ def _attended(labels: Mapping[str, str], rows: Sequence["ProbeRow"]) -> list[Att
 
 
 def _shares(rows: Sequence["ProbeRow"]) -> tuple[list[float], list[float]]:
-    """One run's share in each bin, of highest logits and of weights: every query counts alike, at whatever length."""
+    """Return one run's shares of highest logits and of weights in each bin. All queries have the same weight."""
     queries = sum(row.result["queries"] for row in rows)
     most, mass = [0.0] * rows[0].result["bins"], [0.0] * rows[0].result["bins"]
     for row in rows:
@@ -207,7 +209,7 @@ def _shares(rows: Sequence["ProbeRow"]) -> tuple[list[float], list[float]]:
 
 
 def _bins(shares: Sequence[Sequence[float]]) -> tuple[Interval, ...]:
-    """Queries of one model are no sample of anything that an interval could be over: a single seed has none."""
+    """Return the intervals over seeds. A single seed has none, because queries of one model are not independent samples."""
     columns = zip(*shares, strict=True)
     if len(shares) == 1:
         return tuple(over_examples(column[0], math.nan) for column in columns)
@@ -215,7 +217,7 @@ def _bins(shares: Sequence[Sequence[float]]) -> tuple[Interval, ...]:
 
 
 def _at_common_lengths(rows: Sequence["ProbeRow"], who: Any) -> list[tuple[tuple[int, ...], list["ProbeRow"]]]:
-    """The rows at the lengths that all have in common; where there are none, those who were asked at the same lengths apart."""
+    """Return the rows at the lengths that all runs have in common. Without any, group the runs that have the same lengths."""
     asked: dict[Any, set[int]] = defaultdict(set)
     for row in rows:
         asked[who(row)].add(row.asked["length"])
@@ -233,13 +235,15 @@ def _at_common_lengths(rows: Sequence["ProbeRow"], who: Any) -> list[tuple[tuple
 
 
 def of_one_shape(rows: Sequence["ProbeRow"]) -> list["ProbeRow"]:
-    """Return the rows whose result has the shape that most have. One with other layers, heads or places cannot be averaged with
-    them, and no run of the same task and model gives it."""
+    """Return the rows whose result has the most common shape, and warn about the others.
+
+    Results with other numbers of layers, heads or positions cannot be averaged, and runs of the same task and model have none.
+    """
     shapes = [_shape(row.result) for row in rows]
     usual = Counter(shapes).most_common(1)[0][0] if shapes else ""
     for row, shape in zip(rows, shapes, strict=True):
         if shape != usual:
-            line = f"probes: left out the row {row.key!r}, whose result has another shape than those it belongs to"
+            line = f"probes: skipped the row {row.key!r}, whose result has another shape than those of the other runs"
             warnings.warn(StoreWarning(line), stacklevel=2)
     return [row for row, shape in zip(rows, shapes, strict=True) if shape == usual]
 
@@ -255,7 +259,7 @@ def _shape(value: Any) -> str:
 
 
 def _by_label(labels: Mapping[str, str], keys: Iterable[str]) -> dict[str, list[str]]:
-    """The keys by label, both in the order of `labels`."""
+    """Group the keys by label, both in the order of `labels`."""
     there = set(keys)
     found: dict[str, list[str]] = defaultdict(list)
     for key, label in labels.items():
@@ -265,7 +269,7 @@ def _by_label(labels: Mapping[str, str], keys: Iterable[str]) -> dict[str, list[
 
 
 def _facts(rows: Sequence["ProbeRow"]) -> dict[str, Any]:
-    """The facts of all rows, flat; where they differ, all that there are."""
+    """Return the facts of all rows, flat. Where they differ, the value is a list of all values."""
     found: dict[str, dict[str, Any]] = defaultdict(dict)
     for row in rows:
         for name, value in _flat(row.facts):

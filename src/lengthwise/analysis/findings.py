@@ -1,4 +1,4 @@
-"""What a study found, as plain data: everything that a page or a table shows, and nothing about how it is shown."""
+"""The findings of a study as plain data: everything that a page or a table shows, without its presentation."""
 
 import math
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from lengthwise.analysis.kinds import Kind, kind_of
 from lengthwise.analysis.lengths import ExampleLengths
 from lengthwise.analysis.numbers import figure
 
-SHIFTED = "question.shift."  # how the settings of a test begin in which it differs from the training
+SHIFTED = "question.shift."  # prefix of the settings in which a test differs from training
+CROSS_ENTROPY = "log perplexity"  # the name of this metric in stored scores
 
-
-# A model that is right in fewer than half of the cases at the trained length has nothing that it could hold.
+# A model with a smaller share of correct answers at the training length has not learned the task.
 LEARNED = 0.5
 
 
@@ -24,7 +24,7 @@ LEARNED = 0.5
 class SeedScore:
     """One trained model's score at one length: the mean over its `n` examples and its standard error (NaN: unknown).
 
-    `groups`: its means over equal groups of the examples, the same ones for every seed, where they were kept.
+    `groups`: the means over equal groups of examples, which are the same for every seed; empty if they are not stored.
     """
 
     key: str
@@ -37,7 +37,7 @@ class SeedScore:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """An encoding at one length, over its seeds. `length` in the task's unit."""
+    """An encoding's score at one length, over its seeds. `length` is in the task's unit."""
 
     length: int
     out_of_distribution: bool
@@ -54,26 +54,28 @@ class Point:
 
     @property
     def n_examples(self) -> int:
-        """Of all seeds together."""
+        """Return the number of examples of all seeds together."""
         return sum(s.n for s in self.seeds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One encoding's points, by length; a length that has no score yet is left out."""
+    """One encoding's points, by length. A length without a score is left out."""
 
     label: str
     encoding: str
     points: tuple[Point, ...]
 
-    def at(self, length: int) -> Point | None:
+    def point_at(self, length: int) -> Point | None:
         return next((p for p in self.points if p.length == length), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """A prediction that needs no model, scored beside the models: the mean over the same examples, by length. `floor`: a model that
-    does no better at the trained length has not learned the task."""
+    """A prediction without a model: its mean score over the same test examples, by length.
+
+    `floor`: a model that is no better at the training length has not learned the task.
+    """
 
     label: str
     scores: Mapping[int, float]
@@ -81,22 +83,24 @@ class Baseline:
 
     @property
     def kind(self) -> str:
-        """Return what a table calls it."""
+        """Return its name in tables: `floor` or `baseline`."""
         return "floor" if self.floor else "baseline"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFindings:
-    """The scores that may be compared with each other: one task, one protocol, one way of asking.
+    """The scores that may be compared with each other: one task, one protocol and one kind of question.
 
-    `title` is the task's name, with what differs where a study has the same task twice. `settings` is what all runs
-    share (model, training, task, question), flat: {"model.d_model": 128, ...}. `shortest` is the shortest length
-    trained on: `train_length`, unless training drew lengths. `trained`: from which length to which all count as trained, see
-    `trained_lengths`; `kind` says of one what it is. `keys`: its runs. `reading`: a plain sentence. `notes`: what
-    the task has to say beside its scores (train and test that share examples, say). `distances`, `attended`: what was found
-    inside the trained models, if anything was asked; `in_context`: the same of functions learned in context;
-    `examples`: how long the examples are, if that was. `baselines`: of a task that has some, in its order (of the floors the
-    simplest first); they have no rank. `generated_answers`: what decoded answers say beyond right and wrong, if they were decoded.
+    `title`: the task's name, followed by the settings that differ where a study has the same task twice.
+    `settings`: the settings that all runs share (model, training, task, question), flat: {"model.d_model": 128, ...}.
+    `shortest`: the shortest training length; it equals `train_length` unless training drew lengths.
+    `trained`: the shortest and the longest length that count as trained, see `trained_lengths`.
+    `keys`: the keys of its runs. `reading`: the conclusion in plain sentences.
+    `notes`: remarks of the task on its scores, for example that training and test share examples.
+    `distances`, `attended`, `in_context`: the results of probes inside the trained models, if there are any.
+    `examples`: the lengths of the examples, if they were counted.
+    `baselines`: in the task's order, the simplest floor first; they are not ranked.
+    `generated_answers`: statistics of decoded answers, if answers were decoded.
     """
 
     title: str
@@ -125,64 +129,88 @@ class TaskFindings:
         return bounds_of(self.metric)
 
     @property
+    def metric_name(self) -> str:
+        """Return the metric as sentences name it."""
+        return "cross-entropy" if self.metric == CROSS_ENTROPY else self.metric
+
+    @property
+    def metric_label(self) -> str:
+        """Return the metric with its unit, for headings and axes: `cross-entropy (nats per byte)`."""
+        return f"{self.metric_name} ({self.nats})" if self.metric == CROSS_ENTROPY else self.metric_name
+
+    @property
+    def nats(self) -> str:
+        """Return the unit of a cross-entropy: `nats per byte`."""
+        return f"nats per {self.unit.removesuffix('s')}"
+
+    @property
     def shifted(self) -> bool:
-        """Whether the test differs from what was trained in more than its length (`EvaluationConfig.shifts`)."""
+        """Return whether the test differs from training in more than its length (`EvaluationConfig.shifts`)."""
         return any(name.startswith(SHIFTED) for name in self.settings)
 
     def kind(self, length: int) -> Kind:
-        """Whether a length was trained, see `kind_of`."""
+        """Return whether a length is shorter than training, trained, or longer than training (`kind_of`)."""
         return kind_of(length, self.trained or (self.shortest, self.train_length))
 
     def of_kind(self, kind: Kind) -> tuple[int, ...]:
-        """The lengths of that kind."""
+        """Return the lengths of one kind."""
         return tuple(length for length in self.lengths if self.kind(length) == kind)
 
     def is_new(self, length: int) -> bool:
-        """Whether the length is longer than anything trained on."""
+        """Return whether the length is longer than every training example."""
         return self.kind(length) == "longer"
 
     @property
-    def home(self) -> int | None:
-        """The length that others are measured against: the trained one, or the longest one within it that was asked."""
+    def reference_length(self) -> int | None:
+        """Return the length that others are compared with: the longest evaluated length that was trained; None without one."""
         return max(self.of_kind("trained"), default=None)
 
     def has_failed(self, series: Series) -> bool:
-        """Whether an encoding has not learned the task: at `home` no better than a floor, or right in fewer than `LEARNED`."""
-        point = series.at(self.home) if self.home is not None else None
+        """Return whether an encoding has not learned the task.
+
+        That is so if, at `reference_length`, it is no better than a floor or its share of correct answers is below `LEARNED`.
+        """
+        point = series.point_at(self.reference_length) if self.reference_length is not None else None
         if point is None or not math.isfinite(point.mean):
             return False
-        return self.unbeaten(point) is not None or (self.bounds is not None and point.mean < LEARNED)
+        return self.unbeaten_floor(point) is not None or (self.bounds is not None and point.mean < LEARNED)
 
     def leader(self, length: int) -> Point | None:
-        """The point with the best mean at a length, whatever it is worth."""
-        point = self.ranked(length)[0].at(length) if self.series else None
+        """Return the point with the best mean at a length, even if it is no better than a floor."""
+        point = self.ranked(length)[0].point_at(length) if self.series else None
         return point if point is not None and math.isfinite(point.mean) else None
 
     def best(self, length: int) -> Point | None:
-        """The leader at a length, where it may be called the best. None where all encodings have the same score (as it is
-        written), where the leader is no better than a floor or has not learned the task, and where every score is zero."""
+        """Return the leader at a length if it may be called the best, otherwise None.
+
+        Nobody is the best where all printed scores are equal, where the leader is no better than a floor or has not learned
+        the task, or where every score is zero.
+        """
         leader = self.leader(length)
-        if leader is None or self.unbeaten(leader) is not None or self.has_failed(self.ranked(length)[0]):
+        if leader is None or self.unbeaten_floor(leader) is not None or self.has_failed(self.ranked(length)[0]):
             return None
         if self.bounds and figure(leader.mean) == figure(0.0):
             return None
-        means = [p.mean for s in self.series if (p := s.at(length)) is not None]
+        means = [p.mean for s in self.series if (p := s.point_at(length)) is not None]
         return None if len(means) > 1 and {figure(mean) for mean in means} == {figure(leader.mean)} else leader
 
-    def unbeaten(self, point: Point, *, surely: bool = False) -> Baseline | None:
-        """The first floor that an encoding is no better than, at a point. `surely`: the first one that its interval reaches."""
+    def unbeaten_floor(self, point: Point, *, by_interval: bool = False) -> Baseline | None:
+        """Return the first floor that the mean at a point does not beat; None if it beats all of them.
+
+        `by_interval`: return the first floor that the interval reaches instead.
+        """
         lower, value = self.better == "lower", point.mean
-        if surely and point.interval.basis != "none":
+        if by_interval and point.interval.basis != "none":
             value = point.interval.high if lower else point.interval.low
-        value = float(f"{value:.6g}")  # with as many digits as baselines are kept with
+        value = float(f"{value:.6g}")  # baselines are stored with six digits
         floors = ((b, b.scores[point.length]) for b in self.baselines if b.floor and point.length in b.scores)
         return next((b for b, floor in floors if (value >= floor if lower else value <= floor)), None)
 
     def ranked(self, length: int) -> list[Series]:
-        """The encodings, best mean at that length first; those without a finite score there stay below, in order."""
+        """Return the encodings by their mean at a length, best first. Those without a finite score come last."""
 
         def rank(series: Series) -> float:
-            point = series.at(length)
+            point = series.point_at(length)
             if point is None or not math.isfinite(point.mean):
                 return math.inf
             return point.mean if self.better == "lower" else -point.mean
@@ -191,18 +219,18 @@ class TaskFindings:
 
 
 def bounds_of(metric: str) -> tuple[float, float] | None:
-    """The values that a share of right answers can have; None for another metric."""
+    """Return the range of a share of correct answers, or None for another metric."""
     return (0.0, 1.0) if metric in ("exact match", "accuracy") else None
 
 
 def limits_of(metric: str) -> tuple[float, float] | None:
-    """The values that a metric can have, where it has limits; intervals are cut there."""
+    """Return the limits of a metric, at which its intervals are cut; None without limits."""
     return {"squared error": (0.0, math.inf), "total variation": (0.0, 1.0)}.get(metric, bounds_of(metric))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
-    """One run and where its numbers come from. `facts` is flat: {"versions.torch": "2.13.0", ...}."""
+    """One run and the origin of its numbers. `facts` is flat: {"versions.torch": "2.13.0", ...}."""
 
     key: str
     label: str
@@ -218,7 +246,7 @@ class RunInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyInfo:
-    """What a study's author wrote down before it ran; `published`: what others measured (see `Published`)."""
+    """A study as its author described it before it ran. `published`: published numbers to compare with."""
 
     name: str
     question: str = ""
@@ -230,8 +258,11 @@ class StudyInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """Numbers of a publication, to stand beside measured ones. `scores`: by task's and encoding's label, over all lengths beyond
-    the trained one; `ranks`: mean reciprocal ranks by encoding. `about`: how they came about."""
+    """Published numbers, shown beside the measured ones.
+
+    `scores`: by task and by encoding label, over all lengths longer than training. `ranks`: mean reciprocal ranks by encoding.
+    `about`: how the numbers were obtained.
+    """
 
     source: str
     about: str = ""
@@ -241,12 +272,12 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """All that is known about one study, or about all studies in a store. `apart`: how many runs no study lists any more."""
+    """The findings of one study, or of all studies in a store. `unlisted`: the number of runs that belong to no study."""
 
     studies: tuple[StudyInfo, ...] = ()
     tasks: tuple[TaskFindings, ...] = ()
     runs: tuple[RunInfo, ...] = ()
-    apart: int = 0
+    unlisted: int = 0
 
     @property
     def title(self) -> str:
@@ -255,7 +286,7 @@ class Findings:
 
     @property
     def unfinished(self) -> tuple[RunInfo, ...]:
-        """Runs that are still to do or at work; failed ones are apart."""
+        """Return the runs that are pending or running."""
         return tuple(r for r in self.runs if r.status in ("pending", "running"))
 
     @property
@@ -264,16 +295,16 @@ class Findings:
 
     @property
     def finished(self) -> float | None:
-        """When the last run was done, Unix seconds."""
+        """Return when the last run finished, in Unix seconds; None if none has."""
         return max((r.finished for r in self.runs if r.finished is not None), default=None)
 
     @property
     def published(self) -> Published | None:
-        """What the studies cite, if they all cite one thing."""
+        """Return the published numbers if all studies that cite any cite the same ones, otherwise None."""
         cited = [s.published for s in self.studies if s.published is not None]
         return cited[0] if cited and all(c == cited[0] for c in cited) else None
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Every encoding's label once, in the order of the runs."""
+        """Return every encoding's label once, in the order of the runs."""
         return tuple(dict.fromkeys(s.label for t in self.tasks for s in t.series))

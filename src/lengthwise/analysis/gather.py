@@ -1,4 +1,4 @@
-"""Rows of the store → findings."""
+"""Turn rows of the store into findings."""
 
 import dataclasses
 import json
@@ -33,26 +33,28 @@ from lengthwise.store import StoreWarning
 if TYPE_CHECKING:
     from lengthwise.store import ProbeRow, RunRow, ScoreRow, Store, StudyRow
 
-# A text's path and pattern are where it lay; what it was is its hash. (In the tasks: `excluded_from_key`.)
+# Settings that say where a text was stored. Its hash identifies it. (In the tasks: `excluded_from_key`.)
 WHERE_ABOUTS = ("path", "glob")
 
 
 def findings(store: "Store", study: str | None = None) -> Findings:
-    """What the store knows about a study, or about all its studies; runs that no study lists any more are counted (`apart`).
-    `StoreError` for a study that it does not have."""
-    runs, apart = store.runs(study), 0
+    """Return the findings of a study, or of all studies in the store. Runs that no study lists are counted (`unlisted`).
+
+    Raises `StoreError` for an unknown study.
+    """
+    runs, unlisted = store.runs(study), 0
     studies = [s for s in store.studies() if study is None or s.name == study]
-    if study is None:  # the order in which the studies list them; a run of several studies stands where it is first
+    if study is None:  # in the order of the studies' lists; a run of several studies keeps its first position
         listed = dict.fromkeys(run.key for s in studies for run in store.runs(s.name))
-        place = {key: n for n, key in enumerate(listed)}
-        every, runs = len(runs), sorted((run for run in runs if run.key in place), key=lambda run: place[run.key])
-        apart = every - len(runs)
+        order = {key: n for n, key in enumerate(listed)}
+        total, runs = len(runs), sorted((run for run in runs if run.key in order), key=lambda run: order[run.key])
+        unlisted = total - len(runs)
     keys = [r.key for r in runs]
     probes = store.probes(keys)
     others = {str(p.asked["against"]) for p in probes if p.asked.get("against")} - set(keys)
     compared = [run for run in store.runs() if run.key in others] if others else []
     scores = [score for score in store.scores(keys) if _is_possible(score)]
-    return dataclasses.replace(from_rows(studies, runs, scores, probes, compared), apart=apart)
+    return dataclasses.replace(from_rows(studies, runs, scores, probes, compared), unlisted=unlisted)
 
 
 def _is_possible(score: "ScoreRow") -> bool:
@@ -76,12 +78,14 @@ def from_rows(
     probes: Sequence["ProbeRow"] = (),
     compared: Iterable["RunRow"] = (),
 ) -> Findings:
-    """Findings from the store's rows (or anything with their attributes). `compared`: runs of other studies that `runs` are
-    compared with in `probes`."""
+    """Return findings from the store's rows, or from objects with the same attributes.
+
+    `compared`: runs of other studies that `probes` compare the runs with.
+    """
     known = {run.key: run for run in (*compared, *runs)}
     answers = {(s.key, canonical(s.asked)): s for s in scores}
     panels: dict[str, _Panel] = {}
-    alike: dict[str, dict[str, _Panel]] = defaultdict(dict)  # panels that differ in the model alone
+    alike: dict[str, dict[str, _Panel]] = defaultdict(dict)  # panels that differ only in the model
     for run in sorted(runs, key=lambda run: _mixer(run) is not None):
         shared = protocol(run.config)
         rest = {k: v for k, v in shared.items() if k != "model"}
@@ -91,7 +95,7 @@ def from_rows(
                 canonical([run.task, run.metric, run.better, run.unit, run.train_length, some, question])
                 for some in (shared, rest)
             )
-            # A model of another kind has no settings in common with the others, and stands beside all of them.
+            # A model without attention shares no model settings with the others, so it is shown beside all of them.
             found = alike[part] if _mixer(run) is not None and alike[part] else {whole: panels.get(whole)}
             for identity, panel in list(found.items()):
                 if panel is None:
@@ -123,7 +127,7 @@ def _study(row: "StudyRow") -> StudyInfo:
 
 
 class _Panel:
-    """The runs whose scores may be compared: same task, same protocol, same question."""
+    """The runs whose scores may be compared: the same task, protocol and question."""
 
     def __init__(self, first: "RunRow", settings: dict[str, Any]):
         self.first, self.settings = first, settings
@@ -149,7 +153,7 @@ class _Panel:
         labels = _titles([r.label for r in runs], [flat(_encoding(r)) for r in runs], list(times.values()))
         first = self.first
         if any(name.startswith(SHIFTED) for name in self.settings):
-            probes = ()  # they are asked of the task as it was trained, and stand there
+            probes = ()  # probes use the task as it was trained, and are shown there
         label_of = dict(zip(self.encodings, labels, strict=True))
         of_run = {run.key: label_of[_series(run)] for run in self.runs.values()}
         series = tuple(
@@ -190,7 +194,7 @@ class _Panel:
         return dataclasses.replace(task, reading=reading(task, done))
 
     def baselines(self) -> tuple[Baseline, ...]:
-        """What the rows have beside their scores. All runs are asked the same, so of a length any row will do."""
+        """Return the baselines that are stored with the scores. All runs have the same examples, so any row of a length will do."""
         found: dict[str, dict[int, float]] = {}
         floors: set[str] = set()
         for by_length in self.scores.values():
@@ -205,7 +209,7 @@ class _Panel:
         )
 
     def notes(self) -> tuple[str, ...]:
-        """What the scores' task noted, each once, by length; and the sizes of models of another kind."""
+        """Return the task's notes on its scores, each once and by length, and the sizes of models without attention."""
         rows = [(length, s) for by_length in self.scores.values() for length, ss in by_length.items() for _, s in ss]
         found = [str(s.facts["note"]) for _, s in sorted(rows, key=lambda r: r[0]) if (s.facts or {}).get("note")]
         others = [run for run in self.encodings.values() if _mixer(run) is not None and run is not self.first]
@@ -226,7 +230,7 @@ def _point(first: "RunRow", length: int, rows: list[tuple["RunRow", "ScoreRow"]]
     limits = limits_of(first.metric)
     interval = of_scores([s.mean for s in seeds], [s.groups for s in seeds], seeds[0].standard_error, limits)
     if bounds_of(first.metric):
-        # Seeds that answered the same prompts are no more prompts than one of them.
+        # Seeds that answer the same prompts do not increase the number of prompts.
         interval = with_wilson(interval, (max if all(s.groups for s in seeds) else sum)(s.n for s in seeds))
     return Point(length=length, out_of_distribution=length > first.train_length, interval=interval, seeds=seeds)
 
@@ -236,7 +240,7 @@ def _groups(facts: Mapping[str, Any] | None) -> tuple[float, ...]:
 
 
 def baselines_beside(facts: Mapping[str, Any] | None) -> Iterator[tuple[str, float, bool]]:
-    """The baselines beside a score: name, score, and whether it is a floor. What is none is passed over."""
+    """Yield the baselines stored with a score: name, score, and whether it is a floor. Invalid entries are skipped."""
     rows = _details(facts).get("baselines")
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, Mapping) and isinstance(row.get("name"), str) and isinstance(row.get("score"), (int, float)):
@@ -248,11 +252,11 @@ def _details(facts: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def protocol(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What runs must share for their scores to be compared: the config without the encoding, the position scheme and the seed."""
+    """Return the settings that runs with comparable scores share: all but the encoding, the position scheme and the seed."""
     shared = {k: v for k, v in config.items() if k not in ("encoding", "seed")}
     if isinstance(model := shared.get("model"), Mapping):
-        shared["model"] = {k: v for k, v in model.items() if k != "share_encoding"}  # it belongs to the encoding
-    if isinstance(training := shared.get("training"), Mapping):  # a position scheme is compared, as encodings are
+        shared["model"] = {k: v for k, v in model.items() if k != "share_encoding"}  # part of the encoding
+    if isinstance(training := shared.get("training"), Mapping):  # position schemes are compared like encodings
         shared["training"] = {k: v for k, v in training.items() if k != "positions"}
     if isinstance(task := shared.get("task"), Mapping) and task.get("sha256"):
         shared["task"] = {k: v for k, v in task.items() if k not in WHERE_ABOUTS}
@@ -260,12 +264,12 @@ def protocol(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _series(run: "RunRow") -> str:
-    # Labels leave defaults out: the same label with other settings (from another version) is another encoding.
+    # Labels omit defaults, which may differ between versions: the same label with other settings is another encoding.
     return canonical([run.label, _encoding(run)])
 
 
 def _encoding(run: "RunRow") -> dict[str, Any]:
-    """What makes a series of a panel."""
+    """Return the settings that distinguish the series of a panel."""
     model, training = run.config.get("model") or {}, run.config.get("training") or {}
     own = {"encoding": run.config.get("encoding", run.encoding), "share_encoding": model.get("share_encoding")}
     if _mixer(run) is not None:
@@ -274,7 +278,7 @@ def _encoding(run: "RunRow") -> dict[str, Any]:
 
 
 def _mixer(run: "RunRow") -> str | None:
-    """What the run's model has in the place of attention."""
+    """Return the mixer that the run's model uses instead of attention, or None."""
     return (run.config.get("model") or {}).get("mixer")
 
 
@@ -294,21 +298,21 @@ def _info(run: "RunRow") -> RunInfo:
 
 
 def _time(run: "RunRow") -> float:
-    """Return when a run was trained, or how far it came: Unix seconds."""
+    """Return when a run finished, or else when it was last started or created, in Unix seconds."""
     return run.finished or run.started or run.created
 
 
 def _titles(names: Sequence[str], settings: Sequence[Mapping[str, Any]], times: Sequence[float]) -> list[str]:
-    """The names; those that occur twice get the settings in which they differ: `Text (train_length 64)`."""
+    """Return the names. Equal names are followed by the settings in which they differ: `Text (train_length 64)`."""
     differ = differences(names, settings, times)
     return [f"{name} ({words})" if words else name for name, words in zip(names, differ, strict=True)]
 
 
 def differences(names: Sequence[Hashable], settings: Sequence[Mapping[str, Any]], times: Sequence[float]) -> list[str]:
-    """For each name the settings in which it differs from the others of that name, `train_length 64`; "" where there is none.
+    """Return, for each name, the settings in which it differs from equal names, such as `train_length 64`; "" without any.
 
-    A class from outside may have changed between runs: of several hashes of its code, the one with the latest of `times` is
-    marked as the newest, the others as older.
+    The code of a plug-in class may have changed between runs. Of several code hashes, the one with the latest of `times` is marked
+    as the newest, the others as older.
     """
     twins: dict[Hashable, list[int]] = {}
     for place, name in enumerate(names):
@@ -326,7 +330,7 @@ def differences(names: Sequence[Hashable], settings: Sequence[Mapping[str, Any]]
 
 
 def _setting(key: str, value: Any, latest: Any) -> str:
-    """Return a setting as titles have it: `train_length 64`, `newest code 1f3a9c02`."""
+    """Return a setting as titles show it: `train_length 64`, `newest code 1f3a9c02`."""
     name = key.rpartition(".")[2]
     if name != "code":
         return f"{name} {plain(value)}"
@@ -334,7 +338,7 @@ def _setting(key: str, value: Any, latest: Any) -> str:
 
 
 def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested objects as one: {"versions": {"torch": "2.13"}} → {"versions.torch": "2.13"}."""
+    """Flatten nested objects: {"versions": {"torch": "2.13"}} → {"versions.torch": "2.13"}."""
     result: dict[str, Any] = {}
     for key, value in data.items():
         if isinstance(value, Mapping):
@@ -345,7 +349,7 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def plain(value: Any) -> str:
-    """A setting as people read it; a hash by its first digits."""
+    """Return a setting as text. Hashes are shortened to 12 digits."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text[:12] if len(text) == 64 and set(text) <= set("0123456789abcdef") else text
 

@@ -1,4 +1,4 @@
-"""What decoded answers say beyond right and wrong: the shares of right steps, and answers that nobody can read."""
+"""Statistics of generated answers: the shares of correct steps, and answers that cannot be read."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ UNREADABLE = "unreadable"
 
 @dataclass(frozen=True, kw_only=True)
 class Unread:
-    """An answer that could not be read, or not all of its steps, and its question."""
+    """A question and its generated answer, which could not be read or has unreadable steps."""
 
     length: int
     question: str
@@ -24,9 +24,11 @@ class Unread:
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedAnswersSeries:
-    """An encoding's numbers by name, over its `seeds`: at trained lengths (`within`), at longer ones (`longer`) and at those
-    shorter than any in training (`shorter`); empty where nothing was asked. `unread`: some answers that could not be read, the
-    shortest lengths first; `broken`: some that could, but not all of their steps."""
+    """An encoding's statistics by name, as means over its `seeds`.
+
+    `within`: at trained lengths. `longer`, `shorter`: at longer and at shorter lengths. Each is empty without scores. `unread`:
+    sample answers that could not be read, shortest lengths first. `broken`: sample answers with unreadable steps.
+    """
 
     label: str
     within: Mapping[str, float]
@@ -39,15 +41,17 @@ class GeneratedAnswersSeries:
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedAnswers:
-    """Of the encodings that were decoded: `names` are those of the numbers in the task's order, and last the share of answers
-    that are unreadable."""
+    """Statistics of all encodings with generated answers.
+
+    `names`: the names of the statistics in the task's order; the last is the share of unreadable answers.
+    """
 
     names: tuple[str, ...]
     series: tuple[GeneratedAnswersSeries, ...]
 
 
 def generated_answers(rows: Mapping[str, Iterable[tuple["RunRow", "ScoreRow"]]]) -> GeneratedAnswers | None:
-    """What is stored by encoding. None where no answer was decoded."""
+    """Return the stored statistics by encoding, or None if no answers were generated."""
     decoded = {
         label: [(run, row) for run, row in some if "unreadable" in _details(row)] for label, some in rows.items()
     }
@@ -83,7 +87,7 @@ def _series(label: str, rows: Sequence[tuple["RunRow", "ScoreRow"]]) -> Generate
 
 
 def _means(runs: Iterable[Sequence["ScoreRow"]]) -> dict[str, float]:
-    """The mean over runs; of each the mean over its examples, whatever their lengths."""
+    """Return means over runs. Each run counts with the mean over its examples of all lengths."""
     of_runs: dict[str, list[float]] = {}
     for rows in runs:
         whole = sum(row.n for row in rows)

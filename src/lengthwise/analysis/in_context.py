@@ -1,4 +1,4 @@
-"""Functions learned in context, from the store's probes: where the last question looks, repeated examples, induction."""
+"""Results of probes of functions learned in context: what the last question attends to, repeated examples, induction."""
 
 import math
 from collections import defaultdict
@@ -13,16 +13,19 @@ if TYPE_CHECKING:
     from lengthwise.store import ProbeRow
 
 RECENCY, DUPLICATES, MIDDLE, INDUCTION = "recency", "duplicates", "lost-in-the-middle", "induction"
-HALF = 0.5  # of its weights, from which a head counts as one that looks for induction
+HALF = 0.5  # smallest share of the weights with which a head counts as an induction head
 
 Shares = tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecencySeries:
-    """An encoding's weights of the last x. `layers` [layer][label]: on the labels before it, the farthest first, the mean over
-    heads and seeds. `recent`: in each layer the share of them on the most recent tenth, which an even layer has 0.1 of. `best`: the
-    largest share of a head. `heads`: of the last layer and the first seed, on the x's, [head][x] of each kind of prompt."""
+    """An encoding's attention weights of the last x.
+
+    `layers` [layer][label]: on the labels before it, farthest first, as means over heads and seeds. `recent`: in each layer, the
+    share on the most recent tenth of the labels; 0.1 if all weights are equal. `best`: the largest such share of a head. `heads`
+    [head][x]: for each kind of prompt, the weights on the x's, in the last layer of the first seed.
+    """
 
     label: str
     seeds: int
@@ -34,7 +37,7 @@ class RecencySeries:
 
 @dataclass(frozen=True, kw_only=True)
 class Recency:
-    """Prompts of `length` examples, and in `heads` of the trained length (`trained`) and of `points` repeated."""
+    """Weights in prompts of `length` examples; `heads` also in prompts of `trained` examples and of `points` repeated ones."""
 
     length: int
     trained: int
@@ -47,7 +50,7 @@ class Recency:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """An encoding's scores; a place where it has none is None."""
+    """An encoding's scores, one for each condition of a panel; None where there is none."""
 
     label: str
     seeds: int
@@ -56,8 +59,11 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """The scores on what prompts of one kind are about, by what differs (`at`: counts, positions, begin/middle/end). `starts`:
-    where that begins, in examples from 0."""
+    """The scores on the relevant part of prompts of one kind.
+
+    `at`: what differs between the prompts (counts, positions, or begin/middle/end). `starts`: the index of the first example of the
+    relevant part, from 0.
+    """
 
     kind: str
     at: tuple[int | str, ...]
@@ -67,7 +73,7 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """The mean score at every place of one prompt, by encoding. The places from `start` up to `stop` are what it is about."""
+    """The mean score at every example of one prompt, by encoding. Its relevant part is `start` up to, not including, `stop`."""
 
     kind: str
     at: int | str
@@ -78,7 +84,7 @@ class Places:
 
 @dataclass(frozen=True, kw_only=True)
 class Repeated:
-    """Scores of prompts with repeated examples: of `duplicates` or `lost-in-the-middle`."""
+    """Scores of prompts with repeated examples. `probe`: `duplicates` or `lost-in-the-middle`."""
 
     probe: str
     length: int
@@ -91,8 +97,11 @@ class Repeated:
 
 @dataclass(frozen=True, kw_only=True)
 class InductionSeries:
-    """An encoding's induction: the best head of each layer, and the published scores, means over all layers and heads. `heads`: how
-    many have at least half of their weights on what followed the same x before; of all seeds together."""
+    """An encoding's induction scores.
+
+    `layers`: the best head of each layer. `prefix`, `nearest`: the published scores, means over all layers and heads. `heads`: the
+    number of heads, over all seeds, with at least half of their weight on the labels of earlier occurrences of the same x.
+    """
 
     label: str
     seeds: int
@@ -104,7 +113,7 @@ class InductionSeries:
 
 @dataclass(frozen=True, kw_only=True)
 class Induction:
-    """`uniform`: what equal weights would have, for induction and for nearest neighbours."""
+    """Induction scores of all encodings. `uniform`: the scores of equal weights, for induction and for nearest neighbours."""
 
     length: int
     start: int
@@ -119,7 +128,7 @@ class Induction:
 
 @dataclass(frozen=True, kw_only=True)
 class InContext:
-    """All that was found, each a tuple by what was asked."""
+    """All probe results of functions learned in context, with one entry for each question."""
 
     recency: tuple[Recency, ...] = ()
     repeated: tuple[Repeated, ...] = ()
@@ -132,8 +141,10 @@ class InContext:
 def in_context(
     labels: Mapping[str, str], probes: Iterable["ProbeRow"], bounds: tuple[float, float] | None
 ) -> InContext:
-    """Of the runs in `labels` (by key) what is stored: the runs that were asked the same, together. `bounds`: of the task's
-    metric."""
+    """Return the stored results of the runs in `labels` (by key). Runs with the same question are combined.
+
+    `bounds`: the limits of the task's metric.
+    """
     groups: dict[str, list[ProbeRow]] = defaultdict(list)
     for row in probes:
         if row.key in labels and row.asked["probe"] in (RECENCY, DUPLICATES, MIDDLE, INDUCTION):
@@ -149,7 +160,7 @@ def in_context(
 
 
 def recent(weights: Sequence[float], share: float = 0.1) -> float:
-    """How much of the weights is on the most recent tenth."""
+    """Return the share of the weights on the most recent tenth."""
     total = math.fsum(weights)
     return math.fsum(weights[-max(1, round(share * len(weights))) :]) / total if total else math.nan
 
@@ -189,8 +200,8 @@ def _repeated(labels: Mapping[str, str], rows: Sequence["ProbeRow"], bounds: tup
     first = rows[0].result["prompts"]
     by_label = list(_results(labels, rows))
     panels = []
-    for kind in dict.fromkeys(made["kind"] for made in first):
-        numbers = [n for n, made in enumerate(first) if made["kind"] == kind]
+    for kind in dict.fromkeys(prompt["kind"] for prompt in first):
+        numbers = [n for n, prompt in enumerate(first) if prompt["kind"] == kind]
         panels.append(
             Panel(
                 kind=kind,
@@ -208,17 +219,17 @@ def _repeated(labels: Mapping[str, str], rows: Sequence["ProbeRow"], bounds: tup
         )
     places = [
         Places(
-            kind=made["kind"],
-            at=made["at"],
-            start=made["start"],
-            stop=made["stop"],
+            kind=prompt["kind"],
+            at=prompt["at"],
+            start=prompt["start"],
+            stop=prompt["stop"],
             series={
                 label: _mean_of([_known(result["prompts"][n]["curve"]["mean"]) for result in results])
                 for label, results in by_label
             },
         )
-        for n, made in enumerate(first)
-        if "curve" in made
+        for n, prompt in enumerate(first)
+        if "curve" in prompt
     ]
     asked = rows[0].asked
     return Repeated(
@@ -265,22 +276,22 @@ def _induction(labels: Mapping[str, str], rows: Sequence["ProbeRow"]) -> Inducti
 
 
 def _results(labels: Mapping[str, str], rows: Sequence["ProbeRow"]) -> Iterable[tuple[str, list[dict[str, Any]]]]:
-    """What was found of each encoding's runs."""
+    """Yield the results of each encoding's runs."""
     by_run = {row.key: row.result for row in rows}
     for label, keys in _by_label(labels, by_run).items():
         yield label, [by_run[key] for key in keys]
 
 
-def _score(made: Sequence[Mapping[str, Any]], bounds: tuple[float, float] | None) -> Interval | None:
-    """The score on what a prompt is about, over the seeds; each has answered the same prompts."""
-    means = _known([one["score"] for one in made])
+def _score(prompts: Sequence[Mapping[str, Any]], bounds: tuple[float, float] | None) -> Interval | None:
+    """Return the score on a prompt's relevant part as an interval over seeds, which answered the same prompts."""
+    means = _known([prompt["score"] for prompt in prompts])
     if not all(map(math.isfinite, means)):
         return None
-    return of_scores(means, [_known(one["groups"]) for one in made], math.nan, bounds)
+    return of_scores(means, [_known(prompt["groups"]) for prompt in prompts], math.nan, bounds)
 
 
 def _over(values: Sequence[float]) -> Interval:
-    """Of shares of weights. Prompts of one model are no sample that an interval could be over: a single seed has none."""
+    """Return the interval over seeds. A single seed has none, because prompts of one model are not independent samples."""
     return over_seeds(values, (0.0, 1.0)) if len(values) > 1 else over_examples(values[0], math.nan)
 
 

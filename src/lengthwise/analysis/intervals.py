@@ -1,4 +1,4 @@
-"""95 % intervals. Seeds are the unit: examples of one trained model do not say what another seed would have given."""
+"""95 % intervals. The unit is the seed, because examples of one trained model say nothing about other seeds."""
 
 import hashlib
 import math
@@ -18,11 +18,11 @@ Method = Literal["seeds and prompts", "crossed", "published"]
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean with its 95 % interval. `half_width` is before the cut to `bounds`; NaN where there is no interval.
+    """A mean with its 95 % interval. `half_width`: before the ends are cut to `bounds`; NaN without an interval.
 
-    `basis`: "seeds" (Student t over the seeds' means), "seeds and prompts" (`over_seeds_and_groups`), "examples" (one seed:
-    over its examples, normal or by bootstrap) or "none". `bootstrap`: the ends were found by resampling, and lie about as far
-    below the mean as above it, but not quite; `half_width` is half of what is between them.
+    `basis`: "seeds" (Student's t over the seeds' means), "seeds and prompts" (`over_seeds_and_groups`), "examples" (a single seed:
+    over its examples, normal or by bootstrap) or "none". `bootstrap`: the ends come from resampling, so they are only approximately
+    symmetric; `half_width` is half of their difference.
     """
 
     mean: float
@@ -33,21 +33,21 @@ class Interval:
     bootstrap: bool = False
 
     def overlaps(self, other: "Interval") -> bool:
-        """Whether the two intervals share a value. Unknown intervals overlap with everything: nothing is claimed."""
+        """Return whether the two intervals share a value. An unknown interval overlaps with every other."""
         if "none" in (self.basis, other.basis):
             return True
         return self.low <= other.high and other.low <= self.high
 
-    def apart(self, other: "Interval") -> bool:
-        """Whether a difference may be claimed: both intervals are over seeds, and they share no value."""
+    def differs_from(self, other: "Interval") -> bool:
+        """Return whether a difference may be claimed: both intervals are over seeds, and they do not overlap."""
         seeds = ("seeds", "seeds and prompts")
         return self.basis in seeds and other.basis in seeds and not self.overlaps(other)
 
 
 @lru_cache(maxsize=512)
 def quantile_t(degrees: int) -> float:
-    """The two-sided 95 % point of Student's t: 4.303 for 2 degrees of freedom."""
-    # Here, because it takes a while; scipy.stats would take far longer.
+    """Return the two-sided 95 % quantile of Student's t: 4.303 for 2 degrees of freedom."""
+    # Imported here because it is slow; scipy.stats is far slower.
     from scipy.special import stdtrit  # type: ignore[import-untyped]
 
     return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
@@ -59,9 +59,9 @@ def quantile_normal() -> float:
 
 
 def over_seeds(means: Sequence[float], bounds: tuple[float, float] | None = None) -> Interval:
-    """Student's t over at least two seeds' means: mean ± t(n − 1) · s / √n, with s the sample standard deviation."""
+    """Return Student's t interval over at least two seeds' means: mean ± t(n − 1) · s / √n, s: sample standard deviation."""
     if len(means) < 2:
-        raise ValueError(f"got {len(means)} seed; an interval over seeds needs two, use over_examples")
+        raise ValueError(f"an interval over seeds needs at least 2 seeds, got {len(means)}; use over_examples")
     mean = math.fsum(means) / len(means)
     if not all(map(math.isfinite, means)):
         return _interval(mean, math.nan, "none", bounds)
@@ -70,9 +70,9 @@ def over_seeds(means: Sequence[float], bounds: tuple[float, float] | None = None
 
 
 def with_wilson(interval: Interval, examples: int) -> Interval:
-    """A share's interval, widened to Wilson's for that many examples: 0 of 256 right is not certainly 0.
+    """Return a share's interval, widened to Wilson's for that many examples: 0 of 256 correct does not prove a share of 0.
 
-    Seeds that agree exactly, or a single seed at 0 or 1, would otherwise have no width at all.
+    Without it, the interval of seeds that agree exactly, or of a single seed at 0 or 1, would have no width.
     """
     if interval.basis == "none" or examples < 1:
         return interval
@@ -84,7 +84,7 @@ def with_wilson(interval: Interval, examples: int) -> Interval:
 
 
 def over_examples(mean: float, standard_error: float, bounds: tuple[float, float] | None = None) -> Interval:
-    """The normal interval over one seed's examples: it says nothing about other seeds."""
+    """Return the normal interval over one seed's examples, which says nothing about other seeds."""
     finite = math.isfinite(mean) and math.isfinite(standard_error)
     half_width = quantile_normal() * standard_error if finite else math.nan
     return _interval(mean, half_width, "examples" if finite else "none", bounds)
@@ -95,30 +95,30 @@ def over_seeds_and_groups(
     bounds: tuple[float, float] | None = None,
     method: Method = "seeds and prompts",
 ) -> Interval:
-    """An interval over what another draw of seeds and of prompts would give, where every seed answers the same prompts.
+    """Return an interval over seeds and prompts, where every seed answers the same prompts.
 
     `groups[s][g]`: seed s's mean over the g-th of equal groups of prompts. Each of 1,000 resamples draws as many groups with
-    replacement; the ends are the 2.5 and 97.5 percent points of what comes out.
+    replacement, and the ends are the 2.5th and 97.5th percentiles of the resampled means.
 
-    "seeds and prompts": the deviation of the groups drawn, and that of the seeds beside it: Student's t over the seeds'
-    means, t(S − 1) · s / √S at the middles of 1,000 equal shares in random order. Seeds are too few to be drawn again: of three,
-    the 95 % interval would reach from the lowest to the highest, and such a one holds the true mean in 3 of 4 studies.
-    A single seed: the groups alone, and the basis is "examples". Deviations of G groups are stretched by √(G / (G − 1)), since
-    resamples vary by that much less than samples.
-    "crossed": seeds and groups both drawn with replacement (the bootstrap of two crossed factors, Owen 2007); too narrow for
+    "seeds and prompts": adds the deviation of the resampled groups and that of the seeds. The latter is Student's t over the
+    seeds' means, t(S − 1) · s / √S at the middles of 1,000 equal shares in random order. There are too few seeds to resample:
+    with three, the 95 % interval would reach from the lowest to the highest, and it would contain the true mean in 3 of 4
+    studies. With a single seed, the interval is over groups alone, and the basis is "examples". Deviations of G groups are
+    multiplied by √(G / (G − 1)), because resamples vary by that much less than samples.
+    "crossed": draws both seeds and groups with replacement (the bootstrap of two crossed factors, Owen 2007). It is too narrow for
     fewer than about ten seeds.
-    "published": groups alone, 5 and 95 percent: a 90 % interval that says nothing about other seeds, as the study of in-context
-    function learning has it.
+    "published": over groups alone, from the 5th to the 95th percentile, as in the study of in-context function learning: a 90 %
+    interval that says nothing about other seeds.
 
-    Resamples are drawn by a generator seeded by the numbers themselves: the same numbers have the same interval.
+    The random generator is seeded by the numbers themselves, so the same numbers give the same interval.
     """
-    import numpy as np  # here, because most reports need none
+    import numpy as np  # imported here because most reports do not need it
 
     values = np.array([list(row) for row in groups], np.float64)
     if values.ndim != 2 or 0 in values.shape or values.shape[1] < 2:
-        raise ValueError(f"got groups of shape {list(values.shape)}; the bootstrap needs at least 1 seed and 2 groups")
+        raise ValueError(f"the bootstrap needs at least 1 seed and 2 groups, got groups of shape {list(values.shape)}")
     if method not in ("seeds and prompts", "crossed", "published"):
-        raise ValueError(f"there is no bootstrap {method!r}; there are: seeds and prompts, crossed, published")
+        raise ValueError(f"there is no bootstrap {method!r}; available: seeds and prompts, crossed, published")
     seeds, count = values.shape
     mean = float(values.mean())
     if not np.isfinite(values).all():
@@ -152,12 +152,15 @@ def of_scores(
     standard_error: float,
     bounds: tuple[float, float] | None = None,
 ) -> Interval:
-    """The interval that scores of several seeds allow: over seeds and prompts where every seed has as many groups, otherwise
-    over seeds, and with a single one over its examples, which have that standard error."""
+    """Return the interval of scores of several seeds.
+
+    It is over seeds and prompts if every seed has equally many groups, otherwise over seeds. With a single seed it is over its
+    examples, whose standard error is given.
+    """
     counts = {len(row) for row in groups}
     if len(groups) == len(means) and len(counts) == 1 and min(counts) > 1:
         interval = over_seeds_and_groups(groups)
-        mean = math.fsum(means) / len(means)  # groups of nearly equal size, rounded, miss it by a little
+        mean = math.fsum(means) / len(means)  # the mean of rounded groups of nearly equal size differs slightly from it
         low, high = interval.low + mean - interval.mean, interval.high + mean - interval.mean
         if bounds:
             low, high = max(low, bounds[0]), min(high, bounds[1])

@@ -1,4 +1,4 @@
-"""Which lengths a run was trained on: a score at any other says something else."""
+"""Classify lengths as shorter than training, trained, or longer than training."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -6,32 +6,32 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from lengthwise.store import RunRow, ScoreRow
 
-Kind = Literal["shorter", "trained", "longer"]  # of a length: than any in training
-HOLD_SHORTER = ("tokens", "prompt")  # words of questions to tasks whose sequences hold those of every shorter length
+Kind = Literal["shorter", "trained", "longer"]
+CONTAINS_SHORTER = ("tokens", "prompt")  # members of questions to tasks whose sequences contain all shorter ones
 
 
 def kind_of(length: int, trained: tuple[int, int]) -> Kind:
-    """Whether a length is "longer" than any in training, "shorter", or "trained": within the two of `trained_lengths`."""
+    """Return whether a length is "shorter" than the range of `trained_lengths`, "trained" (within it), or "longer"."""
     shortest, longest = trained
     return "longer" if length > longest else "shorter" if length < shortest else "trained"
 
 
 def kind_of_score(run: "RunRow", score: "ScoreRow") -> Kind:
-    """That of a stored score's length, by what its run was trained on and what was asked."""
+    """Return the kind of a stored score's length, given its run and its question."""
     return kind_of(score.length, trained_lengths(run.config, run.train_length, score.asked))
 
 
 def trained_lengths(config: Mapping[str, Any], longest: int, question: Mapping[str, Any]) -> tuple[int, int]:
-    """The shortest and the longest length that was trained, by a run's config, its `train_length`, and what it is asked.
+    """Return the shortest and the longest trained length. `longest`: the run's `train_length`.
 
-    A question and its answer are of one length. Text and prompts of functions hold what is shorter, and every length up to the
-    longest was trained with it.
+    For text and prompts of functions the shortest is 1, because training on the longest length covers all shorter ones. For other
+    tasks, each example has a single length.
     """
-    return (1 if any(word in question for word in HOLD_SHORTER) else shortest_drawn(config, longest)), longest
+    return (1 if any(name in question for name in CONTAINS_SHORTER) else shortest_drawn(config, longest)), longest
 
 
 def shortest_drawn(config: Mapping[str, Any], longest: int) -> int:
-    """The shortest length of a training step: `min_length`, or where a curriculum began."""
+    """Return the shortest length of a training step: `min_length`, or the first length of a curriculum."""
     training = config.get("training") or {}
     begin = (training.get("curriculum") or {}).get("length")
     return min(int(training.get("min_length") or longest), int(begin or longest))

@@ -1,4 +1,4 @@
-"""How long the examples of a data set are: JSON lines, or what is stored of a run → histograms."""
+"""Histograms of the lengths of examples, from JSON lines or from the stored probe of a run."""
 
 import json
 from collections import Counter
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from lengthwise.store import ProbeRow
 
 LENGTHS = "lengths"
-BOM = "\ufeff"  # some programs begin their files with it
+BOM = "\ufeff"  # byte order mark, with which some programs start their files
 WIDTHS = (1, 2, 5)  # of bins, times a power of ten
-MOST = 10**15  # larger than any length; sums of larger ones are not exact, and some have no mean that can be written
+MOST = 10**15  # the largest length; sums and means of larger ones would not be exact
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many examples have which length. `counts` has no zeros, and the shortest length first; it is never empty."""
+    """The number of examples of each length. `counts` starts with the shortest length, has no zeros and is never empty."""
 
     counts: dict[int, int]
 
@@ -41,7 +41,7 @@ class Histogram:
 
     @property
     def median(self) -> int:
-        """The shortest length that at least half of the examples do not exceed."""
+        """Return the shortest length that at least half of the examples do not exceed."""
         below = 0
         for length, count in self.counts.items():
             below += count
@@ -71,10 +71,10 @@ class Histogram:
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleLengths:
-    """How long the examples of a run are: those of the lengths that it trains on, and test examples.
+    """The lengths of a run's training and test examples.
 
-    `field`: the words of questions ("input"), of answers ("target"), or the task's own length ("length"). `drawn`: so many of
-    each split were drawn; None: all that there are were counted, of a task that is a given set.
+    `field`: words per question ("input"), words per answer ("target"), or the task's own length ("length"). `drawn`: the number of
+    examples drawn from each split; None if all examples of a fixed set were counted.
     """
 
     field: str
@@ -84,11 +84,11 @@ class ExampleLengths:
 
     @property
     def origin(self) -> str:
-        """Where the examples come from: "1,000 drawn of each"; of a short task's test there may be fewer."""
+        """Return where the examples come from, such as "1,000 drawn from each split". A short test may have fewer."""
         if self.drawn is None:
-            return "all that there are"
-        fewer = " (there are fewer for tests)" if self.test.total < self.drawn else ""
-        return f"{self.drawn:,} drawn of each{fewer}"
+            return "all examples"
+        fewer = " (the test has fewer)" if self.test.total < self.drawn else ""
+        return f"{self.drawn:,} drawn from each split{fewer}"
 
     def bins(self, most: int) -> list[tuple[int, int, int, int]]:
         """First length, last length, and counts of training and test examples, of at most `most` bins that both share."""
@@ -100,7 +100,7 @@ class ExampleLengths:
 
 
 def of_row(row: "ProbeRow") -> ExampleLengths:
-    """What is stored of a run. `ConfigError` where a split has no example."""
+    """Return the stored lengths of a run. Raises `ConfigError` if a split has no examples."""
     parts = {split: {int(length): count for length, count in row.result[split].items()} for split in ("train", "test")}
     for split, counts in parts.items():
         if not counts:
@@ -110,7 +110,7 @@ def of_row(row: "ProbeRow") -> ExampleLengths:
 
 
 def of_runs(keys: Collection[str], probes: Iterable["ProbeRow"]) -> tuple[ExampleLengths, ...]:
-    """What is stored of runs that share task and training, each field once: the newest."""
+    """Return the stored lengths of runs that share task and training: for each field, the newest."""
     rows = [row for row in probes if row.asked["probe"] == LENGTHS and row.key in keys]
     rows = [row for row in rows if row.result["train"] and row.result["test"]]
     found = {row.asked["field"]: of_row(row) for row in sorted(rows, key=lambda row: row.created)}
@@ -118,10 +118,10 @@ def of_runs(keys: Collection[str], probes: Iterable["ProbeRow"]) -> tuple[Exampl
 
 
 def lengths(lines: Iterable[str | bytes], field: str) -> Histogram:
-    """The lengths of one field in a data set of JSON lines: words between white space of a text, or a whole number as it is.
+    """Return the lengths of one field in a data set of JSON lines: the words of a text, or the value of a whole number.
 
-    Lines without anything are passed over. `ConfigError` with the line's number (the first is 1) for one that is no JSON
-    object or lacks the field, and where there is no line at all.
+    Empty lines are skipped. Raises `ConfigError`, with the line's number from 1, for a line that is not a JSON object or lacks the
+    field, and if there are no lines.
     """
     counts = Counter(_length(line, field, number) for number, line in enumerate(lines, 1) if line.strip())
     if not counts:

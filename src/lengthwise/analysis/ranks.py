@@ -1,4 +1,4 @@
-"""One number per encoding over many tasks: its mean reciprocal rank, and the scores that it is made of."""
+"""Mean reciprocal ranks of encodings over several tasks, and the scores that they are computed from."""
 
 import dataclasses
 import math
@@ -13,13 +13,15 @@ from lengthwise.values import ConfigError, near_miss
 
 Ties = Literal["average", "published"]
 Key = tuple[str, int]  # of a query: the task's title and the seed
-DIGITS = 12  # of a score that count: shares of the same examples, added in another order, differ in the 16th
+DIGITS = 12  # significant digits of a score: sums of the same shares in another order differ in the 16th digit
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
-    """An encoding's place. `longer` and `within`: its mean reciprocal rank by the scores at lengths beyond the trained one,
-    and at trained ones (shorter ones count for neither); None where there are none of either."""
+    """An encoding's mean reciprocal ranks by the scores at lengths longer than training (`longer`) and at trained ones (`within`).
+
+    Lengths shorter than training count for neither. None without such scores.
+    """
 
     label: str
     longer: Interval | None
@@ -28,9 +30,11 @@ class Rank:
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """Encodings by their mean reciprocal rank, best first. `queries`: how many rankings the means are over, each of one task
-    and one seed; `tasks` their titles; `dropped`: queries left out since an encoding has no score in them. `ties`: what became
-    of equal scores, see `ranking`."""
+    """Encodings by their mean reciprocal rank, best first.
+
+    `queries`: the number of rankings in the means, one for each task and seed. `tasks`: the titles of the tasks. `dropped`: the
+    number of queries left out because an encoding has no score in them. `ties`: the rule for equal scores, see `ranking`.
+    """
 
     ranks: tuple[Rank, ...]
     tasks: tuple[str, ...]
@@ -41,23 +45,24 @@ class Ranking:
 
 
 def ties_of(name: str) -> Ties:
-    """The rule of that name; `ConfigError` for one that there is not."""
+    """Return the rule for ties of that name. Raises `ConfigError` for an unknown name."""
     if name not in (known := get_args(Ties)):
-        raise ConfigError(f"there is no rule for ties {name!r}{near_miss(name, known)}; there are: {', '.join(known)}")
+        raise ConfigError(f"there is no rule for ties {name!r}{near_miss(name, known)}; available: {', '.join(known)}")
     return cast(Ties, name)
 
 
 def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | None:
-    """Rank the encodings that every task has. None where fewer than two tasks or two encodings can be ranked. Tests that differ
-    from the training (`shifts`) are no further tasks: they would count one training several times.
+    """Rank the encodings that every task has. Return None if fewer than two tasks or two encodings can be ranked.
 
-    A query is a task and a seed: its encodings are ranked by their score over all lengths beyond the trained one
-    (`overall`), an encoding gets 1 / rank, and the mean over queries is its mean reciprocal rank. A query in which an encoding
-    has no score is dropped. The interval is over seeds: each seed's mean over the tasks is one number.
+    Tests that differ from training (`shifts`) are excluded, because they would count one training several times.
 
-    `ties`: encodings with the same score share the mean of their ranks (.9 .5 .5: 1, 2.5, 2.5). "published" gives them ranks
-    in the order of the list (1, 2, 3), as the evaluation of Kazemnejad et al. 2023 does; many zeros then favour whoever
-    comes first.
+    A query is a task and a seed. Its encodings are ranked by their score over all lengths longer than training (`overall`), an
+    encoding gets 1 / rank, and the mean over queries is its mean reciprocal rank. A query in which an encoding has no score is
+    dropped. The interval is over seeds: each seed's mean over the tasks is one number.
+
+    `ties`: with "average", encodings with equal scores share the mean of their ranks (.9 .5 .5: 1, 2.5, 2.5). With "published",
+    they are ranked in the order of the list (1, 2, 3), as in the evaluation of Kazemnejad et al. 2023; with many zeros, this
+    favours the encodings at the top of the list.
     """
     ties = ties_of(ties)
     tasks = [task for task in tasks if not task.shifted]
@@ -88,27 +93,29 @@ def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | 
 
 
 def reciprocal_ranks(scores: Mapping[str, float], *, better: str, ties: Ties = "average") -> dict[str, float]:
-    """1 / rank of each label, the best score first. Scores that differ by rounding alone (beyond 12 digits) are the same.
-    `ties`: see `ranking`; `ConfigError` for a rule that there is not."""
+    """Return 1 / rank of each label; the best score has rank 1. Scores that agree in 12 digits count as equal.
+
+    `ties`: see `ranking`. Raises `ConfigError` for an unknown rule.
+    """
     ties = ties_of(ties)
     scores = {label: float(f"{score:.{DIGITS}g}") for label, score in scores.items()}
     sign = 1 if better == "lower" else -1
-    order = sorted(scores, key=lambda label: sign * scores[label])  # a stable sort: ties stay in the order given
+    order = sorted(scores, key=lambda label: sign * scores[label])  # the sort is stable, so ties keep their order
     ranks = {}
-    for place, label in enumerate(order, 1):
+    for rank, label in enumerate(order, 1):
         same = [n for n, other in enumerate(order, 1) if scores[other] == scores[label]]
-        ranks[label] = 1 / (sum(same) / len(same) if ties == "average" else place)
+        ranks[label] = 1 / (sum(same) / len(same) if ties == "average" else rank)
     return {label: ranks[label] for label in scores}
 
 
 def overall(task: TaskFindings, series: Series, kind: Kind) -> dict[int, float]:
-    """By seed, an encoding's score over all lengths of a kind: "longer" than the trained one, say.
+    """Return an encoding's score over all lengths of a kind, for each seed.
 
-    Shares are over examples (each example counts once, whatever its length); log perplexities are the mean over lengths, which
-    predict the same text. A seed that lacks one of the lengths is left out, and so is one whose score is not finite.
+    Shares are means over examples: each example has the same weight, whatever its length. Cross-entropies are means over lengths,
+    which predict the same text. A seed is left out if it lacks one of the lengths or if a score is not finite.
     """
     lengths = task.of_kind(kind)
-    points = [series.at(n) for n in lengths]
+    points = [series.point_at(n) for n in lengths]
     if not lengths or any(point is None for point in points):
         return {}
     by_seed: dict[int, list[tuple[float, int]]] = {}
@@ -123,9 +130,10 @@ def overall(task: TaskFindings, series: Series, kind: Kind) -> dict[int, float]:
 
 
 def over_lengths(task: TaskFindings, series: Series, kind: Kind) -> Interval | None:
-    """`overall` with its interval over seeds; None where there is no score.
+    """Return `overall` as an interval over seeds, or None without a score.
 
-    A share's is never narrower than Wilson's for all the examples: seeds that all got none right leave it open, too.
+    A share's interval is never narrower than Wilson's for all examples, because seeds without any correct answer do not prove a
+    share of 0.
     """
     means = overall(task, series, kind)
     if not means:
@@ -135,16 +143,14 @@ def over_lengths(task: TaskFindings, series: Series, kind: Kind) -> Interval | N
     if task.bounds != (0.0, 1.0):
         return interval
     counts = [score.n for point in points for score in point.seeds if score.seed in means]
-    asked_alike = all(
-        score.groups for point in points for score in point.seeds
-    )  # of the same prompts: no more than once
+    asked_alike = all(score.groups for point in points for score in point.seeds)  # the same prompts count once
     return with_wilson(interval, max(counts) if asked_alike else sum(counts))
 
 
 def baseline_over_lengths(task: TaskFindings, baseline: Baseline, kind: Kind) -> float | None:
-    """Return a baseline's score over all lengths of a kind, with the weights that an encoding's lengths have in `overall`.
+    """Return a baseline's score over all lengths of a kind, with the weights that the lengths have in `overall`.
 
-    None where it has no score at one of the lengths, or where no encoding has all of them.
+    Return None if it has no score at one of the lengths, or if no encoding has scores at all of them.
     """
     if not all(length in baseline.scores for length in task.of_kind(kind)):
         return None
@@ -162,7 +168,7 @@ def baseline_over_lengths(task: TaskFindings, baseline: Baseline, kind: Kind) ->
 
 
 def _groups(points: Sequence[Point], seeds: Sequence[int]) -> list[list[float]]:
-    """By seed, the mean over lengths of each group of prompts; empty where some score has none, or other ones."""
+    """Return, for each seed, the mean over lengths of each group of prompts; [] if some score has no groups or different ones."""
     by_seed = [[s for point in points for s in point.seeds if s.seed == seed] for seed in seeds]
     if len({(len(score.groups), score.n) for scores in by_seed for score in scores}) != 1:
         return []
@@ -175,7 +181,7 @@ def _groups(points: Sequence[Point], seeds: Sequence[int]) -> list[list[float]]:
 def _queries(
     tasks: Sequence[TaskFindings], labels: Sequence[str], kind: Kind
 ) -> tuple[dict[Key, dict[str, float]], int]:
-    """The scores of all encodings by query, and how many queries were dropped."""
+    """Return the scores of all encodings by query, and the number of dropped queries."""
     found: dict[Key, dict[str, float]] = {}
     for task in tasks:
         own = {s.label: overall(task, s, kind) for s in task.series if s.label in labels}
@@ -198,5 +204,5 @@ def _mean(
         [value for (_, other), value in found.items() if other == seed] for seed in sorted({seed for _, seed in found})
     ]
     if len(by_seed) < 2 or any(len(values) != len(titles) for values in by_seed):
-        return over_examples(mean, math.nan)  # seeds of different tasks are no sample of one thing
+        return over_examples(mean, math.nan)  # seeds of different tasks are not samples of the same quantity
     return over_seeds([math.fsum(values) / len(values) for values in by_seed], (0.0, 1.0))

@@ -1,21 +1,22 @@
-"""One plain reading of a task's numbers. It claims less than the numbers might allow, and nothing that they do not."""
+"""State the conclusion of a task's scores in plain sentences. They may claim less than the scores allow, but never more."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lengthwise.analysis.findings import Baseline, Point, SeedScore, Series, TaskFindings
+from lengthwise.analysis.findings import CROSS_ENTROPY, Baseline, Point, SeedScore, Series, TaskFindings
 from lengthwise.analysis.intervals import of_scores
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.values import listing
 
-# What an encoding may lose on the way to a longer length and still hold: 5 points of exact match, or 5 % of perplexity, or of the
-# squared error that saying 0 has.
+# The largest loss at a longer length that does not count: 5 percentage points of exact match, about 5 % of perplexity, or 5 % of
+# the squared error of always answering 0.
 MARGIN = 0.05
 
 FLOOR_WORDS = (
-    "a floor is a baseline that a model has to beat to have learned anything; other baselines are shown for comparison"
+    "a floor is a baseline that a model must beat to count as having learned the task; "
+    "the other baselines are for comparison"
 )
 
 Verdict = Literal["holds", "loses", "open", "unclear", "unlearned", "one seed", "unknown"]
@@ -23,10 +24,10 @@ Verdict = Literal["holds", "loses", "open", "unclear", "unlearned", "one seed", 
 
 @dataclass(frozen=True, kw_only=True)
 class Shortfall:
-    """Why an encoding is not said to have learned its task: by its score at the trained length.
+    """Why an encoding does not count as having learned its task, judged by its score at the training length.
 
-    unlearned: a share right under `LEARNED`, or a mean that is no better than a floor's · unclear: the 95 % interval of the mean
-    reaches a floor. `floor`: the simplest one that is not beaten; None: the share alone.
+    unlearned: the share of correct answers is below `LEARNED`, or the mean is no better than a floor · unclear: the 95 %
+    interval of the mean reaches a floor. `floor`: the simplest floor that is not beaten; None where only the share is too low.
     """
 
     verdict: Literal["unlearned", "unclear"]
@@ -35,26 +36,30 @@ class Shortfall:
 
 
 def shortfall(task: TaskFindings, series: Series) -> Shortfall | None:
-    """What speaks against an encoding having learned the task; None: nothing, or there is no score to tell."""
-    point = series.at(task.home) if task.home is not None else None
+    """Return why an encoding does not count as having learned the task, or None if it does or if it has no score there."""
+    point = series.point_at(task.reference_length) if task.reference_length is not None else None
     if point is None or not math.isfinite(point.mean):
         return None
     if task.has_failed(series):
-        return Shortfall(verdict="unlearned", length=point.length, floor=task.unbeaten(point))
-    if (floor := task.unbeaten(point, surely=True)) is not None:
+        return Shortfall(verdict="unlearned", length=point.length, floor=task.unbeaten_floor(point))
+    if (floor := task.unbeaten_floor(point, by_interval=True)) is not None:
         return Shortfall(verdict="unclear", length=point.length, floor=floor)
     return None
 
 
 def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
-    """How the score at `length` stands to the score at the trained length, paired by seed, and by prompts where scores have
-    groups of them.
+    """Compare the score at `length` with the score at the training length.
 
-    holds: the 95 % interval of the loss lies below the `margin` · loses: it lies above 0 and reaches past the margin ·
-    open: neither · unlearned, unclear: there is nothing that it could hold (`shortfall`) · one seed · unknown: a score is missing
-    or not finite.
+    Scores are paired by seed, and by group of prompts where groups are stored.
+
+    holds: the upper end of the 95 % interval of the loss is at most the `margin` · loses: the interval lies above 0 and reaches
+    past the margin · open: neither · unlearned, unclear: the task was not learned, so there is no score to hold (`shortfall`) ·
+    one seed: there is only one · unknown: a score is missing or not finite.
     """
-    before, after = series.at(task.home) if task.home is not None else None, series.at(length)
+    before, after = (
+        series.point_at(task.reference_length) if task.reference_length is not None else None,
+        series.point_at(length),
+    )
     if before is None or after is None:
         return "unknown"
     sign = 1 if task.better == "lower" else -1
@@ -74,20 +79,28 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
 
 
 def margin(task: TaskFindings, length: int) -> float:
-    """`MARGIN`, in the units of the metric. A squared error has those of the labels, which saying 0 knows."""
+    """Return `MARGIN` in the units of the metric. For a squared error it is a share of the error of always answering 0."""
     zero = next((b.scores.get(length) for b in task.baselines if b.label == "zero"), None)
     return MARGIN if zero is None or task.metric != "squared error" else MARGIN * zero
 
 
+def _margin_text(task: TaskFindings) -> str:
+    """Return the margin with its unit, such as `at most 0.05 nats per byte`."""
+    if task.bounds:
+        return f"at most {100 * MARGIN:g} percentage points"
+    limit = MARGIN if task.reference_length is None else margin(task, task.reference_length)
+    return f"at most {limit:.3g}{f' {task.nats}' if task.metric == CROSS_ENTROPY else ''}"
+
+
 def _group_losses(sign: int, old: SeedScore, new: SeedScore) -> list[float]:
-    """What each group of prompts loses; none where the two scores have no groups, or other ones."""
+    """Return the loss of each group of prompts, or [] where the two scores have no groups or different ones."""
     if len(old.groups) != len(new.groups):
         return []
     return [sign * (b - a) for a, b in zip(old.groups, new.groups, strict=True)]
 
 
 def reading(task: TaskFindings, done: int) -> str:
-    """A sentence or two on the longest length. `done`: how many of the task's runs are finished."""
+    """Return a sentence or two about the longest length. `done`: how many of the task's runs are finished."""
     if not any(s.points for s in task.series):
         return "No run has a score yet."
     text = _reading(task)
@@ -100,116 +113,131 @@ def _reading(task: TaskFindings) -> str:
     longest = max(p.length for s in task.series for p in s.points)
     if not task.is_new(longest):
         text = (
-            f"no score yet beyond the trained length of {task.train_length:,} {task.unit}, "
-            "so nothing here speaks of longer inputs."
+            f"no run has a score beyond the training length of {task.train_length:,} {task.unit} yet, "
+            "so these scores say nothing about longer inputs."
         )
         return f"{text} {_shortfalls(task)}".strip()
-    where = f"at {longest:,} {task.unit}, {times(longest / task.train_length)} the trained length"
-    if all(p.n_seeds == 1 for series in task.series if (p := series.at(longest))):
+    where = f"at {longest:,} {task.unit} ({times(longest / task.train_length)} the training length)"
+    if all(p.n_seeds == 1 for series in task.series if (p := series.point_at(longest))):
         return f"{_one_seed(task, longest, where)} {_shortfalls(task)}".strip()
     groups: dict[Verdict, list[str]] = {}
     for series in task.ranked(longest):
         groups.setdefault(verdict(task, series, longest), []).append(series.label)
-    parts = [_subject(task, groups[name], words) for name, words in WORDS.items() if name in groups]
+    parts = [_clause(task, groups[name], verbs) for name, verbs in _verdict_verbs(task).items() if name in groups]
     judged = f"{where}, {'; '.join(parts)}." if parts else ""
     there = "there" if parts else f"at {longest:,} {task.unit}"
     return " ".join(filter(None, (judged, _shortfalls(task), _best(task, longest, there))))
 
 
-WORDS: dict[Verdict, tuple[str, str]] = {  # of one encoding, and of several
-    "holds": ("keeps its score", "keep their score"),
-    "loses": ("gets worse", "get worse"),
-    "open": ("is left open by its seeds", "are left open by their seeds"),
-    "one seed": ("has one seed only", "have one seed only"),
-    "unknown": ("cannot be judged yet", "cannot be judged yet"),
-}
+def _verdict_verbs(task: TaskFindings) -> dict[Verdict, tuple[str, str]]:
+    """Return the words for each verdict, for one encoding and for several."""
+    limit = _margin_text(task)
+    return {
+        "holds": (f"has no significant loss ({limit})", f"have no significant loss ({limit})"),
+        "loses": ("gets worse", "get worse"),
+        "open": ("is inconclusive: the seeds disagree", "are inconclusive: the seeds disagree"),
+        "one seed": ("has only one seed", "have only one seed"),
+        "unknown": ("cannot be judged (a score is missing or not finite)",) * 2,
+    }
+
+
 UNLEARNED = ("has not learned the task", "have not learned the task")
 UNCLEAR = ("is not clearly better than", "are not clearly better than")
-# Of a test that differs from the training: whoever fails it may have learned what was trained.
-UNSUITED = ("had failed this test at the trained length already",) * 2
+# For a test that differs from training: an encoding that fails it may still have learned what it was trained on.
+FAILED_SHIFTED_TEST = ("already failed this test at the training length",) * 2
 
 
 def _shortfalls(task: TaskFindings) -> str:
-    """A sentence on the encodings that are not said to have learned the task; empty where there is none."""
-    groups: dict[tuple[tuple[str, str], str], list[str]] = {}  # the same words with the same reason
+    """Return a sentence on the encodings that have not learned the task, or "" if there is none."""
+    groups: dict[tuple[tuple[str, str], str], list[str]] = {}  # encodings by verb and reason
     for series in task.series:
         if (short := shortfall(task, series)) is not None:
-            words = UNCLEAR if short.verdict == "unclear" else UNSUITED if task.shifted else UNLEARNED
-            groups.setdefault((words, _why(task, short)), []).append(series.label)
-    parts = [f"{_subject(task, labels, words)}{why}" for (words, why), labels in groups.items()]
+            verbs = UNCLEAR if short.verdict == "unclear" else FAILED_SHIFTED_TEST if task.shifted else UNLEARNED
+            groups.setdefault((verbs, _reason(task, short)), []).append(series.label)
+    parts = [f"{_clause(task, labels, verbs)}{reason}" for (verbs, reason), labels in groups.items()]
     return _capital("; ".join(parts) + ".") if parts else ""
 
 
-def _why(task: TaskFindings, short: Shortfall) -> str:
+def _reason(task: TaskFindings, short: Shortfall) -> str:
     where = f"at {short.length:,} {task.unit}"
     if short.floor is None:
-        return f" (right in fewer than half of the cases {where})"
+        return f" (fewer than half of the answers are correct {where})"
     floor = f"the baseline “{short.floor.label}” {where} ({figure(short.floor.scores[short.length])})"
     return f" {floor}" if short.verdict == "unclear" else f": no better than {floor}"
 
 
 def remark(task: TaskFindings, series: Series) -> str:
-    """What a table says beside an encoding's name, in few words: that it has not learned the task, or has fewer seeds than others;
-    empty of any other."""
+    """Return a short remark for an encoding's row in a table, or "".
+
+    It says that the encoding has not learned the task, or that it has fewer seeds than others.
+    """
     short = shortfall(task, series)
-    found = []
+    remarks = []
     if short is not None and short.verdict == "unclear" and short.floor:
-        found.append(f"not clearly better than {short.floor.label}")
+        remarks.append(f"not clearly better than {short.floor.label}")
     elif short is not None and short.verdict == "unlearned":
-        found.append("failed at the trained length" if task.shifted else "not learned")
+        remarks.append("failed at the training length" if task.shifted else "not learned")
     seeds = [max((point.n_seeds for point in other.points), default=0) for other in (series, *task.series)]
     if 0 < seeds[0] < max(seeds):
-        found.append(f"{seeds[0]} of {max(seeds)} seeds")
-    return "; ".join(found)
+        remarks.append(f"{seeds[0]} of {max(seeds)} seeds")
+    return "; ".join(remarks)
 
 
 def unlearned(tasks: Sequence[TaskFindings]) -> str:
-    """A sentence to stand below what compares encodings over several tasks: which ones some have not learned; empty if none."""
-    found = []
+    """Return a sentence that lists the tasks that some encodings have not learned, or "" if there is none.
+
+    It stands below tables that compare encodings over several tasks.
+    """
+    failures = []
     for task in tasks:
         if task.shifted:
             continue
         short = [s.label for s in task.series if (why := shortfall(task, s)) and why.verdict == "unlearned"]
         if short:
-            found.append(f"{task.title} ({listing(short) if len(short) < len(task.series) else 'by none'})")
-    if not found:
+            failures.append(f"{task.title} ({listing(short) if len(short) < len(task.series) else 'all encodings'})")
+    if not failures:
         return ""
-    return f"Not learned at the trained length, so that scores and ranks compare failures: {listing(found)}."
+    return (
+        "Some encodings have not learned the task at the training length, so their scores and ranks compare failures: "
+        f"{listing(failures)}."
+    )
 
 
-def _subject(task: TaskFindings, labels: list[str], words: tuple[str, str]) -> str:
-    """Some encodings, and what they do."""
+def _clause(task: TaskFindings, labels: list[str], verbs: tuple[str, str]) -> str:
+    """Join encodings with the verb that fits their number."""
     if len(labels) == len(task.series) > 2:
-        if words in (UNLEARNED, UNCLEAR):  # "all have not" says two things
-            return f"none of the {len(labels)} encodings {words[0].replace(' not', '', 1)}"
-        return f"all {len(labels)} encodings {words[1]}"
-    return f"{listing(labels)} {words[0] if len(labels) == 1 else words[1]}"
+        if verbs in (UNLEARNED, UNCLEAR):  # "all ... have not" is ambiguous
+            return f"none of the {len(labels)} encodings {verbs[0].replace(' not', '', 1)}"
+        return f"all {len(labels)} encodings {verbs[1]}"
+    return f"{listing(labels)} {verbs[0] if len(labels) == 1 else verbs[1]}"
 
 
 def _best(task: TaskFindings, length: int, there: str) -> str:
-    """A sentence on the lowest or highest mean at a length."""
+    """Return a sentence on the lowest or highest mean at a length."""
     best = task.leader(length)
     if best is None:
         return ""
     here, ties = _leaders(task, length, best.mean)
     beside = _beside(task, best)
     if len(ties) == len(here) > 1:
-        return _capital(_all_alike(task, ties, best, there))
+        return _capital(_all_equal(task, ties, best, there))
     others = [(label, p) for label, p in here if label not in ties]
-    near = [label for label, p in others if not p.interval.apart(best.interval)]
+    near = [label for label, p in others if not p.interval.differs_from(best.interval)]
     extreme = "lowest" if task.better == "lower" else "highest"
     width = spread(best.interval) if len(ties) == 1 else ""
     value = f"{figure(best.mean)}{' ' if width.startswith('±') else ', ' if width else ''}{width}"
     if len(task.series) == 1:
-        return f"Its mean {task.metric} {there} is {value}{beside and f', {beside}'}."
+        return f"Its mean {task.metric_name} {there} is {value}{beside and f', {beside}'}."
     if task.best(length) is None:
-        return f"{_capital(there)} the {extreme} mean {task.metric} ({listing(ties)}: {value}) is {_why_no_best(task, best)}."
-    text = f"{listing(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric} ({value})"
+        which = f"the {extreme} mean {task.metric_name} ({listing(ties)}: {value})"
+        return f"{_capital(there)}, {which} is {_why_no_best(task, best)}."
+    text = f"{listing(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric_name} ({value})"
     if there != "there":
         text += f" {there}"
     if near:
-        return f"{text}; {listing(near)} cannot be told apart from {'it' if len(ties) == 1 else 'them'}."
-    return f"{text}, clear of the others." if others else f"{text}."
+        return f"{text}; {listing(near)} {'is' if len(near) == 1 else 'are'} not significantly different."
+    rest = others[0][0] if len(others) == 1 else "the others"
+    return f"{text}, significantly better than {rest}." if others else f"{text}."
 
 
 def _capital(text: str) -> str:
@@ -217,28 +245,28 @@ def _capital(text: str) -> str:
 
 
 def _leaders(task: TaskFindings, length: int, best: float) -> tuple[list[tuple[str, Point]], list[str]]:
-    """Every label with a finite score at a length, and those whose printed mean is the best one's."""
-    here = [(s.label, p) for s in task.ranked(length) if (p := s.at(length)) and math.isfinite(p.mean)]
+    """Return all labels with a finite score at a length, and those whose printed mean equals the best one."""
+    here = [(s.label, p) for s in task.ranked(length) if (p := s.point_at(length)) and math.isfinite(p.mean)]
     return here, [label for label, p in here if figure(p.mean) == figure(best)]
 
 
 def _beside(task: TaskFindings, best: Point) -> str:
-    """Return which floor the leader does not beat, in words; an empty string where it beats all of them."""
-    floor = task.unbeaten(best)
+    """Return text that names the floor that the leader does not beat, or "" if it beats all of them."""
+    floor = task.unbeaten_floor(best)
     return f"no better than the baseline “{floor.label}” ({figure(floor.scores[best.length])})" if floor else ""
 
 
 def _why_no_best(task: TaskFindings, best: Point) -> str:
-    """Return why the leader is not called the best, in words."""
+    """Return the reason why the leader is not called the best."""
     if beside := _beside(task, best):
         return beside
-    return "of a model that has not learned the task" if task.has_failed(task.ranked(best.length)[0]) else "zero"
+    return "that of a model that has not learned the task" if task.has_failed(task.ranked(best.length)[0]) else "zero"
 
 
-def _all_alike(task: TaskFindings, labels: list[str], best: Point, there: str = "there") -> str:
+def _all_equal(task: TaskFindings, labels: list[str], best: Point, there: str = "there") -> str:
     both = f"{listing(labels)} both" if len(labels) == 2 else f"all {len(labels)} encodings"
     beside = _beside(task, best)
-    return f"{both} have a mean {task.metric} of {figure(best.mean)} {there}{beside and f', {beside}'}."
+    return f"{both} have a mean {task.metric_name} of {figure(best.mean)} {there}{beside and f', {beside}'}."
 
 
 def _one_seed(task: TaskFindings, length: int, where: str) -> str:
@@ -247,16 +275,16 @@ def _one_seed(task: TaskFindings, length: int, where: str) -> str:
         return f"{where}, no score is a finite number."
     here, ties = _leaders(task, length, best.mean)
     if len(ties) == len(here) > 1:
-        return f"{where}: {_all_alike(task, ties, best)}"
+        return f"{where}, {_all_equal(task, ties, best)}"
+    metric = task.metric_name
     extreme = "lowest" if task.better == "lower" else "highest"
     beside = _beside(task, best)
+    chance = "with one seed per encoding, differences may be due to chance"
     if len(task.series) == 1:
-        score = f"{'an' if task.metric[0] in 'aeiou' else 'a'} {task.metric} of {figure(best.mean)}"
-        return f"{where}, {ties[0]} has {score}{beside and f', {beside}'}; what another seed would give is open."
+        score = f"{'an' if metric[0] in 'aeiou' else 'a'} {metric} of {figure(best.mean)}"
+        return f"{where}, {ties[0]} has {score}{beside and f', {beside}'}; other seeds may give other results."
     if task.best(length) is None:
-        score = f"the {extreme} {task.metric} ({listing(ties)}: {figure(best.mean)})"
-        return f"{where}, {score} is {_why_no_best(task, best)}; with one seed no difference can be told from chance."
-    return (
-        f"{where}, {listing(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} {task.metric} "
-        f"({figure(best.mean)}), but with one seed no difference can be told from chance."
-    )
+        score = f"the {extreme} {metric} ({listing(ties)}: {figure(best.mean)})"
+        return f"{where}, {score} is {_why_no_best(task, best)}; {chance}."
+    share = "has" if len(ties) == 1 else "share"
+    return f"{where}, {listing(ties)} {share} the {extreme} {metric} ({figure(best.mean)}); {chance}."

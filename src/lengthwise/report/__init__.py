@@ -1,4 +1,4 @@
-"""Findings → a page that people look at and send to others, and a table for the terminal. Imports no torch."""
+"""Turn findings into a self-contained HTML page and a table for the terminal. Nothing here imports torch."""
 
 from lengthwise.report.page import ReportError, render, write
 from lengthwise.report.terminal import table

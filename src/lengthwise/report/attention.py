@@ -1,7 +1,7 @@
-"""What attention learned, as pictures that HTML alone draws: distances by layer, and how far back heads look.
+"""Charts of what attention learned: distances by layer, and how far back heads attend. They need HTML and SVG, no script.
 
-Lines lie in an SVG that is stretched to its frame, words and point shapes beside it are not: so both stay readable on a phone
-and on paper. Coordinates are percent of the frame; colours are CSS variables, as everywhere.
+Lines are in an SVG that is stretched to its frame. Text and point shapes are outside of it and keep their proportions, so both
+stay readable on a phone and on paper. Coordinates are in percent of the frame, and colours are CSS variables.
 """
 
 import math
@@ -21,20 +21,20 @@ MEASURES = {
 
 
 def attention(task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any] | None:
-    """What the template needs for one task; None where nothing was asked."""
+    """Return the template's data for one task, or None if attention was not probed."""
     if not task.distances and not task.attended:
         return None
     labels = [s.label for group in task.distances for s in group.series]
     labels += [s.label for group in task.attended for s in group.series]
-    shown = dict(known) | {label: look for label, look in looks(labels).items() if label not in known}
+    known = dict(known) | {label: look for label, look in looks(labels).items() if label not in known}
     return {
-        "distances": [_distances(group, task, shown) for group in task.distances],
-        "attended": [_attended(group, task, shown) for group in task.attended],
+        "distances": [_distances(group, task, known) for group in task.distances],
+        "attended": [_attended(group, task, known) for group in task.attended],
     }
 
 
 def nats(value: float) -> str:
-    """A distance with four decimals."""
+    """Format a distance with four decimals."""
     return f"{value:.4f}" if math.isfinite(value) else "not finite"
 
 
@@ -43,8 +43,13 @@ def _distances(group: Distances, task: TaskFindings, known: Mapping[str, Look]) 
     ticks = _ticks(max(ends, default=0.0))
     top, count = ticks[-1], max(len(s.layers) for s in group.series)
     order = sorted(group.series, key=lambda s: (s.mean if math.isfinite(s.mean) else math.inf, s.label))
+    names = listing([f"{s.label} (another seed)" if s.baseline else s.label for s in order])
     return {
         "group": group,
+        "described": (
+            f"{task.title}: line chart of the attention distance from {group.reference} by layer. Horizontal axis: layers 1 to "
+            f"{count}. Vertical axis: distance in nats, from 0 to {top:g}. Lines: {names}. The table below has the same numbers."
+        ),
         "measure": MEASURES.get(group.variant, group.variant),
         "lengths": _lengths(group.lengths, task),
         "ticks": [{"text": f"{tick:g}", "y": _percent(1 - tick / top)} for tick in ticks],
@@ -69,34 +74,34 @@ def _distances(group: Distances, task: TaskFindings, known: Mapping[str, Look]) 
 
 
 def _line(layers: Sequence[Interval], top: float, count: int) -> dict[str, Any]:
-    """The path of the means, that of the band, and the points. A layer without a finite number breaks both."""
-    points, parts, bands = [], [], []
-    for run in _whole(layers):
-        at = [(_percent((n + 0.5) / count), i) for n, i in run]
-        points += [{"x": x, "y": _percent(1 - i.mean / top)} for x, i in at]
-        parts.append("M" + "L".join(f"{x},{_percent(1 - i.mean / top)}" for x, i in at))
-        sure = [(x, i) for x, i in at if i.basis != "none"]
-        if len(sure) > 1:
-            upper = [f"{x},{_percent(1 - min(i.high / top, 1))}" for x, i in sure]
-            lower = [f"{x},{_percent(1 - max(i.low / top, 0))}" for x, i in reversed(sure)]
+    """Return the points, and the SVG paths of the means and of the band. A layer without a finite mean interrupts both."""
+    points, lines, bands = [], [], []
+    for segment in _finite_segments(layers):
+        columns = [(_percent((n + 0.5) / count), i) for n, i in segment]
+        points += [{"x": x, "y": _percent(1 - i.mean / top)} for x, i in columns]
+        lines.append("M" + "L".join(f"{x},{_percent(1 - i.mean / top)}" for x, i in columns))
+        intervals = [(x, i) for x, i in columns if i.basis != "none"]
+        if len(intervals) > 1:
+            upper = [f"{x},{_percent(1 - min(i.high / top, 1))}" for x, i in intervals]
+            lower = [f"{x},{_percent(1 - max(i.low / top, 0))}" for x, i in reversed(intervals)]
             bands.append("M" + "L".join([*upper, *lower]) + "Z")
-    return {"points": points, "path": "".join(parts), "band": "".join(bands)}
+    return {"points": points, "path": "".join(lines), "band": "".join(bands)}
 
 
-def _whole(layers: Sequence[Interval]) -> list[list[tuple[int, Interval]]]:
-    """The stretches of finite means."""
-    runs: list[list[tuple[int, Interval]]] = [[]]
+def _finite_segments(layers: Sequence[Interval]) -> list[list[tuple[int, Interval]]]:
+    """Return the maximal sequences of neighbouring layers with finite means, each layer with its number."""
+    segments: list[list[tuple[int, Interval]]] = [[]]
     for n, interval in enumerate(layers):
         if math.isfinite(interval.mean):
-            runs[-1].append((n, interval))
-        elif runs[-1]:
-            runs.append([])
-    return [run for run in runs if run]
+            segments[-1].append((n, interval))
+        elif segments[-1]:
+            segments.append([])
+    return [segment for segment in segments if segment]
 
 
 def _cell(interval: Interval) -> dict[str, str]:
-    sure = interval.basis != "none"
-    return {"mean": nats(interval.mean), "spread": f"{nats(interval.low)} … {nats(interval.high)}" if sure else ""}
+    known = interval.basis != "none"
+    return {"mean": nats(interval.mean), "spread": f"{nats(interval.low)} … {nats(interval.high)}" if known else ""}
 
 
 def _attended(group: AttendedDistances, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
@@ -116,7 +121,12 @@ def _attended(group: AttendedDistances, task: TaskFindings, known: Mapping[str, 
                 "bars": [_bar(i, top) for i in s.most],
                 "mass": _steps([i.mean for i in s.mass], top),
                 "shares": [f"{i.mean:.1%}" for i in s.most],
-                "ends": f"{s.most[0].mean:.1%} on the nearest bin, {s.most[-1].mean:.1%} on the furthest",
+                "described": (
+                    f"{s.label}: bar chart of the share of queries by the normalized distance of their highest logit. Horizontal "
+                    f"axis: distance from 0 (the query itself) to 1 (the first token), {len(s.most)} bins. Vertical axis: share "
+                    f"from 0 % to {top:.0%}. The nearest bin has {s.most[0].mean:.1%}, the farthest {s.most[-1].mean:.1%}. "
+                    "The table below has all bins."
+                ),
             }
             for s in group.series
         ],
@@ -131,13 +141,13 @@ def _bar(interval: Interval, top: float) -> dict[str, Any]:
 
 
 def _steps(shares: Sequence[float], top: float) -> str:
-    """A line over bins of equal width: level in each, upright between."""
+    """Return the SVG path of a step function over bins of equal width."""
     n = len(shares)
-    parts = [
+    steps = [
         f"{_percent(i / n)},{_percent(1 - s / top)}L{_percent((i + 1) / n)},{_percent(1 - s / top)}"
         for i, s in enumerate(shares)
     ]
-    return "M" + "L".join(parts)
+    return "M" + "L".join(steps)
 
 
 def _lengths(lengths: Sequence[int], task: TaskFindings) -> str:
@@ -145,7 +155,7 @@ def _lengths(lengths: Sequence[int], task: TaskFindings) -> str:
 
 
 def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(provenance.readable(name), provenance.written(value)) for name, value in facts.items()]
+    return [(provenance.readable(name), provenance.value_text(value)) for name, value in facts.items()]
 
 
 def _percent(share: float) -> float:
@@ -153,7 +163,7 @@ def _percent(share: float) -> float:
 
 
 def _ticks(highest: float) -> list[float]:
-    """From 0 up in even steps of 1, 2 or 5 times a power of ten, three to six of them; the last is not below `highest`."""
+    """Return three to six ticks from 0, with steps of 1, 2 or 5 times a power of ten; the last one is at least `highest`."""
     if not highest > 0 or not math.isfinite(highest):
         return [0.0, 0.5, 1.0]
     power = 10.0 ** math.floor(math.log10(highest / 5))

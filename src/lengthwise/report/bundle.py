@@ -1,7 +1,7 @@
-"""Vega, Vega-Lite and Vega-Embed as one script, out of the vl-convert package: nothing is ever fetched.
+"""Vega, Vega-Lite and Vega-Embed as one script, from the vl-convert package. Nothing is downloaded.
 
-Putting it together takes seconds, so it is kept in the cache folder (cache_folder.py). A report is a page for others, so a
-script that is damaged, or that somebody else can have written, is made anew.
+Bundling takes seconds, so the script is stored in the cache folder (cache_folder.py). A report is sent to other people, so a
+stored script that is damaged, or that another user could have written, is bundled again.
 """
 
 from functools import lru_cache
@@ -9,18 +9,18 @@ from importlib.metadata import version
 
 from lengthwise import cache_folder
 
-FORMAT = "1"  # of the script that is kept
+FORMAT = "1"  # version of the stored script
 
 
 @lru_cache(maxsize=1)
 def script() -> str:
-    """JavaScript that defines `window.vegaEmbed`. It holds no `</script` and no `<!--`."""
+    """Return JavaScript that defines `window.vegaEmbed`. It contains no `</script` and no `<!--`."""
     name = f"vega-{version('vl-convert-python')}-{FORMAT}.js"
-    if kept := cache_folder.load(name):
-        return kept.decode()
+    if stored := cache_folder.load(name):
+        return stored.decode()
     import vl_convert
 
-    made: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    made = made.replace("</script", "<\\/script").replace("<!--", "<\\!--")
-    cache_folder.store(name, made.encode())
-    return made
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    bundle = bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    cache_folder.store(name, bundle.encode())
+    return bundle

@@ -1,9 +1,9 @@
-"""A task's chart as a Vega-Lite spec: score against length, what was never trained shaded, intervals as bands.
+"""A task's chart as a Vega-Lite spec: score against length, with extrapolation shaded and intervals as bands.
 
-The spec holds numbers and made-up ids ("s0", "s1", ...) only, no text from users: names are in the page's own legend
-and tooltip. Colours are CSS variables, so the page changes between light, dark and print without drawing anything anew.
-Signals that the page sets: `hidden` (list of ids), `focus` (an id or ""), `at` (the length under the pointer, or 0) and
-`range` (the number of the y axis' range, see `ranges`).
+The spec holds only numbers, fixed text and generated ids ("s0", "s1", ...). Text from users appears in the page's own legend and
+tooltip, never in the spec. Colours are CSS variables, so the page changes between light, dark and print without drawing again.
+The page sets these signals: `hidden` (list of ids), `focus` (an id or ""), `at` (the length under the pointer, or 0) and `range`
+(the index of the vertical axis' range, see `ranges`).
 """
 
 import math
@@ -17,19 +17,22 @@ from lengthwise.analysis.numbers import figure
 from lengthwise.report.palette import Look
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-ROOM = 0.3  # free space left and right of the outer lengths, in octaves
-SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name: nothing is read from there
-BASELINE_WORDS = {  # where there is little room
+PADDING = 0.3  # space left and right of the outer lengths, in octaves
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # only an identifier; nothing is downloaded
+EXTRAPOLATION = "longer than training (extrapolation) →"
+SHORT_EXTRAPOLATION = "extrapolation →"  # where the shaded part is narrower than EXTRAPOLATION_WIDTH pixels
+EXTRAPOLATION_WIDTH = 240
+SHORT_NAMES = {  # of baselines, in the chart's margin
     "nearest neighbour": "1 neighbour",
     "3 nearest neighbours": "3 neighbours",
     "best constant label": "best constant",
     "constant answer": "constant",
 }
 ARROW = "M0,-1L.95,.1H.4V1H-.4V.1H-.95Z"
-FROM_ZERO = ("squared error",)  # metrics whose axis begins at 0, where they are perfect
-MANY = 12  # lengths, from which on points are small
+FROM_ZERO = ("squared error",)  # metrics whose axis starts at 0, the perfect score
+MANY = 12  # with more lengths, points are small
 HEIGHT = 360
-APART = 14  # pixels between the words for two baselines
+LABEL_DISTANCE = 14  # pixels between the labels of two baselines
 CONFIG: dict[str, Any] = {
     "font": FONT,
     "axis": {
@@ -42,7 +45,7 @@ CONFIG: dict[str, Any] = {
     },
     "axisX": {"domain": True, "domainColor": "var(--rule)", "labelPadding": 8},
     "view": {"stroke": None},
-    "aria": False,  # the page describes the chart and has its numbers as a table
+    "aria": False,  # the page itself describes the chart, and has its numbers in a table
     "autosize": {"type": "fit-x", "contains": "padding"},
     "padding": {"left": 2, "right": 6, "top": 6, "bottom": 2},
 }
@@ -50,7 +53,7 @@ CONFIG: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Range:
-    """A y axis from `low` to `high`. Means above it become arrows at the upper edge. `name`: for its button."""
+    """A vertical axis from `low` to `high`. Arrows at the upper edge mark means above it. `name`: the text of its button."""
 
     name: str
     low: float
@@ -58,12 +61,12 @@ class Range:
 
 
 def ranges(task: TaskFindings) -> list[Range]:
-    """The y axes to choose from, widest first: "all", "most" or "encodings", and "best". The page begins with `first`.
+    """Return the vertical axes to choose from, widest first. The page starts with `first`.
 
-    Bounded metrics show their whole scale and have one. "all" has every baseline, too. Where a few encodings explode, "most" stays
-    with the others: it reaches at most four times as far above the best mean as three quarters of the means do. Where none does,
-    "encodings" has all of them, without baselines far above. "best" has all of the better half of the encodings. A range that would
-    leave out little is not offered.
+    Bounded metrics have one range, their whole scale. Other metrics may have three: "all" contains all encodings and baselines.
+    If a few encodings have far larger means, "most" contains the others: it reaches at most four times as far above the best mean
+    as the upper quartile does. If not, "encodings" contains all encodings without baselines far above them. "best" contains the
+    better half of the encodings. A range that leaves out little is not offered.
     """
     if task.bounds:
         low, high = task.bounds
@@ -73,58 +76,61 @@ def ranges(task: TaskFindings) -> list[Range]:
     if not points:
         return [Range("all", 0.0, 1.0)]
     means = sorted(p.mean for p in points)
-    beside = [value for b in task.baselines for value in b.scores.values() if math.isfinite(value)]
-    lowest, limits = min([means[0], *beside]), {"all": max([means[-1], *beside])}
+    baselines = [value for b in task.baselines for value in b.scores.values() if math.isfinite(value)]
+    lowest, limits = min([means[0], *baselines]), {"all": max([means[-1], *baselines])}
     if task.metric in FROM_ZERO:
         lowest = 0.0
     if task.better == "lower" and len(means) > 1:
         upper = statistics.quantiles(means, n=4, method="inclusive")[2]
-        worst = sorted(max(p.mean for p in own) for s in task.series if (own := [p for p in points if p in s.points]))
+        by_series = [[p.mean for p in s.points if p in points] for s in task.series]
+        worst = sorted(max(means) for means in by_series if means)
         most = lowest + 4 * (upper - lowest)
-        if task.metric in FROM_ZERO:  # with what who knows nothing yet has, at the shortest length
+        if task.metric in FROM_ZERO:  # include the scores at the shortest length, where models have seen few examples
             most = max(most, *(p.mean for p in points if p.length == task.lengths[0]))
-        whole = {"encodings": means[-1]} if most >= means[-1] else {"most": most}
-        candidates = whole | {"best": worst[(len(worst) - 1) // 2]}
+        wide = {"encodings": means[-1]} if most >= means[-1] else {"most": most}
+        candidates = wide | {"best": worst[(len(worst) - 1) // 2]}
         for name, limit in candidates.items():
             if lowest < limit and (limit - lowest) * 1.5 < min(limits.values()) - lowest:
                 limits[name] = limit
-    made = [_range(name, [p for p in points if p.mean <= limit], lowest, limit) for name, limit in limits.items()]
-    return [Range(c.name, -0.03 * c.high, c.high) for c in made] if task.metric in FROM_ZERO else made
+    axes = [_range(name, [p for p in points if p.mean <= limit], lowest, limit) for name, limit in limits.items()]
+    return [Range(axis.name, -0.03 * axis.high, axis.high) for axis in axes] if task.metric in FROM_ZERO else axes
 
 
-def axis_words(choices: list[Range], baselines: bool) -> str:
-    """What the buttons of the ranges show, in words: as many as there are buttons."""
-    words = {
+def axis_choices(choices: list[Range], baselines: bool) -> str:
+    """Return a list of what the ranges show, one item for each button."""
+    texts = {
         "all": "all scores and baselines" if baselines else "all scores",
-        "encodings": "the encodings alone",
+        "encodings": "the encodings without the baselines",
         "most": "most of the scores",
         "best": "the better half of the encodings",
     }
-    named = [words[choice.name] for choice in choices]
-    return f"{', '.join(named[:-1])} or {named[-1]}" if len(named) > 1 else named[0]
+    items = [texts[choice.name] for choice in choices]
+    return f"{', '.join(items[:-1])} or {items[-1]}" if len(items) > 1 else items[0]
 
 
 def describe(task: TaskFindings) -> str:
-    """The chart in words, for who does not see it: its axes, and what is at the longest length, best first."""
+    """Describe the chart for screen readers: its axes, their ranges, its lines, and the scores at the longest length."""
     longest = max(task.lengths)
-    here = [(s.label, p) for s in task.ranked(longest) if (p := s.at(longest)) is not None]
-    ends = ", ".join(f"{label} {figure(point.mean)}" for label, point in here)
-    lines = f"{len(task.series)} line{'s' if len(task.series) != 1 else ''}, one for each encoding"
-    beside = f", and {len(task.baselines)} dashed for baselines" if task.baselines else ""
+    means = [p.mean for s in task.series for p in s.points if math.isfinite(p.mean)]
+    scores = f", from {figure(min(means))} to {figure(max(means))}" if means else ""
+    dashed = f" Dashed lines for baselines: {', '.join(b.label for b in task.baselines)}." if task.baselines else ""
+    ends = [f"{s.label} {figure(p.mean)}" for s in task.ranked(longest) if (p := s.point_at(longest)) is not None]
+    last = f" Scores at {longest:,} {task.unit}, best first: {', '.join(ends)}." if ends else ""
     return (
-        f"{task.title}: {task.metric} ({task.better} is better) against length, from {min(task.lengths):,} to {longest:,} "
-        f"{task.unit}; {trained(task)}; {lines}{beside}. {f'At {longest:,} {task.unit}: {ends}. ' if ends else ''}"
-        "The table below has all numbers; arrow keys go through the lengths."
+        f"{task.title}: line chart. Horizontal axis: length in {task.unit}, from {min(task.lengths):,} to {longest:,}, "
+        f"{trained(task)}. Vertical axis: {task.metric_label}, {task.better} is better{scores}. "
+        f"One line per encoding: {', '.join(s.label for s in task.series)}.{dashed}{last} "
+        "The table below has all numbers. The left and right arrow keys move through the lengths."
     )
 
 
 def first(choices: list[Range]) -> int:
-    """The range to begin with: "most" where a few encodings explode, "encodings" where baselines are far above, otherwise "all"."""
+    """Return the index of the first range to show: that of "most" or "encodings" if there is one, otherwise that of "all"."""
     return next((n for n, choice in enumerate(choices) if choice.name in ("most", "encodings")), 0)
 
 
 def _range(name: str, points: list[Point], lowest: float, limit: float) -> Range:
-    """Around the points' means, with room for their intervals, but for these not much more than for the means."""
+    """Return a range around the means. Intervals may extend it by 35 % at each end."""
     reach = max(limit - lowest, 1e-3 * abs(limit), 1e-6)
     ends = [p.interval for p in points if p.interval.basis != "none"]
     low = max(min((i.low for i in ends), default=lowest), lowest - 0.35 * reach)
@@ -134,10 +140,10 @@ def _range(name: str, points: list[Point], lowest: float, limit: float) -> Range
 
 
 def rows(task: TaskFindings, choices: list[Range]) -> list[dict[str, Any]]:
-    """One row per encoding and length. A missing score is null, which breaks the line there.
+    """Return one row per encoding and length. A missing score is null, which interrupts the line there.
 
-    `over`: per range, the place of the row's arrow among the `outside` arrows at that length, or −1. Of many lengths the first
-    beyond the range has the arrow, until the line is back.
+    `over`: for each range, the position of the row's arrow among the `outside` arrows at that length, or −1 without an arrow.
+    With many lengths, only the first of several neighbouring lengths beyond the range has an arrow.
     """
     many = len(task.lengths) > MANY
     before: dict[tuple[int, int], bool] = {}
@@ -146,7 +152,7 @@ def rows(task: TaskFindings, choices: list[Range]) -> list[dict[str, Any]]:
         outside = [0] * len(choices)
         here = []
         for number, series in enumerate(task.series):
-            point = series.at(length)
+            point = series.point_at(length)
             row: dict[str, Any] = {"e": f"s{number}", "x": length, "y": None, "lo": None, "hi": None}
             row["over"] = [-1] * len(choices)
             if point is not None and math.isfinite(point.mean):
@@ -164,16 +170,16 @@ def rows(task: TaskFindings, choices: list[Range]) -> list[dict[str, Any]]:
 
 
 def spec(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any]:
-    """The Vega-Lite spec of a task, as JSON data.
+    """Return the Vega-Lite spec of a task, as JSON data.
 
-    Written out as data: building it with Altair costs a second of import and half a second of checks per chart. A test
-    lets Altair check it against Vega-Lite's schema instead.
+    It is plain data because Altair takes a second to import and half a second to check each chart. A test uses Altair to check
+    the spec against Vega-Lite's schema.
     """
     choices = ranges(task)
     left, right = min(*task.lengths, task.train_length), max(*task.lengths, task.train_length)
-    ends = [left / 2**ROOM, right * 2**ROOM]
-    layers = _region(task, ends[1]) if task.is_new(right) else []
-    layers += _short(task, ends[0]) if task.of_kind("shorter") else []
+    ends = [left / 2**PADDING, right * 2**PADDING]
+    layers = _longer_region(task, ends[1]) if task.is_new(right) else []
+    layers += _shorter_region(task, ends[0]) if task.of_kind("shorter") else []
     layers += _baselines(task, choices) + _series(task, [looks[s.label] for s in task.series], ends, choices)
     return {
         "$schema": SCHEMA,
@@ -192,33 +198,35 @@ def spec(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any]:
     }
 
 
-def _region(task: TaskFindings, right: float) -> list[dict[str, Any]]:
-    """The shade over lengths never trained, and the rule at the trained length with its words on both sides."""
+def _longer_region(task: TaskFindings, right: float) -> list[dict[str, Any]]:
+    """Return the shading of lengths above the training length, and the rule at the training length with its labels."""
     data = {"values": [{"train": task.train_length, "right": right}]}
-    at = {"x": {"field": "train", "type": "quantitative"}}
-    over = {"x2": {"field": "right"}}
+    x = {"x": {"field": "train", "type": "quantitative"}}
+    x2 = {"x2": {"field": "right"}}
+    width = "range('x')[1] - scale('x', datum.train)"
+    label = f"{width} > {EXTRAPOLATION_WIDTH} ? '{EXTRAPOLATION}' : '{SHORT_EXTRAPOLATION}'"
     text = {"type": "text", "y": -9, "baseline": "bottom", "fontSize": 12}
     marks: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        ({"type": "rect", "color": "var(--new)"}, at | over),
-        ({"type": "rule", "color": "var(--ink)", "strokeWidth": 1.2, "opacity": 0.75}, at),
-        (text | {"text": trained(task), "color": "var(--ink)", "dx": -6, "align": "right"}, at),
+        ({"type": "rect", "color": "var(--new)"}, x | x2),
+        ({"type": "rule", "color": "var(--ink)", "strokeWidth": 1.2, "opacity": 0.75}, x),
+        (text | {"text": trained(task), "color": "var(--ink)", "dx": -6, "align": "right"}, x),
         (
-            text | {"text": "never trained →", "color": "var(--soft)", "dx": 6, "align": "left", "fontStyle": "italic"},
-            at,
+            text | {"text": {"expr": label}, "color": "var(--soft)", "dx": 6, "align": "left", "fontStyle": "italic"},
+            x,
         ),
     ]
     return [{"data": data, "mark": mark, "encoding": encoding} for mark, encoding in marks]
 
 
-def _short(task: TaskFindings, left: float) -> list[dict[str, Any]]:
-    """The shade over lengths that are shorter than any in training."""
+def _shorter_region(task: TaskFindings, left: float) -> list[dict[str, Any]]:
+    """Return the shading of lengths below the shortest training length."""
     data = {"values": [{"left": left, "shortest": task.shortest}]}
-    over = {"x": {"field": "left", "type": "quantitative"}, "x2": {"field": "shortest"}}
-    return [{"data": data, "mark": {"type": "rect", "color": "var(--new)"}, "encoding": over}]
+    span = {"x": {"field": "left", "type": "quantitative"}, "x2": {"field": "shortest"}}
+    return [{"data": data, "mark": {"type": "rect", "color": "var(--new)"}, "encoding": span}]
 
 
 def _baselines(task: TaskFindings, choices: list[Range]) -> list[dict[str, Any]]:
-    """A dashed line for each, with its words beyond the last length; neutral, for it is no encoding."""
+    """Return a dashed grey line for each baseline, with its label to the right of the last length."""
     shown = [b for b in task.baselines if any(map(math.isfinite, b.scores.values()))]
     if not shown:
         return []
@@ -231,13 +239,13 @@ def _baselines(task: TaskFindings, choices: list[Range]) -> list[dict[str, Any]]
     line = {"type": "line", "clip": True, "color": "var(--faint)", "strokeWidth": 1.3, "strokeDash": [4, 3]}
     detail = {"field": "b", "type": "nominal"}
     lasts = [next(v for v in reversed(list(b.scores.values())) if math.isfinite(v)) for b in shown]
-    places = [words_at([_pixel(v, choice) for v in lasts]) for choice in choices]
+    heights = [label_heights([_pixel(v, choice) for v in lasts]) for choice in choices]
     ends: list[dict[str, Any]] = [{"b": f"b{n}", "x": max(task.lengths)} for n in range(len(shown))]
     starts = [end | {"dx": 1, "at": [_pixel(lasts[n], choice) for choice in choices]} for n, end in enumerate(ends)]
-    stops = [end | {"dx": 11, "at": [place[n] for place in places]} for n, end in enumerate(ends)]
+    stops = [end | {"dx": 11, "at": [height[n] for height in heights]} for n, end in enumerate(ends)]
     leaders = [row for pair in zip(starts, stops, strict=True) for row in pair]
-    words = [
-        row | {"text": [beyond(lasts[n], choice) + BASELINE_WORDS.get(b.label, b.label) for choice in choices]}
+    labels = [
+        row | {"text": [beyond(lasts[n], choice) + SHORT_NAMES.get(b.label, b.label) for choice in choices]}
         for n, (row, b) in enumerate(zip(stops, shown, strict=True))
     ]
     text = {"type": "text", "align": "left", "baseline": "middle", "dx": 13, "fontSize": 11, "color": "var(--soft)"}
@@ -251,7 +259,7 @@ def _baselines(task: TaskFindings, choices: list[Range]) -> list[dict[str, Any]]
         },
         {"data": {"values": leaders}, "mark": leader, "encoding": {"x": x, "detail": detail}},
         {
-            "data": {"values": words},
+            "data": {"values": labels},
             "mark": text | {"y": place["y"], "text": {"expr": "datum.text[range]"}},
             "encoding": {"x": x},
         },
@@ -259,33 +267,33 @@ def _baselines(task: TaskFindings, choices: list[Range]) -> list[dict[str, Any]]
 
 
 def beyond(value: float, choice: Range) -> str:
-    """An arrow before the words for a baseline that is not within the range."""
+    """Return the arrow before the label of a baseline outside of the range, or ""."""
     return "↑ " if value > choice.high else "↓ " if value < choice.low else ""
 
 
 def _pixel(value: float, choice: Range) -> float:
-    """Where a value lies on the axis, from the top; at the edge where it is outside."""
+    """Return the distance of a value from the top of the axis, in pixels. Values outside lie at the edge."""
     share = (choice.high - value) / (choice.high - choice.low)
     return round(HEIGHT * min(max(share, 0.0), 1.0), 1)
 
 
-def words_at(wanted: list[float]) -> list[float]:
-    """Places for words near those wanted, at least `APART` from each other and within the chart, in the same order."""
-    order = sorted(range(len(wanted)), key=lambda n: wanted[n])
-    found = [0.0] * len(wanted)
+def label_heights(targets: list[float]) -> list[float]:
+    """Return heights for labels near the targets, in the same order: within the chart and at least `LABEL_DISTANCE` apart."""
+    order = sorted(range(len(targets)), key=lambda n: targets[n])
+    heights = [0.0] * len(targets)
     last = -math.inf
-    for n in order:  # downwards, pushing on
-        found[n] = last = max(wanted[n], last + APART, 6.0)
+    for n in order:  # downwards
+        heights[n] = last = max(targets[n], last + LABEL_DISTANCE, 6.0)
     limit = HEIGHT - 6.0
-    for n in reversed(order):  # and back up from the lower edge
-        found[n] = limit = min(found[n], limit)
-        limit -= APART
-    return [round(place, 1) for place in found]
+    for n in reversed(order):  # upwards from the lower edge
+        heights[n] = limit = min(heights[n], limit)
+        limit -= LABEL_DISTANCE
+    return [round(height, 1) for height in heights]
 
 
-def _series(task: TaskFindings, own: list[Look], ends: list[float], choices: list[Range]) -> list[dict[str, Any]]:
-    """Bands, interval bars, lines, points and arrows of all encodings."""
-    domain = [f"s{n}" for n in range(len(own))]
+def _series(task: TaskFindings, looks: list[Look], ends: list[float], choices: list[Range]) -> list[dict[str, Any]]:
+    """Return the bands, interval bars, lines, points and arrows of all encodings."""
+    domain = [f"s{n}" for n in range(len(looks))]
 
     def kind(values: list[Any]) -> dict[str, Any]:
         return {"field": "e", "type": "nominal", "scale": {"domain": domain, "range": values}, "legend": None}
@@ -316,8 +324,8 @@ def _series(task: TaskFindings, own: list[Look], ends: list[float], choices: lis
         "scale": {"domain": limits, "nice": False, "zero": False},
         "axis": {"title": None, "tickCount": 6, "labelPadding": 6},
     }
-    colour, shape = kind([look.colour for look in own]), kind([look.shape for look in own])
-    dash = kind([list(look.dash) for look in own])
+    colour, shape = kind([look.colour for look in looks]), kind([look.shape for look in looks])
+    dash = kind([list(look.dash) for look in looks])
     band = {"x": x, "y": {"field": "lo", "type": "quantitative"}, "y2": {"field": "hi"}, "color": colour}
     mean = {"x": x, "y": y, "color": colour, "opacity": opacity(1, 0.12)}
     edge = {"stroke": "var(--paper)", "strokeWidth": 1}
@@ -332,7 +340,7 @@ def _series(task: TaskFindings, own: list[Look], ends: list[float], choices: lis
             mean | {"shape": shape},
         ),
     ]
-    if not many:  # of many, the band says it
+    if not many:  # with many lengths, the band is enough
         bar = {"type": "rule", "clip": True, "strokeWidth": 1.2}
         marks.insert(2, ("datum.lo != null", bar, band | {"opacity": opacity(0.5, 0.06)}))
     if len(choices) > 1:
@@ -347,7 +355,7 @@ def _series(task: TaskFindings, own: list[Look], ends: list[float], choices: lis
 
 
 def trained(task: TaskFindings) -> str:
-    """The label of the rule at the trained length."""
+    """Return the label of the rule at the training length."""
     if task.shortest < task.train_length:
         return f"trained on {task.shortest:,}–{task.train_length:,}"
     return f"trained at {task.train_length:,}"

@@ -1,29 +1,38 @@
-"""How long a task's examples are, as a picture that HTML alone draws: training beside test."""
+"""Bar charts of the lengths of training and test examples. They need HTML alone, no script."""
 
 from typing import Any
 
 from lengthwise.analysis import ExampleLengths, Histogram, TaskFindings
 
-BINS = 24  # narrow enough to stand beside each other on a phone
-WHAT = {"input": "words of a question", "target": "words of an answer"}
+BINS = 24  # bars that fit side by side on a phone
+TITLES = {"input": "words per question", "target": "words per answer"}
 
 
 def examples(task: TaskFindings) -> list[dict[str, Any]]:
-    """What the template needs for one task: a picture for each field that was counted."""
-    return [_picture(found, task) for found in task.examples]
+    """Return the template's data for one task: a chart for each field whose length was counted."""
+    return [_chart(lengths, task) for lengths in task.examples]
 
 
-def _picture(found: ExampleLengths, task: TaskFindings) -> dict[str, Any]:
-    bins = found.bins(BINS)
-    parts = {"train": found.train, "test": found.test}
+def _chart(lengths: ExampleLengths, task: TaskFindings) -> dict[str, Any]:
+    bins = lengths.bins(BINS)
+    parts = {"train": lengths.train, "test": lengths.test}
     shares = [
         [count / part.total for count, part in zip(counts, parts.values(), strict=True)] for _, _, *counts in bins
     ]
     highest = max(max(pair) for pair in shares)
+    title = TITLES.get(lengths.field, task.unit)
+    top = f"{highest:.0%}" if highest >= 0.1 else f"{highest:.1%}"
+    shortest, longest = min(p.shortest for p in parts.values()), max(p.longest for p in parts.values())
+    summaries = {split: _summary(part) for split, part in parts.items()}
     return {
-        "what": WHAT.get(found.field, task.unit),
-        "origin": "" if found.drawn is None else found.origin,
-        "top": f"{highest:.0%}" if highest >= 0.1 else f"{highest:.1%}",
+        "title": title,
+        "described": (
+            f"{task.title}: bar chart of the lengths of examples. Horizontal axis: {title}, from {shortest:,} to "
+            f"{longest:,}. Vertical axis: share of examples, from 0 % to {top}. Training: {summaries['train']}. "
+            f"Test: {summaries['test']}. The table below has all numbers."
+        ),
+        "origin": "" if lengths.drawn is None else lengths.origin,
+        "top": top,
         "bars": [
             {
                 "first": first,
@@ -34,10 +43,10 @@ def _picture(found: ExampleLengths, task: TaskFindings) -> dict[str, Any]:
             }
             for (first, last, *counts), pair in zip(bins, shares, strict=True)
         ],
-        "words": {name: _words(part) for name, part in parts.items()},
+        "summaries": summaries,
     }
 
 
-def _words(part: Histogram) -> str:
-    between = f"{part.shortest:,}" if part.shortest == part.longest else f"{part.shortest:,} to {part.longest:,}"
-    return f"{part.total:,} of {between}, mean {part.mean:.1f}"
+def _summary(part: Histogram) -> str:
+    lengths = f"{part.shortest:,}" if part.shortest == part.longest else f"{part.shortest:,} to {part.longest:,}"
+    return f"{part.total:,} examples, length {lengths}, mean {part.mean:.1f}"

@@ -1,5 +1,7 @@
-"""Functions learned in context, as pictures that HTML alone draws: where the last question looks, scores of prompts with repeated
-examples, and induction. Drawn as the attention section is: coordinates are percent of the frame."""
+"""Charts of functions learned in context: what the last question attends to, prompts with repeated examples, and induction.
+
+They are drawn like those of the attention section: HTML and SVG without a script, with coordinates in percent of the frame.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,37 +12,38 @@ from lengthwise.analysis.numbers import figure, spread
 from lengthwise.report.attention import _facts, _percent, _ticks
 from lengthwise.report.chart import ARROW
 from lengthwise.report.palette import Look, looks
+from lengthwise.values import listing
 
-APART = 6.4  # percent of a frame's height that the words for two lines are apart, at least
-DRAWN = 100  # points of a line of many places: of neighbours the mean
-WORDS = {"begin": "at the beginning", "middle": "in the middle", "end": "at the end"}
+LABEL_DISTANCE = 6.4  # smallest distance between the labels of two lines, in percent of the frame's height
+MAX_POINTS = 100  # of a line; a longer one is averaged over neighbours
+POSITIONS = {"begin": "at the beginning", "middle": "in the middle", "end": "at the end"}
 KINDS = {"trained": "trained length", "long": "longer", "repeated": "repeated"}
 
 Line = tuple[str, Sequence[Interval | None]]
 
 
 def in_context(task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any] | None:
-    """What the template needs for one task; None where nothing was asked."""
-    found = task.in_context
-    if not found:
+    """Return the template's data for one task, or None if it was not probed."""
+    probes = task.in_context
+    if not probes:
         return None
-    labels = [s.label for g in found.recency for s in g.series]
-    labels += [s.label for g in found.induction for s in g.series]
-    labels += [s.label for g in found.repeated for panel in g.panels for s in panel.series]
+    labels = [s.label for g in probes.recency for s in g.series]
+    labels += [s.label for g in probes.induction for s in g.series]
+    labels += [s.label for g in probes.repeated for panel in g.panels for s in panel.series]
     order = [*(label for label in known if label in labels), *(label for label in labels if label not in known)]
-    shown = dict(known) | {label: look for label, look in looks(labels).items() if label not in known}
+    known = dict(known) | {label: look for label, look in looks(labels).items() if label not in known}
     return {
-        "legend": [{"label": label, "look": shown[label]} for label in dict.fromkeys(order)],
-        "recency": [_recency(group, shown) for group in found.recency],
-        "repeated": [_repeated(group, task, shown) for group in found.repeated],
-        "induction": [_induction(group, shown) for group in found.induction],
+        "legend": [{"label": label, "look": known[label]} for label in dict.fromkeys(order)],
+        "recency": [_recency(group, task, known) for group in probes.recency],
+        "repeated": [_repeated(group, task, known) for group in probes.repeated],
+        "induction": [_induction(group, task, known) for group in probes.induction],
     }
 
 
-# ---- where the last question looks ----------------------------------------------------------------------------------
+# ---- what the last question attends to ------------------------------------------------------------------------------
 
 
-def _recency(group: Recency, known: Mapping[str, Look]) -> dict[str, Any]:
+def _recency(group: Recency, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
     top = _top([weight for s in group.series for layer in s.layers for weight in layer])
     return {
         "group": group,
@@ -52,24 +55,29 @@ def _recency(group: Recency, known: Mapping[str, Look]) -> dict[str, Any]:
                 "look": known[s.label],
                 "seeds": s.seeds,
                 "lines": _ramp([_path(layer, top) for layer in s.layers]),
-                "said": f"share of the most recent tenth {_share(s.recent[0])} in layer 1, {_share(s.recent[-1])} in the last",
+                "described": (
+                    f"{task.title}, {s.label}: line chart of the last question's attention weights on labels. Horizontal axis: the "
+                    f"{group.length:,} labels, from the farthest to the latest. Vertical axis: weight, from 0 to {top:g}. One line "
+                    f"per layer. The most recent tenth has {_share(s.recent[0])} of the weights in layer 1 and "
+                    f"{_share(s.recent[-1])} in the last layer."
+                ),
                 "cells": [_cell(i, percent=True) for i in (*s.recent, s.best)],
             }
             for s in group.series
         ],
         "layers": max(len(s.recent) for s in group.series),
-        "heads": [_heads(group, kind, known) for kind in KINDS],
+        "heads": [_heads(group, kind, task, known) for kind in KINDS],
         "facts": _facts(group.facts),
     }
 
 
-def _heads(group: Recency, kind: str, known: Mapping[str, Look]) -> dict[str, Any]:
-    """One kind of prompt, of each encoding a line for each head of the last layer."""
+def _heads(group: Recency, kind: str, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
+    """Return the charts of one kind of prompt: for each encoding, a line for each head of the last layer."""
     top = _top([weight for s in group.series for head in s.heads[kind] for weight in head])
     titles = {
-        "trained": f"prompts of {group.trained:,} examples, as trained",
+        "trained": f"prompts of {group.trained:,} examples, the training length",
         "long": f"prompts of {group.length:,} examples",
-        "repeated": f"{group.points:,} examples {group.repeats} times",
+        "repeated": f"prompts of {group.points:,} examples, repeated {group.repeats} times",
     }
     return {
         "title": titles[kind],
@@ -79,7 +87,11 @@ def _heads(group: Recency, kind: str, known: Mapping[str, Look]) -> dict[str, An
                 "label": s.label,
                 "look": known[s.label],
                 "lines": _ramp([_path(head, top) for head in s.heads[kind]]),
-                "said": f"highest weight of a head {figure(max(map(max, s.heads[kind])))}",
+                "described": (
+                    f"{task.title}, {s.label}: line chart of the last question's attention weights on inputs, {titles[kind]}. "
+                    f"Horizontal axis: inputs, from the farthest to the question itself. Vertical axis: weight, from 0 to {top:g}. "
+                    f"One line per head of the last layer. The highest weight is {figure(max(map(max, s.heads[kind])))}."
+                ),
             }
             for s in group.series
         ],
@@ -87,7 +99,7 @@ def _heads(group: Recency, kind: str, known: Mapping[str, Look]) -> dict[str, An
 
 
 def _ramp(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """From pale, the first, to full, the last."""
+    """Return the lines with opacities that rise from the first to the last."""
     count = max(1, len(paths) - 1)
     return [{"path": path, "opacity": round(0.3 + 0.7 * n / count, 2)} for n, path in enumerate(paths)]
 
@@ -96,9 +108,9 @@ def _ramp(paths: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _repeated(group: Repeated, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
-    every = [weight for places in group.places for line in places.series.values() for weight in line]
-    top = 1.0 if task.bounds else _top(every)
-    tabled = [panel for panel in group.panels if panel.kind != "serial"]
+    values = [value for curves in group.places for line in curves.series.values() for value in line]
+    top = 1.0 if task.bounds else _top(values)
+    table_panels = [panel for panel in group.panels if panel.kind != "serial"]
     return {
         "group": group,
         "duplicates": group.probe == "duplicates",
@@ -106,16 +118,16 @@ def _repeated(group: Repeated, task: TaskFindings, known: Mapping[str, Look]) ->
         "panels": [
             _panel(panel, group, task, known) for panel in group.panels if panel.kind not in ("all", "instruction")
         ],
-        "places": [_places(places, group, known, top) for places in group.places if places.kind != "noise"],
-        "heads": [_column(panel, n) for panel in tabled for n in range(len(panel.at))],
+        "curves": [_curves(curves, group, task, known, top) for curves in group.places if curves.kind != "noise"],
+        "heads": [_column(panel, n) for panel in table_panels for n in range(len(panel.at))],
         "rows": [
             {
                 "label": s.label,
                 "look": known[s.label],
                 "seeds": s.seeds,
-                "cells": [_cell(i) for panel in tabled for i in panel.series[n].scores],
+                "cells": [_cell(i) for panel in table_panels for i in panel.series[n].scores],
             }
-            for n, s in enumerate(tabled[0].series)
+            for n, s in enumerate(table_panels[0].series)
         ],
         "serial": [_serial(panel, known) for panel in group.panels if panel.kind == "serial"],
         "one_seed": any(s.seeds == 1 for panel in group.panels for s in panel.series),
@@ -124,60 +136,86 @@ def _repeated(group: Repeated, task: TaskFindings, known: Mapping[str, Look]) ->
 
 
 def _panel(panel: Panel, group: Repeated, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
-    at = [n for n, value in enumerate(panel.at) if value != "none"]
-    lines: list[Line] = [(s.label, [s.scores[n] for n in at]) for s in panel.series]
+    columns = [n for n, value in enumerate(panel.at) if value != "none"]
+    lines: list[Line] = [(s.label, [s.scores[n] for n in columns]) for s in panel.series]
     if panel.kind == "serial":
         last = group.length - 2
-        xs = [2 + 96 * int(panel.at[n]) / last for n in at]
+        xs = [2 + 96 * int(panel.at[n]) / last for n in columns]
         marks = [
-            {"text": f"{n:,}", "x": _percent((2 + 96 * n / last) / 100)} for n in _few([int(panel.at[m]) for m in at])
+            {"text": f"{n:,}", "x": _percent((2 + 96 * n / last) / 100)}
+            for n in _some_of([int(panel.at[m]) for m in columns])
         ]
     else:
-        xs = [100 * (n + 0.5) / len(at) for n in range(len(at))]
-        texts = [f"{panel.starts[n] + 1:,}" if panel.kind == "target" else str(panel.at[n]) for n in at]
+        xs = [100 * (n + 0.5) / len(columns) for n in range(len(columns))]
+        texts = [f"{panel.starts[n] + 1:,}" if panel.kind == "target" else str(panel.at[n]) for n in columns]
         marks = [{"text": text, "x": _percent(x / 100)} for text, x in zip(texts, xs, strict=True)]
     titles = {
         "noise": (
             "Noise before the target",
-            f"copies of one example before the target, which begins after {group.points:,}",
+            f"number of copies of one example before the target, which starts after {group.points:,} examples",
         ),
-        "target": ("Instruction, noise, target", "the example at which the target begins"),
-        "answers": ("Where the answers stand", "the answers to the target among copies of another example"),
-        "serial": ("Where the duplicate stands", f"examples before the duplicate of the last of {group.length:,}"),
+        "target": ("Instruction, noise, target", "number of the example at which the target starts"),
+        "answers": ("Position of the answers", "position of the answers to the target among copies of another example"),
+        "serial": (
+            "Position of the duplicate",
+            f"number of examples before the duplicate of the last of {group.length:,}",
+        ),
     }
     title, below = titles[panel.kind]
+    metric = f"{task.metric_label}, {task.better} is better"
+    drawn = plane(lines, xs, known, highest=task.bounds[1] if task.bounds else None)
     return {
         "title": title,
         "below": below,
-        "metric": f"{task.metric}, {task.better} is better",
-        **plane(lines, xs, known, highest=task.bounds[1] if task.bounds else None),
+        "metric": metric,
+        **drawn,
         "marks": marks,
+        "described": _described(f"{task.title}, {title}", below, marks, metric, drawn),
     }
 
 
-def _few(values: Sequence[int]) -> list[int]:
-    """At most five of them, the first and the last among them."""
+def _described(
+    title: str, below: str, marks: Sequence[Mapping[str, Any]], metric: str, drawn: Mapping[str, Any]
+) -> str:
+    """Return the description of a line chart for screen readers: its axes, their ranges, and its lines."""
+    ends = f"from {marks[0]['text']} to {marks[-1]['text']}" if marks else "empty"
+    names = listing([s["label"] for s in drawn["series"]])
+    return (
+        f"{title}: line chart. Horizontal axis: {below}, {ends}. Vertical axis: {metric}, from {drawn['ticks'][0]['text']} to "
+        f"{drawn['ticks'][-1]['text']}. Lines: {names}. A table below has the same numbers."
+    )
+
+
+def _some_of(values: Sequence[int]) -> list[int]:
+    """Return at most five of the values, with the first and the last."""
     count = min(5, len(values))
     return [values[round(n * (len(values) - 1) / max(1, count - 1))] for n in range(count)]
 
 
-def _places(places: Places, group: Repeated, known: Mapping[str, Look], top: float) -> dict[str, Any]:
-    length = len(next(iter(places.series.values())))
+def _curves(
+    curves: Places, group: Repeated, task: TaskFindings, known: Mapping[str, Look], top: float
+) -> dict[str, Any]:
+    """Return the chart of the scores at every example of one kind of prompt."""
+    length = len(next(iter(curves.series.values())))
     titles = {
         "all": "copies of one example",
-        "instruction": f"instruction {WORDS.get(str(places.at), '')}",
-        "target": f"target from {places.start + 1:,} on",
-        "answers": f"answers {WORDS.get(str(places.at), '')}",
+        "instruction": f"instruction {POSITIONS.get(str(curves.at), '')}",
+        "target": f"target from example {curves.start + 1:,} on",
+        "answers": f"answers {POSITIONS.get(str(curves.at), '')}",
     }
+    ends = "; ".join(
+        f"{label} {figure(means[0])} at the first, {figure(means[-1])} at the last"
+        for label, means in curves.series.items()
+    )
     return {
-        "title": titles[places.kind],
+        "title": titles[curves.kind],
         "length": f"{length:,}",
-        "x": _percent(places.start / length),
-        "width": _percent((places.stop - places.start) / length),
-        "lines": [{"label": label, "look": known[label], "path": _path(m, top)} for label, m in places.series.items()],
-        "said": "; ".join(
-            f"{label} {figure(means[0])} at first, {figure(means[-1])} at last"
-            for label, means in places.series.items()
+        "x": _percent(curves.start / length),
+        "width": _percent((curves.stop - curves.start) / length),
+        "lines": [{"label": label, "look": known[label], "path": _path(m, top)} for label, m in curves.series.items()],
+        "described": (
+            f"{task.title}, {titles[curves.kind]}: line chart of the score at each example. Horizontal axis: examples 1 to "
+            f"{length:,}. Vertical axis: {task.metric_label}, from 0 to {top:g}. One line per encoding: {ends}."
         ),
     }
 
@@ -185,9 +223,9 @@ def _places(places: Places, group: Repeated, known: Mapping[str, Look], top: flo
 def _column(panel: Panel, n: int) -> str:
     names = {
         "noise": f"noise {panel.at[n]}",
-        "all": "copies of one",
+        "all": "copies of one example",
         "instruction": f"instruction {panel.at[n]}",
-        "target": f"target from {panel.starts[n] + 1:,}",
+        "target": f"target from example {panel.starts[n] + 1:,}",
         "answers": f"answers {panel.at[n]}",
     }
     return names[panel.kind]
@@ -206,19 +244,23 @@ def _serial(panel: Panel, known: Mapping[str, Look]) -> dict[str, Any]:
 # ---- induction ------------------------------------------------------------------------------------------------------
 
 
-def _induction(group: Induction, known: Mapping[str, Look]) -> dict[str, Any]:
+def _induction(group: Induction, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
     count = max(len(s.layers) for s in group.series)
     xs = [100 * (n + 0.5) / count for n in range(count)]
     ends = [i.mean if i.basis == "none" else i.high for s in group.series for i in s.layers if math.isfinite(i.mean)]
+    metric = "weight of the best head on the labels of earlier occurrences of the same x"
+    marks = [{"text": str(n + 1), "x": _percent(x / 100)} for n, x in enumerate(xs)]
+    drawn = plane([(s.label, s.layers) for s in group.series], xs, known, highest=max(ends, default=1.0))
     return {
         "group": group,
         "uniform": {name: f"{share:.3f}" for name, share in group.uniform.items()},
         "panel": {
             "title": "Induction heads",
             "below": "layer",
-            "metric": "weight of the best head on what followed the same x before",
-            **plane([(s.label, s.layers) for s in group.series], xs, known, highest=max(ends, default=1.0)),
-            "marks": [{"text": str(n + 1), "x": _percent(x / 100)} for n, x in enumerate(xs)],
+            "metric": metric,
+            **drawn,
+            "marks": marks,
+            "described": _described(f"{task.title}, induction heads", "layer", marks, metric, drawn),
         },
         "layers": count,
         "rows": [
@@ -242,28 +284,31 @@ def _induction(group: Induction, known: Mapping[str, Look]) -> dict[str, Any]:
 def plane(
     lines: Sequence[Line], xs: Sequence[float], known: Mapping[str, Look], *, highest: float | None
 ) -> dict[str, Any]:
-    """Lines over `xs` (percent of the width) from 0 up to `highest`, each with its name at its end. None: up to the highest score;
-    where a few are far above the others, the frame ends before them, and what is beyond is an arrow at its upper edge."""
+    """Return lines over `xs` (percent of the width) from 0 to `highest`, each with its label at its end.
+
+    With `highest=None` the frame ends at the highest mean. Where a few means are far above the others, it ends below those, and
+    an arrow at its upper edge marks each of them.
+    """
     means = [i.mean for _, line in lines for i in line if i is not None and math.isfinite(i.mean)]
     ticks = _ticks(_robust(means, 3) if highest is None else highest)
     top = ticks[-1]
     drawn: list[dict[str, Any]] = []
     for label, line in lines:
-        at = [(x, i) for x, i in zip(xs, line, strict=True) if i is not None and math.isfinite(i.mean)]
-        path = "M" + "L".join(f"{_percent(x / 100)},{_height(i.mean, top)}" for x, i in at) if at else ""
-        sure = [(x, i) for x, i in at if i.basis != "none"]
+        scores = [(x, i) for x, i in zip(xs, line, strict=True) if i is not None and math.isfinite(i.mean)]
+        path = "M" + "L".join(f"{_percent(x / 100)},{_height(i.mean, top)}" for x, i in scores) if scores else ""
+        intervals = [(x, i) for x, i in scores if i.basis != "none"]
         band = ""
-        if len(sure) > 1:
-            upper = [f"{_percent(x / 100)},{_height(i.high, top)}" for x, i in sure]
-            lower = [f"{_percent(x / 100)},{_height(i.low, top)}" for x, i in reversed(sure)]
+        if len(intervals) > 1:
+            upper = [f"{_percent(x / 100)},{_height(i.high, top)}" for x, i in intervals]
+            lower = [f"{_percent(x / 100)},{_height(i.low, top)}" for x, i in reversed(intervals)]
             band = "M" + "L".join([*upper, *lower]) + "Z"
         points = [
             {"x": _percent(x / 100), "y": _height(i.mean, top), "shape": ARROW if i.mean > top else known[label].shape}
-            for x, i in at
+            for x, i in scores
         ]
         drawn.append({"label": label, "look": known[label], "path": path, "band": band, "points": points})
-    for one, y in zip(drawn, _spaced([d["points"][-1]["y"] if d["points"] else None for d in drawn]), strict=True):
-        one["y"] = y
+    for series, y in zip(drawn, _spaced([d["points"][-1]["y"] if d["points"] else None for d in drawn]), strict=True):
+        series["y"] = y
     return {
         "ticks": [{"text": f"{tick:g}", "y": _percent(1 - tick / top)} for tick in ticks],
         "series": drawn,
@@ -272,28 +317,30 @@ def plane(
 
 
 def _spaced(ys: Sequence[float | None]) -> list[float | None]:
-    """The heights of names beside the ends of their lines: as near as they can be without touching each other."""
+    """Return heights for the labels at the ends of lines: as near to the ends as possible without overlap."""
     order = sorted((n for n, y in enumerate(ys) if y is not None), key=lambda n: ys[n] or 0.0)
     placed: list[float | None] = list(ys)
     low = -math.inf
     for n in order:
-        low = max(ys[n] or 0.0, low + APART)
+        low = max(ys[n] or 0.0, low + LABEL_DISTANCE)
         placed[n] = round(low, 2)
     high = 100.0
     for n in reversed(order):
         high = min(placed[n] or 0.0, high)
-        placed[n], high = round(high, 2), high - APART
+        placed[n], high = round(high, 2), high - LABEL_DISTANCE
     return placed
 
 
 def _path(values: Sequence[float], top: float) -> str:
-    """A line over the whole width; of many places, each point is the mean of neighbours."""
-    size = max(1, -(-len(values) // DRAWN))
+    """Return the SVG path of a line over the whole width. Each point of a long line is the mean of neighbours."""
+    size = max(1, -(-len(values) // MAX_POINTS))
     parts = [values[n : n + size] for n in range(0, len(values), size)]
     count = max(1, len(values) - 1)
-    at = [(n * size + (len(part) - 1) / 2, math.fsum(part) / len(part)) for n, part in enumerate(parts)]
-    known = [f"{round(100 * x / count, 1):g},{round(_height(mean, top), 1):g}" for x, mean in at if math.isfinite(mean)]
-    return "M" + "L".join(known) if known else ""
+    means = [(n * size + (len(part) - 1) / 2, math.fsum(part) / len(part)) for n, part in enumerate(parts)]
+    points = [
+        f"{round(100 * x / count, 1):g},{round(_height(mean, top), 1):g}" for x, mean in means if math.isfinite(mean)
+    ]
+    return "M" + "L".join(points) if points else ""
 
 
 def _height(value: float, top: float) -> float:
@@ -305,7 +352,7 @@ def _top(values: Sequence[float], reach: float = 4) -> float:
 
 
 def _robust(values: Sequence[float], reach: float) -> float:
-    """The highest of the values, but not further up than `reach` times what three quarters of them stay below."""
+    """Return the highest value, but at most `reach` times the upper quartile."""
     finite = sorted(value for value in values if math.isfinite(value))
     if not finite:
         return 1.0
@@ -317,8 +364,8 @@ def _cell(interval: Interval | None, *, percent: bool = False) -> dict[str, str]
     if interval is None or not math.isfinite(interval.mean):
         return {"mean": "–", "spread": "", "sort": ""}
     if percent:
-        sure = interval.basis != "none"
-        ends = f"{interval.low:.1%} … {interval.high:.1%}" if sure else ""
+        known = interval.basis != "none"
+        ends = f"{interval.low:.1%} … {interval.high:.1%}" if known else ""
         return {"mean": f"{interval.mean:.1%}", "spread": ends, "sort": repr(interval.mean)}
     return {"mean": figure(interval.mean), "spread": spread(interval), "sort": repr(interval.mean)}
 

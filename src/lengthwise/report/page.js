@@ -1,6 +1,6 @@
 "use strict";
-// Draws the charts and answers the legend, the tooltip, the sortable tables and the printer. Names from users only ever
-// pass through textContent.
+// Draws the charts, and handles the legend, the tooltip, the sortable tables and printing. Names from users are only ever
+// assigned to textContent.
 (() => {
   const { tasks } = JSON.parse(document.getElementById("data").textContent);
   const hidden = new Set(); // labels; the same in all charts and tables
@@ -49,13 +49,13 @@
   // ---- charts ---------------------------------------------------------------------------------------------------
 
   function element(tag, className, text) {
-    const made = document.createElement(tag);
-    made.className = className;
-    if (text !== undefined) made.textContent = text;
-    return made;
+    const node = document.createElement(tag);
+    node.className = className;
+    if (text !== undefined) node.textContent = text;
+    return node;
   }
 
-  // The tooltip has every visible encoding at the length nearest to the pointer, best first.
+  // The tooltip lists every visible encoding at the length nearest to the pointer, best first.
   function tooltip(figure, view, info) {
     const place = figure.querySelector(".chart");
     const tip = figure.querySelector(".tip");
@@ -109,7 +109,7 @@
       }
       const counts = new Set(points.map((p) => p.n));
       const foot = counts.size === 1 ? [...counts][0] : points.map((p) => `${p.label}: ${p.n}`).join("; ");
-      tip.replaceChildren(head, table, element("p", "foot", points.length ? `95 % interval over ${foot}` : "no score here"));
+      tip.replaceChildren(head, table, element("p", "foot", points.length ? `95 % interval over ${foot}` : "no score at this length"));
     }
 
     function move(event) {
@@ -141,7 +141,7 @@
     const options = { actions: false, renderer: "svg", ast: true, tooltip: false, defaultStyle: false, mode: "vega-lite" };
     const described = place.getAttribute("aria-label");
     const { view } = await vegaEmbed(place, info.spec, options);
-    view.description(described); // Vega puts words and a role of its own in the place of these
+    view.description(described); // Vega replaces the label and the role with its own
     place.setAttribute("role", "img");
     place.removeAttribute("aria-roledescription");
     charts.push({ view, info, refresh: tooltip(figure, view, info) });
@@ -162,7 +162,7 @@
   };
 
   function compare(a, b) {
-    if (a === "" || b === "") return (a === "") - (b === ""); // what is missing stays below, both ways
+    if (a === "" || b === "") return (a === "") - (b === ""); // missing values come last in both orders
     return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
   }
 
@@ -181,15 +181,17 @@
     );
   }
 
-  // What does not fit scrolls, and says so: its edge fades while there is more behind it.
+  // A table that does not fit scrolls sideways. A line above it says so, the right edge fades while there are more
+  // columns, and the first column casts a shadow over those that are hidden behind it.
   for (const box of all(".scroll")) {
-    const hint = element("p", "hint", "more columns: scroll sideways →");
+    const hint = element("p", "hint", "scroll sideways to see more columns →");
     hint.setAttribute("aria-hidden", "true");
     box.before(hint);
     const mark = () => {
       const rest = box.scrollWidth - box.clientWidth;
       hint.hidden = rest <= 1;
       box.classList.toggle("more", rest - box.scrollLeft > 1);
+      box.classList.toggle("scrolled", box.scrollLeft > 1);
     };
     box.addEventListener("scroll", mark, { passive: true });
     const sizes = new ResizeObserver(mark);
@@ -198,7 +200,7 @@
     mark();
   }
 
-  // ---- paper: everything open, and as it was afterwards -----------------------------------------------------------
+  // ---- printing: open every details element, and close it again afterwards ------------------------------------------
 
   let closed = [];
   window.addEventListener("beforeprint", () => {
@@ -211,7 +213,7 @@
   Promise.allSettled(figures.map((figure, n) => draw(figure, tasks[n]))).then((results) => {
     results.forEach((result, n) => {
       if (result.status === "fulfilled") return;
-      figures[n].querySelector(".chart").textContent = "The chart could not be drawn; the table has the same numbers.";
+      figures[n].querySelector(".chart").textContent = "The chart could not be drawn. The table shows the same numbers.";
       console.error(result.reason);
     });
     document.documentElement.dataset.ready = "yes";

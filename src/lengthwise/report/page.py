@@ -1,4 +1,4 @@
-"""Findings → one HTML file that needs nothing else: style, script, charts and numbers are inside."""
+"""Write findings to one self-contained HTML file: style, script, charts and numbers are inside."""
 
 import base64
 import contextlib
@@ -20,7 +20,7 @@ from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.analysis.reading import FLOOR_WORDS, MARGIN, remark
 from lengthwise.report import bundle, palette, provenance
 from lengthwise.report.attention import attention
-from lengthwise.report.chart import axis_words, describe, first, ranges, spec
+from lengthwise.report.chart import axis_choices, describe, first, ranges, spec
 from lengthwise.report.examples import examples
 from lengthwise.report.generated_answers import generated_answers
 from lengthwise.report.in_context import in_context
@@ -35,11 +35,11 @@ HERE = Path(__file__).parent
 
 
 class ReportError(ValueError):
-    """A page that cannot be written. One line: where, why, and what to do."""
+    """The page cannot be written. The message is one line: where, why, and what to do."""
 
 
 def render(findings: Findings, ties: Ties = "average") -> str:
-    """The page. The same findings give the same text, byte for byte. `ties`: of equal scores, see `ranking`."""
+    """Return the page's HTML. The same findings give the same bytes. `ties`: the rule for equal scores, see `ranking`."""
     looks = palette.looks(findings.labels)
     tasks = [_task(task, number, looks) for number, task in enumerate(findings.tasks)]
     has_chart = any(t["chart"] for t in tasks)
@@ -58,7 +58,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
         summary=summary(findings, looks, ties),
         provenance=provenance.provenance(findings.runs),
         seconds=provenance.seconds,
-        written=provenance.written,
+        value_text=provenance.value_text,
         seeds=_seeds(findings),
         baselines=any(t.baselines for t in findings.tasks),
         prompts=any(s.groups for t in findings.tasks for series in t.series for p in series.points for s in p.seeds),
@@ -70,23 +70,27 @@ def render(findings: Findings, ties: Ties = "average") -> str:
 
 
 def write(findings: Findings, path: str | os.PathLike[str], ties: Ties = "average") -> Path:
-    """Render to `path`, all or nothing: who has the old page open never sees half a one. `ReportError` where it cannot."""
+    """Write the page to `path` and return the path. An older page is replaced in one step, so no reader sees half a page.
+
+    Raises `ReportError` if the page cannot be written.
+    """
     require_no_address("the page", path)
     target = Path(path)
     _remove_stale_drafts(target.parent)
     text = render(findings, ties)
-    # A long name of the page leaves no room for more, and a draft says who is at it.
+    # The name of the page may be too long to extend. The draft's name says which process writes it.
     draft = target.parent / f".report-{worker_name().replace(':', '~')}.draft"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # A file name need not be text: its odd bytes are written as \udcff.
+        # Labels may contain file names with bytes that are not UTF-8; they are written as \udcff.
         with open(draft, "x", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             file.write(text)
         os.replace(draft, target)
     except (OSError, ValueError) as error:
-        told = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         raise ReportError(
-            f"the report cannot be written to {target} ({told}); make room or give another file; the results are kept"
+            f"the report cannot be written to {target} ({reason}); free some space or choose another file; "
+            "the results are not affected"
         ) from error
     finally:
         with contextlib.suppress(OSError, ValueError):
@@ -95,7 +99,7 @@ def write(findings: Findings, path: str | os.PathLike[str], ties: Ties = "averag
 
 
 def _remove_stale_drafts(folder: Path) -> None:
-    """Remove what reports left that were killed while they were written."""
+    """Remove drafts of processes that were killed while they wrote a page."""
     with contextlib.suppress(OSError):
         for draft in folder.glob(".report-*.draft"):
             writer = draft.name.removeprefix(".report-").removesuffix(".draft").replace("~", ":")
@@ -114,7 +118,7 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
             "label": series.label,
             "remark": remark(task, series),
             "look": looks[series.label],
-            "cells": [_cell(task, series.at(length), length) for length in task.lengths],
+            "cells": [_cell(task, series.point_at(length), length) for length in task.lengths],
         }
         for series in task.ranked(longest)
     ]
@@ -134,7 +138,7 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
         "number": number,
         "chart": drawn,
         "ranges": [r.name for r in ranges(task)] if drawn else [],
-        "axis": axis_words(ranges(task), bool(task.baselines)) if drawn else "",
+        "axis": axis_choices(ranges(task), bool(task.baselines)) if drawn else "",
         "described": describe(task) if drawn else "",
         "first": first(ranges(task)),
         "not_finite": [
@@ -149,7 +153,7 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
         "heads": heads,
         "groups": groups,
         "shorter": [f"{n:,}" for n in task.of_kind("shorter")],
-        "asked": _asked(task),
+        "asked": _example_counts(task),
         "settings": provenance.settings(task),
         "one_seed": any(p.n_seeds == 1 for s in task.series for p in s.points),
         "data": _data(task, looks) if drawn else None,
@@ -161,28 +165,28 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
 
 
 def _groups(task: TaskFindings) -> list[dict[str, Any]]:
-    """The lengths of the table by kind, in their order. A rule parts a group from the one before; `new` ones are shaded."""
+    """Return the table's lengths grouped by kind. `first`: draw a rule before the group. `new`: shade it."""
     heads: dict[Kind, str] = {
-        "shorter": "shorter than trained",
-        "trained": "trained lengths" if task.shifted else "in distribution",
-        "longer": "never trained",
+        "shorter": "shorter than training",
+        "trained": "training lengths" if task.shifted else "in distribution",
+        "longer": "longer than training (extrapolation)",
     }
-    found = [(kind, head, task.of_kind(kind)) for kind, head in heads.items()]
+    groups = [(kind, head, task.of_kind(kind)) for kind, head in heads.items()]
     return [
         {
             "text": head,
-            "lengths": own,
-            "span": len(own),
+            "lengths": lengths,
+            "span": len(lengths),
             "new": kind == "longer",
-            "first": kind == "longer" or own[0] > task.lengths[0],
+            "first": kind == "longer" or lengths[0] > task.lengths[0],
         }
-        for kind, head, own in found
-        if own
+        for kind, head, lengths in groups
+        if lengths
     ]
 
 
 def _data(task: TaskFindings, looks: dict[str, palette.Look]) -> dict[str, Any]:
-    """What the page's script needs for one chart: the spec and the tooltip's texts."""
+    """Return the script's data for one chart: the spec and the texts of the tooltip."""
     return {
         "spec": spec(task, looks),
         "unit": task.unit,
@@ -220,7 +224,7 @@ def _cell(task: TaskFindings, point: Point | None, length: int) -> dict[str, Any
     if best is not None and math.isfinite(point.mean):
         if figure(point.mean) == figure(best.mean):
             kind = "best"
-        elif not point.interval.apart(best.interval):
+        elif not point.interval.differs_from(best.interval):
             kind = "near"
     by_seed = ", ".join(f"seed {s.seed}: {figure(s.mean)}" for s in point.seeds)
     return {
@@ -233,7 +237,7 @@ def _cell(task: TaskFindings, point: Point | None, length: int) -> dict[str, Any
 
 
 def _baseline_line(task: TaskFindings, baseline: Baseline) -> dict[str, Any]:
-    """A row of the table; a baseline has no interval of its own, for it was trained with no seed."""
+    """Return a baseline's row of the table. It has no intervals, because a baseline has no seeds."""
     values = [baseline.scores.get(n) for n in task.lengths]
     cells = ["–" if value is None else figure(value) for value in values]
     return {"label": baseline.label, "kind": baseline.kind, "cells": cells}
@@ -248,33 +252,34 @@ def _interval(point: Point) -> str:
 
 def _count(point: Point) -> str:
     seeds = "1 seed" if point.n_seeds == 1 else f"{point.n_seeds} seeds"
-    things = _things(point.seeds)
-    each = {s.n for s in point.seeds}
-    if len(each) == 1:
-        return f"{seeds} × {each.pop():,} {things}"
-    return f"{seeds}, {point.n_examples:,} {things}"
+    noun = _example_noun(point.seeds)
+    counts = {s.n for s in point.seeds}
+    if len(counts) == 1:
+        return f"{seeds} × {counts.pop():,} {noun}"
+    return f"{seeds}, {point.n_examples:,} {noun}"
 
 
 def _relation(task: TaskFindings, length: int) -> str:
-    ratio = f"{times(length / task.train_length)} the trained length"
+    ratio = f"{times(length / task.train_length)} the training length"
     if task.is_new(length):
-        return f"{ratio}, never trained"
+        return f"{ratio} (extrapolation)"
     if task.kind(length) == "shorter":
-        return f"{ratio}, shorter than any in training"
-    return "the trained length" if length == task.train_length else ratio
+        return f"{ratio}, shorter than training"
+    return "the training length" if length == task.train_length else ratio
 
 
-def _asked(task: TaskFindings) -> str:
-    """How many examples a score rests on, in words."""
+def _example_counts(task: TaskFindings) -> str:
+    """Return the number of examples of a score, such as `512 examples`."""
     scores = [s for series in task.series for p in series.points for s in p.seeds]
     if not scores:
         return ""
     low, high = min(s.n for s in scores), max(s.n for s in scores)
-    return f"{low:,} {_things(scores)}" if low == high else f"{low:,} to {high:,} {_things(scores)}"
+    noun = _example_noun(scores)
+    return f"{low:,} {noun}" if low == high else f"{low:,} to {high:,} {noun}"
 
 
-def _things(scores: Iterable[SeedScore]) -> str:
-    """What scores are means over. Where they were kept in groups, an example is something within each."""
+def _example_noun(scores: Iterable[SeedScore]) -> str:
+    """Return `prompts` for scores that are stored in groups of prompts, otherwise `examples`."""
     return "prompts" if all(s.groups for s in scores) else "examples"
 
 
@@ -290,17 +295,17 @@ def _when(finished: float | None) -> str:
     return datetime.fromtimestamp(finished, UTC).strftime("%Y-%m-%d %H:%M UTC") if finished else ""
 
 
-# ---- text that must not break out -------------------------------------------------------------------------------
+# ---- escaping ---------------------------------------------------------------------------------------------------
 
 
 def _json(data: Any) -> str:
-    """JSON for a script element: no character that could end it or open a comment."""
+    """Return JSON for a script element, without characters that could end the element or open a comment."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _policy(scripts: list[str]) -> str:
-    """Only the page's own scripts may run, and nothing may be loaded from anywhere."""
+    """Return a content security policy that allows the page's own scripts alone and no downloads."""
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
     others = "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     return f"default-src 'none'; script-src {hashes}; {others}"
@@ -312,7 +317,7 @@ def _file(name: str) -> str:
 
 
 def _style() -> str:
-    """The style sheet, with the palette written in."""
+    """Return the style sheet with the palette's colours."""
     light = "".join(f"--c{n}:{c[0]};" for n, c in enumerate(palette.COLOURS))
     dark = "".join(f"--c{n}:{c[1]};" for n, c in enumerate(palette.COLOURS))
     return _file("page.css").replace("/*light*/", light).replace("/*dark*/", dark)

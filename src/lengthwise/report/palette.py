@@ -1,7 +1,7 @@
-"""The look of each encoding: a colour, a dash and a point shape that stay with its label in every chart of every page.
+"""The look of each encoding: a colour, a dash and a point shape that its label has in every chart of every page.
 
-Ten slots. Colours are told apart with the common colour-vision deficiencies, on light and on dark ground (tests measure
-it), and never carry the meaning alone: dash and shape differ with them.
+There are ten slots. Their colours can be distinguished with the common colour-vision deficiencies, on light and on dark
+backgrounds (tests measure it). Dashes and point shapes differ too, so colour never carries the meaning alone.
 """
 
 import hashlib
@@ -38,16 +38,16 @@ SHAPES = (
 
 DASHES = ((1, 0), (7, 3), (2, 2.5), (9, 3, 2, 3), (1, 0), (5, 2), (1, 0), (8, 2, 2, 2, 2, 2), (3, 3), (12, 3))
 
-# The usual encodings keep their look in every study; another label takes the free slot that its name points at.
+# These labels have the same look in every study. Another label takes a free slot, chosen by the hash of its name.
 USUAL = ("NoPE", "RoPE", "ALiBi", "FIRE", "Sinusoidal", "T5", "KerpleLog", "Learned", "KerplePower")
 
 
 @dataclass(frozen=True)
 class Look:
-    """How an encoding is drawn. `colour` is a CSS variable's name, so that light, dark and print need no redrawing."""
+    """How an encoding is drawn. `colour` is a CSS variable, so light, dark and print need no redrawing."""
 
     slot: int
-    turn: int  # how often the slots were used up before
+    cycle: int  # how many times all slots were already taken
 
     @property
     def colour(self) -> str:
@@ -55,26 +55,26 @@ class Look:
 
     @property
     def shape(self) -> str:
-        return SHAPES[(self.slot + 3 * self.turn) % len(SHAPES)]
+        return SHAPES[(self.slot + 3 * self.cycle) % len(SHAPES)]
 
     @property
     def dash(self) -> tuple[float, ...]:
-        return DASHES[(self.slot + 3 * self.turn) % len(DASHES)]
+        return DASHES[(self.slot + 3 * self.cycle) % len(DASHES)]
 
 
 def looks(labels: Sequence[str]) -> dict[str, Look]:
-    """A look per label; no two are the same, and colours repeat only when there are more than ten labels."""
+    """Return a different look for each label. Colours repeat only if there are more than ten labels."""
     size = len(COLOURS)
     taken: dict[str, Look] = {label: Look(USUAL.index(label), 0) for label in labels if label in USUAL}
     used = set(taken.values())
     for label in labels:
         if label in taken:
             continue
-        wanted = hashlib.sha256(label.encode()).digest()[0] % size
-        turn = 0
-        while all(Look(slot, turn) in used for slot in range(size)):
-            turn += 1
-        slot = next(s for n in range(size) if Look(s := (wanted + n) % size, turn) not in used)
-        taken[label] = Look(slot, turn)
+        preferred = hashlib.sha256(label.encode()).digest()[0] % size
+        cycle = 0
+        while all(Look(slot, cycle) in used for slot in range(size)):
+            cycle += 1
+        slot = next(s for n in range(size) if Look(s := (preferred + n) % size, cycle) not in used)
+        taken[label] = Look(slot, cycle)
         used.add(taken[label])
     return taken

@@ -1,4 +1,4 @@
-"""Where the numbers come from, with what all runs share said once."""
+"""The origin of the numbers. Facts that all runs share are listed once."""
 
 import json
 import re
@@ -9,8 +9,8 @@ from typing import Any
 from lengthwise.analysis import RunInfo, TaskFindings
 from lengthwise.analysis.training_set import training_set
 
-# Facts that have a place of their own, or that mean something on one machine only.
-ELSEWHERE = ("weights", "seconds", "parameters")
+# Facts that the page shows elsewhere, and paths, which mean something on one machine only.
+SHOWN_ELSEWHERE = ("weights", "seconds", "parameters")
 
 
 Pairs = tuple[tuple[str, str], ...]
@@ -18,7 +18,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Provenance:
-    """Facts as text: what all runs `shared`, what the runs of a task share, and as columns (`names`) what is left."""
+    """Facts as text: those that all runs share, those that all runs of a task share, and the columns (`names`) of the rest."""
 
     shared: Pairs
     by_task: tuple[tuple[str, Pairs], ...]
@@ -27,49 +27,55 @@ class Provenance:
 
 
 def provenance(runs: Sequence[RunInfo]) -> Provenance:
-    """Where runs come from. A run that is not done says what it knows, and does not count for what is shared."""
+    """Return the facts of runs. Runs without facts, such as unfinished ones, do not affect what counts as shared."""
     known = [r for r in runs if r.facts]
-    names = list(dict.fromkeys(name for r in known for name in r.facts if name not in ELSEWHERE))
+    names = list(dict.fromkeys(name for r in known for name in r.facts if name not in SHOWN_ELSEWHERE))
     tasks = {task: [r for r in known if r.task == task] for task in dict.fromkeys(r.task for r in known)}
     same = [n for n in names if _same(n, known)]
-    by_task = {task: [n for n in names if n not in same and _same(n, own)] for task, own in tasks.items()}
-    odd = [n for n in names if n not in same and not all(n in own for own in by_task.values())]
+    by_task = {task: [n for n in names if n not in same and _same(n, rows)] for task, rows in tasks.items()}
+    different = [n for n in names if n not in same and not all(n in shared for shared in by_task.values())]
     return Provenance(
         shared=_pairs(same, known),
-        by_task=tuple((task, pairs) for task, own in by_task.items() if (pairs := _pairs(own, tasks[task]))),
-        names=tuple(readable(n) for n in odd),
-        rows=tuple((r, tuple(written(r.facts.get(n)) for n in odd)) for r in runs),
+        by_task=tuple((task, pairs) for task, shared in by_task.items() if (pairs := _pairs(shared, tasks[task]))),
+        names=tuple(readable(n) for n in different),
+        rows=tuple((r, tuple(value_text(r.facts.get(n)) for n in different)) for r in runs),
     )
 
 
 def _same(name: str, runs: Sequence[RunInfo]) -> bool:
-    return len({written(r.facts.get(name)) for r in runs}) == 1
+    return len({value_text(r.facts.get(name)) for r in runs}) == 1
 
 
 def _pairs(names: Sequence[str], runs: Sequence[RunInfo]) -> Pairs:
-    return tuple((readable(n), written(runs[0].facts[n])) for n in names if runs[0].facts.get(n) is not None)
+    return tuple((readable(n), value_text(runs[0].facts[n])) for n in names if runs[0].facts.get(n) is not None)
 
 
 def settings(task: TaskFindings) -> list[tuple[str, list[tuple[str, str]]]]:
-    """A task's settings by part: ("model", [("d model", "128"), ...])."""
+    """Return a task's settings by part: ("model", [("d model", "128"), ...])."""
     parts: dict[str, list[tuple[str, str]]] = {}
     for name, value in task.settings.items():
         part, _, rest = name.partition(".")
-        if name != "training.train_examples":  # said in words, below
-            parts.setdefault(part if rest else "run", []).append((readable(rest or part), written(value)))
+        if name != "training.train_examples":  # shown as a sentence, below
+            parts.setdefault(part if rest else "run", []).append((readable(rest or part), value_text(value)))
     if "training" in parts:
         training = {k.removeprefix("training."): v for k, v in task.settings.items() if k.startswith("training.")}
         parts["training"].append(("examples", training_set(training)))
     return list(parts.items())
 
 
+NAMES = {"is": "name", "dirty": "uncommitted changes", "linear_maps": "matmul library"}
+
+
 def readable(name: str) -> str:
-    """`versions.torch` → `torch`, `corpus_sha256` → `corpus SHA-256`."""
-    return name.removeprefix("versions.").replace("_", " ").replace(".", " ").replace("sha256", "SHA-256").strip()
+    """Return the name of a fact as people read it: `versions.torch` → `torch`, `corpus_sha256` → `corpus SHA-256`."""
+    return (
+        NAMES.get(name)
+        or name.removeprefix("versions.").replace("_", " ").replace(".", " ").replace("sha256", "SHA-256").strip()
+    )
 
 
-def written(value: Any) -> str:
-    """A fact as text. Of an absolute path only the end is kept: a page goes to others."""
+def value_text(value: Any) -> str:
+    """Return a fact as text. Absolute paths are shortened to their last part, since a page is sent to other people."""
     if value is None or value == "":
         return "–"
     if isinstance(value, bool):
@@ -86,7 +92,7 @@ def written(value: Any) -> str:
 
 
 def without_folders(text: str) -> str:
-    """`/home/someone/texts/novel.txt` → `…/novel.txt`; other text stays."""
+    """Shorten a path to its last part, `/home/someone/texts/novel.txt` → `…/novel.txt`; return other text unchanged."""
     if re.match(r"(/|~|[A-Za-z]:[\\/])", text) and not re.search(r"\s/", text):
         end = re.split(r"[\\/]", text.rstrip("\\/"))[-1]
         return f"…/{end}" if end else text
@@ -94,7 +100,7 @@ def without_folders(text: str) -> str:
 
 
 def seconds(value: Any) -> str:
-    """A duration: `48 s`, `12 min 5 s`, `3 h 20 min`."""
+    """Format a duration: `48 s`, `12 min 5 s`, `3 h 20 min`."""
     if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
         return "–"
     whole = round(value)

@@ -1,5 +1,7 @@
-"""All tasks at a glance: mean reciprocal ranks, scores over all longer lengths, and published numbers beside them. Of one task
-the scores over all trained and over all longer lengths."""
+"""The summary of several tasks: mean reciprocal ranks, scores over all lengths longer than training, and published numbers.
+
+The summary of one task has the scores over all training lengths and over all longer lengths.
+"""
 
 import math
 import operator
@@ -21,12 +23,12 @@ from lengthwise.analysis.numbers import figure, spread
 from lengthwise.analysis.reading import remark, unlearned
 from lengthwise.report.palette import Look
 
-KINDS: tuple[Kind, ...] = ("trained", "longer")  # over which there is a score; shorter lengths are in none
+KINDS: tuple[Kind, ...] = ("trained", "longer")  # no score includes lengths shorter than training
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One number: as text, with its interval, its order, whether it is the best of its column, and the published one."""
+    """One number as text, with its interval, its sort key, whether it is the best of its column, and the published number."""
 
     mean: str
     spread: str
@@ -36,19 +38,21 @@ class Cell:
 
 
 def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average") -> dict[str, Any] | None:
-    """What the page's section needs; None where there is nothing to sum up (one task with a length of each kind, and nothing
-    published)."""
+    """Return the template's data, or None if there is nothing to summarize.
+
+    That is so for one task with at most one length of each kind and no published numbers. `ties`: the rule for equal scores.
+    """
     order = ranking(findings.tasks, ties)
     published = findings.published
     alone = findings.tasks[0] if len(findings.tasks) == 1 and not findings.tasks[0].shifted else None
     if order is None and published is None and (alone is None or not _many(alone)):
         return None
-    kinds: list[Kind] = []  # of the columns of `alone`
+    kinds: list[Kind] = []  # of the columns, for a single task
     columns: list[tuple[str, dict[str, Interval | None], Mapping[str, float], str, bool]] = []
     if order is not None:
         ranks = published.ranks if published else {}
         longer, inside = ({r.label: getattr(r, name) for r in order.ranks} for name in ("longer", "within"))
-        columns.append(("longer", longer, ranks, "higher", _ranks_tell(findings, longer, "longer")))
+        columns.append(("longer lengths", longer, ranks, "higher", _ranks_tell(findings, longer, "longer")))
         if any(inside.values()):
             columns.append(("in distribution", inside, {}, "higher", _ranks_tell(findings, inside, "trained")))
     elif alone is not None:
@@ -70,13 +74,13 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
     labels += [label for label in findings.labels if label not in labels]
     if alone is not None:
         labels = _best_first(columns[-1][1], alone.better, labels)
-    made = [_column(values, cited, better, labels, marked) for _, values, cited, better, marked in columns]
+    cells = [_column(values, cited, better, labels, marked) for _, values, cited, better, marked in columns]
     remarks = {s.label: remark(alone, s) for s in alone.series} if alone is not None else {}
     lines = [
         {
             "label": label,
             "look": looks[label],
-            "cells": [column[n] for column in made],
+            "cells": [column[n] for column in cells],
             "remark": remarks.get(label, ""),
         }
         for n, label in enumerate(labels)
@@ -96,7 +100,7 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
 
 
 def _ranks_tell(findings: Findings, ranks: Mapping[str, Interval | None], kind: Kind) -> bool:
-    """Whether the first rank means anything: over several seeds, and of tasks of which each has a best encoding at some length."""
+    """Return whether the first rank may be marked: with intervals over seeds, and a best encoding at some length of each task."""
     return all(i is None or i.basis != "none" for i in ranks.values()) and all(
         any(task.best(length) is not None for length in task.of_kind(kind))
         for task in findings.tasks
@@ -105,18 +109,20 @@ def _ranks_tell(findings: Findings, ranks: Mapping[str, Interval | None], kind: 
 
 
 def _has_best(task: TaskFindings, values: Mapping[str, Interval | None], kind: Kind) -> bool:
-    """Whether some encoding may be called the best over the lengths of a kind: at some length (`TaskFindings.best`), and
-    no floor has as good a score over all of them."""
+    """Return whether some encoding may be called the best over all lengths of a kind.
+
+    It must be so at one length at least (`TaskFindings.best`), and no floor may have as good a score over all of them.
+    """
     if all(task.best(length) is None for length in task.of_kind(kind)):
         return False
-    means = [float(f"{i.mean:.6g}") for i in values.values() if i is not None]  # with the digits of baselines
+    means = [float(f"{i.mean:.6g}") for i in values.values() if i is not None]  # baselines are stored with six digits
     floors = [baseline_over_lengths(task, baseline, kind) for baseline in task.baselines if baseline.floor]
     better = operator.lt if task.better == "lower" else operator.gt
     return any(all(floor is None or better(mean, float(f"{floor:.6g}")) for floor in floors) for mean in means)
 
 
 def _baseline_lines(task: TaskFindings, kinds: Sequence[Kind]) -> list[dict[str, Any]]:
-    """The rows of the baselines that have a score in some column; a column for each of `kinds`."""
+    """Return the rows of the baselines that have a score in some column. There is a column for each of `kinds`."""
     lines = []
     for baseline in task.baselines:
         means = [baseline_over_lengths(task, baseline, kind) for kind in kinds]
@@ -127,7 +133,7 @@ def _baseline_lines(task: TaskFindings, kinds: Sequence[Kind]) -> list[dict[str,
 
 
 def _many(task: TaskFindings) -> bool:
-    """Whether there is a score over several lengths of one kind."""
+    """Return whether there is a score over several lengths of one kind."""
     return any(
         len(task.of_kind(kind)) > 1 and any(over_lengths(task, series, kind) for series in task.series)
         for kind in KINDS
@@ -135,35 +141,35 @@ def _many(task: TaskFindings) -> bool:
 
 
 def _lengths(task: TaskFindings, kind: Kind) -> str:
-    """The lengths of one kind, in words."""
+    """Return the lengths of one kind as text: `40 to 160 symbols`."""
     lengths = task.of_kind(kind)
     first, last = min(lengths), max(lengths)
     return f"{first:,} {task.unit}" if first == last else f"{first:,} to {last:,} {task.unit}"
 
 
 def _best_first(values: Mapping[str, Interval | None], better: str, labels: list[str]) -> list[str]:
-    """Those without a score stay below, in order."""
+    """Sort labels by their score. Those without a score come last, in order."""
 
-    def place(label: str) -> float:
+    def rank(label: str) -> float:
         interval = values.get(label)
         return math.inf if interval is None else interval.mean if better == "lower" else -interval.mean
 
-    return sorted(labels, key=place)
+    return sorted(labels, key=rank)
 
 
 def _column(
     values: Mapping[str, Interval | None], cited: Mapping[str, float], better: str, labels: list[str], marked: bool
 ) -> list[Cell]:
-    """The cells of a column. The best ones are `marked`, unless all are alike."""
+    """Return the cells of a column. If `marked`, the best ones are marked, unless all are equal."""
     means = [i.mean for i in values.values() if i is not None]
     marked = marked and not (len(means) > 1 and len({figure(mean) for mean in means}) == 1)
     best = figure((min if better == "lower" else max)(means)) if means and marked else ""
     cells = []
     for label in labels:
-        interval, other = values.get(label), figure(cited[label]) if label in cited else ""
+        interval, published = values.get(label), figure(cited[label]) if label in cited else ""
         if interval is None:
-            cells.append(Cell("–", "", "", False, other))
+            cells.append(Cell("–", "", "", False, published))
         else:
             mean = figure(interval.mean)
-            cells.append(Cell(mean, spread(interval), repr(interval.mean), mean == best, other))
+            cells.append(Cell(mean, spread(interval), repr(interval.mean), mean == best, published))
     return cells

@@ -1,4 +1,4 @@
-"""Findings as tables for the terminal; they fit 80 columns."""
+"""Findings as tables for the terminal, at most 80 columns wide."""
 
 from typing import TYPE_CHECKING
 
@@ -12,45 +12,48 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-COLUMNS = 5  # lengths side by side; more go into a table below
-NARROW = 9  # characters of an interval, so that five fit
-MOST = 12  # lengths of a task that are shown; of more, so many, spread evenly
-NOTES = 2  # of a task
+COLUMNS = 5  # lengths per table; further lengths are in a table below
+NARROW = 9  # with intervals of at most so many characters, five columns fit
+MOST = 12  # lengths per task; of more, these are spread evenly
+NOTES = 2  # notes per task
 
 
 def table(findings: Findings, ties: Ties = "average") -> "Group":
-    """What rich prints: per task a table (mean, and ± half of the 95 % interval below it) and its plain reading, and the
-    encodings' ranks (`ties`: of equal scores, see `ranking`)."""
+    """Return what rich prints: a table and a conclusion for each task, and the ranks of the encodings.
+
+    Each cell has a mean, and below it ± half of its 95 % interval. `ties`: the rule for equal scores, see `ranking`.
+    """
     from rich.console import Group
     from rich.text import Text
 
-    if not findings.runs and findings.apart:
-        return Group(*_unlisted(findings.apart, ""))
+    if not findings.runs and findings.unlisted:
+        return Group(*_unlisted(findings.unlisted, ""))
     if not findings.runs:
-        return Group(Text("There are no results yet: no study has been run here."))
+        return Group(Text("No results yet: no study has run here."))
     parts: list[Table | Text] = []
     for task in findings.tasks:
         lengths = _shown(task)
-        widths = [len(spread(point.interval)) for s in task.series for n in lengths if (point := s.at(n))]
+        widths = [len(spread(point.interval)) for s in task.series for n in lengths if (point := s.point_at(n))]
         columns = COLUMNS if max(widths, default=0) <= NARROW else COLUMNS - 1
-        for start in range(0, len(lengths), columns):
-            parts.append(_table(task, lengths[start : start + columns], first=start == 0))
+        parts.append(_title(task))
+        parts += [_table(task, lengths[start : start + columns]) for start in range(0, len(lengths), columns)]
         if len(lengths) < len(task.lengths):
-            parts.append(Text(f"({len(lengths)} of {len(task.lengths)} lengths; the page has all)", style="dim"))
-        if task.of_kind("shorter"):
-            within = f"{task.shortest:,} to {task.train_length:,} {task.unit}"
             parts.append(
-                Text(f"(shorter: than any in training, {within}; in no score over several lengths)", style="dim")
+                Text(f"({len(lengths)} of {len(task.lengths)} lengths are shown; the page has all)", style="dim")
             )
+        if task.of_kind("shorter"):
+            trained = f"{task.shortest:,} to {task.train_length:,} {task.unit}"
+            note = f"(shorter: below the training lengths of {trained}; these count in no score over several lengths)"
+            parts.append(Text(note, style="dim"))
         parts += [Text(task.reading), *_notes(task), Text("")]
         for group in task.distances:
             parts += [_attention(group, task), Text("")]
     if any(task.baselines for task in findings.tasks):
-        parts += [Text(f"Baselines need no model: {FLOOR_WORDS}."), Text("")]
+        parts += [Text(f"Baselines are predictions without a model; {FLOOR_WORDS}."), Text("")]
     if (order := ranking(findings.tasks, ties)) is not None:
         parts.append(_ranks(order, findings))
         if order.ties == "published":
-            parts.append(Text("Equal scores are ranked in the order of the list, as published."))
+            parts.append(Text("Equal scores are ranked in the order of the study's list, the published rule."))
         if failures := unlearned(findings.tasks):
             parts.append(Text(failures))
         parts.append(Text(""))
@@ -59,29 +62,29 @@ def table(findings: Findings, ties: Ties = "average") -> "Group":
 
 
 def _shown(task: TaskFindings) -> tuple[int, ...]:
-    """The lengths that are shown: all, or some from the first to the last, with the trained one."""
+    """Return the lengths to show: all, or `MOST` of them with the first, the training length and the last."""
     if len(task.lengths) <= MOST:
         return task.lengths
     last = len(task.lengths) - 1
     chosen = [round(n * last / (MOST - 1)) for n in range(MOST)]
-    home = max((n for n, length in enumerate(task.lengths) if not task.is_new(length)), default=0)
-    nearest = min(chosen[1:-1], key=lambda n: abs(n - home))
-    if home not in chosen:
-        chosen[chosen.index(nearest)] = home
+    trained = max((n for n, length in enumerate(task.lengths) if not task.is_new(length)), default=0)
+    nearest = min(chosen[1:-1], key=lambda n: abs(n - trained))
+    if trained not in chosen:
+        chosen[chosen.index(nearest)] = trained
     return tuple(task.lengths[n] for n in chosen)
 
 
 def _attention(group: Distances, task: TaskFindings) -> "Table":
-    """The mean over all layers, and the two outer ones."""
+    """Return a table of attention distances: the mean over all layers, the first layer and the last one."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    which = f"{'different seeds' if group.across else 'same seed'}, {group.variant}, in nats"
+    pairing = f"{'different seeds' if group.across else 'same seed'}, {group.variant}, in nats"
     lengths = ", ".join(f"{length:,}" for length in group.lengths)
-    about = f"  {which}\n{group.n} examples at each of {lengths} {task.unit}"
+    about = f"  {pairing}\n{group.n} examples at each of {lengths} {task.unit}"
     shown = Table(
-        title=Text.assemble((f"Attention's distance from {group.reference}", "bold"), about),
+        title=Text.assemble((f"Attention distance from {group.reference}", "bold"), about),
         title_justify="left",
         title_style="",
         box=box.SIMPLE_HEAD,
@@ -99,7 +102,7 @@ def _attention(group: Distances, task: TaskFindings) -> "Table":
 
 
 def _notes(task: TaskFindings) -> list["Text"]:
-    """The first notes; that there are more, which the page has."""
+    """Return the first notes, and a line that counts the others."""
     from rich.text import Text
 
     more = len(task.notes) - NOTES
@@ -113,7 +116,7 @@ def _ranks(order: Ranking, findings: Findings) -> "Table":
     from rich.text import Text
 
     about = f"  {len(order.tasks)} tasks × {len(order.seeds)} seed{'s' if len(order.seeds) != 1 else ''}"
-    left_out = f", {order.dropped} left out for want of a score" if order.dropped else ""
+    left_out = f", {order.dropped} left out because a score is missing" if order.dropped else ""
     shown = Table(
         title=Text.assemble(("Mean reciprocal rank", "bold"), about, left_out),
         title_justify="left",
@@ -124,7 +127,7 @@ def _ranks(order: Ranking, findings: Findings) -> "Table":
     )
     cited = findings.published.ranks if findings.published else {}
     shown.add_column("", overflow="fold", max_width=24)
-    for head in ("longer", "in distribution", *(["published"] if cited else [])):
+    for head in ("longer lengths", "in distribution", *(["published"] if cited else [])):
         shown.add_column(head, justify="right", no_wrap=True)
     for rank in order.ranks:
         cells = [f"{figure(i.mean)} {spread(i)}".strip() if i else "–" for i in (rank.longer, rank.within)]
@@ -134,34 +137,34 @@ def _ranks(order: Ranking, findings: Findings) -> "Table":
     return shown
 
 
-def _table(task: TaskFindings, lengths: tuple[int, ...], first: bool) -> "Table":
+def _title(task: TaskFindings) -> "Text":
+    from rich.text import Text
+
+    longer = "; × is a multiple of the training length (extrapolation)" if any(map(task.is_new, task.lengths)) else ""
+    about = f"{task.metric_label}, {task.better} is better\nlength in {task.unit}{longer}"
+    return Text.assemble((task.title, "bold"), f"  {about}")
+
+
+def _table(task: TaskFindings, lengths: tuple[int, ...]) -> "Table":
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    better = f"{task.metric}, {task.better} is better, by {task.unit}"
-    shown = Table(
-        title=Text.assemble((task.title, "bold"), f"  {better}") if first else None,
-        title_justify="left",
-        title_style="",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1),
-    )
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     shown.add_column("", overflow="fold", max_width=24)
     for length in lengths:
-        kind = f"{times(length / task.train_length)} new" if task.is_new(length) else task.kind(length)
+        kind = times(length / task.train_length) if task.is_new(length) else task.kind(length)
         shown.add_column(Text.assemble(f"{length:,}\n", (kind, "dim")), justify="right", no_wrap=True)
     longest = max(task.lengths)
     for series in task.ranked(longest):
         cells = []
         for length in lengths:
-            point, best = series.at(length), task.best(length)
+            point, best = series.point_at(length), task.best(length)
             if point is None:
                 cells.append(Text("–", style="dim"))
                 continue
-            strong = best is not None and figure(point.mean) == figure(best.mean)
-            cell = Text(figure(point.mean), style="bold" if strong else "")
+            is_best = best is not None and figure(point.mean) == figure(best.mean)
+            cell = Text(figure(point.mean), style="bold" if is_best else "")
             cell.append(f"\n{spread(point.interval)}", style="dim not bold")
             cells.append(cell)
         name = Text(series.label)
@@ -181,22 +184,22 @@ def _missing(findings: Findings) -> list["Text"]:
     from rich.text import Text
 
     lines = []
-    for words, runs in (("failed", findings.failed), ("not finished", findings.unfinished)):
+    for state, runs in (("failed", findings.failed), ("not finished", findings.unfinished)):
         if runs:
-            lines.append(Text(f"{len(runs)} of {len(findings.runs)} runs {words}:", style="bold"))
+            lines.append(Text(f"{len(runs)} of {len(findings.runs)} runs {state}:", style="bold"))
             for run in runs[:8]:
-                how_far = f"{run.step:,} of {run.steps:,} steps" if run.steps else "not started"
-                why = f": {run.error.splitlines()[0]}" if run.error else f" ({how_far})"
-                lines.append(Text(f"  {run.label}, {run.task}, seed {run.seed}, {run.key[:8]}{why}"))
+                steps = f"{run.step:,} of {run.steps:,} steps" if run.steps else "not started"
+                reason = f": {run.error.splitlines()[0]}" if run.error else f" ({steps})"
+                lines.append(Text(f"  {run.label}, {run.task}, seed {run.seed}, {run.key[:8]}{reason}"))
             if len(runs) > 8:
                 lines.append(Text(f"  and {len(runs) - 8} more"))
-    return [*lines, *_unlisted(findings.apart, " more")]
+    return [*lines, *_unlisted(findings.unlisted, " more")]
 
 
 def _unlisted(count: int, more: str) -> list["Text"]:
-    """Say how many runs no study lists any more; nothing where there are none."""
+    """Say how many runs no study lists; nothing if there are none."""
     from rich.text import Text
 
-    runs_are = f"1{more} run is" if count == 1 else f"{count}{more} runs are"
-    words = f"{runs_are} in no study any more, and not shown; `lengthwise list runs` shows every run"
+    belong, are = ("run belongs", "is") if count == 1 else ("runs belong", "are")
+    words = f"{count}{more} {belong} to no study and {are} not shown; `lengthwise list runs` lists every run"
     return [Text(words)] if count else []

@@ -1,7 +1,7 @@
-"""The results database: which runs a study wants, who works on them, and every number that came out.
+"""The results database: the runs of each study, the workers that hold them, and all results.
 
-SQLite by default (one file, safe for several processes on one machine), PostgreSQL by URL. Nothing here imports torch:
-a report is made on a laptop from the database alone.
+The default is SQLite, one file that several processes on one machine can share. PostgreSQL is used by URL. Nothing here imports
+torch, so a report needs the database alone.
 
     with open_store("lengthwise-results") as store:
         for run in store.runs("quickstart"):

@@ -1,7 +1,7 @@
-"""Which values a database may hold: what each column and each JSON object has to be before the rest of the program sees it.
+"""Checks of the values in a database: every cell and every JSON object passes one before the program uses it.
 
-SQLite puts no type on a cell, and a results folder may come from anybody. A check takes a value and returns it as Python has it, or
-raises `Unreadable` with the reason. JSON objects may have more members than are named here; those that are named have to fit.
+SQLite does not enforce types, and a results folder may come from somebody else. A check takes a value and returns it as a Python
+value, or raises `Unreadable` with the reason. JSON objects may have more members than are listed; those that are listed must fit.
 """
 
 import json
@@ -15,30 +15,29 @@ from lengthwise.store.errors import StoreError
 Check = Callable[[Any], Any]
 
 KEY = re.compile("[0-9a-f]{16}")
-LATEST = 253402214400.0  # Unix seconds: the end of the year 9999, beyond which there is no date
-LARGEST = 1e100  # of a number that means and squares are computed with
+LATEST = 253402214400.0  # Unix seconds: the end of the year 9999, the last date that Python supports
+LARGEST = 1e100  # the largest number; means and squares of such numbers do not overflow
 
-
-LONGEST = 20_000  # characters of a text: the label of a model with 1,000 layers that all differ fits
-LONGEST_WORD = 1_000  # characters of a name that stands in a table: of a study, a metric, a unit
+LONGEST = 20_000  # characters of a text; enough for the label of a model with 1,000 different layers
+LONGEST_WORD = 1_000  # characters of a name in a table: of a study, a metric, a unit
 
 
 class Unreadable(ValueError):
-    """The reason why a value is not what the program stores there."""
+    """A value is not one that the program stores there. The message is the reason."""
 
 
 def require_key(key: Any, what: str) -> str:
-    """Return `key` if it is one of a run: 16 hex digits. `StoreError` otherwise: a key becomes the name of a folder."""
+    """Return `key` if it is the key of a run, 16 hex digits; otherwise raise `StoreError`. Keys become names of folders."""
     if not isinstance(key, str) or not KEY.fullmatch(key):
-        raise StoreError(f"{what} is {escaped(key)}; the key of a run has 16 digits of 0-9 and a-f")
+        raise StoreError(f"{what} must be a run key of 16 hex digits (0-9, a-f), got {escaped(key)}")
     return key
 
 
 def escaped(value: Any, most: int = 60) -> str:
-    """Return a foreign value as Python writes it, in ASCII and at most `most` characters: a terminal obeys nothing in it."""
+    """Return an untrusted value as ASCII text of at most `most` characters, without control characters for the terminal."""
     try:
         text = ascii(value)
-    except (ValueError, RecursionError):  # an integer of too many digits
+    except (ValueError, RecursionError):  # an integer with too many digits
         text = f"a {type(value).__name__}"
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
@@ -48,16 +47,16 @@ def escaped(value: Any, most: int = 60) -> str:
 
 def key(value: Any) -> str:
     if not isinstance(value, str) or not KEY.fullmatch(value):
-        raise Unreadable("is no key of 16 hex digits")
+        raise Unreadable("is not a key of 16 hex digits")
     return value
 
 
 def letters(value: Any) -> str:
-    """Text of any length, as JSON is."""
+    """Check text of any length, such as JSON."""
     if not isinstance(value, str):
         raise Unreadable(f"is {_kind(value)} instead of text")
     if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise Unreadable("is no UTF-8 text")
+        raise Unreadable("is not UTF-8 text")
     return value
 
 
@@ -100,13 +99,13 @@ def whole(low: int = -(2**63), high: int = 2**63 - 1) -> Check:
 
 
 def real(value: Any) -> float:
-    """A number; NaN where there is none. Infinity is a loss that overflowed."""
+    """Check a number. None becomes NaN. Infinity is allowed: it is a loss that overflowed."""
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise Unreadable(f"is {_kind(value)} instead of a number")
     if value != math.inf and not abs(value) <= LARGEST:
-        raise Unreadable("is no number that can be computed with")
+        raise Unreadable("is not a finite number of a reasonable size")
     return float(value)
 
 
@@ -121,15 +120,15 @@ def name_or_number(value: Any) -> str | int:
 
 
 def digits(value: Any) -> str:
-    """A whole number as JSON has it where it is the name of a member."""
+    """Check a whole number that is the name of a JSON member."""
     if not re.fullmatch("[0-9]{1,15}", text(value)):
-        raise Unreadable("is no whole number")
+        raise Unreadable("is not a whole number")
     return str(value)
 
 
 def time(value: Any) -> float:
     if not 0 <= real(value) <= LATEST:
-        raise Unreadable("is no time")
+        raise Unreadable("is not a time")
     return float(value)
 
 
@@ -147,7 +146,7 @@ def optional(check: Check) -> Check:
 
 
 def parsed(check: Check) -> Check:
-    """Return what a cell's JSON says, once it fits `check`."""
+    """Return a check that parses a cell's JSON and checks the result."""
 
     def read(value: Any) -> Any:
         return check(parse(letters(value)))
@@ -156,17 +155,17 @@ def parsed(check: Check) -> Check:
 
 
 def parse(value: str) -> Any:
-    """Return the data of strict JSON: numbers are finite, and whole numbers have at most 64 bits."""
+    """Parse strict JSON: numbers must be finite, and whole numbers have at most 64 bits."""
     try:
         return json.loads(value, parse_constant=_no_number, parse_float=_finite, parse_int=_short)
     except Unreadable:
         raise
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"is no JSON ({getattr(error, 'msg', 'nested too deeply')})") from None
+        raise Unreadable(f"is not JSON ({getattr(error, 'msg', 'nested too deeply')})") from None
 
 
 def _no_number(written: str) -> Any:
-    raise Unreadable(f"has {written}, which is no JSON")
+    raise Unreadable(f"has {written}, which is not JSON")
 
 
 def _finite(written: str) -> float:
@@ -188,7 +187,7 @@ def anything(value: Any) -> Any:
 def record(
     needed: Mapping[str, Check] | None = None, further: Mapping[str, Check] | None = None, *, closed: bool = False
 ) -> Check:
-    """An object with the members `needed`, and perhaps some of `further`; others too, unless it is `closed`."""
+    """Return a check of an object with all members of `needed` and any of `further`. Others are allowed unless it is `closed`."""
     needed, further = needed or {}, further or {}
 
     def check(value: Any) -> dict[str, Any]:
@@ -196,8 +195,8 @@ def record(
             raise Unreadable(f"is {_kind(value)} instead of an object")
         if lacking := next((part for part in needed if part not in value), None):
             raise Unreadable(f"lacks {lacking}")
-        if closed and (odd := next((part for part in value if part not in needed and part not in further), None)):
-            raise Unreadable(f"has {escaped(odd)}, which is not known")
+        if closed and (unknown := next((part for part in value if part not in needed and part not in further), None)):
+            raise Unreadable(f"has an unknown member {escaped(unknown)}")
         for part, fits in {**further, **needed}.items():
             if part in value:
                 _within(part, fits, value[part])
@@ -207,40 +206,40 @@ def record(
 
 
 def each(check: Check, least: int = 0) -> Check:
-    """A list of at least so many members, all of which fit."""
+    """Return a check of a list with at least `least` members that all fit."""
 
-    def of(value: Any) -> list[Any]:
+    def check_list(value: Any) -> list[Any]:
         if not isinstance(value, list) or len(value) < least:
             raise Unreadable(f"is {_kind(value)} instead of a list of at least {least}")
         for n, member in enumerate(value):
             _within(f"[{n}]", check, member)
         return value
 
-    return of
+    return check_list
 
 
 def named(check: Check, names: Check = text) -> Check:
-    """An object all of whose members fit."""
+    """Return a check of an object whose names and values all fit."""
 
-    def of(value: Any) -> dict[str, Any]:
+    def check_object(value: Any) -> dict[str, Any]:
         for part, member in record()(value).items():
             _within(escaped(part), names, part)
             _within(escaped(part), check, member)
         return value
 
-    return of
+    return check_object
 
 
 def table(dims: int, check: Check = real) -> Check:
-    """Lists in lists, none of them empty and all of one depth as long as each other: an array of `dims` dimensions."""
+    """Return a check of an array with `dims` dimensions: nested lists without empty ones, and equally long at each depth."""
 
-    def of(value: Any) -> Any:
+    def check_array(value: Any) -> Any:
         each(check if dims == 1 else table(dims - 1, check), least=1)(value)
         if dims > 1 and len({_shape(row) for row in value}) > 1:
             raise Unreadable("has rows of different lengths")
         return value
 
-    return of
+    return check_array
 
 
 def _shape(value: Any) -> tuple[int, ...]:

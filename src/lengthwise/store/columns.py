@@ -1,7 +1,7 @@
-"""The columns of each table as they are read, with the check that each cell has to pass.
+"""The columns of each table, with the check that each cell must pass.
 
-A row with a cell that fails is one that this program did not write, or that was damaged. It is left out wherever rows are read, and
-named once (`StoreWarning`).
+A row with a cell that fails was damaged, or another program wrote it. Such a row is skipped wherever rows are read, with one
+`StoreWarning`.
 """
 
 import warnings
@@ -62,7 +62,7 @@ QUESTION = record(
     {"length": _size}, {"examples": _size, "tokens": _size, "prompt": _size, "seed": whole(), "shift": _objects}
 )
 _ANSWER = record({"question": text, "generated": text}, closed=True)
-_SAID = record({"unreadable": number, "means": named(number)})
+_GENERATED = record({"unreadable": number, "means": named(number)})
 DETAILS = record(
     {},
     {
@@ -118,7 +118,7 @@ RESULTS: dict[str, tuple[Check, Check]] = {
         record({"train": named(_size, digits), "test": named(_size, digits)}),
     ),
 }
-"""What is asked and what is answered, by probe."""
+"""For each probe, the checks of its question and of its result."""
 
 RUNS: Columns = {
     "key": key,
@@ -134,7 +134,7 @@ RUNS: Columns = {
     "created": time,
     "worker": optional(text),
     "heartbeat": optional(time),
-    "claims": whole(0, 2**31),  # each claim adds one
+    "claims": whole(0, 2**31),  # one more for each claim
     "step": _count,
     "steps": _count,
     "started": optional(time),
@@ -153,7 +153,7 @@ STUDIES: Columns = {
     "updated": time,
     "published": optional(parsed(PUBLISHED)),
 }
-_question = lru_cache(4096)(parsed(QUESTION))  # all runs of a study are asked the same few
+_question = lru_cache(4096)(parsed(QUESTION))  # all runs of a study have the same few questions
 ASKED: Columns = {"key": key, "question": lambda value: dict(_question(value))}
 SCORES: Columns = {
     "key": key,
@@ -193,23 +193,23 @@ NAMES = {
     "probes": ("key", "question"),
     "curve": ("key", "step"),
 }
-"""The columns by which a row of a table is named."""
+"""The columns that identify a row of each table."""
 
 
 def readable(what: str, columns: Columns, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Give the rows of a table that can be read, as Python has their cells; name the others. `what`: the table's name."""
+    """Yield the readable rows of a table with their cells as Python values, and warn about the others. `what`: the table's name."""
     for row in rows:
         cells = row._mapping
         try:
-            found = _checked(what, columns, cells)
+            values = _checked(what, columns, cells)
         except Unreadable as error:
-            warnings.warn(StoreWarning(f"{what}: left out the row {_named(what, cells)}, {error}"), stacklevel=2)
+            warnings.warn(StoreWarning(f"{what}: skipped the row {_row_name(what, cells)}, {error}"), stacklevel=2)
         else:
-            yield found
+            yield values
 
 
 def require_readable(what: str, columns: Columns, cells: Mapping[str, Any], described: str) -> None:
-    """Raise `Unstorable` for a row that could not be read back if it were stored."""
+    """Raise `Unstorable` for a row that could not be read back after it was stored."""
     try:
         _checked(what, columns, cells)
     except Unreadable as error:
@@ -217,9 +217,9 @@ def require_readable(what: str, columns: Columns, cells: Mapping[str, Any], desc
 
 
 def _checked(what: str, columns: Columns, cells: Mapping[str, Any]) -> dict[str, Any]:
-    found = {column: _cell(column, columns[column], cells[column]) for column in cells if column in columns}
-    _together(what, found)
-    return found
+    values = {column: _cell(column, columns[column], cells[column]) for column in cells if column in columns}
+    _check_row(what, values)
+    return values
 
 
 def is_readable(what: str, columns: Columns, row: Any) -> bool:
@@ -235,17 +235,17 @@ def _cell(column: str, check: Check, value: Any) -> Any:
         raise Unreadable(f"whose {column} {error}") from None
 
 
-def _together(what: str, found: Mapping[str, Any]) -> None:
-    """What no cell shows by itself."""
-    if what == "runs" and found.get("worker") is not None and found.get("heartbeat") is None:
-        raise Unreadable("which has a worker and no heartbeat")
-    if what == "scores" and "unreadable" in (details := found.get("facts", {}).get("details") or {}):
-        _SAID(details)  # of decoded answers both
-    if what == "probes" and (known := RESULTS.get(found["question"]["probe"])) is not None:
+def _check_row(what: str, values: Mapping[str, Any]) -> None:
+    """Check what depends on several cells."""
+    if what == "runs" and values.get("worker") is not None and values.get("heartbeat") is None:
+        raise Unreadable("which has a worker but no heartbeat")
+    if what == "scores" and "unreadable" in (details := values.get("facts", {}).get("details") or {}):
+        _GENERATED(details)  # decoded answers have both members
+    if what == "probes" and (known := RESULTS.get(values["question"]["probe"])) is not None:
         for column, check in zip(("question", "result"), known, strict=True):
-            _cell(column, check, found[column])
+            _cell(column, check, values[column])
 
 
-def _named(what: str, cells: Mapping[str, Any]) -> str:
-    """The row by what tells it from the others of its table."""
+def _row_name(what: str, cells: Mapping[str, Any]) -> str:
+    """Return the cells that identify a row."""
     return " ".join(escaped(cells[column]) for column in NAMES[what])

@@ -1,4 +1,4 @@
-"""What is forgotten when runs or a study are dropped, inside a transaction that is already open."""
+"""Delete runs and studies, inside a transaction that is already open."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from lengthwise.store.checks import KEY, escaped
 from lengthwise.store.errors import StoreError
 from lengthwise.store.folders import delete_run, require_deletable
 from lengthwise.store.rows import RunRow
-from lengthwise.store.writing import portions
+from lengthwise.store.writing import batches
 
-OF_A_RUN = (schema.probes, schema.curve, schema.scores, schema.asked, schema.study_runs, schema.runs)
+TABLES_OF_RUNS = (schema.probes, schema.curve, schema.scores, schema.asked, schema.study_runs, schema.runs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dropped:
-    """What is gone, and what stayed.
+    """The runs and studies that were deleted, and those that stayed.
 
-    `unreadable`: keys of runs whose rows could not be read; they may be anything. `unknown`: such runs that stayed, since they may
-    be finished. `kept`: runs that a dropped study listed, each with the reason. `stuck`: keys of runs that stayed since their files
-    could not be deleted, each with the reason. `studies`: those that are gone.
+    `runs`, `studies`: deleted ones. `unreadable`: keys of deleted runs whose rows could not be read; they may have any type.
+    `unknown`: keys of such runs that stayed because they may be finished. `kept`: runs of a deleted study that stayed, with the
+    reasons. `stuck`: keys of runs that stayed because their files could not be deleted, with the reasons.
     """
 
     runs: tuple[RunRow, ...] = ()
@@ -41,30 +41,32 @@ def drop_runs(
     for key in dict.fromkeys(keys):
         locked = select(schema.runs.c.key).where(schema.runs.c.key == key).with_for_update()
         if connection.execute(locked).one_or_none() is None:
-            raise StoreError(f"there is no run {escaped(key)} in {name}; nothing was dropped")
+            raise StoreError(f"{name} has no run {escaped(key)}; nothing was deleted")
         run = reading.run(connection, key, None, now)
         named = f"run {key[:8]} ({run.label}, {run.task}, seed {run.seed})"
         if run.status == "running":
-            raise StoreError(f"{named} is being worked on; stop the command that does, nothing was dropped")
+            raise StoreError(f"{named} is running; stop the command that runs it first; nothing was deleted")
         if run.finished is not None and not finished:
-            raise StoreError(f"{named} is finished, and what it found would be lost; nothing was dropped")
+            raise StoreError(f"{named} is finished and its results would be lost; nothing was deleted")
         if folder is not None:
             require_deletable(folder, key)
         dropped.append(run)
     stuck = _delete_files(folder, [run.key for run in dropped])
     dropped = [run for run in dropped if run.key not in stuck]
-    gone = [run.key for run in dropped]
-    listed = set(_studies_of(connection, gone))
-    _delete(connection, gone)
-    still = set(connection.scalars(select(schema.study_runs.c.study)))
-    studies = _delete_studies(connection, sorted(study for study in listed - still if isinstance(study, str)))
+    deleted = [run.key for run in dropped]
+    listed = set(_studies_of(connection, deleted))
+    _delete(connection, deleted)
+    remaining = set(connection.scalars(select(schema.study_runs.c.study)))
+    studies = _delete_studies(connection, sorted(study for study in listed - remaining if isinstance(study, str)))
     return Dropped(runs=tuple(dropped), stuck=tuple(stuck.items()), studies=studies)
 
 
 def drop_study(connection: Connection, study: str, finished: bool, now: float, folder: Path | None) -> Dropped:
     reading.require_study(connection, study)
     members = schema.study_runs
-    every = connection.scalars(select(members.c.key).where(members.c.study == study).order_by(members.c.position)).all()
+    member_keys = connection.scalars(
+        select(members.c.key).where(members.c.study == study).order_by(members.c.position)
+    ).all()
     known = {run.key: run for run in reading.runs(connection, study, now)}
     others = _other_studies(connection, study)
     dropped, kept, holding = [], [], False
@@ -72,40 +74,41 @@ def drop_study(connection: Connection, study: str, finished: bool, now: float, f
         if (elsewhere := others.get(run.key)) is not None:
             kept.append((run, f"study {elsewhere} lists it too"))
         elif run.status == "running":
-            kept.append((run, "it is being worked on"))
+            kept.append((run, "it is running"))
             holding = True
         elif run.finished is not None and not finished:
-            kept.append((run, "it is finished; --finished drops it too"))
+            kept.append((run, "it is finished; --finished deletes it too"))
             holding = True
         else:
             dropped.append(run)
-    odd = tuple(key for key in every if key not in known and key not in others)
-    if odd and not finished:  # it is not known whether they are finished
+    unknown = tuple(key for key in member_keys if key not in known and key not in others)
+    if unknown and not finished:  # they may be finished
         holding = True
-    unreadable = odd if finished else ()
+    unreadable = unknown if finished else ()
     stuck = _delete_files(folder, [*(run.key for run in dropped), *unreadable])
     dropped = [run for run in dropped if run.key not in stuck]
     unreadable = tuple(key for key in unreadable if key not in stuck)
     _delete(connection, [*(run.key for run in dropped), *unreadable])
-    gone = () if holding or stuck else _delete_studies(connection, [study])
+    deleted_studies = () if holding or stuck else _delete_studies(connection, [study])
     return Dropped(
         runs=tuple(dropped),
         unreadable=unreadable,
-        unknown=() if finished else odd,
+        unknown=() if finished else unknown,
         kept=tuple(kept),
         stuck=tuple(stuck.items()),
-        studies=gone,
+        studies=deleted_studies,
     )
 
 
 def _delete_files(folder: Path | None, keys: Sequence[Any]) -> dict[Any, str]:
-    """Delete what lies in the runs' folders; return for each key whose files are still there the reason.
+    """Delete the files of runs. Return the reason for each key whose files could not be deleted.
 
-    Files go before rows: what is interrupted in between can be dropped again, and no folder is left that nothing names.
+    Files are deleted before rows. If the process is interrupted in between, the run can be deleted again, and no folder remains
+    without a row.
     """
     stuck = {}
     for key in keys:
-        if folder is None or not isinstance(key, str) or not KEY.fullmatch(key):  # such keys never had a folder
+        if folder is None or not isinstance(key, str) or not KEY.fullmatch(key):  # runs with such keys have no folder
             continue
         try:
             delete_run(folder, key)
@@ -117,7 +120,7 @@ def _delete_files(folder: Path | None, keys: Sequence[Any]) -> dict[Any, str]:
 
 
 def _other_studies(connection: Connection, study: str) -> dict[str, str]:
-    """For each run that another study lists, the first such study."""
+    """Return the runs that other studies list, each with the first such study."""
     members = schema.study_runs
     rows = select(members.c.key, members.c.study).where(members.c.study != study).order_by(members.c.study.desc())
     return {row.key: row.study for row in connection.execute(rows)}
@@ -127,15 +130,15 @@ def _studies_of(connection: Connection, keys: list[str]) -> list[str]:
     members = schema.study_runs
     return [
         study
-        for some in portions(keys)
-        for study in connection.scalars(select(members.c.study).where(members.c.key.in_(some)))
+        for batch in batches(keys)
+        for study in connection.scalars(select(members.c.study).where(members.c.key.in_(batch)))
     ]
 
 
 def _delete(connection: Connection, keys: list[str]) -> None:
-    for some in portions(keys):
-        for table in OF_A_RUN:
-            connection.execute(delete(table).where(table.c.key.in_(some)))
+    for batch in batches(keys):
+        for table in TABLES_OF_RUNS:
+            connection.execute(delete(table).where(table.c.key.in_(batch)))
 
 
 def _delete_studies(connection: Connection, names: Collection[str]) -> tuple[str, ...]:

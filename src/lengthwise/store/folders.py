@@ -1,4 +1,4 @@
-"""Where the files of a run lie: the one place in which a run's key becomes a path."""
+"""The folders of runs. Only this module turns a run's key into a path."""
 
 import os
 import shutil
@@ -10,10 +10,10 @@ from lengthwise.values import require_no_address
 
 
 def run_folder(results: str | os.PathLike[str], key: str) -> Path:
-    """Return the folder of a run, `RESULTS/runs/KEY`, which need not be there.
+    """Return the folder of a run, `RESULTS/runs/KEY`, which may not exist.
 
-    A results folder may come from somebody else. `StoreError` for a key that is none, and where `runs` or the run's folder is a
-    link: what is written or deleted there would lie elsewhere. `results` itself may be a link.
+    A results folder may come from somebody else. Raises `StoreError` for an invalid key, and if `runs` or the run's folder is a
+    link: files would be written and deleted elsewhere. `results` itself may be a link.
     """
     require_no_address("the results folder", results)
     require_key(key, "the key")
@@ -21,17 +21,17 @@ def run_folder(results: str | os.PathLike[str], key: str) -> Path:
     for part in (folder.parent, folder):
         if part.is_symlink():
             raise StoreError(
-                f"{part} is a link, and runs are written and deleted in the results folder alone; remove the link, or make "
-                "the whole results folder one"
+                f"{part} must not be a link, because runs are written and deleted only inside the results folder; remove the link, "
+                "or make the whole results folder a link"
             )
     expected = Path(results).resolve() / "runs" / key
     if folder.resolve() != expected:
-        raise StoreError(f"{folder} lies outside of its results folder; give another results folder")
+        raise StoreError(f"{folder} must be inside its results folder; give another results folder")
     return folder
 
 
 def delete_run(results: str | os.PathLike[str], key: str) -> None:
-    """Delete the files of a run. A link in the place of its folder is removed, and what it leads to stays."""
+    """Delete the files of a run. If its folder is a link, only the link is removed."""
     if (link := require_deletable(results, key)).is_symlink():
         link.unlink()
     folder = run_folder(results, key)
@@ -40,7 +40,7 @@ def delete_run(results: str | os.PathLike[str], key: str) -> None:
 
 
 def require_deletable(results: str | os.PathLike[str], key: str) -> Path:
-    """Return the path at which `delete_run` finds the run's folder; raise `StoreError` where it would refuse."""
+    """Return the path of the run's folder for `delete_run`; raise `StoreError` if it cannot be deleted."""
     link = Path(results) / "runs" / require_key(key, "the key")
     if link.parent.is_symlink() or not link.is_symlink():
         run_folder(results, key)
@@ -48,9 +48,9 @@ def require_deletable(results: str | os.PathLike[str], key: str) -> Path:
 
 
 def identity(path: Path | None) -> tuple[int, int] | None:
-    """What tells a file from another one of the same name; None where there is none."""
+    """Return the device and inode of a file, which change when it is replaced; None if there is no file."""
     try:
-        found = None if path is None else path.stat()
+        status = None if path is None else path.stat()
     except OSError:
         return None
-    return None if found is None else (found.st_dev, found.st_ino)
+    return None if status is None else (status.st_dev, status.st_ino)

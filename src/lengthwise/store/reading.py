@@ -1,4 +1,4 @@
-"""The questions that `Store` asks its tables, each inside a transaction that is already open."""
+"""The queries of `Store`. Each runs inside a transaction that is already open."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,23 +18,23 @@ from lengthwise.store.workers import is_dead
 def require_study(connection: Connection, study: str) -> None:
     known = [name for name in connection.scalars(select(schema.studies.c.name)) if isinstance(name, str)]
     if study not in known:
-        there_are = f"there are: {', '.join(sorted(known))}" if known else "there are none yet"
-        raise StoreError(f"there is no study {study!r}{near_miss(study, known)}; {there_are}")
+        available = f"available: {', '.join(sorted(known))}" if known else "there are no studies yet"
+        raise StoreError(f"there is no study {study!r}{near_miss(study, known)}; {available}")
 
 
-# ---- what is still to do ----------------------------------------------------------------------------------------
+# ---- unfinished work --------------------------------------------------------------------------------------------
 
 
 def _open_keys(study: str | None) -> Select[str]:
-    """The keys of the runs of which a question has no score."""
+    """Select the keys of the runs with a question that has no score."""
     asked, scores = schema.asked, schema.scores
     answered = select(scores.c.key).where(scores.c.key == asked.c.key, scores.c.question == asked.c.question).exists()
-    wanted = select(asked.c.key).where(~answered)
-    return wanted if study is None else wanted.where(asked.c.study == study)
+    keys = select(asked.c.key).where(~answered)
+    return keys if study is None else keys.where(asked.c.study == study)
 
 
 def in_need(connection: Connection, study: str) -> list[dict[str, Any]]:
-    """The study's runs that did not fail and are not done, in its order, whoever holds them."""
+    """Return the study's runs that are neither failed nor done, in its order, with or without a worker."""
     require_study(connection, study)
     runs, members = schema.runs, schema.study_runs
     query = (
@@ -79,11 +79,9 @@ def progress(connection: Connection, study: str, now: float) -> dict[str, int]:
     return {status: counts[status] for status in STATUSES}
 
 
-def studies(connection: Connection, now: float, version: int) -> list[StudyRow]:
-    """`version`: of the tables; one that is older lacks columns."""
+def studies(connection: Connection, now: float) -> list[StudyRow]:
     table = schema.studies
-    there = [column for column in table.c if version >= 2 or column is not table.c.published]
-    rows = connection.execute(select(*there).order_by(table.c.created, table.c.name)).all()
+    rows = connection.execute(select(table).order_by(table.c.created, table.c.name)).all()
     return [
         StudyRow(**row, progress=progress(connection, row["name"], now))
         for row in readable("studies", columns.STUDIES, rows)
@@ -103,17 +101,17 @@ def runs(connection: Connection, study: str | None, now: float) -> list[RunRow]:
 
 
 def run(connection: Connection, key: str, study: str | None, now: float) -> RunRow:
-    """`StoreError` for a run whose row cannot be read."""
+    """Return a run. Raises `StoreError` if its row cannot be read."""
     table = schema.runs
     rows = connection.execute(select(table).where(table.c.key == key)).all()
-    found = _run_rows(connection, rows, study, key, now)
-    if not found:
-        raise StoreError(f"what the database has of run {escaped(key)} cannot be read; run its study again")
-    return found[0]
+    readable_rows = _run_rows(connection, rows, study, key, now)
+    if not readable_rows:
+        raise StoreError(f"the row of run {escaped(key)} cannot be read; run its study again")
+    return readable_rows[0]
 
 
 def listed(connection: Connection, study: str, without: Collection[str], now: float) -> list[RunRow]:
-    """The runs that a study lists, which need not be known, but for those of the keys `without`."""
+    """Return the runs that a study lists, except for the keys `without`. The study need not exist."""
     table, members = schema.runs, schema.study_runs
     keys = connection.scalars(select(members.c.key).where(members.c.study == study).order_by(members.c.position)).all()
     rows = [
@@ -148,17 +146,17 @@ def full_key(connection: Connection, prefix: str, name: str) -> str:
     rows = readable("runs", columns.RUNS, connection.execute(select(table).order_by(table.c.key)))
     known = {row["key"]: f"{row['key']} ({row['label']}, {row['task']}, seed {row['seed']})" for row in rows}
     prefix = prefix.strip()
-    found = [key for key in known if prefix and key.lower().startswith(prefix.lower())]
-    if len(found) == 1 or prefix in known:
-        return prefix if prefix in known else found[0]
+    matches = [key for key in known if prefix and key.lower().startswith(prefix.lower())]
+    if len(matches) == 1 or prefix in known:
+        return prefix if prefix in known else matches[0]
     if not known:
         raise StoreError(f"there are no runs in {name}; run a study first")
-    if found:
-        some = ", ".join(known[key] for key in found[:4]) + (", ..." if len(found) > 4 else "")
-        raise StoreError(f"{prefix!r} begins {len(found)} keys: {some}; give more of the key")
+    if matches:
+        listed = ", ".join(known[key] for key in matches[:4]) + (", ..." if len(matches) > 4 else "")
+        raise StoreError(f"{len(matches)} keys start with {prefix!r}: {listed}; give more digits of the key")
     near = [key for key in known if prefix[:2] and key.lower().startswith(prefix[:2].lower())][:3]
-    hint = f"; there are {', '.join(known[key] for key in near)}" if near else near_miss(prefix, known)
-    raise StoreError(f"there is no run whose key begins with {prefix!r}{hint}; `lengthwise list runs` shows them all")
+    hint = f"; similar keys: {', '.join(known[key] for key in near)}" if near else near_miss(prefix, known)
+    raise StoreError(f"no run has a key that starts with {prefix!r}{hint}; `lengthwise list runs` lists all runs")
 
 
 # ---- numbers ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, delete, select, text, update
 from lengthwise.store import columns, dropping, reading, schema
 from lengthwise.store.checks import LONGEST, Unreadable, escaped, parse, require_key
 from lengthwise.store.dropping import Dropped
-from lengthwise.store.errors import ClaimLost, StoreError, StoreGone, damaged, plain_words, read_only
+from lengthwise.store.errors import ClaimLost, StoreError, StoreGone, damaged, read_only, store_errors
 from lengthwise.store.folders import identity
 from lengthwise.store.rows import CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, canonical, plain_text, take
 from lengthwise.store.schema import asked as asked_table
@@ -24,7 +24,7 @@ from lengthwise.store.schema import scores as scores_table
 from lengthwise.store.schema import studies as studies_table
 from lengthwise.store.schema import study_runs
 from lengthwise.store.workers import is_dead
-from lengthwise.store.writing import insert_rows, portions, remove_unreadable, repair, upsert
+from lengthwise.store.writing import batches, insert_rows, remove_unreadable, repair, upsert
 
 _RUN: dict[str, type] = {
     "key": str,
@@ -49,9 +49,9 @@ _CLAIM_OVER = {"worker": None, "heartbeat": None, "handed_out": None}
 
 
 class Store:
-    """A results database, opened by `open_store`. Every method is one transaction; all raise `StoreError`.
+    """A results database, opened by `open_store`. Every method is one transaction and may raise `StoreError`.
 
-    Safe for several processes and threads, not across a fork: another process opens `store.url` for itself.
+    Several processes and threads may use a database at once. A forked process must open `store.url` itself.
     """
 
     def __init__(
@@ -63,23 +63,23 @@ class Store:
         path: Path | None,
         readonly: bool,
         timeout: float,
-        version: int,
         scratch: TemporaryDirectory[str] | None,
     ):
         self.name, self.url, self.path, self.readonly = name, url, path, readonly
         self._engine, self._timeout, self._scratch, self._process = engine, timeout, scratch, os.getpid()
-        self._version = version  # of the tables, when they were last looked at
         self._file = identity(path)
 
     @property
     def folder(self) -> Path:
-        """The results folder, in which the database's file lies. `StoreError` for a database on a server, which has none."""
+        """Return the results folder, which contains the database's file. Raises `StoreError` for a database on a server."""
         if self.path is None:
-            raise StoreError(f"{self.name} has no folder on this machine; give the folder of the results")
+            raise StoreError(
+                f"{self.name} is on a server and has no folder on this machine; give a results folder instead"
+            )
         return self.path.parent
 
     @property
-    def _place(self) -> Path | None:
+    def _folder_or_none(self) -> Path | None:
         return None if self.path is None else self.path.parent
 
     def __repr__(self) -> str:
@@ -92,7 +92,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Let go of the database. Calling it again does nothing."""
+        """Close the database. Calling it again does nothing."""
         self._engine.dispose()
         if self._scratch is not None:
             self._scratch.cleanup()
@@ -104,32 +104,23 @@ class Store:
             raise StoreError(read_only(self.name))
         engine = self._engine.execution_options(writes=True) if writes else self._engine
         self.require_there()
-        with plain_words(self.name, self.path, self._timeout) as granted:
-            if writes and self._version < schema.SCHEMA_VERSION:  # by itself: what follows may fail, and this stays
-                with engine.begin() as connection:
-                    schema.create(connection, self.name)
-                self._version = schema.SCHEMA_VERSION
-            with engine.begin() as connection:
-                if self.path is not None:
-                    if not writes:  # writers have SQLite's lock from the beginning, readers from the first row on
-                        connection.execute(select(schema.about).limit(1))
-                    granted()
-                yield connection
+        with store_errors(self.name, self.path, self._timeout) as lock_acquired, engine.begin() as connection:
+            if self.path is not None:
+                if not writes:  # BEGIN locks SQLite for writers; readers get their lock when they read the first row
+                    connection.execute(select(schema.about).limit(1))
+                lock_acquired()
+            yield connection
 
     def require_there(self) -> None:
-        """Raise `StoreGone` where the database's file was deleted or replaced since it was opened: SQLite would go on, and what it
-        writes could not be found again."""
+        """Raise `StoreGone` if the database's file was deleted or replaced since it was opened.
+
+        SQLite would continue without an error and write to a file that nobody can find again.
+        """
         if self._file is not None and identity(self.path) != self._file:
             raise StoreGone(
-                f"{self.name} was deleted or replaced while it was in use, so nothing more can be kept there; put it back, or run "
-                "the same command again to begin anew"
+                f"{self.name} was deleted or replaced while it was in use, so results can no longer be stored; restore it, or run "
+                "the same command again to start from the beginning"
             )
-
-    def _current(self, connection: Connection) -> int:
-        """The version of the tables; others may have upgraded them since they were looked at."""
-        if self._version < schema.SCHEMA_VERSION:
-            self._version = schema.version(connection, self.name) or self._version
-        return self._version
 
     # ---- studies ------------------------------------------------------------------------------------------------
 
@@ -145,18 +136,17 @@ class Store:
         runs: list[dict[str, Any]],
         published: dict[str, Any] | None = None,
     ) -> list[RunRow]:
-        """Write down what a study wants, or what it wants now: the new list of runs and questions replaces the old one.
+        """Add a study, or replace its list of runs and questions. Return the runs that it listed before and no longer lists.
 
-        Runs that are known keep their training, their scores and whoever works on them; failed ones may be tried again.
-        The `facts` of a run may be left out; `finish` adds to them. `published`: see `StudyRow`. Returns the runs that the study
-        listed before and lists no more; they are kept.
+        Known runs keep their training, their scores and the worker that holds them. Failed runs may be tried again. Runs that are
+        no longer listed stay in the store. `facts` of a run may be left out; `finish` adds to them. `published`: see `StudyRow`.
         """
         if not name:
-            raise StoreError("a study has no name; give it one")
+            raise StoreError("the name of a study must not be empty")
         rows = [take(run, f"run {number} of study {name!r}", _RUN, {"facts": None}) for number, run in enumerate(runs)]
         questions = {row["key"]: _questions(row.pop("asked"), f"run {row['key']}: asked") for row in rows}
         if len(questions) < len(rows):
-            raise StoreError(f"study {name!r} has the same run twice; each run is listed once")
+            raise StoreError(f"study {name!r} lists the same run twice; list each run once")
         for number, row in enumerate(rows):
             require_key(row["key"], f"run {number} of study {name!r}: key")
             row["config"] = canonical(row["config"], f"run {row['key']}: config")
@@ -173,45 +163,45 @@ class Store:
         keys = [row["key"] for row in rows]
         with self._transaction(writes=True) as connection:
             now = _now(connection)
-            left = reading.listed(connection, name, questions, now)
+            unlisted = reading.listed(connection, name, questions, now)
             study = {"name": name, **about, "published": numbers, "created": now, "updated": now}
             upsert(connection, studies_table, ["name"], [study], ["created"])
             fresh = {"created": now, "claims": 0, "step": 0, "steps": 0}
             upsert(connection, runs_table, ["key"], [row | fresh for row in rows], [*fresh, "facts"])
-            usual = {"facts": "{}", "started": None, "finished": None, "error": None}
-            repair(connection, keys, fresh | _CLAIM_OVER | usual)
+            defaults = {"facts": "{}", "started": None, "finished": None, "error": None}
+            repair(connection, keys, fresh | _CLAIM_OVER | defaults)
             failed = runs_table.c.error.is_not(None)
-            for some in portions(keys):
-                connection.execute(update(runs_table).where(runs_table.c.key.in_(some), failed).values(error=None))
+            for batch in batches(keys):
+                connection.execute(update(runs_table).where(runs_table.c.key.in_(batch), failed).values(error=None))
             connection.execute(delete(study_runs).where(study_runs.c.study == name))
             connection.execute(delete(asked_table).where(asked_table.c.study == name))
             members = [{"study": name, "key": key, "position": n} for n, key in enumerate(keys)]
             insert_rows(connection, study_runs, members)
-            wanted = [
+            asked = [
                 {"study": name, "key": key, "question": question, "position": n}
                 for key, texts in questions.items()
                 for n, question in enumerate(texts)
             ]
-            insert_rows(connection, asked_table, wanted)
-        return left
+            insert_rows(connection, asked_table, asked)
+        return unlisted
 
     def studies(self) -> list[StudyRow]:
-        """Every study, oldest first."""
+        """Return all studies, oldest first."""
         with self._transaction(writes=False) as connection:
-            return reading.studies(connection, _now(connection), self._current(connection))
+            return reading.studies(connection, _now(connection))
 
     def progress(self, study: str) -> dict[str, int]:
-        """How many runs of the study have each status; all four statuses are there."""
+        """Return the number of the study's runs with each of the four statuses."""
         with self._transaction(writes=False) as connection:
             return reading.progress(connection, plain_text(study), _now(connection))
 
     # ---- claims -------------------------------------------------------------------------------------------------
 
     def claim(self, study: str, worker: str) -> RunRow | None:
-        """Take the study's first run that needs work and that no living worker holds; None when there is none now.
+        """Claim the study's first run that needs work and that no living worker holds. Return None if there is none now.
 
-        None does not mean that the study is done: others may be at work, and may die. Nobody else gets the run until it
-        is finished, failed or released, or until its worker is dead: its process is gone from this host, or it gave no
+        None does not mean that the study is done, because other workers may hold runs and die. No other worker gets the run until
+        it is finished, failed or released, or until its worker is dead: its process on this host has ended, or it sent no
         heartbeat for 60 s.
         """
         study = plain_text(study)
@@ -222,50 +212,52 @@ class Store:
                 if holder is not None and not is_dead(holder, now - row["heartbeat"]):
                     continue
                 questions = reading.questions_of(connection, study, key)
-                # SQLite lets one writer in at a time. Elsewhere two may choose the same run: the count of its claims
-                # makes the second one's update match nothing, and it takes the next. A server may still be at the last
-                # transaction of a worker that is gone: then the run is its worker's no more, and may be finished.
-                seen = runs_table.c.claims == claims, runs_table.c.worker.is_not_distinct_from(holder)
-                mine = update(runs_table).where(runs_table.c.key == key, *seen)
-                mine = mine.values(
+                # SQLite allows one writer at a time. On a server, two workers may choose the same run: then the number of its
+                # claims has changed, the second update matches no row, and that worker takes the next run. The server may also
+                # still execute the last transaction of a dead worker, after which the run may be finished or have no worker.
+                unchanged = runs_table.c.claims == claims, runs_table.c.worker.is_not_distinct_from(holder)
+                claim = update(runs_table).where(runs_table.c.key == key, *unchanged)
+                claim = claim.values(
                     worker=worker,
                     heartbeat=now,
                     started=now,
                     claims=claims + 1,
                     handed_out=canonical(questions, "asked"),
                 )
-                if connection.execute(mine).rowcount == 1:
+                if connection.execute(claim).rowcount == 1:
                     return reading.run(connection, key, study, now)
         return None
 
     def heartbeat(self, key: str, worker: str, step: int, steps: int) -> bool:
-        """Say that the worker lives and how far it is. False: it does not hold the run any more and has to drop it."""
+        """Report that the worker is alive and its progress. Return False if it no longer holds the run and must stop."""
         with self._transaction(writes=True) as connection:
             values = {"heartbeat": _now(connection), "step": int(step), "steps": int(steps)}
             return connection.execute(_held(key, worker).values(values)).rowcount == 1
 
     def release(self, key: str, worker: str) -> bool:
-        """Give the run back, for anyone to continue. False, and nothing happens, when the worker does not hold it."""
+        """Release the run, so that any worker can continue it. Return False, and change nothing, if the worker does not hold it."""
         with self._transaction(writes=True) as connection:
             return connection.execute(_held(key, worker).values(_CLAIM_OVER)).rowcount == 1
 
     def fail(self, key: str, worker: str, error: str) -> bool:
-        """Give the run up: nobody tries it again until a study that lists it is added again. False as in `release`."""
+        """Mark the run as failed, until a study that lists it is added again. Return False as in `release`."""
         with self._transaction(writes=True) as connection:
             values = {**_CLAIM_OVER, "error": plain_text(error)[:LONGEST] or "unknown"}
             return connection.execute(_held(key, worker).values(values)).rowcount == 1
 
     def finish(self, key: str, worker: str, facts: dict[str, Any]) -> None:
-        """The run is trained and every question that came with the claim has its score.
+        """Mark the run as trained, after every question that came with the claim has its score.
 
-        `facts` join those that are stored, new ones win; `{}` when only questions were answered. Raises `ClaimLost`
-        when the worker does not hold the run, and `StoreError` when a question that it was handed has no score.
+        `facts` are merged into the stored ones and replace those of the same name; pass `{}` if only questions were answered.
+        Raises `ClaimLost` if the worker does not hold the run, and `StoreError` if a question of the claim has no score.
         """
         with self._transaction(writes=True) as connection:
             row = self._holding(connection, key, worker)
             if open_questions := reading.unanswered(connection, key, _data(row.handed_out or "[]", self.name)):
                 lengths = ", ".join(str(question["length"]) for question in open_questions)
-                raise StoreError(f"run {key} cannot be finished: length {lengths} has no score; add_scores first")
+                raise StoreError(
+                    f"run {key} cannot be finished, because length {lengths} has no score; call add_scores first"
+                )
             facts = _data(row.facts, self.name) | facts
             written = canonical(facts, f"run {key}: facts")
             columns.require_readable("runs", columns.RUNS, {"facts": written}, f"run {key}")
@@ -273,57 +265,56 @@ class Store:
             connection.execute(_held(key, worker).values(values))
 
     def reopen(self, keys: Sequence[str]) -> int:
-        """Mark finished runs that no worker holds to be trained again; return how many. Their scores stay."""
+        """Mark finished runs without a worker as untrained, so that they are trained again. Return their number. Scores stay."""
         changed = 0
         with self._transaction(writes=True) as connection:
-            for some in portions(list(keys)):
-                free = runs_table.c.key.in_(some), runs_table.c.worker.is_(None), runs_table.c.finished.is_not(None)
+            for batch in batches(list(keys)):
+                free = runs_table.c.key.in_(batch), runs_table.c.worker.is_(None), runs_table.c.finished.is_not(None)
                 changed += connection.execute(update(runs_table).where(*free).values(finished=None)).rowcount
         return changed
 
     def drop(self, keys: Sequence[str], *, finished: bool = False) -> Dropped:
-        """Forget runs and all that hangs on them: files, scores, curves, probes, and their places in studies; and studies that list
-        no run any more.
+        """Delete runs with their files, scores, curves, probes and entries in studies, and studies that are empty afterwards.
 
-        All of them or none: `StoreError` for one that a living worker holds or whose folder is a link, and, without `finished`, for
-        one that is trained. Only a run whose files the system does not delete stays alone (`Dropped.stuck`).
+        Either all runs are deleted or none: raises `StoreError` if a living worker holds one, if its folder is a link, and,
+        without `finished`, if one is trained. Only runs whose files cannot be deleted remain (`Dropped.stuck`).
         """
         with self._transaction(writes=True) as connection:
-            return dropping.drop_runs(connection, keys, finished, _now(connection), self.name, self._place)
+            return dropping.drop_runs(connection, keys, finished, _now(connection), self.name, self._folder_or_none)
 
     def drop_study(self, study: str, *, finished: bool = False) -> Dropped:
-        """Forget a study and its runs with their files, but for those that another study lists too.
+        """Delete a study and its runs with their files, except for runs that another study lists too.
 
-        Runs that a living worker holds stay, those whose files cannot be deleted (`Dropped.stuck`), and, without `finished`,
-        those that are trained; the study stays with them.
+        Runs stay if a living worker holds them, if their files cannot be deleted (`Dropped.stuck`), or, without `finished`, if they
+        are trained. The study stays if any of these runs does.
         """
         with self._transaction(writes=True) as connection:
-            return dropping.drop_study(connection, plain_text(study), finished, _now(connection), self._place)
+            return dropping.drop_study(connection, plain_text(study), finished, _now(connection), self._folder_or_none)
 
     def _holding(self, connection: Connection, key: str, worker: str | None) -> Any:
-        """The run's row, locked; `ClaimLost` unless `worker` holds it (None: unless nobody does)."""
+        """Lock and return the run's row. Raises `ClaimLost` unless `worker` holds it; with None, unless no worker holds it."""
         row = connection.execute(select(runs_table).where(runs_table.c.key == key).with_for_update()).one_or_none()
         if row is None:
-            raise StoreError(f"there is no run {key!r} in {self.name}; add the study that lists it first")
+            raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
         if row.worker != worker:
-            holder = f"is held by {row.worker}" if row.worker else "is held by nobody"
+            holder = f"is held by {row.worker}" if row.worker else "is not held by any worker"
             raise ClaimLost(
-                f"run {key} {holder}, not by {worker or 'this caller'}; nothing was stored, claim a run anew"
+                f"run {key} {holder}, so {worker or 'this caller'} cannot write to it; nothing was stored, claim a run again"
             )
         return row
 
     # ---- scores and curves --------------------------------------------------------------------------------------
 
     def missing(self, key: str, asked: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Those of the questions that have no score yet, in the same order."""
+        """Return the questions that have no score yet, in the same order."""
         with self._transaction(writes=False) as connection:
             return reading.unanswered(connection, key, asked)
 
     def add_scores(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
-        """Store answers: dicts or dataclasses with the columns of `ScoreRow` (`facts` may be left out).
+        """Store scores: dicts or dataclasses with the columns of `ScoreRow`. `facts` may be left out.
 
-        A question that has an answer keeps it. `worker` has to hold the run; None is for a run that nobody holds
-        (results brought from elsewhere). Raises `ClaimLost` otherwise, and stores nothing.
+        A question that already has a score keeps it. `worker` must hold the run; pass None for a run that no worker holds, such as
+        one with imported results. Otherwise raises `ClaimLost` and stores nothing.
         """
         values = []
         for row in rows:
@@ -341,8 +332,8 @@ class Store:
     def add_curve(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
         """Store points of the training curve: dicts or dataclasses with the columns of `CurveRow`.
 
-        They replace everything from the first of their steps on, so a training that was resumed from an earlier
-        checkpoint leaves one curve. `worker` as in `add_scores`.
+        They replace all stored points from their first step on, so a training that resumed from an earlier checkpoint leaves a
+        single curve. `worker`: as in `add_scores`.
         """
         values = {value["step"]: value for value in (take(row, f"the curve of run {key}", _CURVE) for row in rows)}
         with self._transaction(writes=True) as connection:
@@ -353,22 +344,22 @@ class Store:
                 insert_rows(connection, curve_table, [{"key": key, **value} for value in values.values()])
 
     def scores(self, keys: Iterable[str]) -> list[ScoreRow]:
-        """Every answer for these runs: in the order of the keys, then by length."""
+        """Return all scores of these runs, in the order of the keys and then by length."""
         with self._transaction(writes=False) as connection:
             return [row for key in keys for row in reading.scores(connection, key)]
 
     def curve(self, key: str) -> list[CurveRow]:
-        """The run's training curve, by step."""
+        """Return the run's training curve, ordered by step."""
         with self._transaction(writes=False) as connection:
             return reading.curve(connection, key)
 
     # ---- probes -------------------------------------------------------------------------------------------------
 
     def add_probe(self, key: str, asked: dict[str, Any], result: dict[str, Any], facts: dict[str, Any]) -> None:
-        """Store what was found in a trained model. A question that has an answer keeps it. Nobody has to hold the run."""
+        """Store the result of a probe. A question that already has a result keeps it. No worker needs to hold the run."""
         if not isinstance(asked, dict) or not asked.get("probe"):
             raise StoreError(
-                f'a probe of run {key}: asked is {asked!r}; it is an object with at least {{"probe": NAME}}'
+                f'a probe of run {key}: asked must be an object with at least {{"probe": NAME}}, got {asked!r}'
             )
         row = {"key": key, "question": canonical(asked, f"a probe of run {key}: asked")}
         row |= {"result": canonical(result, f"a probe of run {key}: result")}
@@ -381,31 +372,32 @@ class Store:
         )
         with self._transaction(writes=True) as connection:
             if connection.scalar(select(runs_table.c.key).where(runs_table.c.key == key)) is None:
-                raise StoreError(f"there is no run {key!r} in {self.name}; add the study that lists it first")
+                raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
             remove_unreadable(connection, probes_table, columns.PROBES, probes_table.c.key == key)
             upsert(connection, probes_table, ["key", "question"], [row | {"created": _now(connection)}], None)
 
     def probe(self, key: str, asked: dict[str, Any]) -> ProbeRow | None:
-        """The answer to one question; None where it was not asked yet."""
+        """Return the result for one question, or None if it was not asked yet."""
         question = canonical(asked, "asked")
         return next((row for row in self.probes([key]) if canonical(row.asked, "asked") == question), None)
 
     def probes(self, keys: Iterable[str]) -> list[ProbeRow]:
-        """Everything that was found in the models of these runs: in the order of the keys."""
+        """Return all probe results of these runs, in the order of the keys."""
         with self._transaction(writes=False) as connection:
-            if self._current(connection) < 2:
-                return []
             return [row for key in keys for row in reading.probes(connection, key)]
 
     # ---- runs ---------------------------------------------------------------------------------------------------
 
     def runs(self, study: str | None = None) -> list[RunRow]:
-        """The study's runs in its order, or all runs, oldest first."""
+        """Return the study's runs in its order, or all runs, oldest first."""
         with self._transaction(writes=False) as connection:
             return reading.runs(connection, None if study is None else plain_text(study), _now(connection))
 
     def run(self, prefix: str) -> RunRow:
-        """The one run whose key begins so. `StoreError` when there is none (it names near misses) or more than one."""
+        """Return the run whose key starts with `prefix`.
+
+        Raises `StoreError` if there is none, with similar keys, or if there are several.
+        """
         with self._transaction(writes=False) as connection:
             return reading.run(connection, reading.full_key(connection, prefix, self.name), None, _now(connection))
 
@@ -413,7 +405,7 @@ class Store:
 def _questions(asked: Sequence[Any], what: str) -> list[str]:
     for question in asked:
         if not isinstance(question, dict) or not isinstance(question.get("length"), int):
-            raise StoreError(f'{what} is {question!r}; a question is an object with at least {{"length": N}}')
+            raise StoreError(f'{what} must be an object with at least {{"length": N}}, got {question!r}')
     return list(dict.fromkeys(canonical(question, what) for question in asked))
 
 
@@ -429,7 +421,7 @@ def _held(key: str, worker: str) -> Any:
 
 
 def _now(connection: Connection) -> float:
-    """Unix seconds by the clock that all writers share: the server's, or this machine's for a file."""
+    """Return the time in Unix seconds by the clock that all writers share: the server's, or this machine's for a file."""
     if connection.dialect.name == "postgresql":
         return float(connection.scalar(text("SELECT extract(epoch FROM clock_timestamp())")))
     return time.time()

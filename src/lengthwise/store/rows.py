@@ -1,4 +1,4 @@
-"""What goes into the store and what comes out: plain data, canonical JSON."""
+"""The rows of the store as dataclasses, and their conversion to canonical JSON."""
 
 import dataclasses
 import json
@@ -15,11 +15,12 @@ STATUSES = ("pending", "running", "done", "failed")
 
 @dataclass(frozen=True, kw_only=True)
 class RunRow:
-    """One training and where it stands. `asked`: what its study asks of it (without a study: what all studies ask).
+    """One run and its status.
 
-    `status` is one of `STATUSES`; a run whose worker died is pending. It is done when it is trained and everything in
-    `asked` has a score. Times are Unix seconds; `started` is when it was last claimed, `finished` when it was trained
-    and stored; `claims` counts how often it was claimed. `facts`: versions, device, backend, seconds, parameters, ...
+    `asked`: the questions of its study, or those of all studies if no study was given. `status`: one of `STATUSES`. A run whose
+    worker died is pending, and a run is done when it is trained and every question in `asked` has a score. Times are Unix seconds:
+    `started` is the last claim, and `finished` is when the training was stored. `claims`: the number of claims. `facts`: versions,
+    device, backend, seconds, parameters, ...
     """
 
     key: str
@@ -48,7 +49,7 @@ class RunRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreRow:
-    """The answer to one question: the mean over `n` examples and its standard error; NaN where there is none."""
+    """The score for one question: the mean over `n` examples and its standard error. NaN if there is none."""
 
     key: str
     asked: dict[str, Any]
@@ -66,7 +67,7 @@ class ScoreRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeRow:
-    """What was found inside a trained model: the answer to one question about it, `{"probe": ..., ...}`."""
+    """The result of one probe of a trained model. `asked`: the question, `{"probe": ..., ...}`."""
 
     key: str
     asked: dict[str, Any]
@@ -77,7 +78,7 @@ class ProbeRow:
 
 @dataclass(frozen=True)
 class CurveRow:
-    """Training at one step. `loss` in nats per scored place; NaN where nothing was measured or it was not a number."""
+    """The training curve at one step. `loss`: in nats per scored token. NaN if nothing was measured or it was not a number."""
 
     step: int
     loss: float
@@ -88,9 +89,9 @@ class CurveRow:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRow:
-    """A study as its file describes it, and how many of its runs have each status.
+    """A study as its file describes it, and the number of its runs with each status (`progress`).
 
-    `published`: numbers that others published for what it asks, by task and encoding; None where there are none.
+    `published`: published numbers for the same question, by task and encoding; None if there are none.
     """
 
     name: str
@@ -106,35 +107,37 @@ class StudyRow:
 
 
 def canonical(value: Any, what: str) -> str:
-    """The one JSON text of a value: sorted keys, no spaces, ASCII. `Unstorable` when JSON has no word for it (NaN)."""
+    """Return the canonical JSON of a value: sorted keys, no spaces, ASCII. Raises `Unstorable` for values such as NaN."""
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise Unstorable(
-            f"{what} cannot be stored as JSON ({error}); keep to finite numbers, text, lists and objects"
+            f"{what} cannot be stored as JSON ({error}); use finite numbers, text, lists and objects"
         ) from None
 
 
 def plain_text(text: str) -> str:
-    """Text that every database takes: file names may hold bytes that are no UTF-8, and PostgreSQL takes no NUL."""
+    """Return text that every database accepts: escape bytes of file names that are not UTF-8, and NUL, for PostgreSQL."""
     return str(text).encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
 
 
 def take(row: Any, what: str, needed: Mapping[str, type], optional: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The named columns of a dict or dataclass, each as its type (NumPy numbers become plain). Others are refused."""
+    """Return the listed columns of a dict or dataclass, each converted to its type. Raises `Unstorable` for other columns."""
     data: Mapping[str, Any] = row if isinstance(row, Mapping) else _fields(row, what)
     optional = optional or {}
     if lacking := [name for name in needed if name not in data]:
         raise Unstorable(f"{what} lacks {', '.join(lacking)}; it has {', '.join(map(str, data)) or 'nothing'}")
     if unknown := [str(name) for name in data if name not in needed and name not in optional]:
-        raise Unstorable(f"{what} has no place for {', '.join(unknown)}; it takes {', '.join([*needed, *optional])}")
+        raise Unstorable(
+            f"{what} has unknown columns: {', '.join(unknown)}; the columns are {', '.join([*needed, *optional])}"
+        )
     taken = {name: _as(data[name], kind, f"{what}, {name}") for name, kind in needed.items()}
     return taken | {name: data.get(name, default) for name, default in optional.items()}
 
 
 def _fields(row: Any, what: str) -> dict[str, Any]:
     if not dataclasses.is_dataclass(row) or isinstance(row, type):
-        raise Unstorable(f"{what} is a {type(row).__name__}; give a dict or a dataclass")
+        raise Unstorable(f"{what} must be a dict or a dataclass, got {type(row).__name__}")
     return {f.name: getattr(row, f.name) for f in dataclasses.fields(row)}
 
 
@@ -144,11 +147,11 @@ def _as(value: Any, kind: type, what: str) -> Any:
             return plain_text(value)
         if kind is float and not isinstance(value, str):
             number = math.nan if value is None else float(value)
-            return None if math.isnan(number) else number  # databases have no NaN, but they have NULL
+            return None if math.isnan(number) else number  # SQL has no NaN, so it is stored as NULL
         if kind is int:
             whole = operator.index(value)
             if not -(2**63) <= whole < 2**63:
-                raise Unstorable(f"{what} is {whole}; whole numbers are stored in 64 bits, choose a smaller one")
+                raise Unstorable(f"{what} must fit in 64 bits, got {whole}; choose a smaller number")
             return whole
         if kind is bool and value in (True, False):
             return bool(value)
@@ -158,4 +161,4 @@ def _as(value: Any, kind: type, what: str) -> Any:
         raise
     except (TypeError, ValueError, OverflowError):
         pass
-    raise Unstorable(f"{what} is {value!r}; it has to be of type {kind.__name__}")
+    raise Unstorable(f"{what} must be of type {kind.__name__}, got {value!r}")

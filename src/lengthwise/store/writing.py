@@ -1,4 +1,4 @@
-"""Statements that both databases take, for rows of one kind, each inside a transaction that is already open."""
+"""Statements for both databases. Each runs inside a transaction that is already open."""
 
 import warnings
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from lengthwise.store.checks import escaped
 from lengthwise.store.errors import StoreWarning
 
 
-def portions(items: list[Any], size: int = 500) -> Iterator[list[Any]]:
+def batches(items: list[Any], size: int = 500) -> Iterator[list[Any]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
@@ -24,7 +24,7 @@ def insert_rows(connection: Connection, table: Any, rows: list[dict[str, Any]]) 
 def upsert(
     connection: Connection, table: Any, key: list[str], rows: list[dict[str, Any]], keep: list[str] | None
 ) -> None:
-    """Insert; where the key is there already, update the other columns except `keep` (None: leave the row as it is)."""
+    """Insert rows. Where the key exists, update the other columns except `keep`; with `keep=None`, leave the row unchanged."""
     if not rows:
         return
     if connection.dialect.name == "postgresql":
@@ -35,30 +35,32 @@ def upsert(
     if keep is None:
         statement = statement.on_conflict_do_nothing(index_elements=key)
     else:
-        change = {name: statement.excluded[name] for name in rows[0] if name not in key and name not in keep}
-        statement = statement.on_conflict_do_update(index_elements=key, set_=change)
+        changes = {name: statement.excluded[name] for name in rows[0] if name not in key and name not in keep}
+        statement = statement.on_conflict_do_update(index_elements=key, set_=changes)
     connection.execute(statement, rows)
 
 
 def repair(connection: Connection, keys: list[str], fresh: Mapping[str, Any]) -> None:
-    """Make what the database has of these runs readable: a run's row becomes `fresh`, and a score that cannot be read is removed,
-    so that its question is asked again. Each is named (`StoreWarning`)."""
+    """Replace unreadable rows of runs by `fresh`, and delete their unreadable scores, so that these questions are asked again.
+
+    Issues a `StoreWarning` for each of them.
+    """
     runs = schema.runs
-    for some in portions(keys):
-        for row in connection.execute(select(runs).where(runs.c.key.in_(some))).all():
+    for batch in batches(keys):
+        for row in connection.execute(select(runs).where(runs.c.key.in_(batch))).all():
             if not columns.is_readable("runs", columns.RUNS, row):
-                _say(f"runs: the row {escaped(row.key)} could not be read, and the run begins anew")
+                _warn(f"runs: the row {escaped(row.key)} could not be read, and the run starts from the beginning")
                 connection.execute(update(runs).where(runs.c.key == row.key).values(fresh))
-        remove_unreadable(connection, schema.scores, columns.SCORES, schema.scores.c.key.in_(some))
+        remove_unreadable(connection, schema.scores, columns.SCORES, schema.scores.c.key.in_(batch))
 
 
 def remove_unreadable(connection: Connection, table: Any, known: columns.Columns, which: Any) -> None:
-    """Delete the rows of a table with a question and an answer that cannot be read."""
+    """Delete the unreadable rows of a table whose rows have a question."""
     for row in connection.execute(select(table).where(which)).all():
         if not columns.is_readable(table.name, known, row):
-            _say(f"{table.name}: the row {escaped(row.key)} {escaped(row.question)} could not be read and was removed")
+            _warn(f"{table.name}: the row {escaped(row.key)} {escaped(row.question)} could not be read and was removed")
             connection.execute(delete(table).where(and_(table.c.key == row.key, table.c.question == row.question)))
 
 
-def _say(line: str) -> None:
+def _warn(line: str) -> None:
     warnings.warn(StoreWarning(line), stacklevel=3)
