@@ -148,7 +148,7 @@ def test_a_curriculum_needs_dims_to_open():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"curriculum": Curriculum(length=2)}, "must reach length 6 within 100 steps, got 2"),
+        ({"curriculum": Curriculum(length=2)}, "must reach length 6 within 1,000 steps, got 2"),
         (
             {"curriculum": Curriculum(length=2, every=10, length_step=4), "steps": 10},
             "must reach length 6 within 10 steps, got 2",

@@ -268,12 +268,12 @@ def test_digits_are_aligned_in_evaluation_too():
         (
             RANDOM,
             {"max_length": 199},
-            r"length 4 symbols needs 200 positions with Randomized, and Learned has 199; .*max",
+            r"length 4 symbols needs 200 positions with Randomized, but Learned has 199; .*max",
         ),
         (
             choose(Digits, zero=0),
             {"max_length": 18},
-            "length 8 symbols needs 19 positions with Digits, and Learned has 18",
+            "length 8 symbols needs 19 positions with Digits, but Learned has 18",
         ),
         (choose(Digits), {}, "Copy has the token ids 0 ... 28"),
     ],
