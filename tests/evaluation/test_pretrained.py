@@ -441,7 +441,7 @@ def test_prompts_past_the_positions(kind, tmp_path, capfd):
 @needs_transformers
 def test_dynamic_ntk_has_its_factor_more_positions(tmp_path):
     rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10_000.0}
-    assert load(make(tmp_path, "llama", characters(), positions=300, rope_parameters=rope)).most == 1200
+    assert load(make(tmp_path, "llama", characters(), positions=300, rope_parameters=rope)).max_positions == 1200
 
 
 @needs_transformers

@@ -282,7 +282,7 @@ def test_memory_that_runs_out(tmp_path, made):
     assert ("(1152921504606846976 bytes in one piece)" in says) == (error is RuntimeError)
     with (
         pytest.raises(error, match="allocate" if error is RuntimeError else None),
-        calling(tmp_path, "x", asked=True),
+        calling(tmp_path, "x", computing=True),
     ):
         run_out()
 
