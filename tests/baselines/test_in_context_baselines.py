@@ -169,8 +169,8 @@ def test_the_best_constant_label_is_that_of_all_prompts() -> None:
     xs = np.ones((2, 4, 3))
     assert predictions("best constant label", xs, [[1, -1, -1, -1], [1, 1, -1, -1]]).tolist() == [[-1] * 4] * 2
     # ... also where only some columns are asked for.
-    assert predictions("best constant label", xs, [[1, 1, -1, -1], [1, 1, -1, -1]], at=[0]).tolist() == [[1]] * 2
-    assert predictions("best constant label", xs, [[1, 1, -1, -1], [-1, 1, -1, -1]], at=[1]).tolist() == [[-1]] * 2
+    assert predictions("best constant label", xs, [[1, 1, -1, -1], [1, 1, -1, -1]], columns=[0]).tolist() == [[1]] * 2
+    assert predictions("best constant label", xs, [[1, 1, -1, -1], [-1, 1, -1, -1]], columns=[1]).tolist() == [[-1]] * 2
 
 
 def test_lasso_minimises_its_objective() -> None:
@@ -209,7 +209,7 @@ def test_columns_asked_for_are_those_of_all(name: str) -> None:
         pytest.importorskip("sklearn")
     xs, ys = boolean(5)
     np.testing.assert_allclose(
-        predictions(name, xs, ys, at=[17, 0, 9]), predictions(name, xs, ys)[:, [17, 0, 9]], rtol=0, atol=1e-12
+        predictions(name, xs, ys, columns=[17, 0, 9]), predictions(name, xs, ys)[:, [17, 0, 9]], rtol=0, atol=1e-12
     )
 
 
@@ -234,7 +234,7 @@ def test_a_subspace_in_float32_stays_one() -> None:
     everywhere = least_squares(xs.astype(np.float32).astype(float), ys)[:, 12:]
     assert np.isclose(exact, everywhere, rtol=1e-2, atol=1e-2).mean() < 0.2
     np.testing.assert_array_equal(
-        predictions("least squares", xs.astype(np.float32), ys.astype(np.float32), at=[20])[:, 0], rounded[:, 8]
+        predictions("least squares", xs.astype(np.float32), ys.astype(np.float32), columns=[20])[:, 0], rounded[:, 8]
     )
 
 
@@ -247,11 +247,11 @@ def test_float32_is_worked_on_in_float64() -> None:
 def test_bad_input_gets_one_line() -> None:
     with pytest.raises(ConfigError, match=r"there is no baseline 'averagin'.*averaging"):
         predictions("averagin", XS, YS)
-    with pytest.raises(ValueError, match=r"prompts of shape \[4, 2\] and labels of shape \[1, 4\]"):
+    with pytest.raises(ValueError, match=r"got \[4, 2\] and \[1, 4\]"):
         averaging(XS[0], YS)
-    with pytest.raises(ValueError, match="not finite"):
+    with pytest.raises(ValueError, match="must be finite"):
         averaging(XS, [[1.0, float("nan"), 0.0, 0.0]])
-    with pytest.raises(ValueError, match="k is 0"):
+    with pytest.raises(ValueError, match="got 0"):
         nearest(XS, YS, 0)
-    with pytest.raises(ValueError, match="they are 0 to 3"):
-        predictions("averaging", XS, YS, at=[4])
+    with pytest.raises(ValueError, match="between 0 and 3"):
+        predictions("averaging", XS, YS, columns=[4])

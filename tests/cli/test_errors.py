@@ -109,11 +109,11 @@ INPUT = [
     (["compare", "nope", "--text", "folder", "--glob", "*.md", "--train-length", "16"], "*.md"),
     (
         ["compare", "nope", "--text", "short.txt", "--train-length", "16", "--lengths", "16,512"],
-        "a length of 512 bytes is more than the longest validation document",
+        "the longest validation document",
     ),
     (
         ["compare", "learned:max_length=12", "--task", "copy", "--train-length", "4", "--lengths", "4,8"],
-        "needs 18 positions, and Learned has 12",
+        "needs 18 positions, but Learned has 12",
     ),
     (
         [*COMPARE, "--positions", "randomized:max_length=9"],
@@ -140,7 +140,7 @@ INPUT = [
             "--positions",
             "shift:max_shift=90",
         ],
-        "needs 100 positions with Shift(max_shift=90), and the encoding has 99",
+        "needs 100 positions with Shift(max_shift=90), but the encoding has 99",
     ),
     (["sample", "text:path=missing.txt"], "missing.txt"),
     ([*COMPARE, "--results", "no_database"], "not a SQLite database"),

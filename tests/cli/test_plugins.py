@@ -517,7 +517,7 @@ class Talkative(Copy):
     (own / "study.py").write_text("import torch\n" + tasks + study)
     ran = here("run", "study.py", "--results", "results", "--workers", 1)
     assert ran.code == 1, ran.err
-    assert "the baseline 'worst' of Infinite scores inf at length 4; its scores have to be finite" in ran.err
+    assert "the baseline 'worst' of Infinite must have finite scores, or return None, got inf at length 4" in ran.err
     assert "cannot be stored, whose facts has a whole number of more than 64 bits" in ran.err
     with open_store("results", create=False) as store:
         assert [run.status for run in store.runs("mine")] == ["failed", "failed", "done"]
@@ -546,22 +546,25 @@ def test_a_file_that_is_no_source_by_its_size(here: Call, own: Path) -> None:
 
 
 CONTRACT = {
-    "tuple": ("return digits, digits[:, :1]", "Largest.draw returned a tuple; it has to be Pairs(questions, answers)"),
-    "floats": ("return Pairs(digits.float(), digits[:, :1])", "questions that are torch.float32 of shape [4, 3]"),
+    "tuple": (
+        "return digits, digits[:, :1]",
+        "Largest.draw must return Pairs(questions, answers), got an object of type tuple",
+    ),
+    "floats": ("return Pairs(digits.float(), digits[:, :1])", "questions as integers [count, words], got torch.float32 of shape [4, 3]"),
     "flat": (
         "return Pairs(digits, digits.max(1).values)",
-        "answers that are torch.int64 of shape [4]; they have to be",
+        "answers as integers [count, words], got torch.int64 of shape [4]",
     ),
-    "words": ("return Pairs(digits + 5, digits[:, :1])", "; the task has the words 0 to 9, and -1 for none"),
-    "length": ("return Pairs(digits[:, 1:], digits[:, :1])", "was asked for length 3, and its method length_of says 2"),
+    "words": ("return Pairs(digits + 5, digits[:, :1])", "with word ids 0 to 9, or -1 for no word"),
+    "length": ("return Pairs(digits[:, 1:], digits[:, :1])", "was called with length 3, but length_of returns 2"),
     "widths": (
         "return Pairs(digits, digits[:, :2])",
-        "an answer of 2 words at length 3, and its method widths says at most 1",
+        "an answer of 2 words at length 3, but widths(3) allows at most 1",
     ),
-    "count": ("return Pairs(digits[:1], digits[:1, :1])", "Largest.draw returned 1 questions where 4 were asked for"),
+    "count": ("return Pairs(digits[:1], digits[:1, :1])", "Largest.draw must return count=4 questions, got 1"),
     "generator": (
         "digits = torch.randint(10, (count, length))\n        return Pairs(digits, digits[:, :1])",
-        "Largest.draw returned other examples for the same generator; draw every random number with the generator",
+        "Largest.draw must return the same examples for the same generator state; pass its generator to every random function",
     ),
 }
 
@@ -578,7 +581,7 @@ def test_examples_have_to_be_what_the_task_says_of_them(here: Call, own: Path, n
 
 def test_all_examples_of_a_task_that_does_not_list_them(here: Call, own: Path) -> None:
     ran = here("sample", "largest", "--length", 3, "--all", "--plugin", "mine.py")
-    one_line(ran, "Largest does not list its questions (it has no method `every`), so ask for some of them")
+    one_line(ran, "Largest does not list its questions; define its method all_examples")
 
 
 def test_stored_answers_of_older_code_are_said_to_be_so(here: Call, compared: Path, own: Path) -> None:

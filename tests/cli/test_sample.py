@@ -102,13 +102,13 @@ def test_published_text(here: Call) -> None:
             "SCAN has no example of 23 actions; the nearest lengths with examples are 22 and 24",
         ),
         (["scan", "--all", "--length", "23"], "SCAN has no example of 23 actions"),
-        (["scan", "--length", "24", "--split", "train"], "trains on up to 22 actions, and 24 are for tests"),
+        (["scan", "--length", "24", "--split", "train"], "training length must be at most 22 actions for SCAN, got 24"),
         (
             ["scan", "--all", "--length", "24", "--split", "train"],
-            "trains on up to 22 actions, and 24 are for tests; give at most 22",
+            "training length must be at most 22 actions for SCAN, got 24",
         ),
         (["pcfg", "--length", "36"], "the nearest length with examples is 35"),
-        (["pcfg:longest=1", "--length", "3"], "PCFG.longest is 1"),
+        (["pcfg:longest=1", "--length", "3"], "PCFG.longest must be between 20 and 1000, got 1"),
         (["scan:split=tr24"], "did you mean 'tr25'?"),
     ],
 )
@@ -229,7 +229,7 @@ def test_what_nobody_could_read_is_not_printed(here: Call) -> None:
     )
     assert here("sample", "summation", "--length", 1000, "--count", 999).code == 2
     assert here("sample", "summation", "--length", 1000, "--count", 900, "--json").code == 0
-    assert "LEGO has no chain of 99999999 variables" in here("sample", "lego", "--length", 99_999_999).err
+    assert "variables for LEGO, whose names are letters, got 99999999" in here("sample", "lego", "--length", 99_999_999).err
 
 
 def test_one_is_singular(here: Call) -> None:

@@ -12,7 +12,7 @@ from lengthwise.evaluation import EvaluationError, check_lengths, evaluate
 from lengthwise.evaluation.decoding import greedy_decode, left_padded
 from lengthwise.positions import Randomized, Shift
 from lengthwise.tasks import Copy, Summation, Text
-from lengthwise.tasks.base import Graded
+from lengthwise.tasks.base import GradedAnswers
 from lengthwise.tasks.pairs import Pairs
 from lengthwise.training import Progress, Stopped, build, train
 
@@ -28,7 +28,7 @@ class Ragged(Copy):
         gone = torch.arange(length) >= sizes
         return Pairs(pairs.questions.masked_fill(gone, -1), pairs.answers.masked_fill(gone, -1))
 
-    def every(self, length):
+    def all_examples(self, length):
         return None
 
 
@@ -227,7 +227,7 @@ class Thinking(Copy):
 
     def grade(self, said, batch):
         graded = super().grade(said, batch)
-        return Graded(graded.scores, {"words": torch.tensor([len(words) for words in said])}, graded.unreadable)
+        return GradedAnswers(graded.scores, {"words": torch.tensor([len(words) for words in said])}, graded.unreadable)
 
 
 def test_a_task_that_decodes_is_decoded_and_its_numbers_are_meant():
@@ -241,10 +241,10 @@ def test_what_cannot_be_decoded_is_refused_before_any_forward(tmp_path):
     (tmp_path / "a.txt").write_text("words " * 2000)
     config = EvaluationConfig(lengths=(3,), examples=8)
     text = choose(Text, path=str(tmp_path)).build()
-    with pytest.raises(ConfigError, match="Text has no answers that could be decoded; evaluate it with decode=False"):
+    with pytest.raises(ConfigError, match="Text has no answers to decode; evaluate it with decode=False"):
         evaluate(Saying([0], 7), text, config, train_length=3, decode=True)
     random = choose(Randomized, max_length=60)
-    words = r"Thinking is scored by decoding, which needs the positions 0, 1, 2, \.\.\., and Randomized assigns others"
+    words = r"Thinking is scored by decoding, which needs the positions 0, 1, 2, \.\.\., but Randomized assigns other"
     with pytest.raises(ConfigError, match=words):
         evaluate(Saying([0], 7), Thinking(symbols=4), config, train_length=3, positions=random)
     run = Run(encoding=ENCODINGS.parse("NoPE"), task=choose(Thinking), training=TrainingConfig(train_length=4))

@@ -117,14 +117,14 @@ def test_tasks_are_all_boolean_ones_where_none_is_named():
     [
         (
             {"tasks": ["linear-regression"]},
-            "LinearRegression has no labels 0 and 1; the tasks that have are: .*Conjunction",
+            "LinearRegression does not have the labels 0 and 1; tasks with these labels: .*Conjunction",
         ),
         ({"settings": ("standard", "duplicate")}, "no setting 'duplicate'; did you mean 'duplicated'"),
         ({"form": "llama2"}, "no form 'llama2'; did you mean 'llama-2'"),
         ({"examples": ()}, "at least one"),
-        ({"examples": (-1,)}, "none of them below 0"),
+        ({"examples": (-1,)}, "at least 0, and at least one"),
         ({"prompts": 0}, "prompts is 0"),
-        ({"settings": ()}, "nothing to ask"),
+        ({"settings": ()}, "at least one task and one setting"),
     ],
 )
 def test_plans_that_cannot_be(change, says):
@@ -157,21 +157,21 @@ def refused(capfd, *words):
 
 
 def test_a_folder_that_is_none(capfd, folder):
-    assert "nowhere is nothing; name a folder that holds config.json" in refused(capfd, folder / "nowhere")
+    assert "nowhere does not exist; name a folder with config.json" in refused(capfd, folder / "nowhere")
     assert "config.json is a file; name a folder" in refused(capfd, folder / "config.json")
 
 
 @pytest.mark.parametrize(
     ("lost", "put", "says"),
     [
-        ("config.json", {}, "has no config.json, so it is no model of transformers"),
-        ("config.json", {"config.json": "{"}, "config.json is no JSON ("),
-        ("config.json", {"config.json": "[]"}, "config.json is no JSON object"),
-        ("model.safetensors", {}, "has no *.safetensors; get or convert the weights"),
+        ("config.json", {}, "has no config.json, so it is not a transformers model"),
+        ("config.json", {"config.json": "{"}, "config.json is not valid JSON ("),
+        ("config.json", {"config.json": "[]"}, "config.json is not a JSON object"),
+        ("model.safetensors", {}, "has no *.safetensors; download or convert the weights"),
         (
             "model.safetensors",
             {"pytorch_model.bin": ""},
-            "pytorch_model.bin is pickled, which runs what is in it, and is not read",
+            "pytorch_model.bin is not read, because a pickle can run code",
         ),
         ("tokenizer.json", {"tokenizer_config.json": "{}"}, "has no tokenizer (tokenizer.json, tokenizer.model, ...)"),
     ],
@@ -203,7 +203,10 @@ def test_options_that_cannot_be(capfd, folder):
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "holds BertForMaskedLM, which is no causal"),
+        (
+            {"model_type": "bert", "architectures": ["BertForMaskedLM"]},
+            "contains BertForMaskedLM, which is not a causal",
+        ),
         (
             {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]},
             "no causal language model of the type 't5'",
@@ -211,7 +214,7 @@ def test_options_that_cannot_be(capfd, folder):
         ({"model_type": "mine", "auto_map": {}}, "no causal language model of the type 'mine'"),
         (
             {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}},
-            "code that comes with a folder (auto_map) is never run",
+            "code in the folder, auto_map, is never run",
         ),
         ({}, "no causal language model of the type None"),
         ({"model_type": "llama"}, "transformers cannot read its tokenizer"),
@@ -415,7 +418,7 @@ def test_the_command_keeps_everything_and_asks_no_network(kind, tiny, tmp_path, 
 def test_prompts_past_the_positions(kind, tmp_path, capfd):
     make(tmp_path, kind, characters(), positions=300)
     said = refused(capfd, tmp_path, "--tasks", "conjunction", "--examples", "0,1,8", "--prompts", 2, "--form", "plain")
-    assert "8 examples make a prompt of " in said and "has 300 positions; ask for fewer examples" in said
+    assert "a prompt with 8 examples has " in said and "has 300 positions; take fewer examples" in said
     assert (
         main(
             [
@@ -438,7 +441,7 @@ def test_prompts_past_the_positions(kind, tmp_path, capfd):
 @needs_transformers
 def test_dynamic_ntk_has_its_factor_more_positions(tmp_path):
     rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10_000.0}
-    assert load(make(tmp_path, "llama", characters(), positions=300, rope_parameters=rope)).most == 1200
+    assert load(make(tmp_path, "llama", characters(), positions=300, rope_parameters=rope)).max_positions == 1200
 
 
 @needs_transformers
@@ -457,7 +460,7 @@ def test_weights_that_are_not_all_there(tmp_path, capfd):
 @needs_transformers
 def test_a_tokenizer_of_another_model(tmp_path, capfd):
     make(tmp_path, "mpt", characters(), vocab=90)
-    assert "the model knows 90; copy the tokenizer that the model was trained with" in refused(
+    assert "the model has only 90 tokens; copy the tokenizer that the model was trained with" in refused(
         capfd, tmp_path, "--prompts", 2
     )
 
@@ -469,7 +472,7 @@ def test_a_tokenizer_that_does_not_know_the_labels(tmp_path, capfd):
     made = Tokenizer(models.WordLevel({"<s>": 0, "?": 1, "Label:": 2}, unk_token="?"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     make(tmp_path, "llama", made)
-    assert "makes nothing different of the labels 0 and 1" in refused(capfd, tmp_path, "--prompts", 2)
+    assert "must give the labels 0 and 1 different tokens" in refused(capfd, tmp_path, "--prompts", 2)
 
 
 @needs_transformers
@@ -481,7 +484,7 @@ def test_a_model_that_sees_what_comes_later(tmp_path, capfd):
     tokenizer = characters()
     BertLMHeadModel(BertConfig(vocab_size=tokenizer.get_vocab_size(), **shape)).save_pretrained(tmp_path)
     PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path)
-    assert "sees tokens that come later, so it is not causal" in refused(capfd, tmp_path)
+    assert "the model is not causal, because later tokens change its logits" in refused(capfd, tmp_path)
 
 
 @needs_transformers
@@ -504,7 +507,7 @@ def test_numbers_that_are_none(tiny):
     model = load(tiny["llama"])
     with torch.no_grad():
         model.model.get_output_embeddings().weight[5] = math.nan
-    with pytest.raises(EvaluationError, match="no finite numbers"):
+    with pytest.raises(EvaluationError, match="not finite"):
         answers(model, plan())
 
 

@@ -159,11 +159,10 @@ def add(folder, **tensors):
 def test_layers_that_the_config_leaves_out(tmp_path, refused, kind, key):
     make(tmp_path, kind, layers=3)
     said = refused(change(tmp_path, **{key: 1}))
-    assert (
-        "as its config.json describes it does not use " in said and "of the weights in its safetensors, such as" in said
-    )
+    assert "with its config.json does not use " in said and "of the weights in its safetensors, such as" in said
     for count in (0, -1):
-        assert f"asks for {'0 layers' if count == 0 else f'{key} = -1'}" in refused(change(tmp_path, **{key: count}))
+        problem = "must be at least 1, got 0" if count == 0 else f"has {key} = -1"
+        assert problem in refused(change(tmp_path, **{key: count}))
     load(change(tmp_path, **{key: 3}))
 
 
@@ -209,23 +208,27 @@ def test_weights_that_are_stored_twice(tmp_path):
         (
             "llama",
             {"num_labels": 10**9},
-            "'num_labels' = 1,000,000,000, and nothing in its safetensors is larger than 257",
+            "'num_labels' = 1,000,000,000, but no dimension in its safetensors is larger than 257",
         ),
-        ("llama", {"num_labels": 10**5}, "'num_labels' = 100,000, and nothing"),
-        ("llama", {"text_config": {"num_labels": 10**9}}, "'num_labels' = 1,000,000,000, and nothing"),
-        ("llama", {"num_theta": 10**9}, "'num_theta' = 1,000,000,000, and nothing"),
-        ("llama", {"sizes": [4, [5, 10**9]]}, "'sizes' = 1,000,000,000, and nothing"),
-        ("llama", {"vocab_size": 10**9}, "'vocab_size' = 1,000,000,000, and nothing"),
-        ("llama", {"head_dim": 10**40}, "'head_dim' = a number of 41 digits, and nothing"),
-        ("llama", {ESCAPES: 10**9}, "= 1,000,000,000, and nothing"),
-        ("llama", {"max_position_embeddings": 10**15}, "1,000,000,000,000,000, and no model has that many"),
-        ("mpt", {"max_seq_len": 10**9}, "'max_seq_len' = 1,000,000,000, and no model has that many"),
-        ("mixtral", {"num_local_experts": 10**6}, "'num_local_experts' = 1,000,000, and nothing"),
-        ("mixtral", {"num_local_experts": 4000}, "parameters, and its safetensors hold 45,344"),
-        ("llama", {"vocab_size": 10**6}, "a model of 64,010,336 parameters, and its safetensors hold 26,784 numbers"),
-        ("llama", {"hidden_size": 1 << 17}, "parameters, and its safetensors hold 26,784 numbers"),
-        ("gpt2", {"n_positions": 10**6}, "parameters, and its safetensors hold "),
-        ("gptj", {"rotary_dim": 10**6}, "a model that keeps 8,192,000,000 bytes beside its weights"),
+        ("llama", {"num_labels": 10**5}, "'num_labels' = 100,000, but no dimension"),
+        ("llama", {"text_config": {"num_labels": 10**9}}, "'num_labels' = 1,000,000,000, but no dimension"),
+        ("llama", {"num_theta": 10**9}, "'num_theta' = 1,000,000,000, but no dimension"),
+        ("llama", {"sizes": [4, [5, 10**9]]}, "'sizes' = 1,000,000,000, but no dimension"),
+        ("llama", {"vocab_size": 10**9}, "'vocab_size' = 1,000,000,000, but no dimension"),
+        ("llama", {"head_dim": 10**40}, "'head_dim' = a number of 41 digits, but no dimension"),
+        ("llama", {ESCAPES: 10**9}, "= 1,000,000,000, but no dimension"),
+        ("llama", {"max_position_embeddings": 10**15}, "1,000,000,000,000,000, but no model has that many"),
+        ("mpt", {"max_seq_len": 10**9}, "'max_seq_len' = 1,000,000,000, but no model has that many"),
+        ("mixtral", {"num_local_experts": 10**6}, "'num_local_experts' = 1,000,000, but no dimension"),
+        ("mixtral", {"num_local_experts": 4000}, "parameters, but its safetensors contain 45,344"),
+        (
+            "llama",
+            {"vocab_size": 10**6},
+            "a model of 64,010,336 parameters, but its safetensors contain 26,784 numbers",
+        ),
+        ("llama", {"hidden_size": 1 << 17}, "parameters, but its safetensors contain 26,784 numbers"),
+        ("gpt2", {"n_positions": 10**6}, "parameters, but its safetensors contain "),
+        ("gptj", {"rotary_dim": 10**6}, "a model with 8,192,000,000 bytes of buffers"),
     ],
 )
 def test_numbers_that_the_weights_cannot_fill(tmp_path, refused, kind, settings, says):
@@ -234,7 +237,7 @@ def test_numbers_that_the_weights_cannot_fill(tmp_path, refused, kind, settings,
 
 def test_a_tokenizer_with_more_tokens_than_there_are_rows(tmp_path, refused):
     change(make(tmp_path), "tokenizer_config.json", tokenizer_class="T5Tokenizer", extra_ids=10**8)
-    assert "tokenizer_config.json asks for 'extra_ids' = 100,000,000, and nothing" in refused(tmp_path)
+    assert "tokenizer_config.json has 'extra_ids' = 100,000,000, but no dimension" in refused(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ class Unused(nn.Module):
 def test_a_length_past_the_table_is_refused_before_any_forward():
     config = EvaluationConfig(lengths=(4, 7, 8))  # 2 n + 2 positions: 8 needs 18
     with pytest.raises(
-        ConfigError, match=r"length 8 symbols needs 18 positions, and Learned has 16; .*max_length"
+        ConfigError, match=r"length 8 symbols needs 18 positions, but Learned has 16; .*max_length"
     ) as e:
         evaluate(Unused(Learned(d_model=4, max_length=16)), Copy(), config, train_length=4)
     assert "\n" not in str(e.value)
@@ -203,7 +203,7 @@ def test_a_length_that_the_task_has_not_got_is_refused_before_any_forward(text):
         evaluate(Unused(), text.build(), EvaluationConfig(lengths=(8, 10**7)), train_length=8)
     with pytest.raises(ConfigError):
         check_lengths(a_run(text), [8, 10**7])
-    with pytest.raises(ConfigError, match="batch_tokens is 0"):
+    with pytest.raises(ConfigError, match="batch_tokens must be at least 1, got 0"):
         evaluate(Unused(), Copy(), EvaluationConfig(lengths=(8,)), train_length=8, batch_tokens=0)
 
 
@@ -268,12 +268,12 @@ def test_digits_are_aligned_in_evaluation_too():
         (
             RANDOM,
             {"max_length": 199},
-            r"length 4 symbols needs 200 positions with Randomized, and Learned has 199; .*max",
+            r"length 4 symbols needs 200 positions with Randomized, but Learned has 199; .*max",
         ),
         (
             choose(Digits, zero=0),
             {"max_length": 18},
-            "length 8 symbols needs 19 positions with Digits, and Learned has 18",
+            "length 8 symbols needs 19 positions with Digits, but Learned has 18",
         ),
         (choose(Digits), {}, "Copy has the token IDs 0 ... 28"),
     ],

@@ -144,7 +144,7 @@ def test_lasso_is_fitted_at_the_lengths_asked_alone(asked_for: list[tuple[str, l
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(untrained, "KEPT", 6)
+    monkeypatch.setattr(untrained, "MAX_CACHED", 6)
     task = LinearRegression(dims=2)
     for seed in range(5):
         untrained.baseline_scores(task, task.examples(seed, 4, 3), [3])

@@ -154,7 +154,7 @@ def test_runs_that_can(pair):
 
 
 def test_a_run_that_is_not_trained(tmp_path):
-    with pytest.raises(CheckpointError, match="was not trained to its end"):
+    with pytest.raises(CheckpointError, match="is not finished"):
         load_trained_run(run_of(), tmp_path)
 
 

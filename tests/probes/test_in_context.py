@@ -238,7 +238,7 @@ def test_runs_that_cannot_be_asked():
     for probe in IN_CONTEXT:
         assert "is trained on Copy, and" in refused(copy, probe)
     learned = subject(Learned, max_length=40).run
-    assert "length 24 examples needs 48 positions, and Learned has 40" in refused(learned, "recency")
+    assert "length 24 examples needs 48 positions, but Learned has 40" in refused(learned, "recency")
     assert "needs 96 positions" in refused(learned, "duplicates")
     assert "needs 96 positions" in refused(learned, "lost-in-the-middle")
     assert "needs 160 positions" in refused(learned, "induction")

@@ -179,7 +179,7 @@ def test_check_finds_a_length_past_a_learned_table() -> None:
 
 def test_check_finds_a_trained_length_past_a_learned_table() -> None:
     runs = grid([choose(Learned, max_length=8)], ["copy"], training=TRAINING)
-    with pytest.raises(ConfigError, match="train_length 4 needs 10 positions, and the encoding has 8"):
+    with pytest.raises(ConfigError, match="train_length 4 needs 10 positions, but the encoding has 8"):
         a_study(runs=runs, evaluation=EvaluationConfig(lengths=(1,))).check()
 
 
@@ -209,7 +209,7 @@ def test_check_finds_a_text_that_is_too_short(tmp_path: Path) -> None:
         runs=grid([NoPE], [choose(Text, path=str(text))], training=TrainingConfig(train_length=32, steps=5)),
         evaluation=EvaluationConfig(lengths=(32, 512)),
     )
-    with pytest.raises(ConfigError, match="a length of 512 bytes is more than the longest validation document"):
+    with pytest.raises(ConfigError, match="the longest validation document"):
         study.check()
 
 
@@ -236,7 +236,7 @@ def test_runs_that_differ_in_their_curriculum_are_each_checked() -> None:
     task = ["linearregression:dims=3"]
     grown = TrainingConfig(train_length=4, steps=5, curriculum=Curriculum(dims=9))
     runs = grid(["nope"], task, training=TRAINING) + grid(["nope"], task, training=grown)
-    with pytest.raises(ConfigError, match="begins with 9 dims, and LinearRegression has 3"):
+    with pytest.raises(ConfigError, match="begins with 9 dims, but LinearRegression has 3"):
         a_study(runs=runs).check()
 
 
@@ -247,5 +247,5 @@ def test_a_prompt_is_as_long_as_it_is_read() -> None:
     study = a_study(runs=grid(["nope"], task, training=TRAINING), evaluation=asked)
     study.check()
     short = a_study(runs=grid(["learned:max_length=20"], task, training=TRAINING), evaluation=asked)
-    with pytest.raises(ConfigError, match="length 12 examples needs 24 positions, and Learned has 20"):
+    with pytest.raises(ConfigError, match="length 12 examples needs 24 positions, but Learned has 20"):
         short.check()

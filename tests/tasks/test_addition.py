@@ -77,7 +77,7 @@ def test_who_runs_out_has_all_of_its_questions():
     task = Addition()
     digits = torch.cartesian_prod(torch.arange(1, 10), torch.arange(10), torch.arange(10))
     two, one = digits[:, :2], torch.stack([torch.full((len(digits),), -1), digits[:, 2]], 1)
-    there = [int(held_out(task._draft(*rows).questions).sum()) for rows in ((two, one), (one, two))]
+    there = [int(held_out(task._lazy_pairs(*rows).questions).sum()) for rows in ((two, one), (one, two))]
     found = sizes_of(task, task.examples(0, 5000, 2))
     assert found == dict.fromkeys([(2, 1), (1, 2), (2, 2)], min(there))
     assert len(task.examples(0, 10**12, 2)) == 3 * min(there), "however many are asked for"
@@ -121,10 +121,10 @@ def test_numbers_are_uniform():
 
 def test_the_example_of_the_docstring_and_the_published_text():
     task = Addition()
-    batch = task.pack(task._draft(torch.tensor([[5, 7]]), torch.tensor([[6, 8]])).write())
+    batch = task.pack(task._lazy_pairs(torch.tensor([[5, 7]]), torch.tensor([[6, 8]])).compute())
     assert task.render(batch) == [{"input": "5 7 + 6 8", "target": "1 2 5", "length": 2}]
     assert task.texts(batch) == [{"prompt": "Compute 5 7 + 6 8 ? ", "separator": "", "target": "The answer is 1 2 5."}]
-    assert task.published(["3", "+", "9", "0", "5"], ["9", "0", "8"]) == (
+    assert task.repository_text(["3", "+", "9", "0", "5"], ["9", "0", "8"]) == (
         "Compute 3 + 9 0 5 ? ",
         "The answer is 9 0 8.",
     )

@@ -33,7 +33,7 @@ def test_a_walk_by_hand():
 
 
 def test_what_states_say_by_hand():
-    got = automaton().says(0.1, 4)
+    got = automaton().next_symbol(0.1, 4)
     assert got.dtype == torch.float64
     want = [[0.45, 0.45, 0, 0.1], [0, 0, 0.9, 0.1], [0.5, 0.5, 0, 0]]
     assert got[0].tolist() == [pytest.approx(row) for row in want]
@@ -44,7 +44,7 @@ def test_the_truth_is_that_of_the_automaton_that_spoke():
     task = PFA(states=6, symbols=7, edges=3, ends=0.2)
     batch = task.sample(generator(3), 40, 60)
     tables = task.draw(generator(3), 40)  # the same draw
-    truth = batch.truth()
+    truth = batch.target_probabilities()
     for row in range(40):
         go = [
             {int(tables.symbols[row, s, k]): int(tables.targets[row, s, k]) for k in range(tables.edges[row, s])}
@@ -82,7 +82,7 @@ def test_automata_are_drawn_as_said():
 
 def test_symbols_are_as_frequent_as_the_truth_says():
     batch = PFA().sample(generator(1), 2_000, 50)
-    q = batch.truth()
+    q = batch.target_probabilities()
     said = q.gather(2, batch.targets[..., None])[..., 0].log()
     each = -(q * q.clamp(min=1e-300).log()).sum(2)  # entropies
     spread = (q * (q.clamp(min=1e-300).log() + each[..., None]).square()).sum(2)
@@ -103,7 +103,7 @@ def test_strings_have_the_mean_length_that_ends_says():
 def test_the_score_by_hand():
     task = PFA(states=2, symbols=3, edges=2, ends=0.1)
     batch = task.sample(generator(0), 1, 3)
-    object.__setattr__(batch, "says", automaton().says(0.1, 4))
+    object.__setattr__(batch, "probabilities", automaton().next_symbol(0.1, 4))
     object.__setattr__(batch, "states", torch.tensor([[2, 0, 1]]))
     said = torch.tensor([0.25, 0.25, 0.25, 0.25]).log().expand(1, 3, 4)
     assert task.curve(said, batch)[0].tolist() == pytest.approx([0.5, 0.4, 0.65])
@@ -113,12 +113,12 @@ def test_the_score_by_hand():
 def test_who_knows_the_truth_has_a_score_of_nothing():
     task = PFA()
     batch = task.examples(0, 8, 30)
-    got = task.curve(batch.truth().clamp(min=1e-30).log().float(), batch)
+    got = task.curve(batch.target_probabilities().clamp(min=1e-30).log().float(), batch)
     assert got.shape == (8, 30)
     assert got.dtype == torch.float64
     assert got.abs().max() < 1e-6
     assert task.distance(torch.eye(19)[torch.zeros(8, 30, dtype=torch.long)], batch).max() <= 1
-    entropy = task.loss(batch.truth().clamp(min=1e-30).log().float(), batch)
+    entropy = task.loss(batch.target_probabilities().clamp(min=1e-30).log().float(), batch)
     assert entropy < task.loss(torch.zeros(8, 30, 19), batch) == pytest.approx(math.log(19))
 
 
@@ -134,9 +134,9 @@ def test_parts_of_a_batch_keep_their_truth():
     batch = PFA().examples(0, 6, 10)
     part = batch[2:5].to("cpu")
     assert len(part) == 3
-    assert part.truth().equal(batch.truth()[2:5])
-    with pytest.raises(TypeError, match="holds its automata"):
-        PFA.distance(batch.truth(), Batch(batch.inputs, batch.targets, batch.scored))
+    assert part.target_probabilities().equal(batch.target_probabilities()[2:5])
+    with pytest.raises(TypeError, match="which keep the automata"):
+        PFA.distance(batch.target_probabilities(), Batch(batch.inputs, batch.targets, batch.scored))
 
 
 def test_one_forward_scores_every_length():
@@ -160,20 +160,20 @@ def test_the_smallest_automata_there_are():
     batch = PFA(states=1, symbols=1, edges=1, ends=0).sample(generator(0), 2, 4)
     assert batch.inputs.tolist() == [[1, 0, 0, 0]] * 2
     assert batch.targets.tolist() == [[0] * 4] * 2
-    assert batch.truth().tolist() == [[[1.0, 0.0]] * 4] * 2
+    assert batch.target_probabilities().tolist() == [[[1.0, 0.0]] * 4] * 2
 
 
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
         ({"states": 0}, "states"),
-        ({"symbols": 3}, "PFA.edges is 4; of 3 symbols"),
+        ({"symbols": 3}, "PFA.edges must be at most symbols=3, got 4"),
         ({"edges": 0}, "edges"),
         ({"states": 10**20}, "at most 10,000"),
         ({"symbols": 10**20}, "at most 10,000"),
-        ({"ends": 1.0}, "PFA.ends is 1.0"),
-        ({"ends": -0.1}, "PFA.ends is -0.1"),
-        ({"ends": math.nan}, "PFA.ends is nan"),
+        ({"ends": 1.0}, "below 1, got 1.0"),
+        ({"ends": -0.1}, "below 1, got -0.1"),
+        ({"ends": math.nan}, "below 1, got nan"),
     ],
 )
 def test_settings_that_cannot_be(settings, says):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lengthwise.config import ConfigError
 from lengthwise.tasks import corpus
-from lengthwise.tasks.corpus import Corpus, Document, distinct, read
+from lengthwise.tasks.corpus import Corpus, Document, read, remove_duplicates
 
 documents = st.dictionaries(st.text(min_size=1), st.binary(min_size=1, max_size=50), min_size=2, max_size=12)
 
@@ -62,7 +62,7 @@ def test_a_folder_that_may_not_be_entered_is_not_passed_over(tmp_path, monkeypat
 
 
 def test_equal_files_count_once():
-    found = distinct([Document(n, n, d) for n, d in (("a", b"x"), ("b", b"y"), ("c", b"x"), ("d", b""))])
+    found = remove_duplicates([Document(n, n, d) for n, d in (("a", b"x"), ("b", b"y"), ("c", b"x"), ("d", b""))])
     assert [document.name for document in found] == ["a", "b"]
 
 
@@ -97,7 +97,7 @@ def test_the_hash_covers_names_and_bytes_and_their_borders():
 
 @given(documents, st.floats(0.01, 0.99))
 def test_every_file_is_in_exactly_one_split_and_both_have_one(files, validation):
-    made = Corpus("", distinct(Document(name, name, data) for name, data in sorted(files.items())))
+    made = Corpus("", remove_duplicates(Document(name, name, data) for name, data in sorted(files.items())))
     if len(made.documents) < 2:
         return
     train, test = made.split(validation)
@@ -173,7 +173,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("path", ["", "  ", "a\0b"])
     def test_no_path(self, path):
-        self.refused(path, "*", "no path")
+        self.refused(path, "*", "the text must be a file, a folder")
 
     def test_empty_file(self, tmp_path):
         (tmp_path / "a").touch()
@@ -211,7 +211,7 @@ class TestBadInput:
         self.refused(tmp_path, "*", "no file in")  # and in a folder it is passed over
 
     def test_more_than_fits(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(corpus, "MOST_BYTES", 10)
+        monkeypatch.setattr(corpus, "MAX_BYTES", 10)
         folder(tmp_path, a=b"123456", b=b"abcdef")
         self.refused(tmp_path, "*", "12 bytes", "more than the 10")
 

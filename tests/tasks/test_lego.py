@@ -63,7 +63,7 @@ def test_names_and_values_are_uniform_and_independent():
 
 def test_published_text():
     question = "a -1 b - a c + b d - c ? d".split()  # noqa: SIM905 (as people read it)
-    prompt, target = LEGO().published(question, ["-1"])
+    prompt, target = LEGO().repository_text(question, ["-1"])
     assert prompt == "If a = -1, b = - a, c = + b, d = - c. Then, what is the value of d? "
     assert target == "The answer is -1."
     assert solved(question) == ({"a": -1, "b": 1, "c": 1, "d": -1}, "d")
@@ -71,7 +71,7 @@ def test_published_text():
     assert LEGO().chain(question) == (clauses, "d")
 
 
-@pytest.mark.parametrize(("length", "words"), [(27, "27 variables.*26 letters.*up to 26"), (1, "at least 2")])
+@pytest.mark.parametrize(("length", "words"), [(27, "at most 26 variables.*letters, got 27"), (1, "at least 2")])
 def test_chains_that_cannot_be(length, words):
     for ask in (LEGO().check_length, LEGO().note, lambda n: LEGO().sample(generator(0), 1, n)):
         with pytest.raises(ConfigError, match=words):

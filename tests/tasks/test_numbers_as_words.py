@@ -1,14 +1,14 @@
 import torch
 
 from lengthwise.tasks.numbers import digits, split
-from lengthwise.tasks.sequences import closed
+from lengthwise.tasks.sequences import close_gaps
 
 
 def test_gaps_are_closed():
     rows = torch.tensor([[-1, 3, -1, 0], [-1, -1, -1, -1], [7, -1, 8, 9]])
-    assert closed(rows).tolist() == [[3, 0, -1], [-1, -1, -1], [7, 8, 9]]
-    assert closed(rows[:0]).shape == (0, 0)
-    assert closed(rows[1:2]).shape == (1, 0)
+    assert close_gaps(rows).tolist() == [[3, 0, -1], [-1, -1, -1], [7, 8, 9]]
+    assert close_gaps(rows[:0]).shape == (0, 0)
+    assert close_gaps(rows[1:2]).shape == (1, 0)
 
 
 def test_digits_by_hand():

@@ -26,8 +26,8 @@ def test_bits_are_uniform():
 
 def test_published_text():
     task = Parity()
-    prompt, target = task.published(["1", "0", "1", "1"], ["No"])
+    prompt, target = task.repository_text(["1", "0", "1", "1"], ["No"])
     assert prompt == "Is the number of 1's even in the sequence [ 1, 0, 1, 1 ] ? "
     assert target == "The answer is No."
     assert task.bits(["1", "0", "1", "1"]) == [1, 0, 1, 1]
-    assert {"input": "1 0 1 1", "target": "No", "length": 4} in task.render(task.pack(task.every(4)))
+    assert {"input": "1 0 1 1", "target": "No", "length": 4} in task.render(task.pack(task.all_examples(4)))

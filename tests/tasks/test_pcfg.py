@@ -52,7 +52,7 @@ def test_published_examples(question, answer):
     ],
 )
 def test_what_is_no_question(question):
-    with pytest.raises(ConfigError, match="is no question of PCFG"):
+    with pytest.raises(ConfigError, match="is not a valid PCFG question"):
         interpret(question.split())
 
 
@@ -91,7 +91,7 @@ def by_rewriting(question):
 @pytest.mark.parametrize("length", [1, 2, 5, 8, 9, 13, 20, 30, 35])
 def test_answers_are_those_of_a_second_program(length):
     task = PCFG()
-    for question, answer in task.pairs(task.pack(task.every(length)[:400])):
+    for question, answer in task.pairs(task.pack(task.all_examples(length)[:400])):
         assert answer == by_rewriting(question)
         assert sum(word in UNARY or word in BINARY for word in question) == length
         assert 1 <= len(answer) <= 100
@@ -106,13 +106,13 @@ def test_the_set_has_the_sizes_asked_for():
     for n, size in training_sizes().items():
         assert abs(size - 81_010 * weights[n] / sum(weights.values())) < 1
     for n in (1, 9, 14, 30, 35):
-        assert len(task.every(n)) == task.sizes[n]
+        assert len(task.all_examples(n)) == task.sizes[n]
 
 
 @pytest.mark.parametrize("length", [1, 3, 9, 20])
 def test_no_question_and_no_string_occurs_twice(length):
     task = PCFG()
-    pairs = task.pairs(task.pack(task.every(length)))
+    pairs = task.pairs(task.pack(task.all_examples(length)))
     assert len({tuple(question) for question, _ in pairs}) == len(pairs)
     strings = Counter()
     for question, _ in pairs:
@@ -133,7 +133,7 @@ def test_texts_are_below_500_letters():
 def test_symbols_and_sizes_of_strings_are_uniform():
     task = PCFG()
     sizes, symbols = Counter(), Counter()
-    for question, _ in task.pairs(task.pack(task.every(3))):
+    for question, _ in task.pairs(task.pack(task.all_examples(3))):
         for is_symbol, group in itertools.groupby(question, SYMBOLS.__contains__):
             string = list(group)
             if is_symbol:
@@ -193,7 +193,7 @@ def test_long_answers_are_left_out_and_nothing_else():
     drawn = list(itertools.islice(_questions(9), 3000))
     for longest in (20, 100):
         task = PCFG(longest=longest)
-        kept = [task.ids(question) for question, _ in task.pairs(task.pack(task.every(9)))]
+        kept = [task.ids(question) for question, _ in task.pairs(task.pack(task.all_examples(9)))]
         short = [question for question in drawn if len(by_rewriting([WORDS[n] for n in question])) <= longest]
         assert kept[: len(short)] == short
         assert len(kept) == 3232
@@ -202,7 +202,7 @@ def test_long_answers_are_left_out_and_nothing_else():
 def test_the_set_is_always_the_same():
     """Models that were trained on it are tested with it, in other versions too."""
     task = PCFG()
-    rows = [row for length in (1, 8, 12) for row in task.render(task.pack(task.every(length)))]
+    rows = [row for length in (1, 8, 12) for row in task.render(task.pack(task.all_examples(length)))]
     assert rows[0] == {"input": "copy R15 S15 C8 N19 I3", "target": "R15 S15 C8 N19 I3", "length": 1}
     found = hashlib.sha256("".join(f"{row['input']}\t{row['target']}\n" for row in rows).encode()).hexdigest()
     assert found == "a51cb8397341372ddb43c63e9496bc1d61a89fe881c96804bbb669435b546e07"
@@ -217,9 +217,9 @@ def test_splits_and_widths():
     for length in (1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 35):
         asked, said = task.widths(length)
         for shorter in range(1, length + 1) if length <= 8 else [length]:  # a training batch has shorter ones too
-            assert task.every(shorter).questions.shape[1] <= asked
-            assert task.every(shorter).answers.shape[1] <= said
-    assert task.every(30).questions.shape[1] != task.every(35).questions.shape[1] == task.widths(35)[0]
+            assert task.all_examples(shorter).questions.shape[1] <= asked
+            assert task.all_examples(shorter).answers.shape[1] <= said
+    assert task.all_examples(30).questions.shape[1] != task.all_examples(35).questions.shape[1] == task.widths(35)[0]
     assert task.note(35) == "at length 35 there is only one test example"
 
 
@@ -236,7 +236,7 @@ def test_a_training_batch():
 
 def test_published_text():
     task = PCFG()
-    text = task.published(["append", "A1", "B2", ",", "C3"], ["A1", "B2", "C3"])
+    text = task.repository_text(["append", "A1", "B2", ",", "C3"], ["A1", "B2", "C3"])
     assert text == ("Solve: append A1 B2 , C3", "A1 B2 C3")
     assert task.separator == "[SEP] "
 
@@ -249,7 +249,7 @@ def test_lengths_and_settings_that_cannot_be():
         task.tokens(33)
     with pytest.raises(ConfigError, match=r"nearest length with examples is 35"):
         task.check_length(36)
-    with pytest.raises(ConfigError, match=r"PCFG trains on up to 8 functions, and 9 are for tests"):
+    with pytest.raises(ConfigError, match=r"training length must be at most 8 functions for PCFG, got 9"):
         task.check_length(9, "train")
-    with pytest.raises(ConfigError, match=r"PCFG.longest is 5; it has to lie in 20"):
+    with pytest.raises(ConfigError, match=r"PCFG.longest must be between 20 and 1000, got 5"):
         choose(PCFG, longest=5)

@@ -41,7 +41,7 @@ def test_numbers_are_uniform_and_independent():
 
 def test_zero_to_the_zero_is_one():
     task = Polynomial()
-    found = {r["input"]: r["target"] for r in task.render(task.pack(task.every(1)))}
+    found = {r["input"]: r["target"] for r in task.render(task.pack(task.all_examples(1)))}
     assert len(found) == 5 * 7 * 4
     assert found["0 : 3 x 0"] == "3"
     assert found["0 : - 3 x 0"] == "7"
@@ -51,7 +51,7 @@ def test_zero_to_the_zero_is_one():
 
 def test_published_text():
     question = "- 2 : - 2 x 2 + 3 x 0 + 1 x 3".split()  # noqa: SIM905 (as people read it)
-    prompt, target = Polynomial().published(question, ["7"])
+    prompt, target = Polynomial().repository_text(question, ["7"])
     assert prompt == "Evaluate at x = - 2 in - 2 * x ** 2 + 3 * x ** 0 + 1 * x ** 3 ? "
     assert target == "The answer is 7."
     at, terms = parsed(question)

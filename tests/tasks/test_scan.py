@@ -192,7 +192,7 @@ def test_the_published_length_split_to_the_letter():
     task.check_length(24)
     with pytest.raises(
         ConfigError,
-        match=r"trains on every example of up to 22 actions in this split, and 10 are no test; give at least 24",
+        match=r"trains on every example of up to 22 actions, so it has no test of 10; take at least 24",
     ):
         task.check_length(10)
     task.check_length(10, "train")
@@ -230,7 +230,7 @@ def test_lengths_without_commands():
     for length, near in ((23, "22 and 24"), (38, "36 and 40"), (49, "48")):
         with pytest.raises(ConfigError, match=rf"SCAN has no example of {length} actions; the nearest .* {near}$"):
             task.check_length(length)
-    with pytest.raises(ConfigError, match=r"SCAN trains on up to 22 actions, and 24 are for tests; give at most 22"):
+    with pytest.raises(ConfigError, match=r"training length must be at most 22 actions for SCAN, got 24"):
         task.check_length(24, "train")
     with pytest.raises(ConfigError, match=r"up to 25 actions, and 26"):
         SCAN(split="tr25").check_length(26, "train")
@@ -241,7 +241,7 @@ def test_lengths_without_commands():
 
 def test_published_text():
     task = SCAN()
-    texts = {t["prompt"]: t for t in task.texts(task.pack(task.every(2)))}
+    texts = {t["prompt"]: t for t in task.texts(task.pack(task.all_examples(2)))}
     assert texts["Solve: jump left"] == {"prompt": "Solve: jump left", "separator": "[SEP] ", "target": "Left Jump"}
-    names = {word for text in task.texts(task.pack(task.every(11))) for word in text["target"].split()}
+    names = {word for text in task.texts(task.pack(task.all_examples(11))) for word in text["target"].split()}
     assert names == {"Walk", "Run", "Jump", "Look", "Left", "Right"}

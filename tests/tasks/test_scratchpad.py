@@ -13,12 +13,12 @@ from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.scratchpad import (
     COMPONENTS,
     FAILED,
-    OWN_WORDS,
+    MARK_WORDS,
     ScratchpadTask,
     Step,
-    components_of,
-    correctness,
     parse,
+    parse_components,
+    step_accuracy,
     write,
 )
 from lengthwise.tasks.sequences import UNENDED
@@ -187,7 +187,7 @@ def test_the_steps_lead_to_the_answer(choice):
     for length in (2, 6, 9):
         for question, whole in task.pairs(task.sample(generator(length), 30, length)):
             steps = task.steps(question)
-            assert tuple(ANSWERS[choice.name](steps)) == parse(whole, task.on).answer
+            assert tuple(ANSWERS[choice.name](steps)) == parse(whole, task.selected).answer
             for before, after in itertools.pairwise(steps):
                 assert len(after.remaining) < len(before.remaining) or choice.name == "Addition"
             assert steps[-1].remaining == () or choice.name in ("Addition", "LEGO")
@@ -202,10 +202,10 @@ def test_every_combination_is_written_and_read_back(make):
             plain = make().pack(Pairs.join([task.draw(generator(0), 1, length)]))
             assert plain.targets.shape[1] < batch.targets.shape[1] <= task.tokens(length)
             for question, whole in task.pairs(batch):
-                found = parse(whole, task.on)
-                assert list(found.steps) == [step.only(task.on) for step in task.steps(question)]
+                found = parse(whole, task.selected)
+                assert list(found.steps) == [step.restrict(task.selected) for step in task.steps(question)]
                 assert set(found.answer) <= task.plain_words
-                assert write(found.steps, found.answer, task.on) == whole
+                assert write(found.steps, found.answer, task.selected) == whole
                 assert len(whole) <= task.scratchpad_width(length) + task.widths(length)[1]
 
 
@@ -214,7 +214,7 @@ def test_every_combination_is_written_and_read_back(make):
 def test_reading_undoes_writing(data):
     on = tuple(name for name in COMPONENTS if data.draw(st.booleans())) or ("output",)
     words = st.lists(st.sampled_from(["0", "1", "+", "a", "-", "[BOS]"]), max_size=4).map(tuple)
-    step = st.builds(Step, words, words, words, words, words).map(lambda step: step.only(on))
+    step = st.builds(Step, words, words, words, words, words).map(lambda step: step.restrict(on))
     steps = tuple(data.draw(st.lists(step, min_size=1, max_size=5)))
     answer = data.draw(words.filter(bool))
     found = parse(write(steps, answer, on), on)
@@ -237,17 +237,19 @@ def test_no_words_at_all_are_an_error(data):
             words[at : at + data.draw(st.integers(0, 2))] = data.draw(st.lists(vocabulary, max_size=2))
         said.append(words)
     graded = task.grade(said, batch)
-    assert set(graded.details) == {*task.on, FAILED}
+    assert set(graded.details) == {*task.selected, FAILED}
     for n, (words, (_, whole)) in enumerate(zip(said, task.pairs(batch), strict=True)):
         answer = whole[whole.index("thus") + 1 :]
         at = words.index("thus") if "thus" in words else None
         assert bool(graded.scores[n]) == (at is not None and words[at + 1 :] == answer)
         assert not (graded.scores[n] and n in graded.unreadable)
         if words == whole:
-            assert [float(graded.details[name][n]) for name in (*task.on, FAILED)] == [1.0] * len(task.on) + [0.0]
+            assert [float(graded.details[name][n]) for name in (*task.selected, FAILED)] == [1.0] * len(
+                task.selected
+            ) + [0.0]
         if at is None or any(word not in task.plain_words for word in words[at + 1 :]):
             assert n in graded.unreadable
-        assert (n in graded.broken) == (n not in graded.unreadable and bool(graded.details[FAILED][n]))
+        assert (n in graded.unreadable_steps) == (n not in graded.unreadable and bool(graded.details[FAILED][n]))
 
 
 def grade(said, question="5 7 + 6 8", answer="1 2 5", scratchpad="full"):
@@ -295,10 +297,10 @@ def test_what_answers_are_worth(was, now, score, changed, unreadable):
 def test_shares_by_hand():
     steps = [Step(output=("1",)), Step(output=("2",)), Step(output=("3",)), Step(output=("4",))]
     wrong = [*steps[:3], Step(output=("5",))]
-    assert correctness(wrong, steps, ("output",)) == {"output": 0.75, FAILED: 0.0}
-    assert correctness(wrong[:3], steps, ("output",)) == {"output": 0.0, FAILED: 0.0}
-    assert correctness([*wrong[:3], None], steps, ("output",)) == {"output": 0.0, FAILED: 1.0}
-    assert correctness([], steps, ("output",)) == {"output": 0.0, FAILED: 0.0}
+    assert step_accuracy(wrong, steps, ("output",)) == {"output": 0.75, FAILED: 0.0}
+    assert step_accuracy(wrong[:3], steps, ("output",)) == {"output": 0.0, FAILED: 0.0}
+    assert step_accuracy([*wrong[:3], None], steps, ("output",)) == {"output": 0.0, FAILED: 1.0}
+    assert step_accuracy([], steps, ("output",)) == {"output": 0.0, FAILED: 0.0}
 
 
 def test_one_scratchpad_has_one_name():
@@ -308,23 +310,23 @@ def test_one_scratchpad_has_one_name():
     assert choose(Addition, scratchpad="i1c0o1v0r1").label == "Addition(scratchpad=i1c0o1v0r1)"
     assert choose(Sorting, scratchpad="i1c1o1v0r1") == choose(Sorting, scratchpad="full")
     assert choose(LEGO, scratchpad="i1c0o1v0r1").label == "LEGO(scratchpad=no-computation)"
-    assert components_of("Addition", "none") is None
-    assert components_of("Addition", "no-remaining") == COMPONENTS[:4]
+    assert parse_components("Addition", "none") is None
+    assert parse_components("Addition", "no-remaining") == COMPONENTS[:4]
 
 
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("addition:scratchpad=ful", "Addition has no scratchpad 'ful'; did you mean 'full'?; there are: none, full"),
+        ("addition:scratchpad=ful", "Addition has no scratchpad 'ful'; did you mean 'full'?; available: none, full"),
         ("parity:scratchpad=no-inputs", "did you mean 'no-input'"),
         ("parity:scratchpad=i1c1o1v1", "Parity has no scratchpad 'i1c1o1v1'"),
-        ("summation:scratchpad=i0c0o0v0r0", "steps without anything in them; write none"),
+        ("summation:scratchpad=i0c0o0v0r0", "must have at least one component"),
         ("copy:scratchpad=full", "Copy has no scratchpad; the tasks that have one are: Addition, Summation"),
         ("text:scratchpad=full", "Text has no scratchpad"),
         ("sorting:scratchpad=no-variables", "Sorting.scratchpad is 'no-variables', but its steps have no variables"),
         ("lego:scratchpad=i1c1o1v1r1", "its steps have no variables; leave variables out (v0)"),
-        ("addition:zeros=published", "no step says what remains"),
-        ("addition:scratchpad=minimal,zeros=published", "no step says what remains"),
+        ("addition:zeros=published", "whose steps have no remaining input"),
+        ("addition:scratchpad=minimal,zeros=published", "whose steps have no remaining input"),
         ("addition:scratchpad=full,zeros=publishd", "did you mean 'published'"),
         ("addition:scratchpd=full", "no setting 'scratchpd'; did you mean 'scratchpad'"),
     ],
@@ -341,11 +343,11 @@ def test_a_scratchpad_changes_neither_questions_nor_splits_nor_answers(make):
     plain, with_steps = make(), make(scratchpad="full")
     assert not plain.decodes
     assert with_steps.decodes
-    assert not set(plain.words) & set(OWN_WORDS)
+    assert not set(plain.words) & set(MARK_WORDS)
     for length in (4, 9):
         before, after = (task.pairs(task.examples(2, 12, length)) for task in (plain, with_steps))
         assert [q for q, _ in before] == [q for q, _ in after]
-        assert [tuple(a) for _, a in before] == [parse(a, with_steps.on).answer for _, a in after]
+        assert [tuple(a) for _, a in before] == [parse(a, with_steps.selected).answer for _, a in after]
 
 
 @pytest.mark.parametrize(

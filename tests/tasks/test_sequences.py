@@ -18,8 +18,8 @@ from lengthwise.tasks import (
     Summation,
     generator,
 )
-from lengthwise.tasks.pairs import Pairs, different, drawn
-from lengthwise.tasks.sequences import ENUMERABLE, SequenceTask, closed, combinations
+from lengthwise.tasks.pairs import Pairs, draw_distinct, draw_with_repeats
+from lengthwise.tasks.sequences import ENUMERABLE, SequenceTask, close_gaps, combinations
 from lengthwise.tasks.splits import held_out
 
 OF_WORDS = [
@@ -127,7 +127,7 @@ def test_listed_questions_are_those_that_are_drawn(choice):
     """Each once, and nothing is drawn that is not listed; what is listed is drawn."""
     task = choice.build()
     length = short_lengths(task)[0]
-    every = task.every(length)
+    every = task.all_examples(length)
     if every is None or len(every) > ENUMERABLE:
         pytest.skip(f"{choice.label} has more questions than are listed at length {length}")
     listed = [(tuple(q), tuple(a)) for q, a in task.pairs(task.pack(every))]
@@ -140,14 +140,14 @@ def test_listed_questions_are_those_that_are_drawn(choice):
 def test_the_whole_of_a_length_is_its_two_splits(choice):
     task = choice.build()
     for length in short_lengths(task)[:2]:
-        if task.every(length) is None:
+        if task.all_examples(length) is None:
             with pytest.raises(ConfigError, match=f"too many questions of {length} {task.unit}"):
                 task.whole(length)
             continue
         whole = task.whole(length)
         sizes = {split: len(pairs) for split, pairs in whole.items()}
         assert set(sizes) in ({"train", "test"}, {"train and test"})
-        assert sum(sizes.values()) == len(task.every(length))
+        assert sum(sizes.values()) == len(task.all_examples(length))
         for split in ("train", "test"):
             assert task.available(length, split) == sizes.get(split, sizes.get("train and test"))
 
@@ -200,16 +200,16 @@ def test_what_fills_a_row_does_not_decide_its_split():
 def test_gaps_in_a_row_do_not_decide_its_split():
     rows = torch.randint(30, (500, 12), generator=generator(0))
     rows = rows.masked_fill(torch.rand(rows.shape, generator=generator(1)) < 0.4, -1)
-    assert held_out(rows).equal(held_out(closed(rows)))
+    assert held_out(rows).equal(held_out(close_gaps(rows)))
     assert held_out(rows).tolist() == [bool(held_out(row[None, row >= 0])) for row in rows]
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_what_is_drawn_is_the_first_of_its_split(split):
-    """However many questions are written and hashed at a time, and answers go with their questions."""
+    """However many questions are written and hash_words at a time, and answers go with their questions."""
     every = Sorting(items="numbers").draw(generator(0), 5000, 4)
-    kept = drawn(lambda count: every[:count], 300, split)
-    written = every.write()
+    kept = draw_with_repeats(lambda count: every[:count], 300, split)
+    written = every.compute()
     first = written[(held_out(written.questions) == (split == "test")).nonzero()[:300, 0]]
     assert kept.questions.equal(first.questions)
     assert kept.answers.equal(first.answers)
@@ -229,7 +229,7 @@ def test_a_word_that_there_is_not():
 def test_published_copies():
     def text(task, question):
         """Of the one example that has this question."""
-        every = task.every(3)
+        every = task.all_examples(3)
         at = [q for q, _ in task.pairs(task.pack(every))].index(question)
         return task.texts(task.pack(every[at : at + 1]))[0]
 
@@ -245,11 +245,11 @@ def test_published_copies():
 
 
 def test_copies_that_cannot_be():
-    with pytest.raises(ConfigError, match=r"Copy.times is 3"):
+    with pytest.raises(ConfigError, match=r"Copy.times must be 1 or 2, got 3"):
         choose(Copy, times=3)
     with pytest.raises(ConfigError, match=r"pattern=replaced"):
         choose(Copy, pattern="replaced", times=2)
-    with pytest.raises(ConfigError, match=r"Reverse.symbols is 1; it has to lie in 2"):
+    with pytest.raises(ConfigError, match=r"Reverse.symbols must be between 2 and 65536, got 1"):
         choose(Reverse, symbols=1)
 
 
@@ -265,14 +265,14 @@ CROWDED = [  # more questions than are listed, fewer tests than are asked for he
 def all_questions(task, length):
     """Every question of the length, by its words alone: a question is one if the task makes an answer for it."""
     if isinstance(task, Summation):
-        return combinations([9] * length, most=10**6) + 1
+        return combinations([9] * length, limit=10**6) + 1
     if isinstance(task, Parity):
-        return combinations([2] * length, most=10**6)
+        return combinations([2] * length, limit=10**6)
     if isinstance(task, Reverse):
-        return combinations([task.symbols] * length, most=10**6)
+        return combinations([task.symbols] * length, limit=10**6)
     if task.pattern == "repeated":
         return torch.arange(task.symbols)[:, None].expand(-1, length)
-    pairs = combinations([task.symbols] * 2, most=10**6)
+    pairs = combinations([task.symbols] * 2, limit=10**6)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     first, second = pairs.split(1, 1)
     return torch.cat([first, second, torch.full_like(first, task.symbols), first.expand(-1, length)], 1)
@@ -319,11 +319,11 @@ def test_different_questions_by_hand(split):
         return every[torch.arange(*begins[-2:]) % 300]
 
     own = every.questions[held_out(every.questions) == (split == "test")].tolist()
-    found = different(draw, 300, split)
+    found = draw_distinct(draw, 300, split)
     assert found.questions.tolist() == [list(row) for row in dict.fromkeys(map(tuple, own))]
     assert found.answers.tolist() == [[2 if sum(row) % 2 else 3] for row in found.questions.tolist()]
     begins[:] = [0]
-    assert different(draw, 3, split).questions.equal(found.questions[:3])
+    assert draw_distinct(draw, 3, split).questions.equal(found.questions[:3])
 
 
 class OneQuestion(SequenceTask):
@@ -348,9 +348,11 @@ def test_a_split_without_questions_is_an_error_and_no_endless_search():
     task = OneQuestion()
     split = "train" if held_out(torch.zeros(1, 3).long())[0] else "test"
     for ask in (lambda: task.examples(0, 4, 3, split), lambda: task.sample(generator(0), 4, 3, split)):
-        with pytest.raises(ConfigError, match=f"none belongs to the {split} split.*define the task's method `every`"):
+        with pytest.raises(
+            ConfigError, match=f"none belongs to the {split} split.*define the task's method all_examples"
+        ):
             ask()
 
 
 def test_a_task_that_no_study_published_is_written_in_its_own_words():
-    assert OneQuestion().published(["a", "b"], ["b"]) == ("a b ", "b")
+    assert OneQuestion().repository_text(["a", "b"], ["b"]) == ("a b ", "b")

@@ -59,12 +59,12 @@ def test_numbers_are_uniform_from_10_to_9999():
 
 def test_published_texts():
     order = Sorting(symbols=62)
-    assert order.published(["M", "E", "F", "F", "O"], ["E", "F", "F", "M", "O"]) == (
+    assert order.repository_text(["M", "E", "F", "F", "O"], ["E", "F", "F", "M", "O"]) == (
         "Sort the following list [ M, E, F, F, O ]. ",
         "The sorted list is [ E, F, F, M, O ].",
     )
     question, answer = "3 1 , 4 1 2 6 , 5 9".split(), "3 1 , 5 9 , 4 1 2 6".split()  # noqa: SIM905 (as people read it)
-    assert Sorting(items="numbers").published(question, answer) == (
+    assert Sorting(items="numbers").repository_text(question, answer) == (
         "Sort the following list [ 3 1, 4 1 2 6, 5 9 ]. ",
         "The sorted list is [ 3 1, 5 9, 4 1 2 6 ].",
     )
@@ -78,10 +78,10 @@ def test_digits_are_of_numbers_only_in_numbers():
 
 @pytest.mark.parametrize("symbols", [-1, 0, 1, 63])
 def test_more_symbols_than_there_are(symbols):
-    with pytest.raises(ConfigError, match=rf"Sorting.symbols is {symbols}; it has to lie in 2 \.\.\. 62"):
+    with pytest.raises(ConfigError, match=rf"Sorting.symbols must be between 2 and 62, .* got {symbols}$"):
         choose(Sorting, symbols=symbols)
 
 
 def test_numbers_have_no_symbols():
-    with pytest.raises(ConfigError, match=r"Sorting.symbols is 20 with items=numbers.*leave symbols out"):
+    with pytest.raises(ConfigError, match=r"Sorting.symbols is 20, but items=numbers.*leave symbols out"):
         choose(Sorting, items="numbers", symbols=20)

@@ -25,8 +25,8 @@ def test_digits_are_uniform_from_1():
 
 def test_published_text():
     task = Summation()
-    assert task.published(["3", "9", "8"], ["0"]) == ("Compute: 3 + 9 + 8 .", "The answer is 0 .")
+    assert task.repository_text(["3", "9", "8"], ["0"]) == ("Compute: 3 + 9 + 8 .", "The answer is 0 .")
     assert task.separator == "[SEP] "
     assert task.operands(["3", "9", "8"]) == [3, 9, 8]
-    every = task.every(3)
+    every = task.all_examples(3)
     assert {"input": "3 9 8", "target": "0", "length": 3} in task.render(task.pack(every))

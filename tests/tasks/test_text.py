@@ -114,7 +114,7 @@ def test_a_length_that_does_not_divide_the_chunk_leaves_the_rest_and_says_so(tas
 
 
 def test_a_length_over_the_chunk_makes_its_own(task):
-    assert "not that of shorter lengths" in task.note(200)
+    assert "differs from shorter lengths" in task.note(200)
     asked = pieces(task.examples(0, 10**9, 200))
     assert len(asked) == sum(n // 200 for n in task.documents["test"].lengths.tolist()) == len(set(asked))
 
@@ -158,7 +158,7 @@ class TestTheHash:
         choice.build()
         with (folder / "03.bin").open("ab") as file:
             file.write(b"!")
-        with pytest.raises(ConfigError, match=r"has changed since; bring that text back") as caught:
+        with pytest.raises(ConfigError, match=r"it has changed; restore the old text") as caught:
             choice.build()
         assert "\n" not in str(caught.value)
 
@@ -202,8 +202,8 @@ def test_provenance_is_plain_data(task):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"validation": 0.0}, "more than 0 and less than 1"),
-        ({"validation": 1.0}, "more than 0 and less than 1"),
+        ({"validation": 0.0}, "above 0 and below 1"),
+        ({"validation": 1.0}, "above 0 and below 1"),
         ({"chunk": 0}, "at least 1 byte"),
         ({"sha256": "abc"}, "64 lower-case hexadecimal digits"),
         ({"sha256": "A" * 64}, "64 lower-case hexadecimal digits"),
@@ -224,7 +224,7 @@ def test_a_length_that_no_document_has(task, split):
     task.sample(generator(0), 2, longest, split)
     word = {"train": "training", "test": "validation"}[split]
     with pytest.raises(
-        ConfigError, match=rf"{longest + 1} bytes is more than the longest {word} .*\({longest}\); ask"
+        ConfigError, match=rf"at most {longest} bytes, the longest {word} document .*, got {longest + 1}; take"
     ) as caught:
         task.check_length(longest + 1, split)
     assert "\n" not in str(caught.value)

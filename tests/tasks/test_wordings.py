@@ -56,10 +56,10 @@ PRINTED = [
 )
 def test_both_wordings(task, question, answer, paper, repository):
     words = question.split(), answer.split()
-    assert task.published_in_paper(*words) == paper
-    assert task.published(*words) == repository
+    assert task.paper_text(*words) == paper
+    assert task.repository_text(*words) == repository
     batch = task.sample(generator(0), 5, 4)
-    for wording, write in (("paper", task.published_in_paper), ("repository", task.published)):
+    for wording, write in (("paper", task.paper_text), ("repository", task.repository_text)):
         texts = [(text["prompt"], text["target"]) for text in task.texts(batch, wording)]
         assert texts == [write(*pair) for pair in task.pairs(batch)]
     assert task.texts(batch) == task.texts(batch, "repository")
@@ -68,14 +68,14 @@ def test_both_wordings(task, question, answer, paper, repository):
 
 def test_numbers_of_several_digits_have_commas_between_them():
     question = "3 1 , 4 1 , 5 9 , 1 2 6 , 5 3 3".split()  # noqa: SIM905 (as people read it)
-    prompt, target = Sorting(items="numbers").published_in_paper(question, question)
+    prompt, target = Sorting(items="numbers").paper_text(question, question)
     assert prompt == "Sort the following numbers: 31, 41, 59, 126, 533 ?"
     assert target == "The answer is 31, 41, 59, 126, 533."
 
 
 def test_negative_numbers_have_their_sign():
     question = "- 2 : - 2 x 2 + 3 x 0".split()  # noqa: SIM905 (as people read it)
-    assert Polynomial().published_in_paper(question, ["5"])[0] == "Evaluate x = -2 in (-2 x ** 2 + 3 x ** 0) % 10 ?"
+    assert Polynomial().paper_text(question, ["5"])[0] == "Evaluate x = -2 in (-2 x ** 2 + 3 x ** 0) % 10 ?"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from lengthwise.config import ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import ALiBi, NoPE
 from lengthwise.tasks import Copy
 from lengthwise.training import CheckpointError, CheckpointWarning, Stopped, load_weights, train
-from lengthwise.training.checkpoint import tensors_of
+from lengthwise.training.checkpoint import model_tensors
 from lengthwise.training.tensorfile import DamagedFile, read, write
 
 
@@ -151,8 +151,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_serves(place, tmp_p
     assert "\n" not in str(w[0].message)
     assert begun_at[0] == 6, "continues after step 5"
     assert names(folder) == ["checkpoint-00000006.safetensors.damaged", "weights.safetensors"]
-    for name, t in tensors_of(whole.model).items():
-        assert torch.equal(t, tensors_of(broken.model)[name]), name
+    for name, t in model_tensors(whole.model).items():
+        assert torch.equal(t, model_tensors(broken.model)[name]), name
 
 
 def test_when_all_are_damaged_training_begins_again(tmp_path):
@@ -164,10 +164,10 @@ def test_when_all_are_damaged_training_begins_again(tmp_path):
     with pytest.warns(CheckpointWarning) as w:
         broken = train(a_run(), folder)
     assert [str(x.message).rpartition(", and training ")[2] for x in w] == [
-        "goes on from the one before it",
-        "begins again",
+        "continues from the one before it",
+        "starts again",
     ]
-    assert all(torch.equal(t, tensors_of(broken.model)[n]) for n, t in tensors_of(whole.model).items())
+    assert all(torch.equal(t, model_tensors(broken.model)[n]) for n, t in model_tensors(whole.model).items())
 
 
 def test_damaged_weights_are_named_and_trained_again(tmp_path):
@@ -177,7 +177,7 @@ def test_damaged_weights_are_named_and_trained_again(tmp_path):
         load_weights(tmp_path, a_run())
     with pytest.warns(CheckpointWarning, match=r"weights.safetensors is damaged.*trained again"):
         again = train(a_run(), tmp_path)
-    assert all(torch.equal(t, tensors_of(again.model)[n]) for n, t in tensors_of(first.model).items())
+    assert all(torch.equal(t, model_tensors(again.model)[n]) for n, t in model_tensors(first.model).items())
     load_weights(tmp_path, a_run())
 
 
@@ -195,7 +195,7 @@ def test_another_runs_files_are_refused_and_left(tmp_path):
 
 
 def test_missing_weights_are_named(tmp_path):
-    with pytest.raises(CheckpointError, match=r"there is no .*weights.safetensors; run .* was not trained"):
+    with pytest.raises(CheckpointError, match=r"there is no .*weights.safetensors; run .* is not finished"):
         load_weights(tmp_path, a_run())
 
 
@@ -203,7 +203,7 @@ def test_a_file_of_another_format_or_model_is_refused(tmp_path, monkeypatch):
     stopped_at(4, tmp_path)
     with monkeypatch.context() as m:
         m.setattr("lengthwise.training.checkpoint.FORMAT", "2")
-        with pytest.raises(CheckpointError, match="has format '1', this version reads '2'"):
+        with pytest.raises(CheckpointError, match="must have format '2', got '1'"):
             train(a_run(), tmp_path)
     path = tmp_path / "checkpoint-00000004.safetensors"
     tensors, facts = read(path)
@@ -265,7 +265,7 @@ def test_a_full_disk_ends_training_and_a_later_call_continues(tmp_path, monkeypa
             train(a_run(), folder, checkpoint_every=1)
     assert names(folder) == ["checkpoint-00000003.safetensors", "checkpoint-00000004.safetensors"]
     continued = train(a_run(), folder)
-    assert all(torch.equal(t, tensors_of(continued.model)[n]) for n, t in tensors_of(whole.model).items())
+    assert all(torch.equal(t, model_tensors(continued.model)[n]) for n, t in model_tensors(whole.model).items())
 
 
 def test_the_weights_say_what_they_are(tmp_path):

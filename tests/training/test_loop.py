@@ -16,8 +16,8 @@ from lengthwise.span import Span
 from lengthwise.tasks import Copy
 from lengthwise.tasks.base import Batch
 from lengthwise.training import Progress, Stopped, TrainingError, build, load_trained, load_weights, train
-from lengthwise.training.checkpoint import tensors_of
-from lengthwise.training.loop import Sitting
+from lengthwise.training.checkpoint import model_tensors
+from lengthwise.training.loop import Trainer
 
 MAMBA = ModelConfig.mamba(d_model=16, num_layers=2, state_size=4, dropout=0.1)
 
@@ -35,7 +35,7 @@ def a_run(encoding=FIRE, model=None, **training) -> Run:
 
 
 def bits(trained) -> dict[str, bytes]:
-    return {name: t.numpy().tobytes() for name, t in tensors_of(trained.model).items()}
+    return {name: t.numpy().tobytes() for name, t in model_tensors(trained.model).items()}
 
 
 def plain_curve(trained) -> list[dict]:
@@ -137,11 +137,11 @@ def test_weights_depend_on_the_run_alone():
     run = a_run()
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    first = tensors_of(build(run)[0])
+    first = model_tensors(build(run)[0])
     assert torch.equal(torch.get_rng_state(), before), "the caller's generator was moved"
     torch.manual_seed(2)
-    second = tensors_of(build(run)[0])
-    other = tensors_of(build(dataclasses.replace(run, seed=4))[0])
+    second = model_tensors(build(run)[0])
+    other = model_tensors(build(dataclasses.replace(run, seed=4))[0])
     assert all(torch.equal(first[n], second[n]) for n in first)
     assert not torch.equal(first["lm_head.weight"], other["lm_head.weight"])
 
@@ -166,15 +166,15 @@ class Ragged(Copy):
 def one_step(accumulation: int, task, positions=None) -> tuple[dict[str, torch.Tensor], float]:
     run = a_run(accumulation=accumulation, batch_size=8, weight_decay=0.0, steps=3, positions=positions)
     model, _ = build(run)
-    sitting = Sitting(run, model.double(), task, torch.device("cpu"))
+    trainer = Trainer(run, model.double(), task, torch.device("cpu"))
     gradients: dict[str, torch.Tensor] = {}
-    sitting.optimizer.step = lambda: gradients.update({n: p.grad.clone() for n, p in model.named_parameters()})
-    sitting.advance()
-    return gradients, sitting.loss()
+    trainer.optimizer.step = lambda: gradients.update({n: p.grad.clone() for n, p in model.named_parameters()})
+    trainer.step()
+    return gradients, trainer.loss()
 
 
 @pytest.mark.parametrize("scheme", [None, choose(Randomized, max_length=64)], ids=["consecutive", "randomized"])
-@pytest.mark.parametrize("task", [Copy(symbols=5), Ragged(symbols=5)], ids=["all alike", "ragged"])
+@pytest.mark.parametrize("task", [Copy(symbols=5), Ragged(symbols=5)], ids=["all alike", "pad_rows"])
 def test_accumulation_is_the_same_step(task, scheme):
     whole, loss = one_step(1, task, scheme)
     for accumulation in (2, 4, 8):
@@ -187,21 +187,21 @@ def test_accumulation_is_the_same_step(task, scheme):
 def test_gradients_are_clipped():
     run = a_run(clip=1e-3)
     model, task = build(run)
-    sitting = Sitting(run, model, task, torch.device("cpu"))
+    trainer = Trainer(run, model, task, torch.device("cpu"))
     used: list[torch.Tensor] = []
-    sitting.optimizer.step = lambda: used.extend(p.grad.flatten().clone() for p in model.parameters())
-    sitting.advance()
+    trainer.optimizer.step = lambda: used.extend(p.grad.flatten().clone() for p in model.parameters())
+    trainer.step()
     assert float(torch.cat(used).norm()) == pytest.approx(1e-3, rel=1e-3)
-    assert float(sitting.measured[1, 0]) > 0.1, "the curve keeps the norm before clipping"
+    assert float(trainer.loss_and_norm[1, 0]) > 0.1, "the curve keeps the norm before clipping"
 
 
 def test_lengths_are_drawn_from_the_range_and_every_step_draws_anew():
     run = a_run(min_length=2, steps=60)
     model, task = build(run)
-    sitting = Sitting(run, model, task, torch.device("cpu"))
+    trainer = Trainer(run, model, task, torch.device("cpu"))
     seen, firsts = set(), set()
-    for sitting.step in range(60):
-        batch = sitting.batch()
+    for trainer.steps_done in range(60):
+        batch = trainer.batch()
         seen.add(batch.inputs.shape[1])
         firsts.add(tuple(batch.inputs[:, 1].tolist()))
     assert seen == {task.tokens(n) for n in (2, 3, 4, 5)}
@@ -213,14 +213,14 @@ def test_positions_are_drawn_anew_at_every_step_from_seed_and_step_alone():
     for seed in (3, 4):
         run = dataclasses.replace(a_run(positions=choose(Randomized, max_length=1000), steps=5), seed=seed)
         model, task = build(run)
-        sitting = Sitting(run, model, task, torch.device("cpu"))
+        trainer = Trainer(run, model, task, torch.device("cpu"))
         claimed: list[torch.Tensor] = []
         model.register_forward_pre_hook(lambda m, a, kw, to=claimed: to.append(kw["positions"]), with_kwargs=True)
         for _ in range(5):
             torch.manual_seed(0)  # whatever the caller's generator is at
-            sitting.advance()
+            trainer.step()
         seen += [tuple(p.flatten().tolist()) for p in claimed]
-        again = Sitting(run, *build(run), torch.device("cpu"))
+        again = Trainer(run, *build(run), torch.device("cpu"))
         again.step = 3
         assert torch.equal(again.positions(again.batch()), claimed[3])
         assert len({tuple(row) for row in claimed[0].tolist()}) == 8, "every sequence draws its own"
@@ -229,8 +229,8 @@ def test_positions_are_drawn_anew_at_every_step_from_seed_and_step_alone():
 
 def test_without_a_position_scheme_the_model_counts_by_itself():
     run = a_run()
-    sitting = Sitting(run, *build(run), torch.device("cpu"))
-    assert sitting.positions(sitting.batch()) is None
+    trainer = Trainer(run, *build(run), torch.device("cpu"))
+    assert trainer.positions(trainer.batch()) is None
 
 
 @pytest.mark.parametrize(
@@ -259,13 +259,13 @@ def test_without_a_position_scheme_the_model_counts_by_itself():
             Learned,
             {"max_length": 30},
             {"positions": choose(Shift, max_shift=19)},
-            r"train_length 5 needs 31 positions with Shift\(max_shift=19\), and the encoding has 30; give it a larger",
+            r"train_length 5 needs 31 positions with Shift\(max_shift=19\), but the encoding has 30; give it a larger",
         ),
         (
             Learned,
             {"max_length": 11},
             {},
-            "train_length 5 needs 12 positions, and the encoding has 11.*or train on shorter",
+            "train_length 5 needs 12 positions, but the encoding has 11.*or train on shorter",
         ),
     ],
 )
@@ -312,7 +312,7 @@ class Fussy(Copy):
 
 
 def test_a_task_that_cannot_be_trained_says_so(tmp_path):
-    with pytest.raises(TrainingError, match="at step 1 no place of the batch counts"):
+    with pytest.raises(TrainingError, match="at step 1 the batch has no target that is scored"):
         train(dataclasses.replace(a_run(), task=choose(Silent, symbols=5)), tmp_path / "a")
     with pytest.raises(ConfigError, match="no example of length 3"):
         train(dataclasses.replace(a_run(min_length=3), task=choose(Fussy, symbols=5)), tmp_path / "b")

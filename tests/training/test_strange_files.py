@@ -99,7 +99,7 @@ def test_weights_that_are_none_are_moved_aside(tmp_path: Path, make: Callable[[P
 def test_a_checkpoint_that_is_none_is_moved_aside(tmp_path: Path, make: Callable[[Path], None]) -> None:
     stopped_at(3, tmp_path)
     make(tmp_path / "checkpoint-00000005.safetensors")
-    with pytest.warns(UserWarning, match="goes on from the one before it"):
+    with pytest.warns(UserWarning, match="continues from the one before it"):
         train(RUN, tmp_path)
 
 

@@ -1,10 +1,10 @@
-"""What needs no training: predictions for every prefix of every prompt, by least squares, averaging, neighbours, constants.
+"""Baselines for every prefix of a prompt: least squares, averaging, nearest neighbours, lasso and constants.
 
-Every function takes prompts `xs` [b, n, d] and labels `ys` [b, n] and gives float64 [b, n]: column i is the prediction for
-`xs[:, i]` from the first i examples. What learns from examples predicts 0 where there are none.
+Every function takes prompts `xs` [b, n, d] and labels `ys` [b, n] and returns float64 [b, n]: column i is the prediction for
+`xs[:, i]` from the first i examples. Before the first example, methods that learn from examples predict 0.
 
-Source: Garg et al. 2022, "What Can Transformers Learn In-Context?", and its code, whose baselines these are; Bhattamishra et al.
-2023 for the null classifier and the single neighbour.
+Source: Garg et al. 2022, "What Can Transformers Learn In-Context?", and its code; Bhattamishra et al. 2023 for the null classifier
+and the single neighbour.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,176 +17,188 @@ from lengthwise.config import ConfigError, near_miss
 
 Array = NDArray[np.float64]
 
-RANK = 1e-13  # of the longest row so far: what is left of a row, in directions not seen before, and no rounding of ours
-ROUNDED = 16  # ... nor of who made the inputs, in their own precision: so many of its epsilons
-PROMPTS = 320  # worked on at once: what they need stays in the processor's cache
-PAIRS = 1 << 17  # distances held at once
+# A row adds a direction to the row space if the part of it outside that space is longer than this share of the longest row so
+# far. Shorter parts are rounding errors: of these computations, or (in units of the inputs' machine epsilon) of the inputs.
+RANK_TOLERANCE = 1e-13
+INPUT_EPSILONS = 16
+CHUNK = 320  # prompts that are processed at once, so that their data stays in the CPU cache
+MAX_DISTANCES = 1 << 17  # distances held in memory at once
 
 
 def least_squares(xs: ArrayLike, ys: ArrayLike) -> Array:
-    """Least squares of minimum norm: w = X⁺ y of the prefix, prediction w · x.
+    """Return least-squares predictions w · x with w = X⁺ y of the prefix, the solution of minimum norm.
 
-    One orthogonal update per example: the row space has an orthonormal basis V, which grows where an example points in a new
-    direction, and the examples in its coordinates have a triangular factor R, which takes each as a row by Givens rotations.
-    Then w = V R⁻¹ z is the minimum-norm solution at every rank, as exact as a decomposition of each prefix by itself, also
-    where examples are repeated or labels contradict each other: nothing is ever squared or subtracted out again.
+    Each example is one orthogonal update. The row space has an orthonormal basis V, which grows when an example has a new
+    direction. In its coordinates the examples have a triangular factor R, which Givens rotations update with each example. Then
+    w = V R⁻¹ z is the minimum-norm solution at every rank. It is as accurate as a separate decomposition of each prefix, also
+    for repeated examples and contradictory labels, because nothing is squared or subtracted out again.
 
-    A row counts as a new direction when more than `RANK` of the longest row so far remains of it; of float32 inputs more than
-    2e-6, for inputs of a subspace leave it by their own rounding, and noise in the labels would be fitted there. (In a few prompts
-    it is: in those whose first inputs nearly lie in a smaller subspace yet.)
+    A new direction must be longer than `RANK_TOLERANCE` of the longest row so far, or than 2e-6 for float32 inputs: inputs of a
+    subspace leave it by their own rounding errors, and label noise would be fitted there. (That still happens in a few prompts,
+    whose first inputs nearly lie in a smaller subspace.)
     """
-    given = np.asarray(xs).dtype
-    least = max(RANK, ROUNDED * float(np.finfo(given).eps)) if np.issubdtype(given, np.floating) else RANK
+    dtype = np.asarray(xs).dtype
+    tolerance = RANK_TOLERANCE
+    if np.issubdtype(dtype, np.floating):
+        tolerance = max(RANK_TOLERANCE, INPUT_EPSILONS * float(np.finfo(dtype).eps))
     xs, ys = _prompts(xs, ys)
-    cuts = [slice(n, n + PROMPTS) for n in range(0, len(xs), PROMPTS)]
-    return np.concatenate([_least_squares(xs[cut], ys[cut], least) for cut in cuts])
+    chunks = [slice(n, n + CHUNK) for n in range(0, len(xs), CHUNK)]
+    return np.concatenate([_least_squares(xs[chunk], ys[chunk], tolerance) for chunk in chunks])
 
 
-def _least_squares(xs: Array, ys: Array, least: float) -> Array:
+def _least_squares(xs: Array, ys: Array, tolerance: float) -> Array:
     x, y = np.ascontiguousarray(xs.transpose(1, 2, 0)), np.ascontiguousarray(ys.T)  # prompts last: [n, d, b], [n, b]
     n, d, b = x.shape
-    found = np.zeros((n, b))
-    basis = np.zeros((d, d, b))  # [direction, coordinate, prompt]; zero where there is no direction yet
-    factor, side = np.zeros((d, d, b)), np.zeros((d, b))  # R and z; R w = z
+    predicted = np.zeros((n, b))
+    basis = np.zeros((d, d, b))  # [direction, coordinate, prompt]; 0 for directions that do not exist yet
+    factor, rhs = np.zeros((d, d, b)), np.zeros((d, b))  # R and z; R w = z
     rank, longest = np.zeros(b, np.int64), np.zeros(b)
     for i in range(n):
-        here = _within(basis, x[i])
+        coordinates = _project(basis, x[i])
         if i:
-            found[i] = (here * _solve(factor, side, rank)).sum(0)
+            predicted[i] = (coordinates * _solve(factor, rhs, rank)).sum(0)
         if rank.min() < d:
             np.maximum(longest, np.sqrt((x[i] ** 2).sum(0)), out=longest)
-            _grow(basis, here, x[i], rank, least * longest)
-        _append(factor, side, here, y[i].copy())
-    return found.T
+            _extend_basis(basis, coordinates, x[i], rank, tolerance * longest)
+        _append_row(factor, rhs, coordinates, y[i].copy())
+    return predicted.T
 
 
-def _within(basis: Array, row: Array) -> Array:
-    """The coordinates of a row in the basis [d, b]."""
+def _project(basis: Array, row: Array) -> Array:
+    """Return the coordinates of a row in the basis [d, b]."""
     return np.einsum("kdb,db->kb", basis, row)
 
 
-def _grow(basis: Array, here: Array, row: Array, rank: NDArray[np.int64], least: Array) -> None:
-    """Add the direction of what is left of `row` to the basis, where that is something; and its coordinate to `here`."""
-    left = row - np.einsum("kdb,kb->db", basis, here)
-    left -= np.einsum("kdb,kb->db", basis, _within(basis, left))  # once more: then it is orthogonal to the last digit
-    size = np.sqrt((left**2).sum(0))
-    (new,) = np.nonzero((size > least) & (rank < len(basis)))
-    basis[rank[new], :, new] = (left[:, new] / size[new]).T
-    here[rank[new], new] = size[new]
+def _extend_basis(basis: Array, coordinates: Array, row: Array, rank: NDArray[np.int64], min_length: Array) -> None:
+    """Extend the basis by the part of `row` outside it, if that is longer than `min_length`. In place.
+
+    Also sets the row's coordinate in the new direction, and raises the rank.
+    """
+    residual = row - np.einsum("kdb,kb->db", basis, coordinates)
+    residual -= np.einsum("kdb,kb->db", basis, _project(basis, residual))  # again, to be orthogonal to the last digit
+    length = np.sqrt((residual**2).sum(0))
+    (new,) = np.nonzero((length > min_length) & (rank < len(basis)))
+    basis[rank[new], :, new] = (residual[:, new] / length[new]).T
+    coordinates[rank[new], new] = length[new]
     rank[new] += 1
 
 
-def _append(factor: Array, side: Array, row: Array, label: Array) -> None:
-    """Rotate a row into the triangular factor, in place."""
+def _append_row(factor: Array, rhs: Array, row: Array, label: Array) -> None:
+    """Rotate a row and its label into the triangular factor and the right-hand side, in place."""
     row = row.copy()
     for k in range(len(factor)):
-        across = np.hypot(factor[k, k], row[k])
-        turned = across > 0
-        scale = np.divide(1.0, across, out=np.zeros_like(across), where=turned)
-        cos, sin = np.where(turned, factor[k, k] * scale, 1.0), row[k] * scale
+        radius = np.hypot(factor[k, k], row[k])
+        nonzero = radius > 0
+        scale = np.divide(1.0, radius, out=np.zeros_like(radius), where=nonzero)
+        cos, sin = np.where(nonzero, factor[k, k] * scale, 1.0), row[k] * scale
         upper, lower = factor[k, k:], row[k:]
         factor[k, k:], row[k:] = cos * upper + sin * lower, cos * lower - sin * upper
-        side[k], label = cos * side[k] + sin * label, cos * label - sin * side[k]
+        rhs[k], label = cos * rhs[k] + sin * label, cos * label - sin * rhs[k]
 
 
-def _solve(factor: Array, side: Array, rank: NDArray[np.int64]) -> Array:
-    """R⁻¹ z in the first `rank` coordinates, 0 in the others."""
-    found = np.zeros_like(side)
+def _solve(factor: Array, rhs: Array, rank: NDArray[np.int64]) -> Array:
+    """Return R⁻¹ z in the first `rank` coordinates, and 0 in the others."""
+    solution = np.zeros_like(rhs)
     for k in reversed(range(len(factor))):
-        rest = side[k] - (factor[k, k + 1 :] * found[k + 1 :]).sum(0)
-        np.divide(rest, factor[k, k], out=found[k], where=k < rank)
-    return found
+        rest = rhs[k] - (factor[k, k + 1 :] * solution[k + 1 :]).sum(0)
+        np.divide(rest, factor[k, k], out=solution[k], where=k < rank)
+    return solution
 
 
 def averaging(xs: ArrayLike, ys: ArrayLike) -> Array:
-    """w = mean of y x over the prefix, prediction w · x."""
+    """Return the predictions w · x, where w is the mean of y x over the prefix."""
     xs, ys = _prompts(xs, ys)
     sums = np.cumsum(ys[..., None] * xs, 1)
-    found = np.zeros(ys.shape)
-    found[:, 1:] = np.einsum("bnd,bnd->bn", sums[:, :-1], xs[:, 1:]) / np.arange(1, ys.shape[1])
-    return found
+    predicted = np.zeros(ys.shape)
+    predicted[:, 1:] = np.einsum("bnd,bnd->bn", sums[:, :-1], xs[:, 1:]) / np.arange(1, ys.shape[1])
+    return predicted
 
 
 def nearest(xs: ArrayLike, ys: ArrayLike, k: int = 3) -> Array:
-    """Mean label of the k nearest examples by Euclidean distance, equal ones in the order given; of all while there are fewer."""
+    """Return the mean label of the k nearest examples by Euclidean distance, or of all examples while there are fewer.
+
+    Among equally distant examples the earlier ones count.
+    """
     xs, ys = _prompts(xs, ys)
     if k < 1:
-        raise ValueError(f"k is {k}; a prediction needs at least 1 neighbour")
+        raise ValueError(f"k must be at least 1 neighbour, got {k}")
     b, n, _ = xs.shape
-    found = np.zeros((b, n))
+    predicted = np.zeros((b, n))
     queries = min(n, 64)
-    prompts = max(1, PAIRS // (queries * n))
+    prompts = max(1, MAX_DISTANCES // (queries * n))
     for start in range(0, b, prompts):
-        cut = slice(start, start + prompts)
-        x, y = np.ascontiguousarray(xs[cut].transpose(2, 0, 1)), ys[cut]
+        rows = slice(start, start + prompts)
+        x, y = np.ascontiguousarray(xs[rows].transpose(2, 0, 1)), ys[rows]
         for first in range(0, n, queries):
             last = min(first + queries, n)
-            found[cut, first:last] = _nearest(x[:, :, first:last], x[:, :, :last], y[:, :last], first, k)
-    return found
+            predicted[rows, first:last] = _nearest(x[:, :, first:last], x[:, :, :last], y[:, :last], first, k)
+    return predicted
 
 
 def _nearest(queries: Array, keys: Array, labels: Array, first: int, k: int) -> Array:
-    """Predictions for queries that stand at `first`, ... among the keys; coordinates first [d, b, n]."""
+    """Return predictions for queries whose indices among the keys start at `first`. Inputs have coordinates first [d, b, n]."""
     distance = np.zeros((*queries.shape[1:], keys.shape[2]))
-    apart = np.empty_like(distance)
-    for query, key in zip(queries, keys, strict=True):  # differences, not products: equal examples are equally far
-        np.subtract(query[:, :, None], key[:, None], out=apart)
-        np.multiply(apart, apart, out=apart)
-        distance += apart
-    places = np.arange(first, first + queries.shape[2])
-    distance[:, places[:, None] <= np.arange(keys.shape[2])] = np.inf
+    difference = np.empty_like(distance)
+    for query, key in zip(
+        queries, keys, strict=True
+    ):  # differences, not products, so equal examples have equal distances
+        np.subtract(query[:, :, None], key[:, None], out=difference)
+        np.multiply(difference, difference, out=difference)
+        distance += difference
+    indices = np.arange(first, first + queries.shape[2])
+    distance[:, indices[:, None] <= np.arange(keys.shape[2])] = np.inf
     total = np.zeros(queries.shape[1:])
-    for nth in range(k):
-        best = distance.argmin(2)  # the first of equal ones
-        total += np.where(nth < places, np.take_along_axis(labels, best, 1), 0.0)
+    for neighbour in range(k):
+        best = distance.argmin(2)  # the first one if several are equally near
+        total += np.where(neighbour < indices, np.take_along_axis(labels, best, 1), 0.0)
         np.put_along_axis(distance, best[..., None], np.inf, 2)
-    return total / np.clip(places, 1, k)
+    return total / np.clip(indices, 1, k)
 
 
 def lasso(
     xs: ArrayLike,
     ys: ArrayLike,
-    at: Sequence[int] | None = None,
+    columns: Sequence[int] | None = None,
     alpha: float = 0.01,
     iterations: int = 100_000,
 ) -> Array:
-    """The w that minimises |y − X w|² / 2i + alpha |w|₁ over the prefix of i examples, no intercept: scikit-learn's `Lasso`.
+    """Return the predictions w · x of scikit-learn's `Lasso` without intercept.
 
-    One fit for every prompt and prefix, so it can be asked for the columns `at` alone; the result has these, in that order.
-    `ConfigError` where scikit-learn is not installed.
+    w minimises |y − X w|² / 2i + alpha |w|₁ over the prefix of i examples. Every prompt and prefix needs its own fit, so `columns`
+    selects the columns to compute; the result has these, in this order. Raises `ConfigError` if scikit-learn is not installed.
     """
     require(["lasso"])
     from sklearn import config_context
     from sklearn.linear_model import Lasso
 
     xs, ys = _prompts(xs, ys)
-    places = range(xs.shape[1]) if at is None else at
-    found = np.zeros((len(xs), len(places)))
-    fit = Lasso(alpha=alpha, fit_intercept=False, max_iter=iterations)
+    prefixes = range(xs.shape[1]) if columns is None else columns
+    predicted = np.zeros((len(xs), len(prefixes)))
+    model = Lasso(alpha=alpha, fit_intercept=False, max_iter=iterations)
     with config_context(assume_finite=True, skip_parameter_validation=True):
         for n, (x, y) in enumerate(zip(xs, ys, strict=True)):
-            for column, i in enumerate(places):
+            for column, i in enumerate(prefixes):
                 if i:
-                    found[n, column] = fit.fit(x[:i], y[:i]).coef_ @ x[i]
-    return found
+                    predicted[n, column] = model.fit(x[:i], y[:i]).coef_ @ x[i]
+    return predicted
 
 
 def constant(xs: ArrayLike, ys: ArrayLike, value: float) -> Array:
-    """One number, whatever the prompt: −1 is the null classifier, 0 the zero estimator."""
+    """Return the same number for every prompt: −1 is the null classifier, 0 the zero estimator."""
     _, ys = _prompts(xs, ys)
     return np.full(ys.shape, value)
 
 
 def mean_label(xs: ArrayLike, ys: ArrayLike) -> Array:
-    """The mean of the labels so far, whatever their inputs."""
+    """Return the mean of the labels so far."""
     _, ys = _prompts(xs, ys)
-    found = np.zeros(ys.shape)
-    found[:, 1:] = np.cumsum(ys, 1)[:, :-1] / np.arange(1, ys.shape[1])
-    return found
+    predicted = np.zeros(ys.shape)
+    predicted[:, 1:] = np.cumsum(ys, 1)[:, :-1] / np.arange(1, ys.shape[1])
+    return predicted
 
 
 def best_constant_label(xs: ArrayLike, ys: ArrayLike) -> Array:
-    """The label, 1 or −1, that is the more frequent one among all of these prompts' labels; 1 where both are equally so."""
+    """Return the label, 1 or −1, that is more frequent among all labels of these prompts; 1 if both are equally frequent."""
     _, ys = _prompts(xs, ys)
     return np.full(ys.shape, 1.0 if (ys > 0).sum() >= (ys <= 0).sum() else -1.0)
 
@@ -202,16 +214,16 @@ BASELINES: Mapping[str, Callable[[ArrayLike, ArrayLike], Array]] = {
     "always −1": partial(constant, value=-1.0),
     "best constant label": best_constant_label,
 }
-CONSTANTS = ("mean label", "zero", "always −1", "best constant label")  # do not look at the inputs
-FITTED = ("lasso",)  # one fit for every prompt and prefix
+CONSTANTS = ("mean label", "zero", "always −1", "best constant label")  # do not use the inputs
+FITTED = ("lasso",)  # need a fit for every prompt and prefix
 
 
 def require(names: Iterable[str]) -> None:
-    """Raise `ConfigError` for a baseline that does not exist, or that cannot be fitted here for want of scikit-learn."""
+    """Raise `ConfigError` for a baseline that does not exist, or that needs scikit-learn where it is not installed."""
     for name in names:
         if name not in BASELINES:
-            there = ", ".join(BASELINES)
-            raise ConfigError(f"there is no baseline {name!r}{near_miss(name, BASELINES)}; there are: {there}")
+            names_text = ", ".join(BASELINES)
+            raise ConfigError(f"there is no baseline {name!r}{near_miss(name, BASELINES)}; available: {names_text}")
         if name == "lasso":
             try:
                 import sklearn.linear_model  # noqa: F401
@@ -222,30 +234,32 @@ def require(names: Iterable[str]) -> None:
                 ) from error
 
 
-def predictions(name: str, xs: ArrayLike, ys: ArrayLike, at: Sequence[int] | None = None) -> Array:
-    """What the baseline of that name (in `BASELINES`) predicts; `at`: these columns alone, in that order."""
+def predictions(name: str, xs: ArrayLike, ys: ArrayLike, columns: Sequence[int] | None = None) -> Array:
+    """Return the predictions of a baseline in `BASELINES`. `columns`: return only these columns, in this order."""
     require([name])
-    if at is None:
+    if columns is None:
         return BASELINES[name](xs, ys)
-    last = max(at, default=-1) + 1  # what comes later changes nothing before
-    if name == "best constant label":  # but for this one, which is about all labels
-        return best_constant_label(xs, ys)[:, list(at)]
+    last = max(columns, default=-1) + 1  # later examples do not change earlier predictions
+    if name == "best constant label":  # the exception, which depends on all labels
+        return best_constant_label(xs, ys)[:, list(columns)]
     xs, ys = np.asarray(xs), np.asarray(ys)
-    if xs.ndim == 3 and (min(at, default=0) < 0 or last > xs.shape[1]):
-        raise ValueError(f"columns {list(at)} of prompts of {xs.shape[1]} examples; they are 0 to {xs.shape[1] - 1}")
+    if xs.ndim == 3 and (min(columns, default=0) < 0 or last > xs.shape[1]):
+        raise ValueError(
+            f"columns must be between 0 and {xs.shape[1] - 1} for prompts of {xs.shape[1]} examples, got {list(columns)}"
+        )
     if name == "lasso":
-        return lasso(xs, ys, at)
-    return BASELINES[name](xs[:, :last], ys[:, :last])[:, list(at)]
+        return lasso(xs, ys, columns)
+    return BASELINES[name](xs[:, :last], ys[:, :last])[:, list(columns)]
 
 
 def _prompts(xs: ArrayLike, ys: ArrayLike) -> tuple[Array, Array]:
-    """Both in float64. `ValueError` for shapes that do not belong together, and for numbers that are none."""
+    """Return both as float64. Raises `ValueError` for shapes that do not match and for numbers that are not finite."""
     x, y = np.asarray(xs, np.float64), np.asarray(ys, np.float64)
     if x.ndim != 3 or y.shape != x.shape[:2] or 0 in x.shape:
         raise ValueError(
-            f"prompts of shape {list(x.shape)} and labels of shape {list(y.shape)} are not [b, n, d] and [b, n], with "
-            "at least 1 of each"
+            f"prompts must have the shape [b, n, d] and labels [b, n], with at least 1 of each, got {list(x.shape)} and "
+            f"{list(y.shape)}"
         )
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError("a prompt or a label has a number that is not finite: it has no prediction; leave it out")
+        raise ValueError("all numbers in prompts and labels must be finite; leave out prompts with other numbers")
     return x, y

@@ -1,4 +1,4 @@
-"""Answers said token by token: greedy decoding with the key-value cache, for tasks that grade what was said."""
+"""Greedy decoding of answers with the key-value cache, for tasks that grade generated answers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.positions import Consecutive, PositionScheme, RandomPositions
-from lengthwise.tasks.base import AnsweringTask, Batch, Graded, Task
+from lengthwise.tasks.base import AnsweringTask, Batch, GradedAnswers, Task
 
-KEPT = 3  # answers of a kind that are kept for reading, per length: unreadable ones, and others with such steps
-LONGEST = 2000  # characters of a kept answer
+MAX_STORED = 3  # stored answers per length and kind (unreadable answers, and answers with unreadable steps)
+MAX_CHARACTERS = 2000  # of a stored answer
 
-PADDING, OWN = -1, 0  # documents of left padding, and of what is read
+PADDING, PROMPT = -1, 0  # document IDs of the left padding and of the prompt
 
 
 def decodable(task: Task, scheme: PositionScheme) -> AnsweringTask:
@@ -24,14 +24,14 @@ def decodable(task: Task, scheme: PositionScheme) -> AnsweringTask:
     decoded tokens get consecutive positions.
     """
     if not isinstance(task, AnsweringTask):
-        raise ConfigError(f"{type(task).__name__} has no answers that could be decoded; evaluate it with decode=False")
+        raise ConfigError(f"{type(task).__name__} has no answers to decode; evaluate it with decode=False")
     is_consecutive = isinstance(scheme, Consecutive) or (
         isinstance(scheme, RandomPositions) and not scheme.draws(training=False)
     )
     if not is_consecutive:
         raise ConfigError(
-            f"{type(task).__name__} is scored by decoding, which needs the positions 0, 1, 2, ..., and {type(scheme).__name__} "
-            "assigns others in evaluation; leave the position scheme out, or take a task without a scratchpad"
+            f"{type(task).__name__} is scored by decoding, which needs the positions 0, 1, 2, ..., but {type(scheme).__name__} "
+            "assigns other positions in evaluation; leave the position scheme out, or take a task without a scratchpad"
         )
     return task
 
@@ -43,58 +43,65 @@ def greedy_decode(
     length: int,
     before_token: Callable[[], None] | None = None,
 ) -> tuple[list[list[str]], Tensor]:
-    """What the model says greedily to each prompt (BOS question SEP) in words, and whether a logit on the way was NaN [b].
+    """Return the model's greedy answer to each prompt (BOS question SEP) in words, and whether a logit was NaN before its end [b].
 
-    It ends at EOS, or at the most tokens that an answer of that length has. Prompts shorter than the longest are padded on
-    the left by a document of their own: one decoding for all, the same to rounding as each by itself.
+    An answer ends at EOS, or at the largest number of tokens that an answer of this length has. All prompts are decoded together:
+    shorter ones are padded on the left with tokens of another document, so each answer is the same as alone, up to rounding.
+    `before_token` is called before each further token, and may raise.
     """
     prompts, documents = left_padded(batch)
-    bad: list[Tensor] = []
+    nan_steps: list[Tensor] = []
 
-    def listen(_: nn.Module, __: Any, logits: Float[Tensor, "b t v"]) -> None:
-        bad.append(logits[:, -1].isnan().any(-1))
+    def check_logits(_: nn.Module, __: Any, logits: Float[Tensor, "b t v"]) -> None:
+        nan_steps.append(logits[:, -1].isnan().any(-1))
         if before_token is not None:
             before_token()
 
-    handle = model.register_forward_hook(listen)
+    handle = model.register_forward_hook(check_logits)
     try:
-        made = model.generate(prompts, task.answer_tokens(length), documents=documents, stop=task.stop)  # type: ignore[operator]
+        tokens = model.generate(prompts, task.answer_tokens(length), documents=documents, stop=task.stop)  # type: ignore[operator]
     finally:
         handle.remove()
-    said = made.tolist()
+    answers = tokens.tolist()
     sizes = [
-        row.index(task.stop) + 1 if task.stop in row else len(row) for row in said
-    ]  # what counts: to the first stop
-    counts = torch.arange(made.shape[1], device=made.device) < torch.tensor(sizes, device=made.device)[:, None]
-    nan = (torch.stack(bad[: made.shape[1]], 1) & counts).any(1)
-    return [task.answer_words(row) for row in said], nan
+        row.index(task.stop) + 1 if task.stop in row else len(row) for row in answers
+    ]  # up to the first stop token
+    in_answer = torch.arange(tokens.shape[1], device=tokens.device) < torch.tensor(sizes, device=tokens.device)[:, None]
+    has_nan = (torch.stack(nan_steps[: tokens.shape[1]], 1) & in_answer).any(1)
+    return [task.answer_words(row) for row in answers], has_nan
 
 
 def left_padded(batch: Batch) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"] | None]:
-    """The prompts of a batch, each ending in the last column, and the documents that mark the padding (None: there is none)."""
+    """Return the prompts of a batch, aligned at the right, and document IDs that mark the padding (None without padding)."""
     sizes = batch.scored.int().argmax(1) + 1
     longest = int(sizes.max())
     if bool((sizes == longest).all()):
         return batch.inputs[:, :longest], None
-    places = torch.arange(longest, device=sizes.device) - (longest - sizes[:, None])  # negative: padding
-    prompts = batch.inputs.gather(1, places.clamp(min=0))
-    return prompts, torch.where(places < 0, PADDING, OWN)
+    columns = torch.arange(longest, device=sizes.device) - (longest - sizes[:, None])  # negative in the padding
+    prompts = batch.inputs.gather(1, columns.clamp(min=0))
+    return prompts, torch.where(columns < 0, PADDING, PROMPT)
 
 
-def detailed(task: Task, said: list[list[str]], examples: Batch, graded: Graded) -> dict[str, Any]:
-    """Means of the further numbers over all examples and their order (a store keeps none), how many answers were unreadable,
-    and for reading some of those, and of others some whose steps are ("broken", where there are any)."""
+def answer_details(task: Task, generated: list[list[str]], examples: Batch, graded: GradedAnswers) -> dict[str, Any]:
+    """Return the details that are stored with a score of generated answers.
+
+    "means" of the task's further numbers and their "order" (a store does not keep the order of keys); the number of "unreadable"
+    answers and some of them ("kept"); and, if there are any, some answers with unreadable steps ("broken").
+    """
     means = {name: float(values.double().mean()) for name, values in graded.details.items()}
-    kept, broken = (
+    unreadable, unreadable_steps = (
         [
-            {"question": _short(task.render(examples[n : n + 1])[0]["input"]), "generated": _short(" ".join(said[n]))}
-            for n in some[:KEPT]
+            {
+                "question": _shorten(task.render(examples[n : n + 1])[0]["input"]),
+                "generated": _shorten(" ".join(generated[n])),
+            }
+            for n in indices[:MAX_STORED]
         ]
-        for some in (graded.unreadable, graded.broken)
+        for indices in (graded.unreadable, graded.unreadable_steps)
     )
-    found = {"means": means, "order": list(means), "unreadable": len(graded.unreadable), "kept": kept}
-    return found | ({"broken": broken} if broken else {})
+    details = {"means": means, "order": list(means), "unreadable": len(graded.unreadable), "kept": unreadable}
+    return details | ({"broken": unreadable_steps} if unreadable_steps else {})
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]} ..."

@@ -1,4 +1,4 @@
-"""Scores of a model at many lengths: one forward per example, or, where a task grades what is said, greedy decoding."""
+"""Scores of a model at many lengths: by one forward pass per example, or by greedy decoding if the task grades answers."""
 
 import dataclasses
 import json
@@ -14,106 +14,112 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, Run, choose
-from lengthwise.evaluation.decoding import decodable, detailed, greedy_decode
-from lengthwise.evaluation.untrained import baseline_scores, stored
+from lengthwise.evaluation.decoding import answer_details, decodable, greedy_decode
+from lengthwise.evaluation.untrained import baseline_details, baseline_scores
 from lengthwise.positions import PositionScheme, position_scheme_for
-from lengthwise.tasks.base import AnsweringTask, Batch, Graded, PrefixTask, Task, generator
+from lengthwise.tasks.base import AnsweringTask, Batch, PrefixTask, Task, generator
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 
-MORE = 4  # a step of decoding works on one place of each example only, and the more examples the less a place costs
-
-
-GROUPS = 40  # of examples, whose means are kept beside the score at one length of many
+DECODING_FACTOR = 4  # decoding processes one token per example and step, so its batches are this many times larger
+GROUPS = 40  # groups of examples whose means are stored with each score of a task with prefixes
 
 
 class EvaluationError(ValueError):
-    """A score that cannot be used. One line: at which length, why, what to do."""
+    """A score that cannot be used. The message is one line with the length, the reason and what to do."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """What a model does at one length."""
+    """The score of a model at one length."""
 
     length: int  # in the task's unit
     metric: str
     better: str  # "higher" or "lower"
-    n: int  # examples scored
+    n: int  # number of examples
     mean: float
-    standard_error: float | None  # of the mean, over examples; None for a single one
-    out_of_distribution: bool  # longer than anything in training
+    standard_error: float | None  # of the mean, over examples; None for a single example
+    out_of_distribution: bool  # longer than all training examples
     seconds: float
-    asked: dict[str, Any]  # the question, see `asked`
-    # What the task's "baselines" score on the same examples: {"name", "score", "floor"}, in the task's order. Of decoded answers:
-    # "means" of further numbers by name, how many were "unreadable", some of those "kept", and of others some with steps that
-    # cannot be read ("broken"). Of prefixes: the means of "groups" of examples.
+    asked: dict[str, Any]  # identifies the evaluation, see `asked`
+    # "baselines": scores on the same examples, {"name", "score", "floor"}, in the task's order. For generated answers also those
+    # of `decoding.answer_details`. For tasks with prefixes also "groups": means of groups of examples.
     details: dict[str, Any] = field(default_factory=dict)
 
 
 Shift = Mapping[str, Any]
-"""Settings of the task in which a test differs from what was trained; none: as it was trained."""
+"""Settings of the task in which a test differs from training. An empty mapping stands for the task as trained."""
 
 
 def asked(
     task: Task | type[Task], config: EvaluationConfig, length: int, shift: Shift = MappingProxyType({})
 ) -> dict[str, Any]:
-    """What identifies the question at one length: a question that has its answer is not asked again."""
+    """Return the settings that identify the evaluation at one length. An evaluation with a stored score is not repeated."""
     amount = {"tokens": config.tokens} if task.per_token else {"examples": config.examples}
     question: dict[str, Any] = {"length": length, **amount, "seed": config.seed}
     if _has_prefixes(task):
-        question["prompt"] = _prompt(config)
+        question["prompt"] = _prompt_length(config)
     return question | ({"shift": dict(shift)} if shift else {})
 
 
-def questions(make: type[Task], config: EvaluationConfig) -> list[dict[str, Any]]:
-    """All that is asked of a run: every length, of the task as it was trained and of every shift."""
+def questions(task_class: type[Task], config: EvaluationConfig) -> list[dict[str, Any]]:
+    """Return all evaluations of a run (see `asked`): every length, for the task as trained and for every shift."""
     shifts: list[Shift] = [{}, *config.shifts]
-    return [asked(make, config, length, shift) for shift in shifts for length in config.lengths]
+    return [asked(task_class, config, length, shift) for shift in shifts for length in config.lengths]
 
 
 def together(questions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[EvaluationConfig, dict[str, Any]]]:
-    """The questions as evaluations, each with its shift: those that one forward answers are one, all others one by one."""
-    grouped: dict[str, list[int]] = {}
+    """Yield configurations that cover these questions, each with its shift.
+
+    Questions that one forward pass answers share a configuration; each of the others has its own.
+    """
+    groups: dict[str, list[int]] = {}
     for question in questions:
-        rest = json.dumps({k: v for k, v in question.items() if k != "length"}, sort_keys=True)
+        key = json.dumps({k: v for k, v in question.items() if k != "length"}, sort_keys=True)
         if "prompt" not in question:
-            rest += f" {question['length']}"
-        grouped.setdefault(rest, []).append(question["length"])
-    for rest, lengths in grouped.items():
-        settings, _ = json.JSONDecoder().raw_decode(rest)
+            key += f" {question['length']}"
+        groups.setdefault(key, []).append(question["length"])
+    for key, lengths in groups.items():
+        settings, _ = json.JSONDecoder().raw_decode(key)
         shift = settings.pop("shift", {})
         yield EvaluationConfig(lengths=tuple(lengths), **settings), shift
 
 
 def shifted(task: Choice, shift: Shift) -> Choice:
-    """The task of a test: as it was trained, but for the settings of `shift`. `ConfigError` where there is no such task."""
+    """Return the task of a test, which differs from the trained task in the settings of `shift`.
+
+    Raises `ConfigError` for invalid settings and for a shift without effect.
+    """
     changed = choose(task.make, **{**dict(task.settings), **shift})
     if changed == task:
-        raise ConfigError(f"the shift {dict(shift)} changes nothing: the task as it was trained is {task.label}")
+        raise ConfigError(f"the shift {dict(shift)} must change the trained task, got the same task {task.label}")
     return changed
 
 
 def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = (), prompt: int | None = None) -> None:
-    """Raise `ConfigError` for the first length that the run's task, position scheme or encoding does not support, and for a
-    shift that the task does not have. `prompt`: the length of the prompt of a task with prefixes. Builds no model."""
+    """Raise `ConfigError` for a length that the run's task, position scheme or encoding does not support.
+
+    Also for a shift that the task does not have. `prompt`: the prompt length of a task with prefixes. Builds no model.
+    """
     task: Task = run.task.build()
     lengths = list(lengths)
     if prompt is not None and not isinstance(task, PrefixTask):
         raise ConfigError(
-            f"prompt is {prompt}, and {run.task.name} has no prompts whose prefixes are its lengths; leave prompt out"
+            f"prompt is {prompt}, but {run.task.name} is not a task whose lengths are prefixes of one prompt; leave prompt out"
         )
-    for changed in (task, *(shifted(run.task, shift).build() for shift in shifts)):
-        read = [prompt] if prompt and isinstance(changed, PrefixTask) and changed.one_forward() else []
-        every = dict.fromkeys([*lengths, *read])
-        _check(changed, encodings_of(run, task), position_scheme_for(task, run.training.positions), every, task.decodes)
-        if changed.input_width != task.input_width:
+    for test_task in (task, *(shifted(run.task, shift).build() for shift in shifts)):
+        prompts = [prompt] if prompt and isinstance(test_task, PrefixTask) and test_task.one_forward() else []
+        all_lengths = dict.fromkeys([*lengths, *prompts])
+        scheme = position_scheme_for(task, run.training.positions)
+        _check(test_task, encodings_of(run, task), scheme, all_lengths, task.decodes)
+        if test_task.input_width != task.input_width:
             raise ConfigError(
-                f"a shift makes inputs {changed.input_width} wide, and the model reads {task.input_width}; leave the width as it is"
+                f"a shift must keep the input width {task.input_width} of the trained model, got {test_task.input_width}"
             )
 
 
 def encodings_of(run: Run, task: Task) -> list[Any]:
-    """One instance of every encoding that the run's model has."""
+    """Return one instance of every encoding in the run's model."""
     context = {"num_heads": run.model.num_heads, "head_dim": run.model.head_dim, "d_model": run.model.d_model}
     train_length = task.tokens(run.training.train_length)
     return [choice.build(**context, train_length=train_length) for choice in dict.fromkeys(run.encoding.layers)]
@@ -133,69 +139,79 @@ def evaluate(
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> list[Score]:
-    """Score `model` at each of `lengths` (those of `config` when None), in the order given.
+    """Score `model` at each of `lengths` (default: those of `config`), in this order. All computation is in float32.
 
-    The examples of a length depend on the task, the config and the length alone: not on the other lengths, nor on
-    `batch_tokens` (places per forward), which changes a score by float rounding at most. Always in float32.
-    `positions`: the position scheme of the run's training (`run.training.positions`); the positions that it draws for a
-    length depend only on the config's seed and that length.
-    `shift`: the settings in which `task` differs from what was trained; it is part of the question.
-    Of a task with prefixes one forward of `config.prompt` scores all lengths.
-    `decode`: whether the model says its answers token by token, greedily and with the key-value cache (of up to
-    4 `batch_tokens` places), and the task grades them; None: as the task has it (`task.decodes`). For an exact match of the
-    whole answer one forward says the same, much faster.
+    The examples of a length depend only on the task, the config and the length. Other lengths do not change them.
 
-    Raises `ConfigError` before any forward for a length that the task, the position scheme or the encoding cannot do;
-    `EvaluationError` for a score that is not a number; `Stopped` when `should_stop` says so, which is asked before every
-    forward.
+    `train_length`: the longest length in training; longer ones are marked as out of distribution.
+    `positions`: the position scheme of the run's training (`run.training.positions`). The positions that it draws for a length
+    depend only on the config's seed and that length.
+    `shift`: the settings in which `task` differs from the trained task; part of what identifies the evaluation.
+    `batch_tokens`: token slots per forward pass. It changes scores by rounding only.
+    `decode`: generate answers token by token with the key-value cache (of up to 4 `batch_tokens` token slots), and let the task
+    grade them. Default: `task.decodes`. For an exact match of the whole answer, one forward pass gives the same result much
+    faster.
+
+    For a task with prefixes, one forward pass of `config.prompt` scores all lengths.
+
+    Raises `ConfigError` before any forward pass for a length that the task, the position scheme or the encoding does not support;
+    `EvaluationError` for a score that is not finite; `Stopped` if `should_stop` returns True, which is called before every forward
+    pass.
     """
-    wanted = list(config.lengths if lengths is None else lengths)
+    lengths = list(config.lengths if lengths is None else lengths)
     if batch_tokens < 1:
-        raise ConfigError(f"batch_tokens is {batch_tokens}; it has to be at least 1")
+        raise ConfigError(f"batch_tokens must be at least 1, got {batch_tokens}")
     scheme = position_scheme_for(task, positions)
     decode = task.decodes if decode is None else decode
-    at_once = wanted
+    forward_lengths = lengths
     if isinstance(task, PrefixTask):
-        config = dataclasses.replace(config, prompt=max(_prompt(config), *wanted))
-        at_once = [_prompt(config)] if task.one_forward() else wanted
+        config = dataclasses.replace(config, prompt=max(_prompt_length(config), *lengths))
+        forward_lengths = [_prompt_length(config)] if task.one_forward() else lengths
     encodings = [m for m in model.modules() if getattr(m, "kind", None) == "encoding"]
-    _check(task, encodings, scheme, dict.fromkeys([*wanted, *at_once]), decode)
+    _check(task, encodings, scheme, dict.fromkeys([*lengths, *forward_lengths]), decode)
     device = next(model.parameters()).device
-    counts = {length: _count(task, config, length) for length in at_once}
-    work = _Work(task, counts, batch_tokens * (MORE if decode else 1), Reporter(on_progress), should_stop)
+    counts = {length: _num_examples(task, config, length) for length in forward_lengths}
+    batch_tokens *= DECODING_FACTOR if decode else 1
+    work = _Work(task, counts, batch_tokens, Reporter(on_progress), should_stop)
     was_training = model.training
     model.eval()
     try:
         with torch.no_grad(), reproducible(device):
-            begin, found = time.perf_counter(), []
-            for length in at_once:
+            begin, scores = time.perf_counter(), []
+            for length in forward_lengths:
                 examples = task.examples(config.seed, work.counts[length], length, "test")
-                work.found(length, len(examples))
+                work.set_count(length, len(examples))
                 if decode:
-                    of_length = {length: _decoded(model, decodable(task, scheme), examples, work, length, device)}
+                    results = {length: _score_answers(model, decodable(task, scheme), examples, work, length, device)}
                 else:
-                    of_length = _read(model, task, examples, scheme, config, work, length, device, wanted)
-                beside = baseline_scores(task, examples, list(of_length), partial(work.before, length))
+                    results = _score_logits(model, task, examples, scheme, config, work, length, device, lengths)
+                curves = baseline_scores(task, examples, list(results), partial(work.check_stop, length))
                 seconds, begin = time.perf_counter() - begin, time.perf_counter()
-                for answered, (values, details) in of_length.items():
-                    question, each = asked(task, config, answered, shift), seconds / len(of_length)
-                    own = stored(task, beside, answered)
-                    details |= {"baselines": own} if own else {}
-                    found.append(_score(task, question, values, details, answered > train_length, each))
-            return found
+                for scored_length, (values, details) in results.items():
+                    question, seconds_each = asked(task, config, scored_length, shift), seconds / len(results)
+                    baselines = baseline_details(task, curves, scored_length)
+                    details |= {"baselines": baselines} if baselines else {}
+                    is_longer = scored_length > train_length
+                    scores.append(_make_score(task, question, values, details, is_longer, seconds_each))
+            return scores
     finally:
         model.train(was_training)
 
 
-def _score(
-    task: Task, question: dict[str, Any], values: Tensor, details: dict[str, Any], new: bool, seconds: float
+def _make_score(
+    task: Task,
+    question: dict[str, Any],
+    values: Tensor,
+    details: dict[str, Any],
+    out_of_distribution: bool,
+    seconds: float,
 ) -> Score:
     n, length = len(values), question["length"]
     if not bool(values.isfinite().all()):
         bad = int((~values.isfinite()).sum())
         raise EvaluationError(
             f"at length {length} the {task.metric} of {bad} of {n} examples is not a finite number: the "
-            "model's logits overflow there; leave this length out, or look at the encoding's numbers"
+            "model's logits overflow there; leave this length out, or check the encoding's values"
         )
     return Score(
         length=length,
@@ -204,14 +220,14 @@ def _score(
         n=n,
         mean=float(values.mean()),
         standard_error=float(values.std()) / math.sqrt(n) if n > 1 else None,
-        out_of_distribution=new,
+        out_of_distribution=out_of_distribution,
         seconds=seconds,
         asked=question,
         details=details,
     )
 
 
-def _read(
+def _score_logits(
     model: nn.Module,
     task: Task,
     examples: Batch,
@@ -220,55 +236,61 @@ def _read(
     work: "_Work",
     length: int,
     device: torch.device,
-    wanted: list[int],
+    lengths: list[int],
 ) -> dict[int, tuple[Tensor, dict[str, Any]]]:
-    """The score of each example by one forward; of a task with prefixes at every length that is wanted, with the means of
-    groups of sequences, which are the same sequences at every length."""
-    # Of all examples, however they are cut into forwards.
-    drawn = scheme.positions(examples.inputs, None, generator(config.seed, "layout", length), training=False)
+    """Return by length: the score of each example from one forward pass, and details.
+
+    For a task with prefixes these are all `lengths`, and the details are means of groups of sequences, with the same groups at
+    every length.
+    """
+    # Drawn for all examples together, so that they do not depend on the batch size.
+    all_positions = scheme.positions(examples.inputs, None, generator(config.seed, "layout", length), training=False)
     scores = []
-    for cut in work.cuts(length, len(examples)):
-        positions = None if drawn is None else drawn[cut].to(device)
-        scores.append(_forward(model, task, examples[cut].to(device), positions, work, length).cpu())
+    for rows in work.batches(length, len(examples)):
+        positions = None if all_positions is None else all_positions[rows].to(device)
+        scores.append(_forward(model, task, examples[rows].to(device), positions, work, length).cpu())
     values = torch.cat(scores).double()
     if not isinstance(task, PrefixTask):
         return {length: (values, {})}
-    answered = wanted if task.one_forward() else [length]
-    return {n: (values[:, n - 1], _grouped(values[:, n - 1])) for n in answered}
+    scored_lengths = lengths if task.one_forward() else [length]
+    return {n: (values[:, n - 1], _group_means(values[:, n - 1])) for n in scored_lengths}
 
 
-def _grouped(values: Tensor) -> dict[str, list[float]]:
-    """The means of equal groups of examples (their sizes differ by one at most): what a bootstrap over examples needs."""
+def _group_means(values: Tensor) -> dict[str, list[float]]:
+    """Return the means of groups of examples, for a bootstrap over examples. The group sizes differ by at most one."""
     return {"groups": [float(f"{float(part.mean()):.6g}") for part in values.tensor_split(min(GROUPS, len(values)))]}
 
 
-def _decoded(
+def _score_answers(
     model: nn.Module, task: AnsweringTask, examples: Batch, work: "_Work", length: int, device: torch.device
 ) -> tuple[Tensor, dict[str, Any]]:
-    """The score of each example by what the model says, and what else there is to say about it."""
-    said, nan = [], []
-    for cut in work.cuts(length, len(examples)):
-        work.before(length)
-        words, bad = greedy_decode(model, task, examples[cut].to(device), length, lambda: work.before(length))
-        said += words
-        nan.append(bad.cpu())
-        work.after(length, len(words))
-    graded: Graded = task.grade(said, examples)
-    return graded.scores.masked_fill(torch.cat(nan), math.nan), detailed(task, said, examples, graded)
+    """Return the score of each example from the model's generated answer, and details of the answers."""
+    generated, nan_masks = [], []
+    for rows in work.batches(length, len(examples)):
+        work.check_stop(length)
+        answers, has_nan = greedy_decode(
+            model, task, examples[rows].to(device), length, lambda: work.check_stop(length)
+        )
+        generated += answers
+        nan_masks.append(has_nan.cpu())
+        work.finish_forward(length, len(answers))
+    graded = task.grade(generated, examples)
+    scores = graded.scores.masked_fill(torch.cat(nan_masks), math.nan)
+    return scores, answer_details(task, generated, examples, graded)
 
 
 def _forward(
     model: nn.Module, task: Task, batch: Batch, positions: Tensor | None, work: "_Work", length: int
 ) -> Tensor:
-    work.before(length)
+    work.check_stop(length)
     logits = model(batch.inputs) if positions is None else model(batch.inputs, positions=positions)
     scores = task.curve(logits, batch) if isinstance(task, PrefixTask) else task.score(logits, batch)
-    work.after(length, len(batch))
+    work.finish_forward(length, len(batch))
     return scores
 
 
 class _Work:
-    """How much there is to do, how much is done, and who wants to know."""
+    """The forward passes of an evaluation: their batches, progress reports, and requests to stop."""
 
     def __init__(
         self,
@@ -279,56 +301,56 @@ class _Work:
         should_stop: Callable[[], bool] | None,
     ):
         self.counts, self.reporter, self.should_stop = counts, reporter, should_stop
-        self.places = {length: task.tokens(length) for length in counts}
+        self.token_slots = {length: task.tokens(length) for length in counts}  # per example
         self.batch_tokens = batch_tokens
-        self.forwards = {length: -(-n // self.size(length)) for length, n in counts.items()}
-        self.done = self.done_places = 0
-        self.pace = Pace(0, self.total_places)
+        self.forwards = {length: -(-n // self.batch_size(length)) for length, n in counts.items()}
+        self.forwards_done = self.slots_done = 0
+        self.pace = Pace(0, self.total_slots)
 
     @property
-    def total_places(self) -> int:
-        return sum(n * self.places[length] for length, n in self.counts.items())
+    def total_slots(self) -> int:
+        return sum(n * self.token_slots[length] for length, n in self.counts.items())
 
-    def found(self, length: int, examples: int) -> None:
-        """There are so many examples: fewer than the task knew (`Task.examples`), perhaps."""
+    def set_count(self, length: int, examples: int) -> None:
+        """Set the number of examples, which can be smaller than the task knew in advance (see `Task.examples`)."""
         self.counts[length] = examples
-        self.forwards[length] = -(-examples // self.size(length))
-        self.pace.total = self.total_places
+        self.forwards[length] = -(-examples // self.batch_size(length))
+        self.pace.total = self.total_slots
 
-    def size(self, length: int) -> int:
-        """Examples per forward."""
-        return max(1, self.batch_tokens // self.places[length])
+    def batch_size(self, length: int) -> int:
+        """Return the number of examples per forward pass."""
+        return max(1, self.batch_tokens // self.token_slots[length])
 
-    def cuts(self, length: int, examples: int) -> list[slice]:
-        """So many examples, cut into forwards."""
-        size = self.size(length)
+    def batches(self, length: int, examples: int) -> list[slice]:
+        """Return the examples of each forward pass."""
+        size = self.batch_size(length)
         return [slice(n, n + size) for n in range(0, examples, size)]
 
-    def before(self, length: int) -> None:
+    def check_stop(self, length: int) -> None:
         if self.should_stop is not None and self.should_stop():
-            raise Stopped("evaluate", self.done, sum(self.forwards.values()))
+            raise Stopped("evaluate", self.forwards_done, sum(self.forwards.values()))
 
-    def after(self, length: int, examples: int) -> None:
-        self.done += 1
-        self.done_places += examples * self.places[length]
+    def finish_forward(self, length: int, examples: int) -> None:
+        self.forwards_done += 1
+        self.slots_done += examples * self.token_slots[length]
         total = sum(self.forwards.values())
-        if self.reporter.due(last=self.done == total):
-            eta = self.pace.update(self.done_places)
-            rate = (total - self.done) / eta if eta else 0.0
-            self.reporter.tell(Progress("evaluate", self.done, total, None, rate, eta, length))
+        if self.reporter.is_due(last=self.forwards_done == total):
+            eta = self.pace.update(self.slots_done)
+            rate = (total - self.forwards_done) / eta if eta else 0.0
+            self.reporter.report(Progress("evaluate", self.forwards_done, total, None, rate, eta, length))
 
 
 def _has_prefixes(task: Task | type[Task]) -> bool:
     return issubclass(task if isinstance(task, type) else type(task), PrefixTask)
 
 
-def _prompt(config: EvaluationConfig) -> int:
-    """The length of the sequences whose prefixes are the lengths."""
+def _prompt_length(config: EvaluationConfig) -> int:
+    """Return the length of the sequences whose prefixes are scored."""
     return config.prompt or max(config.lengths)
 
 
-def _count(task: Task, config: EvaluationConfig, length: int) -> int:
-    """Examples to score at one length: as many as are asked for, or as there are."""
+def _num_examples(task: Task, config: EvaluationConfig, length: int) -> int:
+    """Return the number of examples to score at one length: those of the config, or fewer if fewer exist."""
     count = max(1, -(-config.tokens // task.tokens(length))) if task.per_token else config.examples
     available = task.available(length, "test")
     return count if available is None else min(count, available)
@@ -338,15 +360,15 @@ def _check(task: Task, encodings: Iterable[Any], scheme: PositionScheme, lengths
     encodings = list(encodings)
     if decode:
         decodable(task, scheme)
-    task.baselines()  # one that cannot be worked out here is refused now
+    task.baselines()  # raises an error now for a baseline that cannot be computed
     for length in lengths:
         task.check_length(length, "test")
         scheme.require(task.tokens(length), training=False)
-        places = scheme.num_positions(task.tokens(length), training=False)
+        num_positions = scheme.num_positions(task.tokens(length), training=False)
         for encoding in encodings:
-            if encoding.max_length is not None and places > encoding.max_length:
-                named = "" if places == task.tokens(length) else f" with {type(scheme).__name__}"
+            if encoding.max_length is not None and num_positions > encoding.max_length:
+                with_scheme = "" if num_positions == task.tokens(length) else f" with {type(scheme).__name__}"
                 raise ConfigError(
-                    f"length {length} {task.unit} needs {places} positions{named}, and {type(encoding).__name__} has "
+                    f"length {length} {task.unit} needs {num_positions} positions{with_scheme}, but {type(encoding).__name__} has "
                     f"{encoding.max_length}; give it a larger max_length, or leave this length out"
                 )

@@ -1,4 +1,4 @@
-"""What the baselines of a task score on the examples that a model is asked; worked out once for the same examples."""
+"""Scores of a task's baselines on the examples of an evaluation, computed once for the same examples."""
 
 import hashlib
 import math
@@ -12,43 +12,43 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Baseline, Batch, PrefixTask, Task
 
-KEPT = 256  # curves, the last used ones; a curve has one number for each length
+MAX_CACHED = 256  # curves in the cache, which drops the least recently used; a curve has one number for each length
 
-Curve = dict[int, float]  # the mean score by length; a length where the baseline says nothing is left out
+Curve = dict[int, float]  # mean score by length, without lengths at which the baseline makes no prediction
 _curves: OrderedDict[tuple[str, ...], Curve] = OrderedDict()
 
 
 def baseline_scores(
     task: Task, examples: Batch, lengths: Sequence[int], before: Callable[[], None] = lambda: None
 ) -> dict[str, Curve]:
-    """By baseline, in the task's order, its mean score at each of `lengths`, on these examples and as the task scores a model's.
-    `before` is called ahead of every piece of work, and may raise.
+    """Return for each baseline, in the task's order, its mean score on these examples at each of `lengths`.
 
-    A process keeps what it has found: every run of a study is asked the same examples, and only the first one pays.
+    `before` is called before every call of a baseline, and may raise. Scores are cached in the process, because all runs of a
+    study use the same examples.
     """
-    found = {}
-    own = task.baselines()
-    asked = _identity(examples) if own else ""
-    for baseline in own:
-        made_by = f"{type(task).__module__}.{type(task).__qualname__}"
-        curve = _kept(asked, made_by, task.metric, baseline.name, baseline.fitted_on)
+    curves = {}
+    baselines = task.baselines()
+    examples_hash = _hash(examples) if baselines else ""
+    for baseline in baselines:
+        task_class = f"{type(task).__module__}.{type(task).__qualname__}"
+        curve = _cached_curve(examples_hash, task_class, task.metric, baseline.name, baseline.fitted_on)
         missing = [n for n in lengths if n not in curve]
         if missing:
-            prefixes = isinstance(task, PrefixTask) and not baseline.by_length
-            new = _curve(baseline, examples, range(1, max(lengths) + 1) if prefixes else missing, before)
+            all_prefixes = isinstance(task, PrefixTask) and not baseline.fit_per_length
+            new = _curve(baseline, examples, range(1, max(lengths) + 1) if all_prefixes else missing, before)
             for length, score in new.items():
                 if not math.isfinite(score):
                     raise ConfigError(
-                        f"the baseline {baseline.name!r} of {type(task).__name__} scores {score} at length {length}; its scores "
-                        "have to be finite, or None where it says nothing"
+                        f"the baseline {baseline.name!r} of {type(task).__name__} must have finite scores, or return None, got "
+                        f"{score} at length {length}"
                     )
             curve.update(new)
-        found[baseline.name] = {n: curve[n] for n in lengths if n in curve}
-    return found
+        curves[baseline.name] = {n: curve[n] for n in lengths if n in curve}
+    return curves
 
 
-def stored(task: Task, curves: dict[str, Curve], length: int) -> list[dict[str, Any]]:
-    """The baselines at one length as they are kept beside a score: name, score, and whether it is a floor."""
+def baseline_details(task: Task, curves: dict[str, Curve], length: int) -> list[dict[str, Any]]:
+    """Return the baselines at one length as they are stored with a score: name, score, and whether it is a floor."""
     return [
         {"name": baseline.name, "score": curves[baseline.name][length], "floor": baseline.floor}
         for baseline in task.baselines()
@@ -57,7 +57,7 @@ def stored(task: Task, curves: dict[str, Curve], length: int) -> list[dict[str, 
 
 
 def _curve(baseline: Baseline, examples: Batch, lengths: Sequence[int], before: Callable[[], None]) -> Curve:
-    size = baseline.at_once or len(examples)
+    size = baseline.examples_per_call or len(examples)
     sums, count = torch.zeros(len(lengths), dtype=torch.float64), 0
     for start in range(0, len(examples), size):
         before()
@@ -70,19 +70,19 @@ def _curve(baseline: Baseline, examples: Batch, lengths: Sequence[int], before: 
     )
 
 
-def _kept(*key: str) -> Curve:
-    """What is known of a curve, to be added to."""
+def _cached_curve(*key: str) -> Curve:
+    """Return the cached part of a curve; the caller adds to it in place."""
     curve = _curves.setdefault(key, {})
     _curves.move_to_end(key)
-    while len(_curves) > KEPT:
+    while len(_curves) > MAX_CACHED:
         _curves.popitem(last=False)
     return curve
 
 
-def _identity(examples: Batch) -> str:
-    """Of the examples themselves, whatever they were drawn by: all that the batch holds."""
-    parts = [part for part in vars(examples).values() if isinstance(part, Tensor)]
-    digest = hashlib.blake2b(repr([(part.shape, part.dtype) for part in parts]).encode(), digest_size=16)
-    for part in parts:
-        digest.update(part.contiguous().numpy().data)
+def _hash(examples: Batch) -> str:
+    """Return a hash of all tensors in the batch, so that equal examples are recognized whatever their origin."""
+    tensors = [value for value in vars(examples).values() if isinstance(value, Tensor)]
+    digest = hashlib.blake2b(repr([(t.shape, t.dtype) for t in tensors]).encode(), digest_size=16)
+    for t in tensors:
+        digest.update(t.contiguous().numpy().data)
     return digest.hexdigest()

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.tasks.numbers import split
-from lengthwise.tasks.pairs import NOTHING, Draft, Pairs
-from lengthwise.tasks.scratchpad import ScratchpadTask, Step, components_of
+from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs
+from lengthwise.tasks.scratchpad import ScratchpadTask, Step, parse_components
 from lengthwise.tasks.sequences import DIGITS, combinations
 
 PLUS = "+"
@@ -25,31 +25,31 @@ class Addition(ScratchpadTask):
         targets  5   7  +  6  8  SEP 1  2  5  EOS
                                      ‾‾‾‾‾‾‾‾‾‾‾‾
 
-    How many digits the two have, (A, B) with max(A, B) = length, is uniform over the 2 · length − 1 pairs that there are. A
-    number of A digits is uniform over 10^(A−1) ... 10^A − 1, one of 1 digit over 0 ... 9. Numbers can be of any length.
+    The numbers of digits (A, B), with max(A, B) = length, are uniform over the 2 · length − 1 possible pairs. A number of A digits
+    is uniform over 10^(A−1) ... 10^A − 1, and a number of 1 digit over 0 ... 9. Numbers can be of any length.
 
-    A test has as many questions of each pair of sizes (one more or less where they do not divide), and no question twice. So
-    of 2 digits it has at most 318 questions: there are 106 that add a number of 2 digits to one of 1, and no more are asked of the
-    other two pairs.
+    A test has equally many questions of each pair (up to one more if the pairs do not divide their number), and no question
+    twice. So at length 2 it has at most 318 questions: its split has 106 questions that add a number of 2 digits to one of 1, and
+    the other two pairs get no more.
 
-    With a scratchpad (`ScratchpadTask`), a step for each column from the units on, and one for a last carry:
+    With a scratchpad (`ScratchpadTask`) there is a step for each column, units first, and one for a last carry:
 
         in 7 8 comp 7 + 8 + 0 = 1 5 out 5 [ 1 ] re 5 + 6 # in 5 6 comp 5 + 6 + 1 = 1 2 out 2 [ 1 ] re + # in 0 0 ...
 
-    the carry in brackets. The shorter number is filled up with zeros in front. What remains keeps them, so that both have
-    as many digits at every step; `zeros=published` drops them, as the study's code did: of 1003 + 5, first `re 1 0 0 + 0`.
+    with the carry in brackets. The shorter number is padded with leading zeros. The remaining input keeps them, so that both
+    numbers have equally many digits at every step; `zeros=published` drops them, as the study's code did: for 1003 + 5, the
+    first step has `re 1 0 0 + 0`.
 
-    The score is exact match: 1 where the whole sum and EOS are right. Train and test share no question, see
-    `SequenceTask`.
+    The score is exact match: 1 if the whole sum and EOS are correct. Train and test share no question, see `SequenceTask`.
 
     Source: Kazemnejad et al. 2023, section 3 and appendix D.1.
-    Differs: a length is one bucket, of which the source's buckets are the pairs (A, B).
+    Differs: a length here is one bucket that contains several of the source's buckets, the pairs (A, B).
     """
 
     unit = "digits"
 
     step_words = ("=",)
-    kinds_are = "pairs of sizes"
+    kinds_name = "pairs of sizes"
 
     def __init__(self, *, scratchpad: str = "none", zeros: Literal["keep", "published"] = "keep"):
         self.check({"scratchpad": scratchpad, "zeros": zeros})
@@ -59,28 +59,28 @@ class Addition(ScratchpadTask):
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        on = components_of(cls.__name__, settings["scratchpad"])
-        if settings["zeros"] == "published" and "remaining" not in (on or ()):
+        selected = parse_components(cls.__name__, settings["scratchpad"])
+        if settings["zeros"] == "published" and "remaining" not in (selected or ()):
             raise ConfigError(
-                f"Addition.zeros is 'published', but with scratchpad={settings['scratchpad']} no step says what remains, so "
-                "that it makes no difference; leave it out"
+                f"Addition.zeros=published has no effect with scratchpad={settings['scratchpad']}, whose steps have no remaining "
+                "input; leave zeros out"
             )
         return super().check(settings)
 
-    def draw(self, generator: torch.Generator, count: int, length: int) -> Draft:
+    def draw(self, generator: torch.Generator, count: int, length: int) -> LazyPairs:
         return self.draw_kinds(generator, torch.randint(self.kinds(length), (count,), generator=generator), length)
 
     def kinds(self, length: int) -> int:
         return 2 * length - 1
 
-    def draw_kinds(self, generator: torch.Generator, kinds: Int[Tensor, " b"], length: int) -> Draft:
+    def draw_kinds(self, generator: torch.Generator, kinds: Int[Tensor, " b"], length: int) -> LazyPairs:
         first = torch.where(kinds < length, length, kinds - length + 1)
         second = torch.where(kinds < length, kinds + 1, length)
-        return self._draft(*(_number(generator, size, length) for size in (first, second)))
+        return self._lazy_pairs(*(_draw_numbers(generator, sizes, length) for sizes in (first, second)))
 
-    def every(self, length: int) -> Pairs | None:
-        chosen = combinations([10, 10]) if length == 1 else None
-        return None if chosen is None else self._draft(chosen[:, :1], chosen[:, 1:]).write()
+    def all_examples(self, length: int) -> Pairs | None:
+        operands = combinations([10, 10]) if length == 1 else None
+        return None if operands is None else self._lazy_pairs(operands[:, :1], operands[:, 1:]).compute()
 
     def widths(self, length: int) -> tuple[int, int]:
         return 2 * length + 1, length + 1
@@ -89,14 +89,14 @@ class Addition(ScratchpadTask):
         return max(map(len, self.operands(question)))
 
     def operands(self, question: Sequence[str]) -> tuple[list[int], list[int]]:
-        """The digits of both numbers."""
+        """Return the digits of both numbers."""
         first, second = split(question, PLUS)
         return [int(word) for word in first], [int(word) for word in second]
 
-    def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+    def repository_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         return f"Compute {' '.join(question)} ? ", f"The answer is {' '.join(answer)}."
 
-    def published_in_paper(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+    def paper_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         return f"Compute: {' '.join(question)} ?", f"The answer is {' '.join(answer)}."
 
     def steps(self, question: Sequence[str]) -> list[Step]:
@@ -111,7 +111,7 @@ class Addition(ScratchpadTask):
             for a, b, carry, rest_a, rest_b in self._columns(question)
         ]
 
-    def published_steps(self, question: Sequence[str]) -> list[dict[str, str]]:
+    def repository_steps(self, question: Sequence[str]) -> list[dict[str, str]]:
         return [
             {
                 "input": f"{a}, {b}",
@@ -134,48 +134,49 @@ class Addition(ScratchpadTask):
         }
 
     def _columns(self, question: Sequence[str]) -> list[tuple[int, int, int, str, str]]:
-        """From the units on: both digits, the carry that comes to them, and the digits of both numbers that remain."""
+        """Return for each column, units first: both digits, the incoming carry, and the remaining digits of both numbers."""
         first, second = ("".join(part) for part in split(question, PLUS))
-        places = max(len(first), len(second))
-        first, second = first.rjust(places, "0"), second.rjust(places, "0")
-        found, carry = [], 0
-        for n in range(places - 1, -1, -1):
+        width = max(len(first), len(second))
+        first, second = first.rjust(width, "0"), second.rjust(width, "0")
+        columns, carry = [], 0
+        for n in range(width - 1, -1, -1):
             a, b = int(first[n]), int(second[n])
-            found.append((a, b, carry, self._remains(first[:n]), self._remains(second[:n])))
+            columns.append((a, b, carry, self._remaining(first[:n]), self._remaining(second[:n])))
             carry = (a + b + carry) // 10
-        return [*found, (0, 0, carry, "", "")] if carry else found
+        return [*columns, (0, 0, carry, "", "")] if carry else columns
 
-    def _remains(self, digits: str) -> str:
+    def _remaining(self, digits: str) -> str:
         return digits if self.zeros == "keep" or not digits else digits.lstrip("0") or "0"
 
-    def _draft(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Draft:
-        """The examples with these digits, units last, -1 before a number begins."""
-        return Draft((first, second), self._question, _sum)
+    def _lazy_pairs(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> LazyPairs:
+        """Return the examples with these digits: units last, -1 before a number begins."""
+        return LazyPairs((first, second), self._question, _sum)
 
     def _question(self, first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Int[Tensor, "b w"]:
-        return torch.cat([first, torch.full((len(first), 1), self._id[PLUS]), second], 1)
+        return torch.cat([first, torch.full((len(first), 1), self._word_id[PLUS]), second], 1)
 
 
-def _number(generator: torch.Generator, sizes: Int[Tensor, " b"], places: int) -> Int[Tensor, "b places"]:
-    """Numbers of so many digits, units last, -1 before they begin."""
-    drawn = torch.randint(10, (len(sizes), places), generator=generator)
+def _draw_numbers(generator: torch.Generator, sizes: Int[Tensor, " b"], width: int) -> Int[Tensor, "b width"]:
+    """Draw numbers with `sizes` digits: units last, -1 before a number begins."""
+    digits = torch.randint(10, (len(sizes), width), generator=generator)
     leading = torch.randint(1, 10, (len(sizes), 1), generator=generator)
-    place = torch.arange(places, 0, -1)  # of units: 1
+    column = torch.arange(width, 0, -1)  # 1 for the units
     sizes = sizes[:, None]
-    drawn = torch.where((place == sizes) & (sizes > 1), leading, drawn)
-    return drawn.masked_fill(place > sizes, NOTHING)
+    digits = torch.where((column == sizes) & (sizes > 1), leading, digits)
+    return digits.masked_fill(column > sizes, NO_WORD)
 
 
 def _sum(first: Int[Tensor, "b n"], second: Int[Tensor, "b n"]) -> Int[Tensor, "b m"]:
-    """The digits of the sums, m = n + 1, -1 in front where nothing is carried there; exact for any number of digits.
+    """Return the digits of the sums, with m = n + 1 columns, exact for any number of digits. -1 in front means no last carry.
 
-    A column hands on a carry if it sums to more than 9, none if to less, and what it was given if to 9: so a carry comes from
-    the nearest column below that does not sum to 9. No loop over columns is needed.
+    A column that sums to more than 9 carries 1, one that sums to less carries 0, and one that sums to exactly 9 passes its
+    incoming carry on. So a carry is decided by the nearest lower column that does not sum to 9, without a loop over columns.
     """
     columns = (first.clamp(min=0) + second.clamp(min=0)).flip(1)  # units first
-    settling = torch.where(columns != 9, torch.arange(columns.shape[1]), 0)  # nines at the units: a 9 carries nothing
-    carries = columns.gather(1, settling.cummax(1).values) > 9
+    # The column that decides each carry. If all lower columns sum to 9 it is the units column, which then carries nothing.
+    deciding = torch.where(columns != 9, torch.arange(columns.shape[1]), 0)
+    carries = columns.gather(1, deciding.cummax(1).values) > 9
     units = torch.zeros_like(carries[:, :1])
     digits = (columns + torch.cat([units, carries[:, :-1]], 1)) % 10
-    top = torch.where(carries[:, -1:], 1, NOTHING)
+    top = torch.where(carries[:, -1:], 1, NO_WORD)
     return torch.cat([top, digits.flip(1)], 1)

@@ -1,4 +1,4 @@
-"""Probabilistic finite automata: the language of a sequence is learned from the sequence itself."""
+"""Probabilistic finite automata: a model learns the language of a sequence from the sequence itself."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,23 +10,24 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.baselines.ngrams import NGRAMS, WITHOUT_ORDER, Say
+from lengthwise.baselines.ngrams import NGRAMS, WITHOUT_ORDER, Predictor
 from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Baseline, Batch, PrefixTask, require_length, require_split
 from lengthwise.tasks.sequences import symbol_names
 from lengthwise.values import require_most, require_whole
 
-FEWEST = 4  # states and letters of an automaton, where the settings allow so many
-LARGEST = 10_000  # states, and letters: every sequence has tables of both
+MIN_SIZE = 4  # states and letters of an automaton, if the settings allow as many
+MAX_SIZE = 10_000  # states and letters: every sequence has tables of both
 SEPARATOR = "|"
-COUNTED = 64  # sequences whose symbols are counted between two looks at whether to stop
+BASELINE_SEQUENCES = 64  # sequences per call of a baseline; evaluation can stop between two calls
 
 
 @dataclass(frozen=True)
 class Automata:
-    """One automaton for each row of a batch. The last of the r states is the one before a string: the first, which cannot end.
+    """One automaton for each row of a batch.
 
-    State s has `edges[b, s]` ways to go on, all equally probable: way k says `symbols[b, s, k]` and leads to `targets[b, s, k]`.
+    State s has `edges[b, s]` equally probable transitions: transition k emits `symbols[b, s, k]` and leads to `targets[b, s, k]`.
+    The last of the r states is the start of a string. It has the transitions of state 0, but a string cannot end in it.
     """
 
     symbols: Int[Tensor, "b r e"]
@@ -34,76 +35,78 @@ class Automata:
     edges: Int[Tensor, "b r"]
 
     def walk(self, draws: Float[Tensor, "b n"], ends: Bool[Tensor, "b n"]) -> tuple[Tensor, Tensor]:
-        """The symbols [b, n] that are said, and the state [b, n] in which each is; -1 for the end of a string.
+        """Return the emitted symbols [b, n], and the state [b, n] that emits each; -1 marks the end of a string.
 
-        `draws` in [0, 1) choose the ways; a string ends where `ends` says so, unless nothing of it has been said yet.
+        `draws` in [0, 1) choose the transitions. A string ends where `ends` is true, unless it is still empty.
         """
         count, rows, width = self.symbols.shape
         edges, targets = self.edges.flatten().numpy(), self.targets.flatten().numpy()
-        chosen, stopped = draws.double().T.contiguous().numpy(), ends.T.contiguous().numpy()
-        begin, offset = rows - 1, np.arange(count) * rows
-        states, ways = (np.empty(chosen.shape, np.int64) for _ in range(2))
-        state = np.full(count, begin)
-        for t in range(len(chosen)):  # a step depends on the one before: numpy's calls are the shorter ones
+        uniform, string_ends = draws.double().T.contiguous().numpy(), ends.T.contiguous().numpy()
+        start, offset = rows - 1, np.arange(count) * rows
+        states, transitions = (np.empty(uniform.shape, np.int64) for _ in range(2))
+        state = np.full(count, start)
+        for t in range(
+            len(uniform)
+        ):  # each step depends on the one before; a numpy call has less overhead than torch's
             states[t] = state
-            at = offset + state
-            ways[t] = at * width + (chosen[t] * edges.take(at)).astype(np.int64)
-            following = targets.take(ways[t])
-            following[stopped[t] & (state != begin)] = begin
+            index = offset + state
+            transitions[t] = index * width + (uniform[t] * edges.take(index)).astype(np.int64)
+            following = targets.take(transitions[t])
+            following[string_ends[t] & (state != start)] = start
             state = following
-        said = self.symbols.flatten().numpy().take(ways)
-        said[stopped & (states != begin)] = -1
-        return torch.from_numpy(said.T.copy()), torch.from_numpy(states.T.copy())
+        emitted = self.symbols.flatten().numpy().take(transitions)
+        emitted[string_ends & (states != start)] = -1
+        return torch.from_numpy(emitted.T.copy()), torch.from_numpy(states.T.copy())
 
-    def says(self, ends: float, vocab: int) -> Float[Tensor, "b r v"]:
-        """The probabilities of what each state says next, float64; the last of the symbols ends a string."""
-        share = torch.arange(self.symbols.shape[2]) < self.edges[..., None]
-        found = torch.zeros(*self.edges.shape, vocab, dtype=torch.float64)
-        found.scatter_(2, self.symbols, share / self.edges[..., None].double())  # a way that is none says nothing
-        found[:, :-1] *= 1 - ends
-        found[:, :-1, -1] = ends
-        return found
+    def next_symbol(self, ends: float, vocab: int) -> Float[Tensor, "b r v"]:
+        """Return the probabilities of the next symbol in each state, float64. The last symbol ends a string."""
+        is_edge = torch.arange(self.symbols.shape[2]) < self.edges[..., None]
+        probabilities = torch.zeros(*self.edges.shape, vocab, dtype=torch.float64)
+        probabilities.scatter_(2, self.symbols, is_edge / self.edges[..., None].double())  # 0 for unused transitions
+        probabilities[:, :-1] *= 1 - ends
+        probabilities[:, :-1, -1] = ends
+        return probabilities
 
 
 @dataclass(frozen=True)
-class GeneratedAnswers(Batch):
-    """Sequences, the state in which each target was said, and what each state says: the truth that a model is compared with."""
+class AutomatonBatch(Batch):
+    """Sequences with their true distributions: the state that emitted each target, and the probabilities of each state."""
 
     states: Int[Tensor, "b t"]
-    says: Float[Tensor, "b r v"]
+    probabilities: Float[Tensor, "b r v"]
 
-    def __getitem__(self, part: slice) -> "GeneratedAnswers":
-        return GeneratedAnswers(
-            self.inputs[part], self.targets[part], self.scored[part], self.states[part], self.says[part]
+    def __getitem__(self, rows: slice) -> "AutomatonBatch":
+        return AutomatonBatch(
+            self.inputs[rows], self.targets[rows], self.scored[rows], self.states[rows], self.probabilities[rows]
         )
 
-    def to(self, device: torch.device | str) -> "GeneratedAnswers":
-        parts = (self.inputs, self.targets, self.scored, self.states, self.says)
-        return GeneratedAnswers(*(part.to(device, non_blocking=True) for part in parts))
+    def to(self, device: torch.device | str) -> "AutomatonBatch":
+        tensors = (self.inputs, self.targets, self.scored, self.states, self.probabilities)
+        return AutomatonBatch(*(tensor.to(device, non_blocking=True) for tensor in tensors))
 
-    def truth(self) -> Float[Tensor, "b t v"]:
-        """The distribution that each target was drawn from."""
-        return self.says.gather(1, self.states[..., None].expand(-1, -1, self.says.shape[2]))
+    def target_probabilities(self) -> Float[Tensor, "b t v"]:
+        """Return the distribution that each target was drawn from."""
+        return self.probabilities.gather(1, self.states[..., None].expand(-1, -1, self.probabilities.shape[2]))
 
 
 class PFA(PrefixTask):
-    """Say what comes next in strings of a language that the sequence itself shows. `length` n counts the symbols, the one that
-    is asked for included; a separator ends each string and is a symbol, too. Length 6, all places scored:
+    """Predict the next symbol of strings in a language that has to be learned from the sequence itself. `length` n counts the
+    symbols, including the predicted one; a separator ends each string and counts as a symbol. Length 6, all slots scored:
 
         inputs   | a b | a c
         targets  a b | a c c
 
-    Every sequence has an automaton of its own, drawn anew: 4 ... `states` states and an alphabet of 4 ... `symbols` letters
-    (fewer where the settings are smaller); each state has 1 ... `edges` ways to go on, all equally probable, each with a letter
-    of its own and with any state behind it. All strings begin in the same state. After each symbol a string ends with
-    probability `ends`, so it has 1 / `ends` symbols in the mean, and at least one.
+    Every sequence has a new random automaton: 4 ... `states` states and an alphabet of 4 ... `symbols` letters (fewer if the
+    settings are smaller). Each state has 1 ... `edges` equally probable transitions, each with a letter that the state uses only
+    once and with any state as its target. All strings start in the same state. After each symbol a string ends with
+    probability `ends`, so it has 1 / `ends` symbols on average, and at least one.
 
-    The loss is the cross-entropy of the next symbol. The score is the total variation distance of what the model says to what
-    the automaton says, ½ Σ |p - q| over all symbols, from 0 to 1, at the n-th symbol: a prefix of any number of symbols is a
-    sequence of that length, where strings would be of different widths. The letter says which way was taken, so the state is
-    known to who knows the automaton, and a distance of 0 is what perfect learning reaches.
+    The loss is the cross-entropy of the next symbol. The score is the total variation distance between the model's and the
+    automaton's distributions, ½ Σ |p - q| over all symbols, from 0 to 1, at the n-th symbol. Length counts symbols because any
+    prefix of n symbols is a sequence of length n, whereas strings have different lengths. The letter identifies the transition, so
+    whoever knows the automaton knows the state, and perfect learning reaches a distance of 0.
 
-    Expected of who knows nothing about automata (means over 1,280 sequences, settings as usual, n = 1, 10, 50, 100, 400):
+    Scores of baselines that know nothing about automata (means over 1,280 sequences, default settings, n = 1, 10, 50, 100, 400):
 
         every symbol alike     0.87  0.83  0.83  0.83  0.83
         counts of symbols      0.87  0.56  0.50  0.49  0.49
@@ -111,9 +114,10 @@ class PFA(PrefixTask):
         counts of triples      0.87  0.55  0.37  0.29  0.18
 
     Source: Akyürek et al. 2024, "In-Context Language Learning: Architectures and Algorithms"; its code, berlino/seq_icl.
-    Differs: a string ends with the same probability after each symbol; the published lengths are uniform up to 50, so that what
-    comes next depends on what no automaton knows. Training and test automata are all drawn anew, the published ones are 5,000.
-    The ranges of states and letters are our choice; that code draws 2 ... 9 states, and as many letters as states.
+    Differs: a string ends with the same probability after each symbol. The published string lengths are uniform up to 50, so there
+    the next symbol also depends on the length so far, which no automaton knows. Training and test automata are all new; the
+    published data has 5,000. The ranges of states and letters are our choice; that code draws 2 ... 9 states, and as many
+    letters as states.
     """
 
     metric = "total variation"
@@ -131,14 +135,14 @@ class PFA(PrefixTask):
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         symbols, edges, ends = settings["symbols"], settings["edges"], settings["ends"]
         require_whole("PFA", 1, states=settings["states"], symbols=symbols, edges=edges)
-        require_most("PFA", LARGEST, states=settings["states"], symbols=symbols)
+        require_most("PFA", MAX_SIZE, states=settings["states"], symbols=symbols)
         if edges > symbols:
             raise ConfigError(
-                f"PFA.edges is {edges}; of {symbols} symbols each can leave a state once, so at most {symbols}"
+                f"PFA.edges must be at most symbols={symbols}, got {edges}: the transitions of a state have different symbols"
             )
         if not 0 <= ends < 1:
             raise ConfigError(
-                f"PFA.ends is {ends}; the probability that a string ends has to lie in 0 ... 1, 1 left out"
+                f"PFA.ends, the probability that a string ends, must be at least 0 and below 1, got {ends}"
             )
         return settings
 
@@ -149,24 +153,24 @@ class PFA(PrefixTask):
         require_split(split)
         require_length(length, self.unit)
 
-    def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> GeneratedAnswers:
+    def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> AutomatonBatch:
         self.check_length(length, split)
         automata = self.draw(generator, batch)
         draws = torch.rand(batch, length, generator=generator)
-        said, states = automata.walk(draws, torch.rand(batch, length, generator=generator) < self.ends)
-        targets = said.masked_fill(said < 0, self.symbols)
+        emitted, states = automata.walk(draws, torch.rand(batch, length, generator=generator) < self.ends)
+        targets = emitted.masked_fill(emitted < 0, self.symbols)
         inputs = torch.cat([torch.full((batch, 1), self.symbols), targets[:, :-1]], 1)
         scored = torch.ones_like(targets, dtype=torch.bool)
-        return GeneratedAnswers(inputs, targets, scored, states, automata.says(self.ends, self.output_size))
+        return AutomatonBatch(inputs, targets, scored, states, automata.next_symbol(self.ends, self.output_size))
 
     def draw(self, generator: torch.Generator, count: int) -> Automata:
-        """So many automata."""
+        """Draw `count` automata."""
 
         def between(low: int, high: int, *shape: int) -> Tensor:
             return torch.randint(min(low, high), high + 1, shape, generator=generator)
 
-        states = between(FEWEST, self.states, count, 1, 1)
-        letters = between(max(FEWEST, self.edges), self.symbols, count, 1, 1)
+        states = between(MIN_SIZE, self.states, count, 1, 1)
+        letters = between(max(MIN_SIZE, self.edges), self.symbols, count, 1, 1)
         edges = between(1, self.edges, count, self.states)
         alphabet = torch.rand(count, 1, self.symbols, generator=generator).argsort(2).expand(-1, self.states, -1)
         order = torch.rand(count, self.states, self.symbols, generator=generator)
@@ -180,24 +184,31 @@ class PFA(PrefixTask):
 
     def baselines(self) -> list[Baseline]:
         return [
-            Baseline(name=name, scores=partial(self._ngram, say), floor=name in WITHOUT_ORDER, at_once=COUNTED)
-            for name, say in NGRAMS.items()
+            Baseline(
+                name=name,
+                scores=partial(self._ngram, predict),
+                floor=name in WITHOUT_ORDER,
+                examples_per_call=BASELINE_SEQUENCES,
+            )
+            for name, predict in NGRAMS.items()
         ]
 
-    def _ngram(self, say: Say, batch: Batch, lengths: Sequence[int]) -> Float[Tensor, "b n"]:
-        said = torch.from_numpy(say(batch.inputs.numpy(), self.output_size))
-        return self.distance(said, batch)[:, [n - 1 for n in lengths]]
+    def _ngram(self, predict: Predictor, batch: Batch, lengths: Sequence[int]) -> Float[Tensor, "b n"]:
+        probabilities = torch.from_numpy(predict(batch.inputs.numpy(), self.output_size))
+        return self.distance(probabilities, batch)[:, [n - 1 for n in lengths]]
 
     @staticmethod
-    def distance(said: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b t"]:
-        """The total variation distance of distributions over the next symbol to the true ones, at every place."""
-        if not isinstance(batch, GeneratedAnswers):
-            raise TypeError("a batch of PFA holds its automata; take it from `sample` or `examples`, or a part of it")
-        return (said.double() - batch.truth()).abs().sum(-1) / 2
+    def distance(probabilities: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b t"]:
+        """Return the total variation distance between predicted and true distributions of the next symbol, for every slot."""
+        if not isinstance(batch, AutomatonBatch):
+            raise TypeError(
+                f"batch must come from PFA.sample or PFA.examples, which keep the automata, got {type(batch).__name__}"
+            )
+        return (probabilities.double() - batch.target_probabilities()).abs().sum(-1) / 2
 
     def render(self, batch: Batch) -> list[dict[str, Any]]:
         rows = []
-        for asked, answers in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
-            words = " ".join(self.names[n] for n in asked)
-            rows.append({"input": words, "target": self.names[answers[-1]], "length": len(answers)})
+        for inputs, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
+            words = " ".join(self.names[n] for n in inputs)
+            rows.append({"input": words, "target": self.names[targets[-1]], "length": len(targets)})
         return rows

@@ -1,4 +1,4 @@
-"""What a task is: a pure function of (generator, batch size, length), with its own loss and its own score."""
+"""The interface of tasks: examples as a pure function of (generator, batch size, length), a loss and a score."""
 
 import hashlib
 import json
@@ -15,14 +15,15 @@ from torch.nn.functional import cross_entropy, pad
 from lengthwise.config import ConfigError, near_miss
 
 SPLITS = ("train", "test")
-LONGEST = 10**9  # a length beyond any memory; much greater ones are no integers of a tensor
+MAX_LENGTH = 10**9  # more than any memory holds; much larger lengths do not fit into a tensor's integers
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Examples of one length; in training of several, where a task is a given set, or the training set is fixed.
+    """Examples as tensors: inputs, targets, and a mask of the targets that count for loss and score.
 
-    `targets[b, t]` is what the logits at place `t` should say; `scored` marks the places that count for loss and score.
+    `targets[b, t]` is the correct prediction at token slot t, and `scored[b, t]` says whether it counts. All examples have one
+    length, except in training batches of a finite set of questions or of a fixed training set.
     """
 
     inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"]
@@ -34,99 +35,104 @@ class Batch:
 
     @staticmethod
     def join(batches: "Sequence[Batch]") -> "Batch":
-        """The examples of several batches of tokens as one; shorter ones are filled up at the end, where nothing is scored."""
+        """Concatenate batches of tokens; shorter examples are padded at the end with slots that are not scored."""
         width = max(batch.targets.shape[1] for batch in batches)
-        parts = [(b.inputs, b.targets, b.scored) for b in batches]
-        filled = [[pad(part, (0, width - part.shape[1])) for part in parts] for parts in zip(*parts, strict=True)]
-        return Batch(*(torch.cat(part) for part in filled))
+        fields = zip(*[(b.inputs, b.targets, b.scored) for b in batches], strict=True)
+        padded = [[pad(tensor, (0, width - tensor.shape[1])) for tensor in tensors] for tensors in fields]
+        return Batch(*(torch.cat(tensors) for tensors in padded))
 
-    def __getitem__(self, part: slice) -> "Batch":
-        """Some of the examples, as a batch."""
-        return Batch(self.inputs[part], self.targets[part], self.scored[part])
+    def __getitem__(self, rows: slice) -> "Batch":
+        """Return a part of the examples as a batch."""
+        return Batch(self.inputs[rows], self.targets[rows], self.scored[rows])
 
     def to(self, device: torch.device | str) -> "Batch":
-        return Batch(*(part.to(device, non_blocking=True) for part in (self.inputs, self.targets, self.scored)))
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in (self.inputs, self.targets, self.scored)))
 
 
 @dataclass(frozen=True)
-class Graded:
-    """What answers that a model said are worth.
+class GradedAnswers:
+    """Grades of the answers that a model generated.
 
-    `scores`: 1 right, 0 wrong. `details`: further numbers of each example, by name. `unreadable`: which answers are none at
-    all (they are wrong). `broken`: which can be read, but not all of the steps before them.
+    `scores`: 1 for a correct answer, 0 for a wrong one. `details`: further numbers for each example, by name. `unreadable`: indices
+    of examples without a readable answer (they score 0). `unreadable_steps`: indices of examples with a readable answer, but
+    with steps before it that cannot be read.
     """
 
     scores: Float[Tensor, " b"]
     details: dict[str, Tensor]
     unreadable: list[int]
-    broken: list[int] = field(default_factory=list)
+    unreadable_steps: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """A prediction that needs no model, scored on the very examples that models are scored on.
+    """A prediction without a model, scored on the same examples as the models.
 
-    `scores(batch, lengths)`: the score of each example at each of some lengths, [b, lengths] in the task's metric, or None where it
-    says nothing about such examples. `floor`: a model that does no better at the trained length has not learned the task.
-    `at_once`: how many examples `scores` is given at once, between two looks at whether to stop (None: all of them, which it has
-    to be if they are not predicted one by one). `by_length`: each length costs a fit of its own, where otherwise the longest costs
-    as much as all. `fitted_on`: what identifies anything that it knows besides the examples (the hash of a text).
+    `scores(batch, lengths)` returns the score of each example at each length, [b, lengths], in the task's metric, or None if the
+    baseline makes no prediction for these examples.
+    `floor`: a model that scores no better at the training length has not learned the task.
+    `examples_per_call`: how many examples `scores` gets in one call; evaluation can stop between two calls. None means all
+    examples at once, which is necessary if the prediction for one example depends on the others.
+    `fit_per_length`: every length needs a fit of its own; otherwise the longest length costs as much as all of them.
+    `fitted_on`: identifies what the baseline knows apart from the examples, such as the hash of a training text.
     """
 
     name: str
     scores: Callable[[Batch, Sequence[int]], Float[Tensor, "b n"] | None]
     floor: bool = False
-    at_once: int | None = None
-    by_length: bool = False
+    examples_per_call: int | None = None
+    fit_per_length: bool = False
     fitted_on: str = ""
 
 
 class Task(ABC):
-    """One question to train and test a model on. Subclasses take their settings by keyword, a default for each.
+    """A problem to train and test models on. Subclasses take their settings as keyword arguments with defaults.
 
-    A docstring of a task says in one sentence what `length` counts and shows a sequence.
+    The docstring of a task says in its first sentences what `length` counts, and shows an example.
     """
 
     kind: ClassVar[str] = "task"
-    version: ClassVar[int] = 1  # counts for a run's key; raise it in the class whenever its examples or scores change
+    version: ClassVar[int] = 1  # part of a run's key; raise it in the class whenever its examples or scores change
     metric: ClassVar[str]  # "exact match" or "log perplexity"
     better: ClassVar[Literal["higher", "lower"]]
     unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"
-    per_token: ClassVar[bool]  # scored by token: an evaluation fills a number of tokens, not of examples
-    excluded_from_key: ClassVar[tuple[str, ...]] = ()  # settings that do not count for a run's key
-    without: ClassVar[dict[str, str]] = {  # settings that other tasks have, and what to say where one is given to this
+    per_token: ClassVar[
+        bool
+    ]  # the score is a mean over tokens: an evaluation takes a number of tokens, not of examples
+    excluded_from_key: ClassVar[tuple[str, ...]] = ()  # settings that are not part of a run's key
+    without: ClassVar[dict[str, str]] = {  # settings that only other tasks have, with the error message for each
         "scratchpad": "has no scratchpad; the tasks that have one are: Addition, Summation, Parity, Polynomial, Sorting, LEGO"
     }
-    decodes: bool = False  # scored by what the model says token by token (`AnsweringTask`), not by one forward
+    decodes: bool = False  # scored by generating answers token by token (`AnsweringTask`), not by one forward pass
 
     vocab_size: int | None
     output_size: int
     input_width: int | None = None
-    curriculum_dims: int | None = None  # coordinates of the inputs that a curriculum may open one by one; None: none
+    curriculum_dims: int | None = None  # input coordinates that a curriculum can open one by one; None if it cannot
 
     @abstractmethod
     def tokens(self, length: int) -> int:
-        """Places in the sequences of that length; the most, where they differ in it."""
+        """Return the number of token slots of an example of this length; if examples differ, the largest number."""
 
     @abstractmethod
     def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> Batch:
-        """`batch` examples; the same state of the generator gives the same batch on every machine."""
+        """Draw `batch` examples. The same generator state gives the same batch on every machine."""
 
     def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
-        """The examples an evaluation asks for: a function of the arguments alone.
+        """Return the examples of an evaluation, which depend on the arguments alone.
 
-        At most `count`: fewer where fewer exist, whether `available` knows it or not, so that no example is counted twice as if
-        it were two.
+        Returns fewer than `count` examples if fewer exist, also where `available` does not know the number. So no example counts
+        twice.
         """
         return self.sample(generator(seed, split, length), count, length, split)
 
     def training_batch(
         self, generator: torch.Generator, batch: int, shortest: int, longest: int, *, dims: int | None = None
     ) -> Batch:
-        """A training step's examples: all of one length, drawn uniformly from `shortest ... longest`.
+        """Draw the examples of a training step, all of one length that is uniform in `shortest ... longest`.
 
-        A task whose examples are a given set overrides this, where the set says how frequent a length is; one with
-        `curriculum_dims` is told how many of them are open.
+        A task with a finite set of examples overrides this: there the set determines how frequent each length is. `dims`: for tasks
+        with `curriculum_dims`, how many coordinates are open.
         """
         length = shortest
         if shortest < longest:
@@ -134,71 +140,73 @@ class Task(ABC):
         return self.sample(generator, batch, length, "train")
 
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
-        """The examples with these numbers (0, 1, 2, ...) of a fixed training set, each a function of the task, `seed` and its
-        number alone: nothing is stored.
+        """Return the examples with these numbers (0, 1, 2, ...) of a fixed training set.
 
-        They are drawn as fresh ones are, the lengths `shortest ... longest` in turn, so all are equally frequent. Where a length
-        has few questions, some have several numbers. A task that is a given set overrides this: its own examples are numbered.
+        Nothing is stored: each example depends only on the task, `seed` and its number. Examples are drawn like fresh ones; the
+        lengths `shortest ... longest` alternate, so all are equally frequent. If a length has few questions, some questions
+        appear under several numbers. A task with a finite set of examples overrides this and numbers its own examples.
         """
         lengths = [shortest + n % (longest - shortest + 1) for n in numbers]
         return Batch.join(
-            [self.sample(generator(seed, "fixed", n), 1, at) for n, at in zip(numbers, lengths, strict=True)]
+            [self.sample(generator(seed, "fixed", n), 1, length) for n, length in zip(numbers, lengths, strict=True)]
         )
 
     def available(self, length: int, split: str = "test") -> int | None:
-        """How many different examples there are; None: more than are worth counting before they are asked for."""
+        """Return the number of different examples, or None if there are too many to count in advance."""
         return None
 
     def loss(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, ""]:
-        """Mean nats over the scored places of the whole batch, in float32."""
+        """Return the cross-entropy in nats, the mean over all scored slots of the batch, in float32."""
         targets = batch.targets.masked_fill(~batch.scored, -100)
         return cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=-100)
 
     @abstractmethod
     def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
-        """One float64 per example, in the words of `metric`."""
+        """Return one float64 score per example, in the task's `metric`."""
 
     def answer_mask(self, batch: Batch) -> Bool[Tensor, "b t"]:
-        """The scored places whose logits say the answer itself. A task whose answers show their work first leaves the work
-        out."""
+        """Return a mask of the scored slots that predict the answer itself, without the steps of a scratchpad."""
         return batch.scored
 
     def baselines(self) -> Sequence[Baseline]:
-        """What is scored beside every model, in the order in which it is shown; of those that are floors the simplest first.
+        """Return the baselines that are scored beside every model, in display order; among floors the simplest comes first.
 
-        `ConfigError` for one that cannot be worked out here. Called before anything is trained, so it fits nothing yet.
+        Called before training, so it does not fit anything yet. Raises `ConfigError` for a baseline that cannot be computed on
+        this machine.
         """
         return ()
 
     @abstractmethod
     def render(self, batch: Batch) -> list[dict[str, Any]]:
-        """Each example for people to read: {"input": str, "target": str, "length": int}."""
+        """Return each example as readable text: {"input": str, "target": str, "length": int}."""
 
     def provenance(self) -> dict[str, str | int]:
-        """What has to be known about the data, beyond the settings, to find it again."""
+        """Return facts beyond the settings that identify the data."""
         return {}
 
     @abstractmethod
     def check_length(self, length: int, split: str = "test") -> None:
-        """Raise `ConfigError` when no example of that length can exist."""
+        """Raise `ConfigError` if no example of this length can exist."""
 
     def note(self, length: int, found: int | None = None) -> str | None:
-        """A sentence that belongs beside the scores of this length, if there is one. `found`: how many examples there were, where
-        they were fewer than were asked for."""
+        """Return a remark to show beside the scores of this length, or None.
+
+        `found`: the number of examples that exist, if that is fewer than were requested.
+        """
         return None
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """Raise `ConfigError` for settings that cannot be; may complete them (see `config.choose`)."""
+        """Raise `ConfigError` for invalid settings. May return completed settings (see `config.choose`)."""
         return settings
 
 
 class AnsweringTask(Task):
-    """A task whose examples end in an answer that a model can say token by token, and that is graded as it was said."""
+    """A task whose examples end in an answer. A model can generate the answer token by token, and the task grades it."""
 
     @abstractmethod
     def answer_tokens(self, length: int) -> int:
-        """The most tokens of an answer of that length, the one that ends it included."""
+        """Return the largest number of tokens in an answer of this length, including the end token."""
 
     @property
     @abstractmethod
@@ -207,75 +215,78 @@ class AnsweringTask(Task):
 
     @abstractmethod
     def answer_words(self, tokens: list[int]) -> list[str]:
-        """The words of an answer that a model said, whatever its tokens are; never an error."""
+        """Return the words of a generated answer. Any tokens are accepted."""
 
     @abstractmethod
-    def grade(self, generated: list[list[str]], batch: Batch) -> Graded:
-        """Answers that a model said to the questions of a batch; bad ones are wrong and never an error."""
+    def grade(self, generated: list[list[str]], batch: Batch) -> GradedAnswers:
+        """Grade generated answers to the questions of a batch. An unreadable answer is wrong, not an error."""
 
 
 class PrefixTask(Task):
-    """A task whose sequences of one length hold those of every shorter one: the model answers at every length on its way.
+    """A task whose examples contain the examples of every shorter length as prefixes.
 
-    `length` n is scored at the n-th answer of a sequence, and an evaluation scores many lengths by one forward of the longest.
+    The score at length n is that of the n-th answer in a sequence, so one forward pass of the longest length scores all lengths.
     """
 
     @abstractmethod
     def curve(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b n"]:
-        """The score at every length up to the batch's, float64: column n - 1 is that of length n."""
+        """Return the scores at every length up to the batch's, float64: column n - 1 holds length n."""
 
     def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
         return self.curve(logits, batch)[:, -1]
 
     def one_forward(self) -> bool:
-        """Whether the prefixes of a long test sequence are the test sequences of a shorter length. Where the last answer is
-        asked for in another way than those before it, they are not, and every length has a forward of its own."""
+        """Return whether the prefixes of a long test sequence are themselves test sequences of the shorter lengths.
+
+        They are not if the last question of a sequence differs in kind from those before it. Then every length needs a forward
+        pass of its own.
+        """
         return True
 
 
 def require_split(split: str) -> None:
     if split not in SPLITS:
-        raise ConfigError(f"there is no split {split!r}{near_miss(str(split), SPLITS)}; there are: {', '.join(SPLITS)}")
+        raise ConfigError(f"there is no split {split!r}{near_miss(str(split), SPLITS)}; available: {', '.join(SPLITS)}")
 
 
 def require_length(length: int, unit: str) -> None:
     if length < 1:
-        raise ConfigError(f"a length of {length} {unit} cannot be; it has to be at least 1")
-    if length > LONGEST:
+        raise ConfigError(f"length must be at least 1, got {length} {unit}")
+    if length > MAX_LENGTH:
         raise ConfigError(
-            f"a length of {length} {unit} cannot be; it has to be at most {LONGEST:,}, and memory ends before"
+            f"length must be at most {MAX_LENGTH:,}, got {length} {unit}; longer sequences do not fit into memory"
         )
 
 
 def mean_nats(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
-    """Log perplexity of each example: mean nats per scored token, the mean taken in float64."""
+    """Return the cross-entropy of each example in nats per scored token; the mean is taken in float64."""
     nats = cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten(), reduction="none")
     nats = nats.view(batch.targets.shape).double() * batch.scored
     return nats.sum(1) / batch.scored.sum(1)
 
 
 def exact_match(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
-    """1 where every scored target is the argmax under teacher forcing, else 0.
+    """Return 1 for each example whose scored targets are all the argmax under teacher forcing, else 0.
 
-    That equals an exact match under greedy decoding: up to the first mistake both see the same prefix. NaN where a
-    scored place has a logit that is not a number: such a model says nothing, right or wrong.
+    This equals an exact match under greedy decoding, because up to the first mistake both see the same prefix. The score is NaN
+    if any scored slot has a NaN logit, since such a model predicts nothing.
     """
     best = logits.max(-1)
-    right = ((best.indices == batch.targets) | ~batch.scored).all(1).double()
-    return right.masked_fill((best.values.isnan() & batch.scored).any(1), torch.nan)
+    correct = ((best.indices == batch.targets) | ~batch.scored).all(1).double()
+    return correct.masked_fill((best.values.isnan() & batch.scored).any(1), torch.nan)
 
 
 def generator(*parts: int | str) -> torch.Generator:
-    """A CPU generator seeded by the SHA-256 of its parts: `generator(seed, "train", step)`.
+    """Return a CPU generator that is seeded by the SHA-256 of its parts, as in `generator(seed, "train", step)`.
 
-    The parts keep their borders and types: (1, 23), (12, 3) and ("1", 23) are three different streams. torch's CPU
-    engine takes 32 bits of a seed, so among a million streams about a hundred pairs are equal: harmless for batches,
-    too few for anything that must never repeat.
+    The boundaries and types of the parts count: (1, 23), (12, 3) and ("1", 23) are three different streams. torch's CPU engine
+    uses 32 bits of a seed, so among a million streams about a hundred pairs are equal. That is harmless for batches, but not
+    for anything that must never repeat.
     """
     for part in parts:
         if not isinstance(part, (int, str)) or isinstance(part, bool):
-            raise TypeError(f"a generator's parts are ints and strings, not {part!r}")
+            raise TypeError(f"the parts of a generator's seed must be ints and strings, got {part!r}")
     digest = hashlib.sha256(json.dumps(parts).encode()).digest()
-    made = torch.Generator()
-    made.manual_seed(int.from_bytes(digest[:4], "big"))
-    return made
+    seeded = torch.Generator()
+    seeded.manual_seed(int.from_bytes(digest[:4], "big"))
+    return seeded

@@ -1,4 +1,4 @@
-"""Text as documents: a file, a folder, or Python's standard library; read whole, split by file, pinned by a hash."""
+"""Text as documents: a file, a folder, or Python's standard library. It is split by file and identified by a hash."""
 
 import hashlib
 import itertools
@@ -11,13 +11,13 @@ from pathlib import Path
 from lengthwise.config import ConfigError
 from lengthwise.tasks import stdlib
 
-MOST_BYTES = 4 << 30  # a corpus is kept in memory
-MOST_FILES = 1_000_000
+MAX_BYTES = 4 << 30  # a corpus is held in memory
+MAX_FILES = 1_000_000
 
 
 @dataclass(frozen=True)
 class Document:
-    """`name` within the corpus; `origin` is what the split goes by: documents made from one file share it."""
+    """A text with its name in the corpus. Documents with the same `origin` (one file) are always in the same split."""
 
     name: str
     origin: str
@@ -30,9 +30,9 @@ class Document:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents in a fixed order, no two with the same bytes and none empty.
+    """Documents in a fixed order, without empty or duplicate ones.
 
-    `name` says where it is from; `python` is the version that built-in text belongs to.
+    `name`: the file, folder or built-in text. `python`: the Python version that built-in text comes from.
     """
 
     name: str
@@ -41,23 +41,23 @@ class Corpus:
 
     @cached_property
     def sha256(self) -> str:
-        """The hash of the documents' names and bytes in order. A single document's name does not count."""
-        whole = hashlib.sha256()
+        """The hash of the documents' names and bytes in order. The name of a single document does not count."""
+        sha = hashlib.sha256()
         for document in self.documents:
             name = document.name.encode("utf-8", "surrogateescape") if len(self.documents) > 1 else b""
-            whole.update(len(name).to_bytes(8, "big") + name + document.digest)
-        return whole.hexdigest()
+            sha.update(len(name).to_bytes(8, "big") + name + document.digest)
+        return sha.hexdigest()
 
     @cached_property
     def size(self) -> int:
         return sum(len(document.data) for document in self.documents)
 
     def split(self, validation: float) -> tuple[list[bytes], list[bytes]]:
-        """(training, validation) documents: no file is in both, and both have at least one byte.
+        """Return (training, validation) documents. No file is in both, and both have at least one byte.
 
-        Files are held out in the order of the SHA-256 of their origin until they have that share of all bytes; one that
-        would make it more than half as much again stays in training. Where none fits, the smallest is held out. The
-        only file of a corpus is cut: its tail, from a line break on if there is one near, is validation.
+        Files are held out in the order of the SHA-256 of their origin until they contain the share `validation` of all bytes. A
+        file that would raise it above 1.5 times this share stays in training. If no file fits, the smallest is held out. The
+        only file of a corpus is cut: its tail is for validation, starting after a line break if there is one nearby.
         """
         sizes: dict[str, int] = {}
         for document in self.documents:
@@ -65,25 +65,26 @@ class Corpus:
         if len(sizes) == 1:
             cuts = [(document.data, _cut(document.data, validation)) for document in self.documents]
             return [data[:cut] for data, cut in cuts], [data[cut:] for data, cut in cuts]
-        wanted, held = validation * self.size, 0
-        chosen: set[str] = set()
-        for origin in sorted(sizes, key=_place):
-            if held < wanted and held + sizes[origin] <= 1.5 * wanted and len(chosen) < len(sizes) - 1:
-                chosen.add(origin)
-                held += sizes[origin]
-        chosen = chosen or {min(sizes, key=lambda origin: (sizes[origin], _place(origin)))}
+        target_bytes, held_bytes = validation * self.size, 0
+        held_out: set[str] = set()
+        for origin in sorted(sizes, key=_hash):
+            fits = held_bytes + sizes[origin] <= 1.5 * target_bytes
+            if held_bytes < target_bytes and fits and len(held_out) < len(sizes) - 1:
+                held_out.add(origin)
+                held_bytes += sizes[origin]
+        held_out = held_out or {min(sizes, key=lambda origin: (sizes[origin], _hash(origin)))}
         return (
-            [document.data for document in self.documents if document.origin not in chosen],
-            [document.data for document in self.documents if document.origin in chosen],
+            [document.data for document in self.documents if document.origin not in held_out],
+            [document.data for document in self.documents if document.origin in held_out],
         )
 
 
-def _place(origin: str) -> bytes:
+def _hash(origin: str) -> bytes:
     return hashlib.sha256(origin.encode("utf-8", "surrogateescape")).digest()
 
 
 def _cut(data: bytes, validation: float) -> int:
-    """Where the tail begins: after the first line break in the first half of the tail, else between two characters."""
+    """Return where the tail begins: after the first line break in the tail's first half, else between two characters."""
     point = min(max(round(len(data) * (1 - validation)), 1), len(data) - 1)
     line_break = data.find(b"\n", point, point + (len(data) - point) // 2)
     if line_break >= 0:
@@ -98,75 +99,80 @@ def is_built_in(path: str) -> bool:
 
 
 def absolute(path: str) -> str:
-    """The path written out in full; a built-in corpus' name stays as it is."""
+    """Return the absolute path; the name of a built-in text is returned unchanged."""
     if is_built_in(path):
         stdlib.domains(path)
         return path
     if not path.strip() or "\0" in path:
-        raise ConfigError(f'the text is {path!r}, which is no path; give a file, a folder, or "python"')
+        raise ConfigError(f'the text must be a file, a folder, or "python", got {path!r}')
     try:
         return str(Path(path).expanduser().resolve())
     except (OSError, RuntimeError) as error:
-        raise ConfigError(f"cannot make sense of the path {path!r}: {error}") from error
+        raise ConfigError(f"cannot resolve the path {path!r}: {error}") from error
 
 
 def read(path: str, glob: str) -> Corpus:
-    """The corpus at `path`: "python", "python:manual", "python:docstrings", "python:source", a file, or a folder.
+    """Return the corpus at `path`: "python", "python:manual", "python:docstrings", "python:source", a file, or a folder.
 
-    Bytes are bytes: no encoding is assumed. Read again only when a file's size or time has changed. `ConfigError` in
-    one line for a path that is missing, empty, unreadable, too big, or a folder where nothing matches `glob`.
+    No encoding is assumed. Files are read again only if their size or modification time has changed. Raises `ConfigError`, in one
+    line, for a path that is missing, empty, unreadable or too big, and for a folder in which nothing matches `glob`.
     """
     path = absolute(path)
     if is_built_in(path):
         return _built_in(path)
-    where = Path(path)
+    location = Path(path)
     try:
-        if where.is_dir():
-            return _read(path, glob, *_listing(where, glob))
-        status = where.stat()
-        if not where.is_file():
+        if location.is_dir():
+            return _read(path, glob, *_listing(location, glob))
+        status = location.stat()
+        if not location.is_file():
             raise ConfigError(f"the text {path} is neither a file nor a folder; give one of these")
     except FileNotFoundError:
         raise ConfigError(f"there is no text at {path}; give a file or a folder that exists") from None
     except OSError as error:
-        raise ConfigError(f"cannot read the text at {path}: {_why(error)}") from error
-    return _read(path, "", (where.name,), (_signature(status),))
+        raise ConfigError(f"cannot read the text at {path}: {_reason(error)}") from error
+    return _read(path, "", (location.name,), (_signature(status),))
 
 
 def _listing(folder: Path, glob: str) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
-    """Relative names of the files that match, sorted, with what tells a changed file. Hidden ones do not count."""
+    """Return the relative names of matching files, sorted, and signatures that show when a file changed.
+
+    Hidden files do not count.
+    """
     try:
-        found = {}
+        signatures = {}
         for file in folder.glob(glob):
             name = file.relative_to(folder).as_posix()
             if not any(part.startswith(".") for part in name.split("/")) and file.is_file():
-                found[name] = _signature(file.stat())
+                signatures[name] = _signature(file.stat())
     except (ValueError, NotImplementedError, IndexError) as error:
-        raise ConfigError(f"the glob {glob!r} is of no use in {folder}: {error}; write one like '**/*.txt'") from error
+        raise ConfigError(f"the glob {glob!r} is invalid in {folder}: {error}; write one like '**/*.txt'") from error
     except OSError as error:
-        raise ConfigError(f"cannot read the folder {folder}: {_why(error)}; make it readable") from error
-    if "**" in glob or not found:
+        raise ConfigError(f"cannot read the folder {folder}: {_reason(error)}; make it readable") from error
+    if "**" in glob or not signatures:
         _require_readable(folder, glob)
-    if not found:
+    if not signatures:
         raise ConfigError(
             f"no file in {folder} matches {glob!r} (hidden ones do not count); change the glob or the folder"
         )
-    if len(found) > MOST_FILES:
-        raise ConfigError(f"{folder} has {len(found)} files that match {glob!r}, more than {MOST_FILES}; narrow it")
-    names = tuple(sorted(found))
-    return names, tuple(found[name] for name in names)
+    if len(signatures) > MAX_FILES:
+        raise ConfigError(
+            f"at most {MAX_FILES} files may match {glob!r} in {folder}, got {len(signatures)}; narrow the glob"
+        )
+    names = tuple(sorted(signatures))
+    return names, tuple(signatures[name] for name in names)
 
 
 def _require_readable(folder: Path, glob: str) -> None:
-    """A glob passes over folders that it may not enter, and the text would be another one than is meant."""
-    named = itertools.takewhile(lambda part: not set(part) & set("*?["), Path(glob).parts[:-1])
-    top = folder.joinpath(*named)
+    """Raise `ConfigError` if a folder cannot be read. A glob would silently skip it, and the text would be incomplete."""
+    fixed_parts = itertools.takewhile(lambda part: not set(part) & set("*?["), Path(glob).parts[:-1])
+    top = folder.joinpath(*fixed_parts)
 
     def refuse(error: OSError) -> None:
         if isinstance(error, FileNotFoundError):
             return
         raise ConfigError(
-            f"cannot read the folder {error.filename}: {_why(error)}; make it readable or choose others"
+            f"cannot read the folder {error.filename}: {_reason(error)}; make it readable or choose others"
         ) from error
 
     for _, folders, _ in os.walk(top, onerror=refuse):
@@ -177,42 +183,42 @@ def _signature(status: os.stat_result) -> tuple[int, ...]:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
-@lru_cache(maxsize=2)  # a study asks for the same text many times
+@lru_cache(maxsize=2)  # a study reads the same text many times
 def _read(path: str, glob: str, names: tuple[str, ...], signatures: tuple[tuple[int, ...], ...]) -> Corpus:
     size = sum(signature[0] for signature in signatures)
-    if size > MOST_BYTES:
-        raise ConfigError(
-            f"the text at {path} has {size:,} bytes, more than the {MOST_BYTES:,} that fit; use a part of it"
-        )
-    where = Path(path)
+    if size > MAX_BYTES:
+        raise ConfigError(f"the text at {path} must have at most {MAX_BYTES:,} bytes, got {size:,}; use a part of it")
+    location = Path(path)
     documents = []
     for name in names:
-        file = where / name if glob else where
+        file = location / name if glob else location
         try:
             documents.append(Document(name, name, file.read_bytes()))
         except OSError as error:
-            raise ConfigError(f"cannot read {file}: {_why(error)}; make it readable or choose others") from error
-    kept = distinct(documents)
-    if sum(len(document.data) for document in kept) < 2:
-        what = "is empty" if not kept else "has a single byte"
-        raise ConfigError(f"the text at {path} {what}; it cannot be split into training and validation; give more")
-    return Corpus(where.name, kept)
+            raise ConfigError(f"cannot read {file}: {_reason(error)}; make it readable or choose others") from error
+    unique = remove_duplicates(documents)
+    if sum(len(document.data) for document in unique) < 2:
+        problem = "is empty" if not unique else "has a single byte"
+        raise ConfigError(
+            f"the text at {path} {problem}, so it cannot be split into training and validation; give more text"
+        )
+    return Corpus(location.name, unique)
 
 
 @lru_cache(maxsize=4)
 def _built_in(path: str) -> Corpus:
     version, parts = stdlib.read(stdlib.domains(path))
-    return Corpus(path, distinct(Document(*part) for part in parts), version)
+    return Corpus(path, remove_duplicates(Document(*part) for part in parts), version)
 
 
-def distinct(documents: Iterable[Document]) -> tuple[Document, ...]:
-    """Without empty documents and those that equal an earlier one byte for byte: no text gets into both splits."""
-    kept: dict[bytes, Document] = {}
+def remove_duplicates(documents: Iterable[Document]) -> tuple[Document, ...]:
+    """Remove empty documents and those with the same bytes as an earlier one, so that no document is in both splits."""
+    by_digest: dict[bytes, Document] = {}
     for document in documents:
         if document.data:
-            kept.setdefault(document.digest, document)
-    return tuple(kept.values())
+            by_digest.setdefault(document.digest, document)
+    return tuple(by_digest.values())
 
 
-def _why(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     return error.strerror or str(error)

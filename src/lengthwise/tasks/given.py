@@ -1,4 +1,4 @@
-"""Tasks whose questions are a given set: so many of each length, the short ones to train on."""
+"""Tasks with a finite set of questions: a fixed number of each length, of which the short ones are for training."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,57 +12,57 @@ from lengthwise.tasks.sequences import SequenceTask
 
 
 class GivenSet(SequenceTask):
-    """A task of words whose questions are a given set. A subclass says `every` one of a length, and how many there are.
+    """A task in words with a finite set of questions. A subclass defines `all_examples`, which lists those of one length.
 
-    sizes: length -> questions of that length; lengths without questions are not in it.
-    trained: the longest length to train on. Up to it a hash of the question holds one in 8 out, to test at the lengths that
-    were trained (`held_out` false: none, and there are no tests at those lengths); all that are longer are test questions. Where
-    a trained length has so few questions that the hash would leave one side empty, both have all of them (see `SequenceTask`).
+    `sizes`: number of questions by length; lengths without questions are not in it.
+    `longest_trained`: the longest length for training. Longer questions are all for testing. Up to it, one question in 8 is
+    held out by its hash for tests at trained lengths (with `held_out=False` none is, and there are no such tests). If a trained
+    length has so few questions that one split would be empty, both contain all of them (see `SequenceTask`).
 
-    A training step draws its examples uniformly from all training examples between the shortest and the longest length
-    asked for, so lengths are as frequent as the set has them, and a batch has several.
+    A training step draws its examples uniformly from all training examples between the shortest and the longest length requested.
+    So each length is as frequent as in the set, and a batch mixes lengths.
     """
 
-    def __init__(self, words: Sequence[str], sizes: Mapping[int, int], trained: int, held_out: bool = True):
+    def __init__(self, words: Sequence[str], sizes: Mapping[int, int], longest_trained: int, held_out: bool = True):
         super().__init__(words)
-        self.sizes, self.trained, self.held_out = dict(sorted(sizes.items())), trained, held_out
-        self._between: tuple[int, int, Pairs] | None = None  # what training_batch draws from
+        self.sizes, self.longest_trained, self.held_out = dict(sorted(sizes.items())), longest_trained, held_out
+        self._training_pool: tuple[int, int, Pairs] | None = None  # shortest, longest, and the examples between them
 
     def lengths(self) -> Sequence[int]:
         return list(self.sizes)
 
     def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
-        every = self.every(length)
-        assert every is not None, "a given set lists every question"
-        return every[torch.randint(len(every), (count,), generator=generator)]
+        examples = self.all_examples(length)
+        assert examples is not None, "a finite set lists every question"
+        return examples[torch.randint(len(examples), (count,), generator=generator)]
 
-    def divided(self, every: Pairs, length: int) -> tuple[Pairs, Pairs, bool]:
-        if length > self.trained:
-            return every[:0], every, False
+    def split_examples(self, examples: Pairs, length: int) -> tuple[Pairs, Pairs, bool]:
+        if length > self.longest_trained:
+            return examples[:0], examples, False
         if not self.held_out:
-            return every, every[:0], False
-        return super().divided(every, length)
+            return examples, examples[:0], False
+        return super().split_examples(examples, length)
 
     def require_examples(self, length: int) -> None:
-        self.check_length(length, "train" if length <= self.trained else "test")
+        self.check_length(length, "train" if length <= self.longest_trained else "test")
 
     def training_batch(
         self, generator: torch.Generator, batch: int, shortest: int, longest: int, *, dims: int | None = None
     ) -> Batch:
-        """A training step's examples: uniformly from all training examples of `shortest ... longest`, several lengths at once."""
-        pool = self._training(shortest, longest)
+        """Draw the examples of a training step uniformly from all training examples of `shortest ... longest`, in mixed lengths."""
+        pool = self._training_examples(shortest, longest)
         return self.pack(pool[torch.randint(len(pool), (batch,), generator=generator)])
 
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
-        """The set's own training examples of `shortest ... longest`, each under one number, in an order that `seed` decides.
+        """Return the set's training examples of `shortest ... longest`, each under one number, in an order that `seed` decides.
 
-        `ConfigError` for a number that is beyond them.
+        Raises `ConfigError` for a number beyond the size of the set.
         """
-        pool = self._training(shortest, longest)
+        pool = self._training_examples(shortest, longest)
         if numbers and max(numbers) >= len(pool):
             raise ConfigError(
-                f"{type(self).__name__} has {len(pool):,} training examples of {shortest} to {longest} {self.unit}; a fixed set "
-                "has at most so many"
+                f"train_examples must be at most {len(pool):,}, got {max(numbers) + 1:,}: {type(self).__name__} has no more "
+                f"training examples of {shortest} to {longest} {self.unit}"
             )
         return self.pack(pool[shuffled(torch.tensor(numbers), len(pool), generator(seed, "fixed"))])
 
@@ -76,14 +76,15 @@ class GivenSet(SequenceTask):
                 f"{name} has no example of {length} {self.unit}; the nearest {'lengths' if len(near) > 1 else 'length'} "
                 f"with examples {'are' if len(near) > 1 else 'is'} {' and '.join(map(str, near))}"
             )
-        if split == "test" and length <= self.trained and not self.held_out:
+        if split == "test" and length <= self.longest_trained and not self.held_out:
             raise ConfigError(
-                f"{name} trains on every example of up to {self.trained} {self.unit} in this split, and {length} are no test; give "
-                f"at least {self._above(self.trained)}, or take a split that holds some out"
+                f"{name} with this split trains on every example of up to {self.longest_trained} {self.unit}, so it has no test of "
+                f"{length}; take at least {self._above(self.longest_trained)}, or a split that holds some out"
             )
-        if split == "train" and length > self.trained:
+        if split == "train" and length > self.longest_trained:
             raise ConfigError(
-                f"{name} trains on up to {self.trained} {self.unit}, and {length} are for tests; give at most {self.trained}"
+                f"training length must be at most {self.longest_trained} {self.unit} for {name}, got {length}; longer examples are "
+                "for tests"
             )
 
     def _below(self, length: int) -> int | None:
@@ -92,10 +93,10 @@ class GivenSet(SequenceTask):
     def _above(self, length: int) -> int | None:
         return min((n for n in self.sizes if n > length), default=None)
 
-    def _training(self, shortest: int, longest: int) -> Pairs:
-        if self._between is None or self._between[:2] != (shortest, longest):
+    def _training_examples(self, shortest: int, longest: int) -> Pairs:
+        if self._training_pool is None or self._training_pool[:2] != (shortest, longest):
             for length in {shortest, longest}:
                 self.check_length(length, "train")
             pools = [self._pool(n, "train")[0] for n in self.sizes if shortest <= n <= longest]
-            self._between = shortest, longest, Pairs.join([pool for pool in pools if pool is not None])
-        return self._between[2]
+            self._training_pool = shortest, longest, Pairs.join([pool for pool in pools if pool is not None])
+        return self._training_pool[2]

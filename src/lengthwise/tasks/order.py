@@ -1,34 +1,34 @@
-"""A pseudo-random order of any number of things, computed place by place: no list of them is ever made."""
+"""Random permutations of any size, computed element by element without storing the permutation."""
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lengthwise.tasks.splits import mixed
+from lengthwise.tasks.splits import mix_bits
 
 ROUNDS = 8
 
 
-def shuffled(places: Int[Tensor, " b"], size: int, generator: torch.Generator) -> Int[Tensor, " b"]:
-    """What lies at each of these places in a random order of 0 ... size - 1, which the generator alone decides.
+def shuffled(indices: Int[Tensor, " b"], size: int, generator: torch.Generator) -> Int[Tensor, " b"]:
+    """Return the elements at these indices of a random permutation of 0 ... size - 1. The generator alone decides it.
 
-    A Feistel network permutes the numbers of the next even number of bits; what it puts at `size` or beyond goes through it again
-    until it lies below (Black & Rogaway 2002, "Ciphers with Arbitrary Finite Domains").
+    A Feistel network permutes the numbers of the next even number of bits. Results that are not below `size` go through the network
+    again until they are (Black & Rogaway 2002, "Ciphers with Arbitrary Finite Domains").
     """
-    assert 0 < size <= 2**62, "the arithmetic is that of 64 bits"
+    assert 0 < size <= 2**62, "the arithmetic has 64 bits"
     half = max(1, -(-(size - 1).bit_length() // 2))
     keys = torch.randint(-(2**62), 2**62, (ROUNDS,), generator=generator)
-    found, open_ = places, torch.ones_like(places, dtype=torch.bool)
-    while bool(open_.any()):
-        found = torch.where(open_, _permuted(found, keys, half), found)
-        open_ = found >= size
-    return found
+    elements, out_of_range = indices, torch.ones_like(indices, dtype=torch.bool)
+    while bool(out_of_range.any()):
+        elements = torch.where(out_of_range, _permute(elements, keys, half), elements)
+        out_of_range = elements >= size
+    return elements
 
 
-def _permuted(numbers: Int[Tensor, " b"], keys: Int[Tensor, " r"], half: int) -> Int[Tensor, " b"]:
-    """A bijection of the numbers of 2 * half bits."""
+def _permute(numbers: Int[Tensor, " b"], keys: Int[Tensor, " r"], half: int) -> Int[Tensor, " b"]:
+    """Apply a bijection of the numbers of 2 * half bits."""
     mask = (1 << half) - 1
     left, right = numbers >> half, numbers & mask
     for key in keys:
-        left, right = right, left ^ (mixed(right + key) & mask)
+        left, right = right, left ^ (mix_bits(right + key) & mask)
     return (left << half) | right

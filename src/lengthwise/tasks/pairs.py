@@ -1,4 +1,4 @@
-"""Questions with their answers, and how those of one split are drawn: with repeats, without, or as many of each kind."""
+"""Questions with their answers, and three ways to draw those of a split: with repeats, distinct, or balanced over kinds."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -9,19 +9,19 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks.splits import HELD_OUT, hashed, held_out, of_test
+from lengthwise.tasks.splits import HELD_OUT, hash_words, held_out, is_test_hash
 
-NOTHING = -1  # a place of a row that holds no word: at its end, or a gap that `pack` closes
-AT_ONCE = 640  # questions that are drawn are written and hashed so many at a time, which a processor's cache holds
-# After so many draws in vain for each question that was found, there is no other: one is missed with chance e^-32.
-ENOUGH = 32
-RESERVE = 16  # draws more than are expected to be needed
-MOST_IN_VAIN = 4096  # questions that are drawn at once where hardly a new one comes: a bound on memory
+NO_WORD = -1  # an entry of a row without a word: padding at its end, or a gap that `pack` closes
+CHUNK = 640  # drawn questions are built and hashed this many at a time, so that they fit into a CPU cache
+# Drawing ends after this many draws without a new question for each question found; one is missed with chance e^-32.
+PATIENCE = 32
+SPARE_DRAWS = 16  # drawn in addition to the number that is expected to be needed
+MAX_DRAWS = 4096  # questions to draw at once when new ones are rare; bounds the memory
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Questions and their answers as ids of words; where a row has a -1 it has no word, wherever that is."""
+    """Questions and their answers as word ids. An entry of -1 anywhere in a row means that there is no word."""
 
     questions: Int[Tensor, "b p"]
     answers: Int[Tensor, "b a"]
@@ -29,30 +29,31 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.questions)
 
-    def __getitem__(self, which: Tensor | slice) -> "Pairs":
-        return Pairs(self.questions[which], self.answers[which])
+    def __getitem__(self, rows: Tensor | slice) -> "Pairs":
+        return Pairs(self.questions[rows], self.answers[rows])
 
     @staticmethod
-    def join(parts: "Sequence[Pairs | Draft]") -> "Pairs":
-        return Pairs(_stacked([p.questions for p in parts]), _stacked([p.answers for p in parts]))
+    def join(parts: "Sequence[Pairs | LazyPairs]") -> "Pairs":
+        return Pairs(_concatenate([p.questions for p in parts]), _concatenate([p.answers for p in parts]))
 
 
 @dataclass(frozen=True)
-class Draft:
-    """Examples that are drawn and not written yet: one row of each tensor, and the words that follow from some rows.
+class LazyPairs:
+    """Examples as random numbers, from which questions and answers are computed on demand.
 
-    Of eight questions that are drawn for a test seven are thrown away again: those get no answers.
+    Each example is one row of every tensor in `rows`. Seven of eight questions that are drawn for a test are discarded, because
+    they belong to training; no answers are computed for these.
     """
 
     rows: tuple[Tensor, ...]
-    question: Callable[..., Tensor]  # rows -> ids of words
+    question: Callable[..., Tensor]  # rows -> word ids
     answer: Callable[..., Tensor]
 
     def __len__(self) -> int:
         return len(self.rows[0])
 
-    def __getitem__(self, which: Tensor | slice) -> "Draft":
-        return Draft(tuple(row[which] for row in self.rows), self.question, self.answer)
+    def __getitem__(self, indices: Tensor | slice) -> "LazyPairs":
+        return LazyPairs(tuple(row[indices] for row in self.rows), self.question, self.answer)
 
     @property
     def questions(self) -> Int[Tensor, "b p"]:
@@ -62,126 +63,127 @@ class Draft:
     def answers(self) -> Int[Tensor, "b a"]:
         return self.answer(*self.rows)
 
-    def write(self) -> Pairs:
+    def compute(self) -> Pairs:
         return Pairs(self.questions, self.answers)
 
 
-def drawn(draw: Callable[[int], Pairs | Draft], count: int, split: str) -> Pairs:
-    """`count` examples of a split, from a function that draws so many of both."""
-    found: list[Pairs | Draft] = [draw(0)]
+def draw_with_repeats(draw: Callable[[int], Pairs | LazyPairs], count: int, split: str) -> Pairs:
+    """Return `count` examples of a split. `draw(n)` draws n examples of both splits together."""
+    parts: list[Pairs | LazyPairs] = [draw(0)]
     missing, draws = count, 0
     while missing > 0:
-        many = draw(_enough(missing, split))
-        draws += len(many)
-        for part in (many[n : n + AT_ONCE] for n in range(0, len(many), AT_ONCE)):
-            asked = part.questions
-            kept = (held_out(asked) == (split == "test")).nonzero()[:missing, 0]
-            found.append(Pairs(asked[kept], part[kept].answers))
-            missing -= len(kept)
+        pairs = draw(_draws_needed(missing, split))
+        draws += len(pairs)
+        for chunk in (pairs[n : n + CHUNK] for n in range(0, len(pairs), CHUNK)):
+            questions = chunk.questions
+            selected = (held_out(questions) == (split == "test")).nonzero()[:missing, 0]
+            parts.append(Pairs(questions[selected], chunk[selected].answers))
+            missing -= len(selected)
             if not missing:
                 break
-        _require_some(count - missing, draws, split)
-    return Pairs.join(found)
+        _require_questions(count - missing, draws, split)
+    return Pairs.join(parts)
 
 
-def different(draw: Callable[[int], Pairs | Draft], count: int, split: str) -> Pairs:
-    """The first `count` different questions of a split that are drawn, with their answers; where none repeats, those of
-    `drawn`.
+def draw_distinct(draw: Callable[[int], Pairs | LazyPairs], count: int, split: str) -> Pairs:
+    """Return the first `count` distinct questions of a split that are drawn, with their answers.
 
-    Fewer where there are no others: after so many draws that each question found has come 32 times on average since the last
-    new one. What comes 2.5 times more rarely than the average is missed with a chance of 3e-6.
+    If no question repeats, they are those of `draw_with_repeats`. Fewer are returned if there are no others: drawing ends when each
+    question found has been drawn 32 times on average since the last new one. A question that is 2.5 times rarer than the average
+    is missed with probability 3e-6.
     """
-    found: list[Pairs | Draft] = [draw(0)]
+    parts: list[Pairs | LazyPairs] = [draw(0)]
     seen: set[int] = set()
-    missing, in_vain, draws = count, 0, 0
-    while missing > 0 and in_vain <= ENOUGH * len(seen):
-        many = draw(_enough(max(missing, min(in_vain, MOST_IN_VAIN)), split))
-        draws += len(many)
-        for part in (many[n : n + AT_ONCE] for n in range(0, len(many), AT_ONCE)):
-            asked = part.questions
-            hashes = hashed(asked)
-            own = (of_test(hashes) == (split == "test")).nonzero()[:, 0]
-            new = _first(hashes[own].tolist(), seen)
-            in_vain = len(own) - 1 - new[-1] if new else in_vain + len(own)
-            kept = own[new[:missing]]
-            found.append(Pairs(asked[kept], part[kept].answers))
-            missing -= len(kept)
+    missing, repeats, draws = count, 0, 0
+    while missing > 0 and repeats <= PATIENCE * len(seen):
+        pairs = draw(_draws_needed(max(missing, min(repeats, MAX_DRAWS)), split))
+        draws += len(pairs)
+        for chunk in (pairs[n : n + CHUNK] for n in range(0, len(pairs), CHUNK)):
+            questions = chunk.questions
+            hashes = hash_words(questions)
+            in_split = (is_test_hash(hashes) == (split == "test")).nonzero()[:, 0]
+            new = _first_occurrences(hashes[in_split].tolist(), seen)
+            repeats = len(in_split) - 1 - new[-1] if new else repeats + len(in_split)
+            selected = in_split[new[:missing]]
+            parts.append(Pairs(questions[selected], chunk[selected].answers))
+            missing -= len(selected)
             if not missing:
                 break
-        _require_some(len(seen), draws, split)
-    return Pairs.join(found)
+        _require_questions(len(seen), draws, split)
+    return Pairs.join(parts)
 
 
-def _require_some(found: int, draws: int, split: str) -> None:
-    """Raise `ConfigError` where so many draws held no question of a split: it has none, and drawing would never end."""
-    if not found and draws >= MOST_IN_VAIN:
+def _require_questions(count: int, draws: int, split: str) -> None:
+    """Raise `ConfigError` if many draws gave no question of a split. It has none, and drawing would never end."""
+    if not count and draws >= MAX_DRAWS:
         raise ConfigError(
-            f"{draws:,} questions of this length were drawn, and none belongs to the {split} split: they are too few to be "
-            "split by chance; define the task's method `every`, which lists them, or ask for a longer length"
+            f"{draws:,} questions of this length were drawn, and none belongs to the {split} split: there are too few questions "
+            "for a random split; define the task's method all_examples, which lists them, or take a longer length"
         )
 
 
-def balanced(
-    draw: Callable[[Int[Tensor, " b"]], Pairs | Draft], order: Int[Tensor, " k"], count: int, split: str
+def draw_balanced(
+    draw: Callable[[Int[Tensor, " b"]], Pairs | LazyPairs], order: Int[Tensor, " k"], count: int, split: str
 ) -> Pairs:
-    """`count` different questions of a split with their answers, as many of each kind, from a function that draws one of every kind
-    that it is given. Where the number of kinds does not divide the count, those in front of the `order` have one more.
+    """Return `count` distinct questions of a split with their answers, equally many of each kind.
 
-    Fewer where a kind runs out, as in `different`: then no kind has more than that one. Every kind has to have some.
+    `draw(kinds)` draws one example of each of these kinds. `order`: a permutation of all kinds; if their number does not divide
+    `count`, the first ones have one example more. Fewer are returned if a kind runs out (see `draw_distinct`); then no kind has
+    more examples than that one. Every kind must have at least one.
     """
-    kinds = len(order)
-    first = set(order[: count % kinds].tolist())
-    wanted = [count // kinds + (kind in first) for kind in range(kinds)]
-    rows: list[list[tuple[int, int]]] = [[] for _ in range(kinds)]  # of each kind: which part, and where in it
+    num_kinds = len(order)
+    first = set(order[: count % num_kinds].tolist())
+    quotas = [count // num_kinds + (kind in first) for kind in range(num_kinds)]
+    rows: list[list[tuple[int, int]]] = [[] for _ in range(num_kinds)]  # for each kind: (part, row in that part)
     parts: list[Pairs] = []
     seen: set[int] = set()
-    in_vain = [0] * kinds
-    while missing := [(kind, n) for kind in range(kinds) if (n := wanted[kind] - len(rows[kind])) > 0]:
-        spare = -(-RESERVE // len(missing))
-        sizes = [_enough(min(max(n, in_vain[kind]), MOST_IN_VAIN), split, spare) for kind, n in missing]
-        drawn_kinds = torch.tensor([kind for kind, _ in missing]).repeat_interleave(torch.tensor(sizes))
-        many = draw(drawn_kinds)
-        for start in range(0, len(many), AT_ONCE):
-            part, own_kinds = many[start : start + AT_ONCE], drawn_kinds[start : start + AT_ONCE].tolist()
-            asked = part.questions
-            hashes = hashed(asked)
-            own = (of_test(hashes) == (split == "test")).nonzero()[:, 0]
-            kept: list[int] = []
-            for n, key in zip(own.tolist(), hashes[own].tolist(), strict=True):
-                kind = own_kinds[n]
+    repeats = [0] * num_kinds
+    while missing := [(kind, n) for kind in range(num_kinds) if (n := quotas[kind] - len(rows[kind])) > 0]:
+        spare = -(-SPARE_DRAWS // len(missing))
+        sizes = [_draws_needed(min(max(n, repeats[kind]), MAX_DRAWS), split, spare) for kind, n in missing]
+        kinds = torch.tensor([kind for kind, _ in missing]).repeat_interleave(torch.tensor(sizes))
+        pairs = draw(kinds)
+        for start in range(0, len(pairs), CHUNK):
+            chunk, chunk_kinds = pairs[start : start + CHUNK], kinds[start : start + CHUNK].tolist()
+            questions = chunk.questions
+            hashes = hash_words(questions)
+            in_split = (is_test_hash(hashes) == (split == "test")).nonzero()[:, 0]
+            new: list[int] = []
+            for n, key in zip(in_split.tolist(), hashes[in_split].tolist(), strict=True):
+                kind = chunk_kinds[n]
                 if key in seen:
-                    in_vain[kind] += 1
-                elif len(rows[kind]) < wanted[kind]:
+                    repeats[kind] += 1
+                elif len(rows[kind]) < quotas[kind]:
                     seen.add(key)
-                    in_vain[kind] = 0
-                    rows[kind].append((len(parts), len(kept)))
-                    kept.append(n)
-            places = torch.tensor(kept, dtype=torch.int64)
-            parts.append(Pairs(asked[places], part[places].answers))
+                    repeats[kind] = 0
+                    rows[kind].append((len(parts), len(new)))
+                    new.append(n)
+            selected = torch.tensor(new, dtype=torch.int64)
+            parts.append(Pairs(questions[selected], chunk[selected].answers))
         for kind, _ in missing:
-            if in_vain[kind] > ENOUGH * len(rows[kind]):
-                wanted = [min(n, len(rows[kind])) for n in wanted]
-    begins = [0, *itertools.accumulate(map(len, parts))]
-    chosen = [begins[part] + n for kind in range(kinds) for part, n in rows[kind][: wanted[kind]]]
+            if repeats[kind] > PATIENCE * len(rows[kind]):
+                quotas = [min(n, len(rows[kind])) for n in quotas]
+    starts = [0, *itertools.accumulate(map(len, parts))]
+    chosen = [starts[part] + n for kind in range(num_kinds) for part, n in rows[kind][: quotas[kind]]]
     return Pairs.join([draw(order[:0]), *parts])[torch.tensor(chosen, dtype=torch.int64)]
 
 
-def _first(keys: Sequence[int], seen: set[int]) -> list[int]:
-    """The places of those that were not `seen` before, which then holds them."""
-    places = []
-    for place, key in enumerate(keys):
+def _first_occurrences(keys: Sequence[int], seen: set[int]) -> list[int]:
+    """Return the indices of keys that are not in `seen` yet, and add these keys to it."""
+    indices = []
+    for index, key in enumerate(keys):
         if key not in seen:
             seen.add(key)
-            places.append(place)
-    return places
+            indices.append(index)
+    return indices
 
 
-def _enough(count: int, split: str, spare: int = RESERVE) -> int:
-    """So many draws of both splits hold `count` of this one, most of the time."""
+def _draws_needed(count: int, split: str, spare: int = SPARE_DRAWS) -> int:
+    """Return how many draws from both splits contain `count` examples of this one most of the time."""
     share = 1 / HELD_OUT if split == "test" else 1 - 1 / HELD_OUT
     return int(count / share * 1.1) + spare
 
 
-def _stacked(rows: Sequence[Tensor]) -> Tensor:
-    width = max(part.shape[1] for part in rows)
-    return torch.cat([torch.nn.functional.pad(part, (0, width - part.shape[1]), value=NOTHING) for part in rows])
+def _concatenate(parts: Sequence[Tensor]) -> Tensor:
+    width = max(part.shape[1] for part in parts)
+    return torch.cat([torch.nn.functional.pad(part, (0, width - part.shape[1]), value=NO_WORD) for part in parts])

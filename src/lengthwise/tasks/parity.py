@@ -14,7 +14,7 @@ WORDS = ("0", "1", "No", "Yes")
 
 
 class Parity(ScratchpadTask):
-    """Say whether the number of ones is even. `length` counts the bits.
+    """Decide whether the number of ones is even. `length` counts the bits.
 
     Length 4, the scored targets underlined (the answer and EOS):
 
@@ -22,12 +22,12 @@ class Parity(ScratchpadTask):
         targets  1   0  1  1  SEP No EOS
                                   ‾‾‾‾‾‾
 
-    With a scratchpad (`ScratchpadTask`), of 1 0 1 1: `in 1 comp 1 xor 0 out 1 [ 1 ] re 0 1 1 # in 0 comp 0 xor 1 ...`, the parity
-    so far in brackets (1: odd).
+    With a scratchpad (`ScratchpadTask`), for 1 0 1 1: `in 1 comp 1 xor 0 out 1 [ 1 ] re 0 1 1 # in 0 comp 0 xor 1 ...`, with the
+    parity so far in brackets (1: odd).
 
-    The bits are uniform and independent; `Yes` if the number of ones is even (none at all is even). The score is exact match;
-    chance is 1/2, and the constant answer has more on the few questions of short lengths (0.69 on the 16 of 7 bits). Train and test
-    share no question, see `SequenceTask`.
+    The bits are uniform and independent. The answer is `Yes` if the number of ones is even (zero is even). The score is exact
+    match; chance is 1/2, but on the few questions of short lengths the constant answer scores higher (0.69 on the 16 of 7
+    bits). Train and test share no question, see `SequenceTask`.
 
     Source: Kazemnejad et al. 2023, section 3 and appendix D.1.
     """
@@ -40,11 +40,11 @@ class Parity(ScratchpadTask):
         super().__init__(WORDS, scratchpad)
 
     def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs:
-        return self._write(torch.randint(2, (count, length), generator=generator))
+        return self._make_pairs(torch.randint(2, (count, length), generator=generator))
 
-    def every(self, length: int) -> Pairs | None:
-        chosen = combinations([2] * length)
-        return None if chosen is None else self._write(chosen)
+    def all_examples(self, length: int) -> Pairs | None:
+        bits = combinations([2] * length)
+        return None if bits is None else self._make_pairs(bits)
 
     def widths(self, length: int) -> tuple[int, int]:
         return length, 1
@@ -53,23 +53,23 @@ class Parity(ScratchpadTask):
         return len(question)
 
     def bits(self, question: Sequence[str]) -> list[int]:
-        """The bits to count."""
+        """Return the bits of a question."""
         return [int(word) for word in question]
 
-    def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+    def repository_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         prompt = f"Is the number of 1's even in the sequence [ {', '.join(question)} ] ? "
         return prompt, f"The answer is {' '.join(answer)}."
 
-    def published_in_paper(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+    def paper_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         return f"Is the number of 1's even in [{' '.join(question)}] ?", f"The answer is {' '.join(answer)}."
 
     def steps(self, question: Sequence[str]) -> list[Step]:
         return [
             Step((f"{bit}",), (f"{bit}", "xor", f"{odd}"), (f"{bit ^ odd}",), (f"{bit ^ odd}",), tuple(rest))
-            for bit, odd, rest in self._partial(question)
+            for bit, odd, rest in self._partial_parities(question)
         ]
 
-    def published_steps(self, question: Sequence[str]) -> list[dict[str, str]]:
+    def repository_steps(self, question: Sequence[str]) -> list[dict[str, str]]:
         return [
             {
                 "input": f"{bit}",
@@ -78,18 +78,18 @@ class Parity(ScratchpadTask):
                 "variables": f"par: {bit ^ odd}",
                 "remaining": f"[ {', '.join(rest)} ]",
             }
-            for bit, odd, rest in self._partial(question)
+            for bit, odd, rest in self._partial_parities(question)
         ]
 
     def step_sizes(self, length: int) -> tuple[int, dict[str, int]]:
         each = {"input": length, "computation": 3 * length, "output": length, "variables": length}
         return length, {**each, "remaining": length * (length - 1) // 2}
 
-    def _partial(self, question: Sequence[str]) -> list[tuple[int, int, list[str]]]:
-        """Each bit, the parity of those before it, and the words after it."""
+    def _partial_parities(self, question: Sequence[str]) -> list[tuple[int, int, list[str]]]:
+        """Return for each bit: the bit, the parity of those before it, and the words after it."""
         bits = self.bits(question)
         return [(bit, sum(bits[:n]) % 2, list(question[n + 1 :])) for n, bit in enumerate(bits)]
 
-    def _write(self, bits: Int[Tensor, "b n"]) -> Pairs:
+    def _make_pairs(self, bits: Int[Tensor, "b n"]) -> Pairs:
         no, yes = self.ids(["No", "Yes"])
         return Pairs(bits, torch.where(bits.sum(1, keepdim=True) % 2 == 0, yes, no))

@@ -1,4 +1,4 @@
-"""Tasks of words: a question, and the answer that follows it; one token per word, so that every text round-trips."""
+"""Tasks of a question and an answer in words. Each word is one token, so every text survives encoding and decoding."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -13,179 +13,180 @@ from lengthwise.tasks.base import (
     AnsweringTask,
     Baseline,
     Batch,
-    Graded,
+    GradedAnswers,
     exact_match,
     generator,
     require_length,
     require_split,
 )
-from lengthwise.tasks.pairs import NOTHING, Draft, Pairs, balanced, different, drawn
-from lengthwise.tasks.splits import hashed, held_out
+from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs, draw_balanced, draw_distinct, draw_with_repeats
+from lengthwise.tasks.splits import hash_words, held_out
 
-ENUMERABLE = 4096  # up to so many questions of a length are listed; above, both splits are never empty
-FEW_ANSWERS = (
-    16  # so many different ones among the answers of a length are few; and so are half as many as there are questions
-)
-FEW = 100  # a test split with fewer examples than this is worth a note
+ENUMERABLE = 4096  # a length with up to this many questions lists them; with more, no split is ever empty
+FEW_ANSWERS = 16  # the constant answer is a baseline up to this many distinct answers (at most half the examples)
+FEW_EXAMPLES = 100  # a test split with fewer examples than this gets a note
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 DIGITS = "0123456789"
-SPECIAL = ("[BOS]", "[SEP]")  # how tokens that belong in no answer are shown when a model says them
-WORDINGS = ("paper", "repository")  # of a published study: what it prints, and what its program makes
-UNENDED = "[...]"  # after an answer that did not end
+SPECIAL = ("[BOS]", "[SEP]")  # how special tokens in a generated answer are shown
+WORDINGS = ("paper", "repository")  # of a published study: the text in the paper, or the text that its code writes
+UNENDED = "[...]"  # shown after a generated answer without EOS
 
 
 class SequenceTask(AnsweringTask):
-    """Answer a question of words. A subclass says which `words` there are, and draws questions with their answers.
+    """Answer a question in words. A subclass defines the vocabulary, `words`, and draws questions with their answers.
 
         inputs   BOS question SEP answer
         targets  question SEP answer EOS
 
-    The answer and EOS are scored; shorter examples of a batch are filled up with EOS, which is not scored. The score is
-    exact match: 1 where all of the answer and EOS are right. Token ids: the words in their order, then BOS, SEP, EOS.
+    The answer and EOS are scored. Shorter examples of a batch are padded with EOS, which is not scored. The score is exact match:
+    1 if the whole answer and EOS are correct. Token ids: the words in their order, then BOS, SEP, EOS.
 
-    Train and test share no question: a question belongs to the test split if a 64-bit hash of its words is a multiple of 8
-    (1/8 of them). Where a length has so few questions that a split would be empty, both draw from all of them, and `note`
-    says so.
+    Train and test share no question: a question belongs to the test split if a 64-bit hash of its words is a multiple of 8, which
+    holds for 1/8 of them. If a length has so few questions that a split would be empty, both splits draw from all of them, and
+    `note` says so.
 
-    Where few answers are possible, a model is compared with the constant answer (`baselines`): whoever always says the answer that
-    the questions of the test have most often. Chance is what it scores in the mean over tests; of a few questions it scores
-    more (of 16 parities, 11 of them odd, 0.69), and a model that has learned nothing but to say it does, too.
+    If few answers are possible, models are compared with the constant answer (`baselines`): the most frequent answer of the test
+    examples. Its mean score over tests is the chance level. On few questions it scores higher (0.69 on 16 parities of which 11
+    are odd), and so does a model that has only learned to give this answer.
     """
 
     metric = "exact match"
     better = "higher"
     per_token = False
     separator: ClassVar[str] = ""  # between question and answer in the published text
-    kinds_are: ClassVar[str] = "kinds"  # of questions, see `kinds`
-    digit_tokens: tuple[
-        int, ...
-    ] = ()  # the ids of digits that make up numbers, for position schemes that look for them
+    kinds_name: ClassVar[str] = "kinds"  # what the kinds of questions are, see `kinds`
+    digit_tokens: tuple[int, ...] = ()  # ids of the digits that numbers consist of; some position schemes need them
 
     def __init__(self, words: Sequence[str]):
         self.words = tuple(words)
         assert len(set(self.words)) == len(self.words), "a word is one token"
         self.bos, self.sep, self.eos = range(len(self.words), len(self.words) + 3)
         self.vocab_size = self.output_size = len(self.words) + 3
-        self._id = {word: n for n, word in enumerate(self.words)}
+        self._word_id = {word: n for n, word in enumerate(self.words)}
         self._pools: dict[int, tuple[Pairs, Pairs, bool] | None] = {}  # by length
 
-    # ---- what a subclass says ----------------------------------------------------------------------------------
+    # ---- defined by a subclass ---------------------------------------------------------------------------------
 
     @abstractmethod
-    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs | Draft:
-        """`count` independent examples of exactly that length, whichever split they belong to."""
+    def draw(self, generator: torch.Generator, count: int, length: int) -> Pairs | LazyPairs:
+        """Draw `count` independent examples of exactly this length, from both splits together."""
 
     def kinds(self, length: int) -> int:
-        """Of how many kinds the questions of a length are, all equally probable although some have fewer questions than others.
+        """Return the number of kinds of questions at a length. All kinds are equally probable, whatever their sizes.
 
-        1: all questions are equally probable, as far as anybody knows. With more, a test has as many of each kind: were it the
-        different questions that are drawn first, small kinds would run out and the others take their place.
+        With more than one kind, a test has equally many questions of each. If a test took the first distinct questions instead,
+        small kinds would run out and the others would replace them. 1 means that all questions are equally probable.
         """
         return 1
 
-    def draw_kinds(self, generator: torch.Generator, kinds: Int[Tensor, " b"], length: int) -> Pairs | Draft:
-        """An independent example of each of these kinds, where there are several. `draw` draws the kinds uniformly first."""
+    def draw_kinds(self, generator: torch.Generator, kinds: Int[Tensor, " b"], length: int) -> Pairs | LazyPairs:
+        """Draw one independent example of each of these kinds. Needed if there are several; `draw` draws the kinds uniformly."""
         raise NotImplementedError
 
-    def every(self, length: int) -> Pairs | None:
-        """All different questions of a length, each once, with their answers, where there are at most ENUMERABLE.
+    def all_examples(self, length: int) -> Pairs | None:
+        """Return all distinct questions of a length with their answers, or None if there are more than ENUMERABLE.
 
-        None: there are more. (Both splits are then taken not to be empty.)
+        After None both splits are assumed not to be empty.
         """
         return None
 
     @abstractmethod
     def widths(self, length: int) -> tuple[int, int]:
-        """The most words that a question and an answer of that length can have."""
+        """Return the largest numbers of words in a question and in an answer of this length."""
 
     @abstractmethod
     def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
-        """The length of an example, from its words."""
+        """Return the length of an example, from its words."""
 
-    def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
-        """The example as the text (prompt, target) that the study's repository makes of it, spaces and all; `separator` comes
-        between.
+    def repository_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+        """Return the text (prompt, target) that the study's repository writes for an example, with its exact spaces.
 
-        Where no study has published the task: its words with spaces between them.
+        `separator` goes between the two. For a task without a published study: the words, separated by spaces.
         """
         return f"{' '.join(question)} ", " ".join(answer)
 
-    def published_in_paper(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str] | None:
-        """The example as the study's paper prints one (prompt, target); None where it prints none with these settings.
+    def paper_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str] | None:
+        """Return an example as the study's paper prints it (prompt, target), or None if it prints none with these settings.
 
-        The paper shows prompt and target apart, so nothing comes between them.
+        The paper shows prompt and target separately, so nothing goes between them.
         """
         return None
 
     def lengths(self) -> Sequence[int] | None:
-        """All lengths that have examples, where the task is a given set; None: any length may be asked for."""
+        """Return all lengths that have examples if the questions are a finite set, or None if every length has examples."""
         return None
 
-    def divided(self, every: Pairs, length: int) -> tuple[Pairs, Pairs, bool]:
-        """All examples of a length as a train and a test split, and whether both are all of them, since one would be empty."""
-        return _split(every)
+    def split_examples(self, examples: Pairs, length: int) -> tuple[Pairs, Pairs, bool]:
+        """Split all examples of a length into (train, test, shared).
+
+        `shared`: one split would be empty, so both contain all examples.
+        """
+        return _split_by_hash(examples)
 
     def require_examples(self, length: int) -> None:
-        """`ConfigError` for a length of which no split has examples."""
+        """Raise `ConfigError` for a length without examples in any split."""
         self.check_length(length)
 
-    # ---- what follows from it ----------------------------------------------------------------------------------
+    # ---- derived from these methods ----------------------------------------------------------------------------
 
     def tokens(self, length: int) -> int:
         return sum(self.widths(length)) + 2
 
     def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> Batch:
-        return self.pack(self._some(generator, batch, length, split))
+        return self.pack(self._draw_pairs(generator, batch, length, split))
 
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
         lengths = [shortest + n % (longest - shortest + 1) for n in numbers]
-        found = [
-            self._some(generator(seed, "fixed", n), 1, at, "train") for n, at in zip(numbers, lengths, strict=True)
+        pairs = [
+            self._draw_pairs(generator(seed, "fixed", n), 1, length, "train")
+            for n, length in zip(numbers, lengths, strict=True)
         ]
-        return self.pack(Pairs.join(found))  # at once: it takes longer than to draw one
+        return self.pack(Pairs.join(pairs))  # all in one call, because packing takes longer than drawing
 
-    def _some(self, generator: torch.Generator, count: int, length: int, split: str) -> Pairs:
+    def _draw_pairs(self, generator: torch.Generator, count: int, length: int, split: str) -> Pairs:
         self.check_length(length, split)
         pool, _ = self._pool(length, split)
         if pool is not None:
             return pool[torch.randint(len(pool), (count,), generator=generator)]
-        return drawn(lambda n: self.draw(generator, n, length), count, split)
+        return draw_with_repeats(lambda n: self.draw(generator, n, length), count, split)
 
     def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
         self.check_length(length, split)
         pool, _ = self._pool(length, split)
-        draws = generator(seed, split, length)
-        if pool is None and (kinds := self.kinds(length)) > 1:
-            order = torch.randperm(kinds, generator=draws)  # where they do not divide the count, any may have one more
-            chosen = balanced(lambda own: self.draw_kinds(draws, own, length), order, count, split)
-            return self.pack(chosen[torch.randperm(len(chosen), generator=draws)])
+        g = generator(seed, split, length)
+        if pool is None and (num_kinds := self.kinds(length)) > 1:
+            order = torch.randperm(num_kinds, generator=g)  # so that any kind can be one that has one example more
+            pairs = draw_balanced(lambda kinds: self.draw_kinds(g, kinds, length), order, count, split)
+            return self.pack(pairs[torch.randperm(len(pairs), generator=g)])
         if pool is None:
-            return self.pack(different(lambda n: self.draw(draws, n, length), count, split))
-        return self.pack(pool[torch.randperm(len(pool), generator=draws)[:count]])  # none twice
+            return self.pack(draw_distinct(lambda n: self.draw(g, n, length), count, split))
+        return self.pack(pool[torch.randperm(len(pool), generator=g)[:count]])  # no question twice
 
     def available(self, length: int, split: str = "test") -> int | None:
-        """How many different examples there are; None: their questions are too many to list (more than ENUMERABLE in both
-        splits), and `examples` finds out by drawing whether there are as many as are asked for."""
+        """Return the number of different examples, or None if there are too many to list (more than ENUMERABLE in both splits).
+
+        After None, `examples` finds out by drawing whether there are as many as requested.
+        """
         self.check_length(length, split)
         pool, _ = self._pool(length, split)
         return None if pool is None else len(pool)
 
     def whole(self, length: int) -> dict[str, Pairs]:
-        """All examples of a length, each once, by the split that they belong to: "train", "test", or "train and test".
+        """Return all examples of a length by the split that they belong to: "train", "test", or "train and test".
 
-        `ConfigError` where there are more than are listed.
+        Raises `ConfigError` if there are too many to list.
         """
         self.require_examples(length)
         train, shared = self._pool(length, "train")
         test, _ = self._pool(length, "test")
-        if type(self).every is SequenceTask.every:
+        if type(self).all_examples is SequenceTask.all_examples:
             raise ConfigError(
-                f"{type(self).__name__} does not list its questions (it has no method `every`), so ask for some of them"
+                f"{type(self).__name__} does not list its questions; define its method all_examples, or draw a sample instead"
             )
         if train is None or test is None:
             raise ConfigError(
                 f"{type(self).__name__} has too many questions of {length} {self.unit} to list them all "
-                f"(more than {ENUMERABLE}); ask for a shorter length, or for some of them"
+                f"(more than {ENUMERABLE}); take a shorter length, or draw a sample instead"
             )
         if shared:
             return {"train and test": test}
@@ -198,13 +199,15 @@ class SequenceTask(AnsweringTask):
         return [Baseline(name="constant answer", scores=self._constant_answer, floor=True)]
 
     def _constant_answer(self, batch: Batch, lengths: Sequence[int]) -> Tensor | None:
-        """1 where the answer is the one that the examples have most often. None where answers are not few: more than `FEW_ANSWERS`
-        different ones, or more than half as many as there are examples, so that most occur once."""
-        answers = hashed(batch.targets.masked_fill(~self.answer_mask(batch), NOTHING))
-        different, which, counts = answers.unique(return_inverse=True, return_counts=True)
-        if len(different) > min(FEW_ANSWERS, len(batch) // 2):
+        """Return 1 for each example with the most frequent answer, else 0. None if there are many different answers.
+
+        Many means more than `FEW_ANSWERS`, or more than half the number of examples, so that most answers occur once.
+        """
+        answers = hash_words(batch.targets.masked_fill(~self.answer_mask(batch), NO_WORD))
+        distinct, indices, counts = answers.unique(return_inverse=True, return_counts=True)
+        if len(distinct) > min(FEW_ANSWERS, len(batch) // 2):
             return None
-        return (which == counts.argmax()).double()[:, None]
+        return (indices == counts.argmax()).double()[:, None]
 
     def answer_tokens(self, length: int) -> int:
         return self.tokens(length) - 1 - self.widths(length)[0]
@@ -214,38 +217,41 @@ class SequenceTask(AnsweringTask):
         return self.eos
 
     def answer_words(self, tokens: Sequence[int]) -> list[str]:
-        """The words up to EOS. [BOS] and [SEP] are shown as such, and [...] where no EOS came: no task has such words."""
-        ended = self.eos in tokens
-        own = tokens[: tokens.index(self.eos)] if ended else tokens
-        return [*((*self.words, *SPECIAL)[t] for t in own), *([] if ended else [UNENDED])]
+        """Return the words up to EOS, with [BOS] and [SEP] for these tokens, and [...] at the end if there is no EOS.
 
-    def grade(self, said: list[list[str]], batch: Batch) -> Graded:
-        """1 where exactly the words of the answer were said, and then EOS: an exact match."""
-        right = [float(words == answer) for words, (_, answer) in zip(said, self.pairs(batch), strict=True)]
-        unreadable = [n for n, words in enumerate(said) if not words or not self._id.keys() >= set(words)]
-        return Graded(torch.tensor(right, dtype=torch.float64), {}, unreadable)
+        No task has these as words.
+        """
+        ended = self.eos in tokens
+        answer = tokens[: tokens.index(self.eos)] if ended else tokens
+        return [*((*self.words, *SPECIAL)[t] for t in answer), *([] if ended else [UNENDED])]
+
+    def grade(self, generated: list[list[str]], batch: Batch) -> GradedAnswers:
+        """Score 1 for exactly the words of the answer, followed by EOS."""
+        correct = [float(words == answer) for words, (_, answer) in zip(generated, self.pairs(batch), strict=True)]
+        unreadable = [n for n, words in enumerate(generated) if not words or not self._word_id.keys() >= set(words)]
+        return GradedAnswers(torch.tensor(correct, dtype=torch.float64), {}, unreadable)
 
     def render(self, batch: Batch) -> list[dict[str, Any]]:
-        """Question and answer as words with spaces between them."""
+        """Return question and answer as words separated by spaces."""
         return [
             {"input": " ".join(question), "target": " ".join(answer), "length": self.length_of(question, answer)}
             for question, answer in self.pairs(batch)
         ]
 
     def texts(self, batch: Batch, wording: str = "repository") -> list[dict[str, str]]:
-        """Each example as the published study writes it, for those who bring a tokenizer: prompt, separator, target.
+        """Return each example in the published study's wording, for models with a tokenizer: prompt, separator, target.
 
-        `wording`: "repository", what its runs were trained on, or "paper", what it prints; they differ. `ConfigError` where the
-        paper prints none.
+        `wording`: "repository" is the text that the study trained on, "paper" the text that it prints; they differ. Raises
+        `ConfigError` if the paper prints no such example.
         """
         if wording not in WORDINGS:
             raise ConfigError(
-                f"there is no wording {wording!r}{near_miss(wording, WORDINGS)}; there are: {', '.join(WORDINGS)}"
+                f"there is no wording {wording!r}{near_miss(wording, WORDINGS)}; available: {', '.join(WORDINGS)}"
             )
         if wording == "repository":
-            found = [self.published(*pair) for pair in self.pairs(batch)]
-            return [{"prompt": prompt, "separator": self.separator, "target": target} for prompt, target in found]
-        printed = [self.published_in_paper(*pair) for pair in self.pairs(batch)]
+            texts = [self.repository_text(*pair) for pair in self.pairs(batch)]
+            return [{"prompt": prompt, "separator": self.separator, "target": target} for prompt, target in texts]
+        printed = [self.paper_text(*pair) for pair in self.pairs(batch)]
         if None in printed:
             raise ConfigError(
                 f"the paper prints no example of {type(self).__name__} with these settings; take the wording of its repository"
@@ -253,21 +259,21 @@ class SequenceTask(AnsweringTask):
         return [{"prompt": text[0], "separator": "", "target": text[1]} for text in printed if text is not None]
 
     def pairs(self, batch: Batch) -> list[tuple[list[str], list[str]]]:
-        """The words of each example's question and answer."""
-        found = []
+        """Return the words of each example's question and answer."""
+        pairs = []
         rows = zip(batch.inputs.tolist(), batch.targets.tolist(), batch.scored.tolist(), strict=True)
         for inputs, targets, scored in rows:
-            begin = scored.index(True)  # where SEP is read and the answer begins
-            answer = [t for t, counts in zip(targets, scored, strict=True) if counts][:-1]
-            found.append(([self.words[t] for t in inputs[1:begin]], [self.words[t] for t in answer]))
-        return found
+            start = scored.index(True)  # the slot of SEP, which predicts the first word of the answer
+            answer = [t for t, is_scored in zip(targets, scored, strict=True) if is_scored][:-1]
+            pairs.append(([self.words[t] for t in inputs[1:start]], [self.words[t] for t in answer]))
+        return pairs
 
     def ids(self, words: Sequence[str]) -> list[int]:
-        """The ids of words. `ConfigError` for one that there is not."""
+        """Return the ids of words. Raises `ConfigError` for a word that the task does not have."""
         for word in words:
-            if word not in self._id:
+            if word not in self._word_id:
                 raise ConfigError(f"{type(self).__name__} has no word {word!r}{near_miss(word, self.words)}")
-        return [self._id[word] for word in words]
+        return [self._word_id[word] for word in words]
 
     def check_length(self, length: int, split: str = "test") -> None:
         require_split(split)
@@ -277,39 +283,47 @@ class SequenceTask(AnsweringTask):
         self.require_examples(length)
         pool, shared = self._pool(length, "test")
         if pool is None:
-            return None if found is None else _only(length, found, self.kinds_are if self.kinds(length) > 1 else "")
+            return (
+                None
+                if found is None
+                else _few_examples(length, found, self.kinds_name if self.kinds(length) > 1 else "")
+            )
         if not len(pool):
             return None
         if shared:
             return (
                 f"at length {length} there are only {len(pool)} questions, too few to split: train and test share them"
             )
-        # A given set is asked whole with any number that is large enough.
-        return _only(length, len(pool)) if len(pool) < FEW or (found and self.lengths() is None) else None
+        # A finite set with fewer examples than requested is complete, so it needs no note.
+        few = len(pool) < FEW_EXAMPLES or (found and self.lengths() is None)
+        return _few_examples(length, len(pool)) if few else None
 
     def pack(self, pairs: Pairs) -> Batch:
-        """Questions and answers as a batch: each row BOS question SEP answer EOS, filled up with EOS."""
+        """Make a batch of questions and answers: each row is BOS question SEP answer EOS, padded with EOS."""
 
         def column(token: int) -> Tensor:
             return torch.full((len(pairs), 1), token, dtype=torch.int64)
 
-        asked, said = pairs.questions, pairs.answers
-        whole = torch.cat([column(self.bos), asked, column(self.sep), said, column(self.eos)], 1)
-        there = whole != NOTHING
-        sizes = there.sum(1)
-        if not bool(there.all()):
-            whole = closed(whole)
-            whole = whole.masked_fill(whole == NOTHING, self.eos)
-        place = torch.arange(whole.shape[1] - 1)
-        begin = 1 + (asked != NOTHING).sum(1, keepdim=True)
-        scored = (place >= begin) & (place < sizes[:, None] - 1)
-        return Batch(whole[:, :-1].contiguous(), whole[:, 1:].contiguous(), scored)
+        questions, answers = pairs.questions, pairs.answers
+        rows = torch.cat([column(self.bos), questions, column(self.sep), answers, column(self.eos)], 1)
+        is_token = rows != NO_WORD
+        sizes = is_token.sum(1)
+        if not bool(is_token.all()):
+            rows = close_gaps(rows)
+            rows = rows.masked_fill(rows == NO_WORD, self.eos)
+        slot = torch.arange(rows.shape[1] - 1)
+        start = 1 + (questions != NO_WORD).sum(1, keepdim=True)
+        scored = (slot >= start) & (slot < sizes[:, None] - 1)
+        return Batch(rows[:, :-1].contiguous(), rows[:, 1:].contiguous(), scored)
 
     def _pool(self, length: int, split: str) -> tuple[Pairs | None, bool]:
-        """All examples of a split where they can be listed, and whether both splits share them, since one would be empty."""
+        """Return (all examples of a split, shared), with None for examples that cannot be listed.
+
+        `shared`: one split would be empty, so both contain all examples.
+        """
         if length not in self._pools:
-            every = self.every(length)
-            self._pools[length] = None if every is None else self.divided(every, length)
+            examples = self.all_examples(length)
+            self._pools[length] = None if examples is None else self.split_examples(examples, length)
         pools = self._pools[length]
         if pools is None:
             return None, False
@@ -317,48 +331,48 @@ class SequenceTask(AnsweringTask):
         return (test if split == "test" else train), shared
 
 
-def _only(length: int, examples: int, kinds: str = "") -> str:
-    each = f" with as many of each of the {kinds}" if kinds else ""
+def _few_examples(length: int, examples: int, kinds: str = "") -> str:
+    balanced = f" with as many of each of the {kinds}" if kinds else ""
     if examples == 1:
-        return f"at length {length} there is only one test example{each}"
-    return f"at length {length} there are only {examples} different test examples{each}"
+        return f"at length {length} there is only one test example{balanced}"
+    return f"at length {length} there are only {examples} different test examples{balanced}"
 
 
-def _split(every: Pairs) -> tuple[Pairs, Pairs, bool]:
-    test = held_out(every.questions)
-    if 0 < int(test.sum()) < len(every):
-        return every[~test], every[test], False
-    return every, every, True
+def _split_by_hash(examples: Pairs) -> tuple[Pairs, Pairs, bool]:
+    test = held_out(examples.questions)
+    if 0 < int(test.sum()) < len(examples):
+        return examples[~test], examples[test], False
+    return examples, examples, True
 
 
-def closed(rows: Int[Tensor, "b w"]) -> Int[Tensor, "b v"]:
-    """Rows without their gaps: every -1 goes to the end of its row, all else keeps its order; as wide as the longest then is."""
-    there = rows != NOTHING
-    places = there.cumsum(1)
-    width = int(places[:, -1].max()) if len(rows) else 0
-    found = rows.new_full((len(rows), rows.shape[1] + 1), NOTHING)  # column 0 takes what is not there
-    return found.scatter_(1, places.mul_(there), rows)[:, 1 : width + 1]
+def close_gaps(rows: Int[Tensor, "b w"]) -> Int[Tensor, "b v"]:
+    """Move every -1 to the end of its row and keep the order of the rest. The result is as wide as the longest row then is."""
+    is_word = rows != NO_WORD
+    columns = is_word.cumsum(1)
+    width = int(columns[:, -1].max()) if len(rows) else 0
+    result = rows.new_full((len(rows), rows.shape[1] + 1), NO_WORD)  # column 0 takes the entries without a word
+    return result.scatter_(1, columns.mul_(is_word), rows)[:, 1 : width + 1]
 
 
-def combinations(sizes: Sequence[int], most: int = ENUMERABLE) -> Int[Tensor, "m n"] | None:
-    """All rows of numbers, the n-th below `sizes[n]`; None where there are more than `most`."""
+def combinations(sizes: Sequence[int], limit: int = ENUMERABLE) -> Int[Tensor, "m n"] | None:
+    """Return all rows of numbers whose n-th number is below `sizes[n]`, or None if there are more than `limit`."""
     total = 1
     for size in sizes:
         total *= size
-        if total > most:
+        if total > limit:
             return None
     return torch.cartesian_prod(*[torch.arange(size) for size in sizes]).view(total, len(sizes))
 
 
 def symbol_names(count: int) -> tuple[str, ...]:
-    """Names for so many symbols: letters and digits where they suffice, otherwise numbers."""
+    """Return names for `count` symbols: letters and digits if they suffice, otherwise numbers."""
     return tuple(LETTERS[:count]) if count <= len(LETTERS) else tuple(map(str, range(count)))
 
 
-def ragged(rows: Sequence[Sequence[int]]) -> Int[Tensor, "b n"]:
-    """Rows of ids as one tensor, the shorter ones filled up with -1s. Its dtype is small: a whole set may lie in it."""
+def pad_rows(rows: Sequence[Sequence[int]]) -> Int[Tensor, "b n"]:
+    """Return rows of ids as one tensor, padded with -1. Its dtype is int32, because it may hold a whole data set."""
     sizes = torch.tensor([len(row) for row in rows], dtype=torch.int64)
     width = int(sizes.max()) if len(rows) else 0
-    found = torch.full((len(rows), width), NOTHING, dtype=torch.int32)
-    found[torch.arange(width) < sizes[:, None]] = torch.tensor([n for row in rows for n in row], dtype=torch.int32)
-    return found
+    result = torch.full((len(rows), width), NO_WORD, dtype=torch.int32)
+    result[torch.arange(width) < sizes[:, None]] = torch.tensor([n for row in rows for n in row], dtype=torch.int32)
+    return result

@@ -1,4 +1,4 @@
-"""Sorting: say items in ascending order."""
+"""Sorting: write items in ascending order."""
 
 import string
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.tasks.numbers import digits, split
-from lengthwise.tasks.pairs import Draft, Pairs
+from lengthwise.tasks.pairs import LazyPairs, Pairs
 from lengthwise.tasks.scratchpad import COMPONENTS, ScratchpadTask, Step
 from lengthwise.tasks.sequences import DIGITS, combinations
 
 ORDER = string.digits + string.ascii_lowercase + string.ascii_uppercase
 SYMBOLS = 50
-SMALLEST, PLACES = 10, 4  # numbers from 10 to 9999
+SMALLEST, MAX_DIGITS = 10, 4  # numbers from 10 to 9999
 COMMA = ","
 
 
@@ -29,24 +29,25 @@ class Sorting(ScratchpadTask):
         targets  C   8  b  SEP 8  b  C  EOS
                                ‾‾‾‾‾‾‾‾‾‾‾‾
 
-    `items`, uniform and independent, so that they can repeat:
+    `items`, uniform and independent, so they can repeat:
 
         symbols   C 8 b                     → 8 b C                     (the order: 0 ... 9, a ... z, A ... N)
         numbers   3 1 , 4 1 2 6 , 5 9       → 3 1 , 5 9 , 4 1 2 6       (10 ... 9999)
 
-    `symbols`: how many there are, the first so many of 0 ... 9, a ... z, A ... Z.
+    `symbols`: the number of symbols, taken from the front of 0 ... 9, a ... z, A ... Z.
 
-    With a scratchpad (`ScratchpadTask`), selection sort with swaps, a step for each item; it has no variables. In: the first item
-    of what is not sorted yet; out: the smallest; what remains, after the smallest has changed places with the first:
+    With a scratchpad (`ScratchpadTask`), selection sort with swaps, a step for each item, without the component `variables`.
+    The input is the first unsorted item, the output is the smallest, and the remaining input is what is left after these two
+    are swapped:
 
         in C comp min out 8 re C b # in C comp min out b re C # in C comp min out C re thus 8 b C
 
-    The score is exact match: 1 where the whole answer and EOS are right. Train and test share no question, see
+    The score is exact match: 1 if the whole answer and EOS are correct. Train and test share no question, see
     `SequenceTask`.
 
     Source: Kazemnejad et al. 2023, section 3 and appendix D.1 (single token, multi-digit).
-    Differs: the published symbols are those that its tokenizer leaves whole; numbers are from 10 on, as in the
-    published program; the paper says from 0 to 10,000.
+    Differs: the published symbols are those that its tokenizer does not split. Numbers start at 10, as in the published code; the
+    paper says 0 to 10,000.
     """
 
     unit = "items"
@@ -62,57 +63,57 @@ class Sorting(ScratchpadTask):
         super().__init__([*DIGITS, COMMA] if items == "numbers" else ORDER[:symbols], scratchpad)
         if items == "numbers":
             self.digit_tokens = tuple(self.ids(DIGITS))
-            spelled = digits(torch.arange(10**PLACES), PLACES)
-            comma = torch.full((len(spelled), 1), self._id[COMMA])
-            self._spelling = torch.cat([spelled, comma], 1)  # of each number, by row
+            number_digits = digits(torch.arange(10**MAX_DIGITS), MAX_DIGITS)
+            comma = torch.full((len(number_digits), 1), self._word_id[COMMA])
+            self._number_words = torch.cat([number_digits, comma], 1)  # row n: the words of the number n, then a comma
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         symbols = settings["symbols"]
         if not 2 <= symbols <= len(ORDER):
             raise ConfigError(
-                f"Sorting.symbols is {symbols}; it has to lie in 2 ... {len(ORDER)}, for those are the digits and letters to sort"
+                f"Sorting.symbols must be between 2 and {len(ORDER)}, the number of digits and letters, got {symbols}"
             )
         if settings["items"] == "numbers" and symbols != SYMBOLS:
-            raise ConfigError(f"Sorting.symbols is {symbols} with items=numbers, which has none; leave symbols out")
+            raise ConfigError(f"Sorting.symbols is {symbols}, but items=numbers has no symbols; leave symbols out")
         return super().check(settings)
 
-    def draw(self, generator: torch.Generator, count: int, length: int) -> Draft:
-        low, high = (0, self.symbols) if self.items == "symbols" else (SMALLEST, 10**PLACES)
-        return self._draft(torch.randint(low, high, (count, length), generator=generator))
+    def draw(self, generator: torch.Generator, count: int, length: int) -> LazyPairs:
+        low, high = (0, self.symbols) if self.items == "symbols" else (SMALLEST, 10**MAX_DIGITS)
+        return self._lazy_pairs(torch.randint(low, high, (count, length), generator=generator))
 
-    def every(self, length: int) -> Pairs | None:
-        chosen = combinations([self.symbols] * length) if self.items == "symbols" else None
-        return None if chosen is None else self._draft(chosen).write()
+    def all_examples(self, length: int) -> Pairs | None:
+        items = combinations([self.symbols] * length) if self.items == "symbols" else None
+        return None if items is None else self._lazy_pairs(items).compute()
 
     def widths(self, length: int) -> tuple[int, int]:
-        most = length if self.items == "symbols" else (PLACES + 1) * length - 1
-        return most, most
+        width = length if self.items == "symbols" else (MAX_DIGITS + 1) * length - 1
+        return width, width
 
     def length_of(self, question: Sequence[str], answer: Sequence[str]) -> int:
-        return len(self.listed(question))
+        return len(self.split_items(question))
 
-    def listed(self, words: Sequence[str]) -> list[list[str]]:
-        """The words of each item of a question or an answer."""
+    def split_items(self, words: Sequence[str]) -> list[list[str]]:
+        """Return the words of each item of a question or an answer."""
         return [[word] for word in words] if self.items == "symbols" else split(words, COMMA)
 
-    def published(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
-        before, after = (", ".join(" ".join(item) for item in self.listed(words)) for words in (question, answer))
+    def repository_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+        before, after = (", ".join(" ".join(item) for item in self.split_items(words)) for words in (question, answer))
         return f"Sort the following list [ {before} ]. ", f"The sorted list is [ {after} ]."
 
-    def published_in_paper(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
-        between = ", " if self.items == "numbers" else " "
-        before, after = (between.join("".join(item) for item in self.listed(words)) for words in (question, answer))
+    def paper_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
+        comma = ", " if self.items == "numbers" else " "
+        before, after = (comma.join("".join(item) for item in self.split_items(words)) for words in (question, answer))
         return f"Sort the following numbers: {before} ?", f"The answer is {after}."
 
     def steps(self, question: Sequence[str]) -> list[Step]:
         comma = COMMA if self.items == "numbers" else ""
         return [
-            Step(tuple(first), ("min",), tuple(least), (), tuple(_between(rest, comma)))
+            Step(tuple(first), ("min",), tuple(least), (), tuple(_join_items(rest, comma)))
             for first, least, rest in self._selections(question)
         ]
 
-    def published_steps(self, question: Sequence[str]) -> list[dict[str, str]]:
+    def repository_steps(self, question: Sequence[str]) -> list[dict[str, str]]:
         return [
             {
                 "input": " ".join(first),
@@ -127,34 +128,35 @@ class Sorting(ScratchpadTask):
         pairs = length * (length - 1) // 2
         if self.items == "symbols":
             return length, {"input": length, "computation": length, "output": length, "remaining": pairs}
-        rest = (PLACES + 1) * pairs - (length - 1)
-        return length, {"input": PLACES * length, "computation": length, "output": PLACES * length, "remaining": rest}
+        rest = (MAX_DIGITS + 1) * pairs - (length - 1)
+        numbers = MAX_DIGITS * length
+        return length, {"input": numbers, "computation": length, "output": numbers, "remaining": rest}
 
     def _selections(self, question: Sequence[str]) -> list[tuple[list[str], list[str], list[list[str]]]]:
-        """Of each step of selection sort: the first item, the least, and the rest once they have changed places."""
-        found, rest = [], list(self.listed(question))
+        """Return for each step of selection sort: the first item, the smallest, and the other items after swapping these two."""
+        steps, rest = [], list(self.split_items(question))
         while rest:
             first, least = rest[0], min(rest, key=self._rank)
             rest[rest.index(least)] = first
             rest = rest[1:]
-            found.append((first, least, list(rest)))
-        return found
+            steps.append((first, least, list(rest)))
+        return steps
 
     def _rank(self, item: list[str]) -> int:
-        return int("".join(item)) if self.items == "numbers" else self._id[item[0]]
+        return int("".join(item)) if self.items == "numbers" else self._word_id[item[0]]
 
-    def _draft(self, chosen: Int[Tensor, "b n"]) -> Draft:
-        """The example of each row of symbols' ids, or of numbers."""
-        return Draft((chosen,), self._spelled, lambda rows: self._spelled(rows.sort(1).values))
+    def _lazy_pairs(self, items: Int[Tensor, "b n"]) -> LazyPairs:
+        """Return the example of each row of symbol ids or numbers."""
+        return LazyPairs((items,), self._to_words, lambda rows: self._to_words(rows.sort(1).values))
 
-    def _spelled(self, chosen: Int[Tensor, "b n"]) -> Int[Tensor, "b w"]:
-        """Symbols as they are; of numbers the digits, with a comma after every number but the last."""
-        return chosen if self.items == "symbols" else self._spelling[chosen].flatten(1)[:, :-1]
+    def _to_words(self, items: Int[Tensor, "b n"]) -> Int[Tensor, "b w"]:
+        """Return symbol ids unchanged, and numbers as digits with commas between the numbers."""
+        return items if self.items == "symbols" else self._number_words[items].flatten(1)[:, :-1]
 
 
-def _between(items: Sequence[Sequence[str]], mark: str) -> list[str]:
-    """The words of items, the mark between them where there is one."""
+def _join_items(items: Sequence[Sequence[str]], separator: str) -> list[str]:
+    """Return the words of all items, with the separator between items unless it is empty."""
     words: list[str] = []
     for n, item in enumerate(items):
-        words += [mark, *item] if n and mark else item
+        words += [separator, *item] if n and separator else item
     return words

@@ -1,4 +1,4 @@
-"""Which examples are held out for tests: a hash of the question alone decides, the same on every machine and for all time."""
+"""The test split: a hash of the question alone decides whether it is held out, so it never changes and needs no storage."""
 
 from functools import lru_cache
 
@@ -7,48 +7,48 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-HELD_OUT = 8  # one in so many questions is a test example
+HELD_OUT = 8  # one in this many questions is a test example
 
 
 def held_out(words: Int[Tensor, "b n"]) -> Bool[Tensor, " b"]:
-    """Which questions belong to the test split: the `hashed` word ids are a multiple of 8."""
-    return of_test(hashed(words))
+    """Return which questions belong to the test split: those whose `hash_words` is a multiple of 8."""
+    return is_test_hash(hash_words(words))
 
 
-def of_test(hashes: Int[Tensor, " b"]) -> Bool[Tensor, " b"]:
+def is_test_hash(hashes: Int[Tensor, " b"]) -> Bool[Tensor, " b"]:
     return hashes.bitwise_and(HELD_OUT - 1) == 0
 
 
-def hashed(words: Int[Tensor, "b n"]) -> Int[Tensor, " b"]:
-    """A multilinear 64-bit hash of each question's word ids, mixed.
+def hash_words(words: Int[Tensor, "b n"]) -> Int[Tensor, " b"]:
+    """Return a mixed multilinear 64-bit hash of each question's word ids.
 
-    A row may have -1s at its end or as gaps; they change nothing.
+    Entries of -1 (padding at the end of a row, or gaps) do not change it.
     """
     factors = _multipliers(words.shape[1])
-    there = words >= 0
-    if not bool(there.all()):  # each word counts at the place that it has without the gaps
-        factors = pad(factors, (1, 0)).expand(len(words), -1).gather(1, there.cumsum(1))
+    is_word = words >= 0
+    if not bool(is_word.all()):  # a word's factor is that of its index without the gaps
+        factors = pad(factors, (1, 0)).expand(len(words), -1).gather(1, is_word.cumsum(1))
     value = ((words + 1) * factors).sum(1)  # int64 wraps around: arithmetic modulo 2^64
-    return mixed(value)
+    return mix_bits(value)
 
 
 @lru_cache(maxsize=256)
 def _multipliers(length: int) -> Tensor:
-    """Fixed odd pseudo-random numbers, one per place (splitmix64), so that order matters and no generator is drawn."""
-    return mixed(torch.arange(1, length + 1) * _signed(0x9E3779B97F4A7C15)) | 1
+    """Return a fixed odd pseudo-random number for each index (splitmix64). They make the hash depend on the order of words."""
+    return mix_bits(torch.arange(1, length + 1) * _to_signed(0x9E3779B97F4A7C15)) | 1
 
 
-def mixed(value: Tensor) -> Tensor:
-    """splitmix64's finaliser: every bit of the result depends on every bit of `value`."""
-    value = (value ^ _shift(value, 30)) * _signed(0xBF58476D1CE4E5B9)
-    value = (value ^ _shift(value, 27)) * _signed(0x94D049BB133111EB)
-    return value ^ _shift(value, 31)
+def mix_bits(value: Tensor) -> Tensor:
+    """Apply splitmix64's finaliser: every bit of the result depends on every bit of `value`."""
+    value = (value ^ _shift_right(value, 30)) * _to_signed(0xBF58476D1CE4E5B9)
+    value = (value ^ _shift_right(value, 27)) * _to_signed(0x94D049BB133111EB)
+    return value ^ _shift_right(value, 31)
 
 
-def _shift(value: Tensor, bits: int) -> Tensor:
-    """Logical right shift; torch's own keeps the sign."""
+def _shift_right(value: Tensor, bits: int) -> Tensor:
+    """Shift without keeping the sign (a logical shift); torch's own shift keeps it."""
     return (value >> bits) & ((1 << (64 - bits)) - 1)
 
 
-def _signed(bits: int) -> int:
+def _to_signed(bits: int) -> int:
     return bits - (1 << 64) if bits >> 63 else bits

@@ -1,20 +1,21 @@
-"""Real text that every machine has: what Python's own standard library says, read from the interpreter that runs.
+"""Real text that every machine has: the manual, docstrings and source of Python's standard library.
 
-Three domains. Each is documents of (name, origin, bytes); documents with the same origin never go to different splits.
+There are three domains. Each consists of documents (name, origin, bytes); documents with the same origin are always in the same
+split.
 
-- `manual`: the language manual in `pydoc_data.topics`, English prose, one document per topic. A topic of which at least
-  half the paragraphs stand in a longer topic is left out (most are sections of another); topics that still share a
-  paragraph have one origin.
+- `manual`: the language manual in `pydoc_data.topics`, English prose, one document per topic. A topic is left out if at least
+  half of its paragraphs occur in a longer topic (most such topics are sections of another). Topics that still share a paragraph
+  have one origin.
 - `docstrings`: one document per module: its docstrings and comments in their order (see `extraction.prose`).
-- `source`: one document per module: the bytes of the file, docstrings and comments included. It has its docstrings
-  document's origin.
+- `source`: one document per module: the bytes of the file, with docstrings and comments. Its origin is that of the module's
+  docstrings document.
 
-Modules are all `.py` files of the standard library, by sorted path, without `site-packages`, tests, `_sysconfigdata*`
-(which describes one machine) and `pydoc_data/topics.py` (which is the manual). The same Python version gives the same
-text, up to what a distributor changed; another version gives another text, and its scores cannot be compared.
+The modules are all `.py` files of the running interpreter's standard library, by sorted path, without `site-packages`, tests,
+`_sysconfigdata*` (which describes one machine) and `pydoc_data/topics.py` (which is the manual). The same Python version gives
+the same text, except for a distributor's changes. Another version gives another text, and its scores are not comparable.
 
-Extraction takes about a second; the result lies in the cache folder (cache_folder.py), one file per interpreter, and is made
-again when it is damaged or a file of the standard library changes.
+Extraction takes about a second. The result is stored in the cache folder (cache_folder.py), one file per interpreter, and is
+computed again if it is damaged or a file of the standard library changes.
 """
 
 import hashlib
@@ -38,54 +39,54 @@ SKIP_FOLDERS = {"site-packages", "dist-packages", "__pycache__", "idle_test"}
 SKIP_STARTS = ("test", "config-", ".")
 SKIP_FILES = ("_sysconfigdata", "sitecustomize", "usercustomize")
 MANUAL = "pydoc_data/topics.py"
-PARAGRAPH = 40  # characters; shorter ones say too little to tell two topics apart
+MIN_PARAGRAPH = 40  # characters; shorter paragraphs are too common to show that two topics share text
 
 
 def domains(path: str) -> tuple[str, ...]:
-    """The domains that "python" or "python:NAME" means."""
+    """Return the domains that "python" or "python:NAME" stands for."""
     name = path.partition(":")[2]
     if path == "python":
         return DOMAINS
     if name not in DOMAINS:
         raise ConfigError(
-            f"the built-in text has no part {name!r}{near_miss(name, DOMAINS)}; there are: {', '.join(DOMAINS)}; "
+            f"the built-in text has no part {name!r}{near_miss(name, DOMAINS)}; available: {', '.join(DOMAINS)}; "
             'write "python" for all three'
         )
     return (name,)
 
 
-def read(wanted: tuple[str, ...]) -> tuple[str, list[Part]]:
-    """(Python version, documents of the domains in the order of `DOMAINS`), from the cache if there is a good one."""
+def read(selected: tuple[str, ...]) -> tuple[str, list[Part]]:
+    """Return (Python version, documents of the selected domains in the order of `DOMAINS`), from the cache if it is valid."""
     root = Path(sysconfig.get_path("stdlib"))
     files = modules(root)
     name = cache_name(root, files)
-    kept = cache_folder.load(name) if name else None
-    parts = None if kept is None else unpack(kept)
+    cached = cache_folder.load(name) if name else None
+    parts = None if cached is None else unpack(cached)
     if parts is None:
         parts = extract(root, files)
         if name:
             cache_folder.store(name, pack(parts))
-    for domain in wanted:
+    for domain in selected:
         if not any(name.startswith(f"{domain}/") for name, _, _ in parts):
-            lacks = MANUAL if domain == "manual" else "the source files of its standard library"
-            raise ConfigError(f"this Python lacks {lacks}, so it has no text {domain!r}; give a file or a folder")
-    return platform.python_version(), [part for part in parts if part[0].partition("/")[0] in wanted]
+            missing = MANUAL if domain == "manual" else "the source files of its standard library"
+            raise ConfigError(f"this Python lacks {missing}, so it has no text {domain!r}; give a file or a folder")
+    return platform.python_version(), [part for part in parts if part[0].partition("/")[0] in selected]
 
 
 def modules(root: Path) -> dict[str, os.stat_result]:
-    """Relative paths of the standard library's modules, sorted, with their status."""
-    found = {}
-    for folder, inner, files in os.walk(root):
-        inner[:] = [name for name in inner if name not in SKIP_FOLDERS and not name.startswith(SKIP_STARTS)]
+    """Return the relative paths of the standard library's modules, sorted, with their file status."""
+    status = {}
+    for folder, subfolders, files in os.walk(root):
+        subfolders[:] = [name for name in subfolders if name not in SKIP_FOLDERS and not name.startswith(SKIP_STARTS)]
         for name in files:
             file = Path(folder, name)
             if name.endswith(".py") and not name.startswith(SKIP_FILES) and file.is_file():
-                found[file.relative_to(root).as_posix()] = file.stat()
-    return dict(sorted(found.items()))
+                status[file.relative_to(root).as_posix()] = file.stat()
+    return dict(sorted(status.items()))
 
 
 def extract(root: Path, files: dict[str, os.stat_result]) -> list[Part]:
-    """Every document of every domain. A file that cannot be read is left out, with a warning."""
+    """Return all documents of all domains. A file that cannot be read is left out, with a warning."""
     prose, source = [], []
     for name in files:
         if name == MANUAL:
@@ -101,34 +102,39 @@ def extract(root: Path, files: dict[str, os.stat_result]) -> list[Part]:
 
 
 def manual() -> list[Part]:
+    """Return one document per topic of the language manual; none if this Python has no manual."""
     try:
         topics: dict[str, str] = dict(import_module("pydoc_data.topics").topics)
     except (ImportError, AttributeError):
         return []
     paragraphs = {
-        name: {p.strip() for p in text.split("\n\n") if len(p.strip()) >= PARAGRAPH} for name, text in topics.items()
+        name: {p.strip() for p in text.split("\n\n") if len(p.strip()) >= MIN_PARAGRAPH}
+        for name, text in topics.items()
     }
     longest_first = sorted(topics, key=lambda name: (-len(topics[name]), name))
-    kept: list[str] = []
-    said_by: dict[str, str] = {}
-    family: dict[str, str] = {}
+    selected: list[str] = []
+    topic_of: dict[str, str] = {}  # the topic that a paragraph occurs in
+    group_of: dict[str, str] = {}  # for each topic, the longest one of those that share paragraphs
     for name in longest_first:
-        shared = paragraphs[name] & said_by.keys()
+        shared = paragraphs[name] & topic_of.keys()
         if 2 * len(shared) >= max(len(paragraphs[name]), 1):
             continue
-        relatives = {family[said_by[paragraph]] for paragraph in shared}
-        head = min([name, *relatives], key=longest_first.index)
-        family = {member: head if of in relatives else of for member, of in family.items()} | {name: head}
-        said_by |= dict.fromkeys(paragraphs[name], name)
-        kept.append(name)
-    return [(f"manual/{name}", f"{MANUAL}#{family[name]}", topics[name].encode()) for name in sorted(kept)]
+        groups = {group_of[topic_of[paragraph]] for paragraph in shared}
+        longest = min([name, *groups], key=longest_first.index)
+        group_of = {topic: longest if group in groups else group for topic, group in group_of.items()} | {name: longest}
+        topic_of |= dict.fromkeys(paragraphs[name], name)
+        selected.append(name)
+    return [(f"manual/{name}", f"{MANUAL}#{group_of[name]}", topics[name].encode()) for name in sorted(selected)]
 
 
 # ---- the cache --------------------------------------------------------------------------------------------------
 
 
 def cache_name(root: Path, files: dict[str, os.stat_result]) -> str | None:
-    """One name per interpreter, state of its files, and text of the code that extracts; None where that text is missing."""
+    """Return the cache file's name, which depends on the interpreter, the state of its files, and the extraction code.
+
+    None if the source of the extraction code is missing.
+    """
     state = hashlib.sha256(json.dumps([sys.version, str(root)]).encode())
     for name, status in files.items():
         state.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
@@ -141,13 +147,13 @@ def cache_name(root: Path, files: dict[str, os.stat_result]) -> str | None:
 
 
 def pack(parts: list[Part]) -> bytes:
-    """A line of JSON (names, origins, sizes), and the bytes of all parts."""
+    """Return one line of JSON (names, origins, sizes), followed by the bytes of all parts."""
     header = json.dumps([[name, origin, len(data)] for name, origin, data in parts]).encode() + b"\n"
     return header + b"".join(data for _, _, data in parts)
 
 
 def unpack(data: bytes) -> list[Part] | None:
-    """What `pack` was given, or None for what it cannot have made."""
+    """Invert `pack`. Returns None for bytes that `pack` did not write."""
     header, _, body = data.partition(b"\n")
     parts, start = [], 0
     try:

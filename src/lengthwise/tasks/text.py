@@ -1,4 +1,4 @@
-"""Language modelling of bytes: the user's own text, or the one that every machine has."""
+"""Language modelling of bytes, on the user's own text or on Python's standard library."""
 
 import re
 from collections import OrderedDict
@@ -16,11 +16,11 @@ from lengthwise.tasks import corpus
 from lengthwise.tasks.base import Baseline, Batch, Task, generator, mean_nats, require_length, require_split
 
 BOS = 256
-NGRAMS = {"uniform": 0, "unigram": 1, "bigram": 2, "trigram": 3}  # baselines, and the bytes that each counts together
-FLOOR = 2  # a model that does no better than the counts of so many bytes has not learned to read
+NGRAMS = {"uniform": 0, "unigram": 1, "bigram": 2, "trigram": 3}  # baselines and their order
+FLOOR_ORDER = 2  # n-grams up to this order are floors
 SMOOTHING = "interpolated Witten-Bell (Witten and Bell 1991; Chen and Goodman 1999)"
-KEPT = 2  # texts whose counts a process keeps
-_models: OrderedDict[tuple[str, float], NgramModel] = OrderedDict()  # by the text's hash and the share that is held out
+MAX_CACHED = 2  # texts whose n-gram counts a process keeps
+_models: OrderedDict[tuple[str, float], NgramModel] = OrderedDict()  # by the text's hash and its validation share
 
 
 class Text(Task):
@@ -31,28 +31,31 @@ class Text(Task):
         inputs   BOS d e f ␣
         targets  d   e f ␣ f
 
-    The score is log perplexity: mean nats per byte of a piece, in one forward, without a sliding window. Token ids: the
-    256 bytes, and 256 for BOS (an input only).
+    The score is the cross-entropy (metric "log perplexity"): the mean nats per byte of a piece, in one forward pass without a
+    sliding window. Token ids: the 256 bytes, and 256 for BOS (an input only).
 
-    `path`: "python" (Python's manual, docstrings and source, see `lengthwise.tasks.stdlib`), "python:manual",
-    "python:docstrings", "python:source", a file, or a folder, of which the files that match `glob` are read (hidden
-    ones do not count; a folder called python is written ./python). `validation` is the share of the bytes that is held
-    out, by whole files, chosen by a hash of their names; of a single file it is the tail. `sha256` pins the names and
-    bytes; left empty, `choose` writes it down, and a text that has changed since is refused. In a run's key it stands
-    for path and glob.
+    Settings:
 
-    Training windows are uniform over all places in all training documents where one fits, and never reach across
-    documents. Test pieces follow FIRE's protocol, the same text at every length: validation documents are cut from
-    their beginning into chunks of `chunk` bytes (a last, shorter one is left out), chunks are shuffled, and each is cut
-    into consecutive pieces of `length` bytes (what is left at its end is not used). So all lengths that divide `chunk`
-    predict the same bytes, each exactly once, and the first n chunks are the same for all. A length over `chunk` makes
-    its own chunks, each one piece, from the documents that are long enough: other text, and `note` says so. If no
-    validation document is as long as `chunk`, chunks are as long as the greatest power of two that one has.
+    - `path`: "python" (Python's manual, docstrings and source, see `lengthwise.tasks.stdlib`), "python:manual",
+      "python:docstrings", "python:source", a file, or a folder. Of a folder the files that match `glob` are read, without hidden
+      ones. Write ./python for a folder named python.
+    - `validation`: the share of bytes that is held out, in whole files that a hash of their names selects; the tail of a single
+      file.
+    - `sha256`: identifies the names and bytes of the text, and stands for `path` and `glob` in a run's key. If it is empty,
+      `choose` fills it in. A text that has changed since is refused.
 
-    Beside a model stand counts of the training text, scored on the same bytes of the same pieces: uniform (ln 256 = 5.545 nats),
-    unigram, bigram and trigram, with interpolated Witten-Bell smoothing (`lengthwise.baselines.corpus`). They know what the model
-    knows: at the beginning of a piece nothing, so that the first byte has unigram's probability in all of them. A model that
-    is no better than the bigram at the trained length has not learned to read.
+    Training windows are uniform over all positions in all training documents where a window fits; they never cross documents. Test
+    pieces follow FIRE's protocol, which uses the same text at every length. Each validation document is cut from its beginning into
+    chunks of `chunk` bytes (without a shorter rest). The chunks are shuffled, and each is cut into consecutive pieces of `length`
+    bytes (a rest at its end is not used). So all lengths that divide `chunk` predict the same bytes, each exactly once, and the
+    first n chunks are the same for all of them. For a length above `chunk`, each chunk is one piece of this length, from the
+    documents that are long enough; this is other text, and `note` says so. If no validation document is as long as `chunk`, chunks
+    have the largest power of two that fits into the longest document.
+
+    Baselines are n-gram models of the training text, scored on the same bytes of the same pieces: uniform (ln 256 = 5.545 nats),
+    unigram, bigram and trigram, with interpolated Witten-Bell smoothing (`lengthwise.baselines.corpus`). Like the model they know
+    nothing before a piece begins, so the first byte has the unigram's probability in all of them but uniform. A model that is no
+    better than the bigram at the training length has not learned the task.
     """
 
     metric = "log perplexity"
@@ -70,10 +73,10 @@ class Text(Task):
         _require(validation, sha256, chunk)
         self.corpus, self.validation = corpus.read(path, glob), validation
         if sha256 and self.corpus.sha256 != sha256:
-            by = f" as Python {self.corpus.python} has it" if self.corpus.python else ""
+            version = f" of Python {self.corpus.python}" if self.corpus.python else ""
             raise ConfigError(
-                f"the text {path}{by} has the SHA-256 {self.corpus.sha256[:12]}..., not {sha256[:12]}...: "
-                "it has changed since; bring that text back, or start anew without sha256"
+                f"the text {path}{version} must have the SHA-256 {sha256[:12]}..., got {self.corpus.sha256[:12]}...: it has "
+                "changed; restore the old text, or leave sha256 out"
             )
         train, test = self.corpus.split(validation)
         self.documents = {"train": _Documents(train), "test": _Documents(test)}
@@ -82,7 +85,7 @@ class Text(Task):
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """Values, the path made absolute, and the hash of what lies there. With a hash given, nothing is read yet."""
+        """Check the values, make the path absolute, and fill in the text's hash. With a `sha256` the text is not read yet."""
         path, sha256 = settings["path"], settings["sha256"]
         _require(settings["validation"], sha256, settings["chunk"])
         path = corpus.absolute(path)
@@ -92,7 +95,7 @@ class Text(Task):
         return length
 
     def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> Batch:
-        """Training windows, or test pieces in a fresh shuffle (which starts again where all pieces are used up)."""
+        """Draw training windows, or test pieces in random order; after the last piece a new random order begins."""
         self.check_length(length, split)
         documents = self.documents[split]
         if split == "train":
@@ -102,12 +105,12 @@ class Text(Task):
         starts = documents.chunks(chunk)
         shuffles = -(-batch // (pieces * len(starts)))
         order = [torch.randperm(len(starts), generator=generator) for _ in range(shuffles)]
-        wanted = torch.arange(batch)
-        at = torch.cat(order)[wanted // pieces] if batch else wanted
-        return self._batch(documents, starts[at] + wanted % pieces * length, length)
+        rows = torch.arange(batch)
+        chunks = torch.cat(order)[rows // pieces] if batch else rows
+        return self._batch(documents, starts[chunks] + rows % pieces * length, length)
 
     def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
-        """The order of the chunks depends on the seed alone, so that every length is asked about the same text."""
+        """Return test pieces. The order of the chunks depends on the seed alone, so all lengths use the same text."""
         available = self.available(length, split)
         return self.sample(generator(seed, split), count if available is None else min(count, available), length, split)
 
@@ -124,22 +127,22 @@ class Text(Task):
     def baselines(self) -> list[Baseline]:
         fitted_on = f"{self.corpus.sha256} {self.validation}"
         return [
-            Baseline(name=name, scores=partial(self._ngram, order), floor=order <= FLOOR, fitted_on=fitted_on)
+            Baseline(name=name, scores=partial(self._ngram, order), floor=order <= FLOOR_ORDER, fitted_on=fitted_on)
             for name, order in NGRAMS.items()
         ]
 
     def _ngram(self, order: int, batch: Batch, lengths: Sequence[int]) -> Float[Tensor, "b n"]:
-        nats = torch.from_numpy(self._counted().nats(batch.targets.numpy(), order))
+        nats = torch.from_numpy(self._ngram_model().nats(batch.targets.numpy(), order))
         return (nats * batch.scored).sum(1, keepdim=True) / batch.scored.sum(1, keepdim=True)
 
-    def _counted(self) -> NgramModel:
-        """The counts of the training text, once in a process: every run of a study has the same text."""
+    def _ngram_model(self) -> NgramModel:
+        """Return the n-gram model of the training text. A process caches it, because all runs of a study have the same text."""
         key = self.corpus.sha256, self.validation
         if key not in _models:
             train = self.documents["train"]
             _models[key] = NgramModel(train.data.numpy(), train.lengths.tolist(), order=max(NGRAMS.values()))
         _models.move_to_end(key)
-        while len(_models) > KEPT:
+        while len(_models) > MAX_CACHED:
             _models.popitem(last=False)
         return _models[key]
 
@@ -161,18 +164,20 @@ class Text(Task):
         require_length(length, self.unit)
         longest = self.documents[split].longest
         if length > longest:
-            word = "training" if split == "train" else "validation"
+            name = "training" if split == "train" else "validation"
             raise ConfigError(
-                f"a length of {length} bytes is more than the longest {word} document of {self.corpus.name} has "
-                f"({longest}); ask for shorter ones or give longer text"
+                f"length must be at most {longest} bytes, the longest {name} document of {self.corpus.name}, got {length}; take a "
+                "shorter length or a longer text"
             )
 
     def note(self, length: int, found: int | None = None) -> str | None:
-        where = f"length {length}, chunk {self.chunk}"
+        prefix = f"length {length}, chunk {self.chunk}"
         if length > self.chunk:
-            return f"{where}: only documents that long are asked, so the text is not that of shorter lengths"
-        left = self.chunk % length
-        return f"{where}: the last {left} bytes of each chunk are not asked" if left else None
+            return (
+                f"{prefix}: only documents of at least this length are used, so the text differs from shorter lengths"
+            )
+        unused = self.chunk % length
+        return f"{prefix}: the last {unused} bytes of each chunk are not used" if unused else None
 
     def _batch(self, documents: "_Documents", starts: Int[Tensor, " b"], length: int) -> Batch:
         targets = documents.data[starts[:, None] + torch.arange(length)].long()
@@ -183,28 +188,28 @@ class Text(Task):
 
 
 class _Documents:
-    """The documents of a split, end to end in one tensor."""
+    """The documents of a split, concatenated in one tensor."""
 
     def __init__(self, documents: list[bytes]):
         self.data: UInt8[Tensor, " n"] = torch.frombuffer(bytearray(b"".join(documents)), dtype=torch.uint8)
         self.lengths = torch.tensor([len(document) for document in documents])
         self.starts = self.lengths.cumsum(0) - self.lengths
         self.longest = int(self.lengths.max())
-        self._fit: tuple[int, Tensor] | None = None
+        self._window_counts: tuple[int, Tensor] | None = None  # length, and the number of windows up to each document
         self._chunks: dict[int, Tensor] = {}
 
     def windows(self, generator: torch.Generator, batch: int, length: int) -> Int[Tensor, " b"]:
-        """Where `batch` windows begin, uniform over all places where one fits into a document."""
-        if self._fit is None or self._fit[0] != length:
-            self._fit = length, (self.lengths - length + 1).clamp(min=0).cumsum(0)
-        places = self._fit[1]
-        drawn = torch.randint(int(places[-1]), (batch,), generator=generator)
-        document = torch.searchsorted(places, drawn, right=True)
-        # places[document] are up to and with this document: counted back from its last window
-        return self.starts[document] + self.lengths[document] - length + 1 - (places[document] - drawn)
+        """Draw the starts of `batch` windows, uniformly over all positions where a window fits into a document."""
+        if self._window_counts is None or self._window_counts[0] != length:
+            self._window_counts = length, (self.lengths - length + 1).clamp(min=0).cumsum(0)
+        counts = self._window_counts[1]
+        window = torch.randint(int(counts[-1]), (batch,), generator=generator)
+        document = torch.searchsorted(counts, window, right=True)
+        # counts[document] includes this document's windows, so the start is counted back from its last window.
+        return self.starts[document] + self.lengths[document] - length + 1 - (counts[document] - window)
 
     def chunks(self, size: int) -> Int[Tensor, " m"]:
-        """Where the whole chunks of that size begin, document by document."""
+        """Return the starts of all complete chunks of this size, document by document."""
         if size not in self._chunks:
             count = self.lengths // size
             first = (count.cumsum(0) - count).repeat_interleave(count)
@@ -213,7 +218,7 @@ class _Documents:
 
 
 def readable(tokens: list[int]) -> str:
-    r"""Bytes as people read them: UTF-8 as it stands; `\n`, `\t`, `\\`, and `\xe2` for the rest; `<BOS>`."""
+    r"""Return bytes as readable text: valid UTF-8 unchanged, escapes such as `\n`, `\\` and `\xe2`, and `<BOS>`."""
     start = "<BOS>" if tokens[:1] == [BOS] else ""
     text = bytes(tokens[1:] if start else tokens).replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
     return start + "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -221,8 +226,8 @@ def readable(tokens: list[int]) -> str:
 
 def _require(validation: float, sha256: str, chunk: int) -> None:
     if not 0 < validation < 1:
-        raise ConfigError(f"Text.validation is {validation}; it is a share of the text, more than 0 and less than 1")
+        raise ConfigError(f"Text.validation, a share of the text, must be above 0 and below 1, got {validation}")
     if chunk < 1:
-        raise ConfigError(f"Text.chunk is {chunk}; it has to be at least 1 byte")
+        raise ConfigError(f"Text.chunk must be at least 1 byte, got {chunk}")
     if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
-        raise ConfigError(f"Text.sha256 is {sha256!r}; it is 64 lower-case hexadecimal digits, or empty")
+        raise ConfigError(f"Text.sha256 must be 64 lower-case hexadecimal digits, or empty, got {sha256!r}")

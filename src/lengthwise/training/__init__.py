@@ -1,4 +1,4 @@
-"""Training: plain PyTorch, interruptible at any moment with the same bits at the end (on a CPU, one thread count)."""
+"""Training in plain PyTorch. It can be interrupted at any time; on a CPU the final weights are bitwise the same."""
 
 from lengthwise.training.loop import Trained, build, check_training, load_trained, load_weights, train
 from lengthwise.training.progress import Progress, Stopped, TrainingError

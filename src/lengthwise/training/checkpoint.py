@@ -1,4 +1,4 @@
-"""What a run leaves in its folder: the newest two checkpoints while it trains, `weights.safetensors` at the end."""
+"""The files of a run: the newest two checkpoints during training, and `weights.safetensors` at the end."""
 
 import json
 import os
@@ -18,12 +18,12 @@ from lengthwise.training.tensorfile import CheckpointError, CheckpointWarning, D
 from lengthwise.values import require_no_address
 
 WEIGHTS = "weights.safetensors"
-FORMAT = "1"  # of both kinds of file; another number is refused, never guessed at
+FORMAT = "1"  # of both kinds of file; files with another format are refused
 _NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")
 
 
-class Folder:
-    """The files of one run. Only one process works in it at a time (the store's claims see to that)."""
+class RunFolder:
+    """The folder with the files of one run. Only one process uses it at a time (the store's claims ensure that)."""
 
     def __init__(self, path: Path, run: Run):
         require_no_address("the folder of a run", path)
@@ -34,40 +34,39 @@ class Folder:
         return self.path / WEIGHTS
 
     def prepare(self) -> None:
-        """Make the folder, and clear away what a killed writer left half done."""
+        """Create the folder, and delete partial files that a killed process left."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            for left in self.path.glob(".*.safetensors.*.tmp"):
-                left.unlink(missing_ok=True)
+            for partial in self.path.glob(".*.safetensors.*.tmp"):
+                partial.unlink(missing_ok=True)
         except OSError as error:
             raise CheckpointError(f"cannot use the folder {self.path}: {error.strerror}; give another one") from error
 
     def checkpoints(self) -> list[Path]:
-        """The checkpoints there are, newest first."""
-        found = [(int(m[1]), p) for p in self.path.iterdir() if (m := _NAME.fullmatch(p.name))]
-        return [p for _, p in sorted(found, reverse=True)]
+        """Return the paths of all checkpoints, newest first."""
+        numbered = [(int(m[1]), p) for p in self.path.iterdir() if (m := _NAME.fullmatch(p.name))]
+        return [p for _, p in sorted(numbered, reverse=True)]
 
     def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Write the checkpoint after `step` steps; then the newest two stay."""
+        """Write the checkpoint after `step` steps, and delete all but the newest two."""
         write(self.path / f"checkpoint-{step:08d}.safetensors", tensors, self._facts(state={"step": step, **state}))
         for old in self.checkpoints()[2:]:
             old.unlink(missing_ok=True)
 
-    def newest(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Tensors and state of the newest whole checkpoint. A damaged one is moved aside, with a warning, and the one
-        before it serves."""
-        there = self.checkpoints()
-        for nth, path in enumerate(there):
+    def load_newest(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return tensors and state of the newest intact checkpoint. Damaged ones are moved aside with a warning."""
+        paths = self.checkpoints()
+        for index, path in enumerate(paths):
             try:
                 tensors, facts = read(path)
-                return tensors, self._own(path, facts, "state")
+                return tensors, self._verified_fact(path, facts, "state")
             except DamagedFile as error:
-                then = "goes on from the one before it" if nth + 1 < len(there) else "begins again"
-                _warn(f"{error}; it was moved aside to {_set_aside(path)}, and training {then}")
+                consequence = "continues from the one before it" if index + 1 < len(paths) else "starts again"
+                _warn(f"{error}; it was moved aside to {_move_aside(path)}, and training {consequence}")
         return None
 
-    def finish(self, tensors: Mapping[str, Tensor], trained: Mapping[str, Any]) -> None:
-        """Write the final weights, after which the checkpoints are not needed any more."""
+    def save_final(self, tensors: Mapping[str, Tensor], trained: Mapping[str, Any]) -> None:
+        """Write the final weights with facts about the training, and delete the checkpoints."""
         write(self.weights, tensors, self._facts(trained=trained))
         self.remove_checkpoints()
 
@@ -76,63 +75,75 @@ class Folder:
             with suppress(OSError):
                 path.unlink()
 
-    def finished(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The final weights, and what `finish` was told. `CheckpointError` when missing, damaged, or of another run."""
+    def load_final(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the final weights and the facts about the training that `save_final` wrote.
+
+        Raises `CheckpointError` if they are missing, damaged, or those of another run.
+        """
         if not os.path.lexists(self.weights):
-            raise CheckpointError(f"there is no {self.weights}; run {self.run.key} was not trained to its end: run it")
+            raise CheckpointError(f"there is no {self.weights}; run {self.run.key} is not finished: train it first")
         tensors, facts = read(self.weights)
-        trained = self._own(self.weights, facts, "trained")
-        if not _is_outcome(trained):
-            raise DamagedFile(f"{self.weights} is damaged: what it says about the training is not what was written")
+        trained = self._verified_fact(self.weights, facts, "trained")
+        if not _is_training_result(trained):
+            raise DamagedFile(f"{self.weights} is damaged: its facts about the training are invalid")
         return tensors, trained
 
-    def finished_or_none(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Like `finished`; None where there are no weights, or damaged ones, which are moved aside with a warning."""
+    def load_final_or_none(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Like `load_final`, but return None if the weights are missing or damaged. Damaged ones are moved aside with a warning."""
         if not os.path.lexists(self.weights):
             return None
         try:
-            return self.finished()
+            return self.load_final()
         except DamagedFile as error:
-            _warn(f"{error}; it was moved aside to {_set_aside(self.weights)}, and the run is trained again")
+            _warn(f"{error}; it was moved aside to {_move_aside(self.weights)}, and the run is trained again")
             return None
 
     def _facts(self, **parts: Any) -> dict[str, str]:
-        facts = {"format": FORMAT, "key": self.run.key, "run": self.run.to_data(), "made_with": _made_with(), **parts}
+        facts = {"format": FORMAT, "key": self.run.key, "run": self.run.to_data(), "made_with": _environment(), **parts}
         return {name: value if isinstance(value, str) else json.dumps(value) for name, value in facts.items()}
 
-    def _own(self, path: Path, facts: Mapping[str, str], part: str) -> dict[str, Any]:
-        """One of the facts of a whole file as data, once it is certain that it belongs to this run. `DamagedFile` where the file is
-        whole and says something else than files of ours do."""
+    def _verified_fact(self, path: Path, facts: Mapping[str, str], name: str) -> dict[str, Any]:
+        """Return one fact of an intact file as data, after checking that the file belongs to this run.
+
+        Raises `CheckpointError` for another format or run, and `DamagedFile` for facts that Lengthwise does not write. Warns if a
+        checkpoint was written with another version of torch or number of threads.
+        """
         if facts.get("format") != FORMAT:
             raise CheckpointError(
-                f"{path} has format {facts.get('format')!r}, this version reads {FORMAT!r}; remove it to train again"
+                f"{path} must have format {FORMAT!r}, got {facts.get('format')!r}; remove it to train again"
             )
         if facts.get("key") != self.run.key:
             raise CheckpointError(
-                f"{path} belongs to run {facts.get('key')!a}, not to {self.run.key}; give each run a folder of its own"
+                f"{path} belongs to run {facts.get('key')!a}, not to {self.run.key}; give each run its own folder"
             )
-        was, now = _object(path, facts, "made_with"), _made_with()
-        if path != self.weights and was != now:
-            changed = ", ".join(f"{n} {was.get(n)} then, {now[n]} now" for n in now if was.get(n) != now[n])
-            _warn(f"{path} goes on under other conditions ({changed}); the last digits may differ from an unbroken run")
-        return _object(path, facts, part)
+        written_with, environment = _json_fact(path, facts, "made_with"), _environment()
+        if path != self.weights and written_with != environment:
+            changed = ", ".join(
+                f"{n} {written_with.get(n)} then, {value} now"
+                for n, value in environment.items()
+                if written_with.get(n) != value
+            )
+            _warn(
+                f"{path} was written under other conditions ({changed}); the last digits may differ from an uninterrupted run"
+            )
+        return _json_fact(path, facts, name)
 
 
-def _object(path: Path, facts: Mapping[str, str], part: str) -> dict[str, Any]:
+def _json_fact(path: Path, facts: Mapping[str, str], name: str) -> dict[str, Any]:
     try:
-        found = json.loads(facts[part])
+        fact = json.loads(facts[name])
     except (KeyError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise DamagedFile(f"{path} is damaged: it does not say its {part.replace('_', ' ')}")
-    return found
+        fact = None
+    if not isinstance(fact, dict):
+        raise DamagedFile(f"{path} is damaged: its fact {name!r} is missing or invalid")
+    return fact
 
 
-def _is_outcome(trained: Mapping[str, Any]) -> bool:
-    """Whether this is what `train` knows of a finished training, see `loop.Trained`."""
-    kinds = {"seconds": (int, float), "parameters": (int,), "backend": (str,), "loop_overhead": (int, float)}
+def _is_training_result(trained: Mapping[str, Any]) -> bool:
+    """Return whether these are the stored fields of a `loop.Trained`."""
+    types = {"seconds": (int, float), "parameters": (int,), "backend": (str,), "loop_overhead": (int, float)}
     curve, columns = trained.get("curve"), {"step", "loss", "learning_rate", "gradient_norm", "tokens_per_second"}
-    return all(type(trained.get(name)) in allowed for name, allowed in kinds.items()) and (
+    return all(type(trained.get(name)) in allowed for name, allowed in types.items()) and (
         isinstance(curve, list)
         and all(isinstance(row, dict) and set(row) == columns for row in curve)
         and all(type(value) in (int, float) for row in curve for value in row.values())
@@ -140,8 +151,8 @@ def _is_outcome(trained: Mapping[str, Any]) -> bool:
     )
 
 
-def tensors_of(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name; one that is shared (tied embeddings, an encoding for all layers) appears once."""
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Return parameters and buffers by name. A shared one (tied embeddings, one encoding for all layers) appears once."""
     seen: set[int] = set()
     tensors: dict[str, Tensor] = {}
     for name, t in model.state_dict(keep_vars=True).items():
@@ -151,60 +162,60 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     return tensors
 
 
-def put_tensors(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy `tensors` into the model. `CheckpointError` unless names and shapes are exactly the model's."""
-    own = tensors_of(model)
-    odd = {(n, t.shape, t.dtype) for n, t in own.items()} ^ {(n, t.shape, t.dtype) for n, t in tensors.items()}
-    if odd:
-        names = ascii(", ".join(sorted({name for name, *_ in odd})))[1:-1]
+def load_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Copy `tensors` into the model. Raises `CheckpointError` unless names, shapes and dtypes are exactly the model's."""
+    targets = model_tensors(model)
+    mismatch = {(n, t.shape, t.dtype) for n, t in targets.items()} ^ {(n, t.shape, t.dtype) for n, t in tensors.items()}
+    if mismatch:
+        names = ascii(", ".join(sorted({name for name, *_ in mismatch})))[1:-1]
         raise CheckpointError(f"{path} does not fit the model of this version ({names}); remove it to train again")
-    for name, t in own.items():
+    for name, t in targets.items():
         t.copy_(tensors[name])
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """The moments and counts of every parameter: "exp_avg:NAME" and so on."""
+    """Return the moments and step counts of every parameter: "exp_avg:NAME" and so on."""
     return {
-        f"{what}:{name}": torch.as_tensor(value)
+        f"{key}:{name}": torch.as_tensor(value)
         for name, p in model.named_parameters()
-        for what, value in optimizer.state.get(p, {}).items()
+        for key, value in optimizer.state.get(p, {}).items()
     }
 
 
-def put_optimizer(
+def load_optimizer(
     optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor], path: Path
 ) -> None:
-    """Undo `optimizer_tensors`. A count stays where AdamW keeps it; a moment goes to its parameter's device.
+    """Invert `optimizer_tensors`. Moments go to their parameter's device; step counts stay on the CPU if the parameter is there.
 
-    `CheckpointError` unless each parameter has its count and moments of its shape, or nothing.
+    Raises `CheckpointError` unless each parameter has a step count and moments of its shape, or none of them.
     """
     parameters = dict(model.named_parameters())
-    there = {name for key in tensors if (name := key.partition(":")[2]) in parameters}
-    shapes = {f"{what}:{name}": parameters[name].shape for name in there for what in ("exp_avg", "exp_avg_sq")}
-    shapes |= {f"step:{name}": torch.Size() for name in there}
+    names = {name for key in tensors if (name := key.partition(":")[2]) in parameters}
+    shapes = {f"{key}:{name}": parameters[name].shape for name in names for key in ("exp_avg", "exp_avg_sq")}
+    shapes |= {f"step:{name}": torch.Size() for name in names}
     if shapes != {key: t.shape for key, t in tensors.items()}:
         raise CheckpointError(f"{path} does not fit the optimizer of this version; remove it to train again")
     optimizer.state.clear()
-    for key, t in tensors.items():
-        what, _, name = key.partition(":")
+    for full_key, t in tensors.items():
+        key, _, name = full_key.partition(":")
         p = parameters[name]
-        t = t.clone() if what == "step" and p.device.type == "cpu" else t.to(p.device, copy=True)
-        optimizer.state[p][what] = t
+        t = t.clone() if key == "step" and p.device.type == "cpu" else t.to(p.device, copy=True)
+        optimizer.state[p][key] = t
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The tensors of a checkpoint, under one roof: "model/", "optimizer/", "history/"."""
+class CheckpointTensors:
+    """The tensors of a checkpoint in three parts, which a file stores as "model/NAME", "optimizer/NAME" and "history/NAME"."""
 
     model: dict[str, Tensor]
     optimizer: dict[str, Tensor]
     history: dict[str, Tensor]
 
-    def joined(self) -> dict[str, Tensor]:
+    def flatten(self) -> dict[str, Tensor]:
         return {f"{part}/{name}": t for part, tensors in vars(self).items() for name, t in tensors.items()}
 
     @classmethod
-    def split(cls, tensors: Mapping[str, Tensor], path: Path) -> "Parts":
+    def split(cls, tensors: Mapping[str, Tensor], path: Path) -> "CheckpointTensors":
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "history": {}}
         for key, t in tensors.items():
             part, _, name = key.partition("/")
@@ -214,18 +225,18 @@ class Parts:
         return cls(**parts)
 
 
-def _made_with() -> dict[str, str | int]:
-    """What the bits of a result depend on, besides the run."""
+def _environment() -> dict[str, str | int]:
+    """Return everything besides the run that the bits of a result depend on."""
     return {"torch": str(torch.__version__), "threads": torch.get_num_threads()}
 
 
-def _set_aside(path: Path) -> Path:
-    aside = path.with_name(f"{path.name}.damaged")
+def _move_aside(path: Path) -> Path:
+    damaged = path.with_name(f"{path.name}.damaged")
     try:
-        path.replace(aside)
+        path.replace(damaged)
     except OSError as error:
         raise CheckpointError(f"{path} is damaged and cannot be moved aside ({error.strerror}); remove it") from error
-    return aside
+    return damaged
 
 
 def _warn(text: str) -> None:

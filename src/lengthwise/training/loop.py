@@ -1,4 +1,4 @@
-"""The training loop: a run and a folder in, a trained model out, and the same bits however often it was interrupted."""
+"""The training loop: train a run in a folder, with checkpoints from which an interrupted run continues exactly."""
 
 import math
 import time
@@ -18,12 +18,12 @@ from lengthwise.positions import position_scheme_for
 from lengthwise.tasks.base import Batch, Task, generator
 from lengthwise.tasks.order import shuffled
 from lengthwise.training.checkpoint import (
-    Folder,
-    Parts,
+    CheckpointTensors,
+    RunFolder,
+    load_model,
+    load_optimizer,
+    model_tensors,
     optimizer_tensors,
-    put_optimizer,
-    put_tensors,
-    tensors_of,
 )
 from lengthwise.training.numerics import reproducible, seed_step
 from lengthwise.training.optimiser import learning_rate, make_optimizer
@@ -31,24 +31,24 @@ from lengthwise.training.progress import Pace, Progress, Reporter, Stopped, Trai
 from lengthwise.training.stopwatch import Stopwatch
 from lengthwise.training.tensorfile import CheckpointError
 
-ROWS = 200  # a curve has at most about this many rows
+MAX_CURVE_ROWS = 200  # approximate
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished training."""
+    """The result of a finished training."""
 
     model: nn.Module
     task: Task
     curve: list[dict[str, float]]  # step, loss, learning_rate, gradient_norm, tokens_per_second
-    seconds: float  # of training, all sittings added
+    seconds: float  # of training, over all interruptions
     parameters: int
-    backend: str  # attention backends that served, e.g. "sdpa"
-    loop_overhead: float  # share of the time that was not forward, backward or optimiser
+    backend: str  # attention backends that were used, such as "sdpa"
+    loop_overhead: float  # share of the time outside of forward, backward and optimizer
 
 
 def build(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> tuple[Model, Task]:
-    """The model before its first step, and the task. The weights depend on the run alone, whatever the device."""
+    """Return the untrained model and the task of a run. The initial weights depend only on the run, not on the device."""
     task: Task = run.task.build()
     sizes: dict[str, Any] = {
         "vocab_size": task.vocab_size if task.input_width is None else None,
@@ -61,8 +61,8 @@ def build(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto"
         if run.model.mixer is not None:
             model = Mamba(run.model, **sizes)
         else:
-            trained = task.tokens(run.training.train_length)
-            model = Decoder(run.model, run.encoding, **sizes, train_length=trained, backend=backend)
+            train_length = task.tokens(run.training.train_length)
+            model = Decoder(run.model, run.encoding, **sizes, train_length=train_length, backend=backend)
     return model.to(device), task
 
 
@@ -77,169 +77,176 @@ def train(
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Trained:
-    """Train `run` in `folder`, from where the folder's newest whole checkpoint left it; at once done if it is finished.
+    """Train `run` in `folder`, from the newest intact checkpoint there. A finished run is only loaded.
 
-    A checkpoint is written every `checkpoint_every` steps; when None, every `checkpoint_seconds`, and never so often
-    that writing takes more than 5 % of the time. On a CPU the final weights have the same bits wherever and however
-    often the work was interrupted, for one number of threads. `should_stop` is asked before every step.
+    A checkpoint is written every `checkpoint_every` steps. By default one is written every `checkpoint_seconds`, but never so often
+    that writing takes more than 5 % of the time. On a CPU the final weights are bitwise the same wherever and however often
+    training was interrupted, for the same number of threads. `should_stop` is called before every step.
 
-    Raises `Stopped` (a checkpoint of the exact step is there), `TrainingError` (a loss that is not finite),
-    `CheckpointError` (a full disk, a folder of another run), `ConfigError` (see `check_training`).
+    Raises `Stopped` (with a checkpoint of the exact step), `TrainingError` (a loss that is not finite), `CheckpointError` (a full
+    disk, a folder of another run) or `ConfigError` (see `check_training`).
     """
-    files = Folder(folder, run)
+    files = RunFolder(folder, run)
     files.prepare()
-    if (done := load_trained(folder, run, device=device, backend=backend)) is not None:
+    if (finished := load_trained(folder, run, device=device, backend=backend)) is not None:
         files.remove_checkpoints()
-        return done
-    place = torch.device(device)
-    with reproducible(place):
-        model, task = build(run, device=place, backend=backend)
+        return finished
+    device = torch.device(device)
+    with reproducible(device):
+        model, task = build(run, device=device, backend=backend)
         check_training(run, task, model.max_length)
-        sitting = Sitting(run, model, task, place)
-        if (found := files.newest()) is not None:
-            sitting.restore(*found, path=files.path)
-        _run(sitting, files, checkpoint_every, checkpoint_seconds, Reporter(on_progress), should_stop)
-        trained = sitting.trained()
-        files.finish(tensors_of(model), {name: getattr(trained, name) for name in _KEPT})
+        trainer = Trainer(run, model, task, device)
+        if (checkpoint := files.load_newest()) is not None:
+            trainer.restore(*checkpoint, path=files.path)
+        _run(trainer, files, checkpoint_every, checkpoint_seconds, Reporter(on_progress), should_stop)
+        trained = trainer.result()
+        files.save_final(model_tensors(model), {name: getattr(trained, name) for name in _STORED_FIELDS})
     return trained
 
 
 def check_training(run: Run, task: Task, limit: int | None) -> None:
-    """Raise `ConfigError` for a trained length that the task, the position scheme or the encoding does not support.
+    """Raise `ConfigError` for a training length that the task, the position scheme or the encoding does not support.
 
-    `limit`: the number of positions that the encoding has; None: any.
+    `limit`: the number of positions that the encoding has; None if it has no limit.
     """
     scheme = position_scheme_for(task, run.training.positions)
     longest = run.training.train_length
-    grown = _check_curriculum(run, task) if run.training.curriculum is not None else set()
-    for length in sorted({run.training.min_length or 1, longest, *grown}):
+    curriculum_lengths = _check_curriculum(run, task) if run.training.curriculum is not None else set()
+    for length in sorted({run.training.min_length or 1, longest, *curriculum_lengths}):
         task.check_length(length, "train")
         scheme.require(task.tokens(length), training=True)
     if (count := run.training.train_examples) is not None:
         task.fixed_examples(run.seed, [0, count - 1], run.training.min_length or longest, longest)
-    places = scheme.num_positions(task.tokens(longest), training=True)
-    if limit is not None and places > limit:
-        chosen = run.training.positions
-        named, instead = (
-            (f" with {chosen.label}", "choose a position scheme that claims fewer")
-            if chosen
+    num_positions = scheme.num_positions(task.tokens(longest), training=True)
+    if limit is not None and num_positions > limit:
+        positions = run.training.positions
+        with_scheme, fix = (
+            (f" with {positions.label}", "choose a position scheme that needs fewer")
+            if positions
             else ("", "train on shorter sequences")
         )
         raise ConfigError(
-            f"train_length {longest} needs {places} positions{named}, and the encoding has {limit}; give it a larger "
-            f"max_length, or {instead}"
+            f"train_length {longest} needs {num_positions} positions{with_scheme}, but the encoding has {limit}; give it a "
+            f"larger max_length, or {fix}"
         )
 
 
 def _check_curriculum(run: Run, task: Task) -> set[int]:
-    """The lengths that the curriculum has on its way. `ConfigError` where the task has not got its dims, or where it does not come
-    to the trained length and all dims: what is called trained would never have been seen."""
-    training, curriculum, every = run.training, run.training.curriculum, task.curriculum_dims
+    """Return the lengths that the curriculum trains on.
+
+    Raises `ConfigError` if the task does not have the curriculum's dims, or if the curriculum ends below the training length or the
+    task's dims. Then the run would be called trained at a length that it has never seen.
+    """
+    training, curriculum, all_dims = run.training, run.training.curriculum, task.curriculum_dims
     assert curriculum is not None
-    if curriculum.dims is not None and curriculum.dims > (every or 0):
-        has = f"has {every}" if every else "has none that could be opened one by one"
-        raise ConfigError(f"the curriculum begins with {curriculum.dims} dims, and {type(task).__name__} {has}")
+    if curriculum.dims is not None and curriculum.dims > (all_dims or 0):
+        problem = f"has {all_dims}" if all_dims else "has none that a curriculum could open"
+        raise ConfigError(f"the curriculum begins with {curriculum.dims} dims, but {type(task).__name__} {problem}")
     steps = [*range(0, training.steps, curriculum.every), training.steps - 1]
     lengths = [curriculum.length_at(step, training.train_length) for step in steps]
-    dims = [curriculum.dims_at(step, every or 1) for step in steps]
-    for what, found, end in (("length", lengths, training.train_length), ("dims", dims, every or 1)):
-        if found[-1] < end:
+    dims = [curriculum.dims_at(step, all_dims or 1) for step in steps]
+    for name, values, end in (("length", lengths, training.train_length), ("dims", dims, all_dims or 1)):
+        if values[-1] < end:
             raise ConfigError(
-                f"the curriculum grows every {curriculum.every:,} steps, and in the last of {training.steps:,} its {what} is "
-                f"{found[-1]} of {end}, which is never trained; let it grow sooner or faster, or train longer"
+                f"the curriculum must reach {name} {end} within {training.steps:,} steps, got {values[-1]} (it grows every "
+                f"{curriculum.every:,} steps); let it grow sooner or faster, or train longer"
             )
     if len({*lengths}) == len({*dims}) == 1:
-        raise ConfigError("the curriculum begins where it ends, and nothing would grow; begin lower, or leave it out")
-    if every is not None:
+        raise ConfigError("the curriculum begins where it ends, so nothing grows; begin lower, or leave it out")
+    if all_dims is not None:
         for n, open_dims in dict.fromkeys(zip(lengths, dims, strict=True)):  # some inputs need as many dims as examples
             task.training_batch(generator(0), 1, n, n, dims=open_dims)
     return {*lengths}
 
 
-_KEPT = ("curve", "seconds", "parameters", "backend", "loop_overhead")  # of a `Trained`, in the file of the weights
+_STORED_FIELDS = ("curve", "seconds", "parameters", "backend", "loop_overhead")  # of `Trained`, stored with the weights
 
 
 def load_trained(
     folder: Path, run: Run, *, device: torch.device | str = "cpu", backend: str = "auto"
 ) -> Trained | None:
-    """What `train` returned, from its folder; None when the run is not finished. Damaged weights are moved aside."""
-    files = Folder(folder, run)
-    found = files.finished_or_none()
-    if found is None:
+    """Load the result of `train` from its folder, or return None if the run is not finished. Damaged weights are moved aside."""
+    files = RunFolder(folder, run)
+    final = files.load_final_or_none()
+    if final is None:
         return None
-    tensors, facts = found
+    tensors, fields = final
     model, task = build(run, device=device, backend=backend)
-    put_tensors(model, tensors, files.weights)
-    return Trained(model, task, **{name: facts[name] for name in _KEPT})
+    load_model(model, tensors, files.weights)
+    return Trained(model, task, **{name: fields[name] for name in _STORED_FIELDS})
 
 
 def load_weights(folder: Path, run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> Model:
-    """The trained model. `CheckpointError` when the weights are missing, damaged, or another run's."""
-    files = Folder(folder, run)
-    tensors, _ = files.finished()
+    """Load the trained model. Raises `CheckpointError` if the weights are missing, damaged, or those of another run."""
+    files = RunFolder(folder, run)
+    tensors, _ = files.load_final()
     model, _ = build(run, device=device, backend=backend)
-    put_tensors(model, tensors, files.weights)
+    load_model(model, tensors, files.weights)
     return model
 
 
 def _run(
-    s: "Sitting",
-    files: Folder,
-    every: int | None,
-    seconds: float,
+    trainer: "Trainer",
+    files: RunFolder,
+    checkpoint_every: int | None,
+    checkpoint_seconds: float,
     reporter: Reporter,
     should_stop: Callable[[], bool] | None,
 ) -> None:
-    steps = s.run.training.steps
-    saved, saved_at, cost = s.step, time.perf_counter(), 0.0
+    steps = trainer.run.training.steps
+    saved_step, saved_at, save_seconds = trainer.steps_done, time.perf_counter(), 0.0
 
     def save() -> None:
-        nonlocal saved, saved_at, cost
+        nonlocal saved_step, saved_at, save_seconds
         begin = time.perf_counter()
-        s.require_finite()
-        files.save(s.step, *s.state())
-        saved, saved_at = s.step, time.perf_counter()
-        cost = saved_at - begin
+        trainer.require_finite()
+        files.save(trainer.steps_done, *trainer.state())
+        saved_step, saved_at = trainer.steps_done, time.perf_counter()
+        save_seconds = saved_at - begin
 
-    pace = Pace(s.step, steps)
-    s.model.train()
-    while s.step < steps:
+    pace = Pace(trainer.steps_done, steps)
+    trainer.model.train()
+    while trainer.steps_done < steps:
         if should_stop is not None and should_stop():
-            if s.step > saved:
+            if trainer.steps_done > saved_step:
                 save()
-            raise Stopped("train", s.step, steps)
-        s.advance()
-        s.watch.lap(s.step)
-        if reporter.due(last=s.step == steps):
-            s.require_finite()
-            eta = pace.update(s.step)
-            reporter.tell(Progress("train", s.step, steps, s.loss(), pace.rate, eta))
-        if s.step % s.row == 0 or s.step == steps:
-            s.require_finite()
-        if s.step < steps:
-            late = time.perf_counter() - saved_at >= max(seconds, 20 * cost)
-            if late if every is None else s.step % every == 0:
+            raise Stopped("train", trainer.steps_done, steps)
+        trainer.step()
+        trainer.stopwatch.lap(trainer.steps_done)
+        step = trainer.steps_done
+        if reporter.is_due(last=step == steps):
+            trainer.require_finite()
+            eta = pace.update(step)
+            reporter.report(Progress("train", step, steps, trainer.loss(), pace.rate, eta))
+        if step % trainer.steps_per_row == 0 or step == steps:
+            trainer.require_finite()
+        if step < steps:
+            is_late = time.perf_counter() - saved_at >= max(checkpoint_seconds, 20 * save_seconds)
+            if is_late if checkpoint_every is None else step % checkpoint_every == 0:
                 save()
 
 
 def fixed_numbers(run: Run, step: int) -> list[int]:
-    """Which examples of a fixed training set a step reads: those that come next in the order of its epoch, or of two epochs."""
+    """Return the numbers of the fixed training examples that a step uses: the next ones in the random order of its epoch.
+
+    A step at the end of an epoch also uses the first ones of the next epoch.
+    """
     size = run.training.train_examples
     assert size is not None
-    places = torch.arange(run.training.batch_size) + step * run.training.batch_size
-    epochs = places // size
-    found = torch.empty_like(places)
+    indices = torch.arange(run.training.batch_size) + step * run.training.batch_size
+    epochs = indices // size
+    numbers = torch.empty_like(indices)
     for epoch in epochs.unique().tolist():
-        now = epochs == epoch
-        found[now] = shuffled(places[now] % size, size, generator(run.seed, "epoch", epoch))
-    return found.tolist()
+        in_epoch = epochs == epoch
+        numbers[in_epoch] = shuffled(indices[in_epoch] % size, size, generator(run.seed, "epoch", epoch))
+    return numbers.tolist()
 
 
-class Sitting:
-    """One process's work on a run: everything that changes from step to step, and what a checkpoint holds of it.
+class Trainer:
+    """The state of a training: the model, the optimizer, and the measurements of every step. Checkpoints store it.
 
-    Nothing here waits for the device in a step: losses and norms are written into a tensor that lies there, and read
-    when a row of the curve, a progress report or a checkpoint needs them.
+    A step never waits for the device: losses and gradient norms are written into a tensor on the device, which is read when the
+    curve, a progress report or a checkpoint needs them.
     """
 
     def __init__(self, run: Run, model: Model, task: Task, device: torch.device):
@@ -248,55 +255,56 @@ class Sitting:
         self.optimizer = make_optimizer(model, run.training)
         self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         steps = run.training.steps
-        self.measured = torch.full((2, steps), math.nan, device=device)  # loss and gradient norm of every step
-        self.places = np.zeros(steps, np.int64)  # token places of every step's batch
-        self.watch = Stopwatch(device, steps)
-        self.row = max(1, math.ceil(steps / ROWS))
-        self.step = 0  # steps done
-        self.known_finite = 0
+        self.loss_and_norm = torch.full((2, steps), math.nan, device=device)  # loss and gradient norm of every step
+        self.token_slots = np.zeros(steps, np.int64)  # in every step's batch
+        self.stopwatch = Stopwatch(device, steps)
+        self.steps_per_row = max(1, math.ceil(steps / MAX_CURVE_ROWS))  # of the curve
+        self.steps_done = 0
+        self.steps_checked = 0  # steps whose loss and gradient norm are known to be finite
 
     def batch(self) -> Batch:
-        """The batch of the step that comes next: a function of the run and the step, nothing else."""
-        config, g = self.run.training, generator(self.run.seed, "train", self.step)
+        """Return the batch of the next step. It depends only on the run and the step."""
+        config, g = self.run.training, generator(self.run.seed, "train", self.steps_done)
         shortest, longest = config.min_length or config.train_length, config.train_length
         if config.train_examples is not None:
-            numbers = fixed_numbers(self.run, self.step)
+            numbers = fixed_numbers(self.run, self.steps_done)
             return self.task.fixed_examples(self.run.seed, numbers, shortest, longest)
         if config.curriculum is None:
             return self.task.training_batch(g, config.batch_size, shortest, longest)
-        now = config.curriculum.length_at(self.step, longest)
-        every = self.task.curriculum_dims
-        dims = None if every is None else config.curriculum.dims_at(self.step, every)
-        return self.task.training_batch(g, config.batch_size, now, now, dims=dims)
+        length = config.curriculum.length_at(self.steps_done, longest)
+        all_dims = self.task.curriculum_dims
+        dims = None if all_dims is None else config.curriculum.dims_at(self.steps_done, all_dims)
+        return self.task.training_batch(g, config.batch_size, length, length, dims=dims)
 
     def positions(self, batch: Batch) -> Tensor | None:
-        """What the tokens of the step's batch claim: a function of the run and the step too. None: 0, 1, 2, ..."""
-        return self.scheme.positions(batch.inputs, None, generator(self.run.seed, "layout", self.step), training=True)
+        """Return the position IDs of the next step's batch, or None for 0, 1, 2, ... They depend only on the run and the step."""
+        g = generator(self.run.seed, "layout", self.steps_done)
+        return self.scheme.positions(batch.inputs, None, g, training=True)
 
-    def advance(self) -> None:
-        """One step: sample, forward and backward in `accumulation` parts, clip, update."""
+    def step(self) -> None:
+        """Train one step: sample, forward and backward in `accumulation` parts, clip, update."""
         config = self.run.training
         batch = self.batch()
         size = len(batch) // config.accumulation
-        cuts = [slice(n, n + size) for n in range(0, len(batch), size)]
-        parts = [batch[cut] for cut in cuts]
-        drawn = self.positions(batch)  # of the whole batch, however it is cut
-        claimed = [None if drawn is None else drawn[cut] for cut in cuts]
+        slices = [slice(n, n + size) for n in range(0, len(batch), size)]
+        parts = [batch[rows] for rows in slices]
+        all_positions = self.positions(batch)  # drawn for the whole batch, so that `accumulation` does not change them
+        part_positions = [None if all_positions is None else all_positions[rows] for rows in slices]
         scored = [int(part.scored.sum()) for part in parts]
         if not sum(scored):
-            raise TrainingError(f"{self.name}: at step {self.step + 1} no place of the batch counts for the loss")
+            raise TrainingError(f"{self.name}: at step {self.steps_done + 1} the batch has no target that is scored")
         if self.device.type != "cpu":
-            parts = [self.moved(part) for part in parts]
-            claimed = [None if some is None else some.to(self.device, non_blocking=True) for some in claimed]
+            parts = [self.to_device(part) for part in parts]
+            part_positions = [None if p is None else p.to(self.device, non_blocking=True) for p in part_positions]
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(config, self.step)
-        seed_step(generator(self.run.seed, "dropout", self.step).initial_seed(), self.device)
-        with self.watch:
+            group["lr"] = learning_rate(config, self.steps_done)
+        seed_step(generator(self.run.seed, "dropout", self.steps_done).initial_seed(), self.device)
+        with self.stopwatch:
             losses = []
-            for part, positions, count in zip(parts, claimed, scored, strict=True):
+            for part, positions, count in zip(parts, part_positions, scored, strict=True):
                 if count:
                     with self.autocast():
-                        # The mean over all scored places of the batch, whichever part they lie in.
+                        # Weighted so that the sum over the parts is the mean over all scored slots of the batch.
                         logits = self.model(part.inputs, positions=positions)
                         loss = self.task.loss(logits, part) * (count / sum(scored))
                     loss.backward()
@@ -304,18 +312,18 @@ class Sitting:
             norm = nn.utils.clip_grad_norm_(self.parameters, config.clip)
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
-        self.measured[0, self.step] = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
-        self.measured[1, self.step] = norm
-        self.places[self.step] = batch.targets.numel()
-        self.step += 1
+        self.loss_and_norm[0, self.steps_done] = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+        self.loss_and_norm[1, self.steps_done] = norm
+        self.token_slots[self.steps_done] = batch.targets.numel()
+        self.steps_done += 1
 
-    def moved(self, part: Batch) -> Batch:
+    def to_device(self, part: Batch) -> Batch:
         if self.device.type == "cuda":
             part = Batch(part.inputs.pin_memory(), part.targets.pin_memory(), part.scored.pin_memory())
         return part.to(self.device)
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """bfloat16 where a GPU has the hardware for it; everything in float32 on a CPU."""
+        """Return a context for bfloat16 on a CUDA device; on other devices everything is computed in float32."""
         return torch.autocast("cuda", dtype=torch.bfloat16) if self.device.type == "cuda" else nullcontext()
 
     @property
@@ -323,75 +331,79 @@ class Sitting:
         return f"run {self.run.key} ({self.run.label}, {self.run.task.label}, seed {self.run.seed})"
 
     def loss(self) -> float:
-        return float(self.measured[0, self.step - 1])
+        """Return the loss of the last step in nats. Waits for the device."""
+        return float(self.loss_and_norm[0, self.steps_done - 1])
 
     def require_finite(self) -> None:
-        """Raise `TrainingError` for the first step whose loss or gradient is not a number. Waits for the device."""
-        new = self.measured[:, self.known_finite : self.step].cpu()
-        bad = (~new.isfinite()).any(0).nonzero()
+        """Raise `TrainingError` for the first step whose loss or gradient norm is not finite. Waits for the device."""
+        unchecked = self.loss_and_norm[:, self.steps_checked : self.steps_done].cpu()
+        bad = (~unchecked.isfinite()).any(0).nonzero()
         if len(bad):
             column = int(bad[0])
-            loss, norm = (float(x) for x in new[:, column])
-            what = f"the loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {norm}"
+            loss, norm = (float(x) for x in unchecked[:, column])
+            problem = f"the loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {norm}"
             config = self.run.training
             raise TrainingError(
-                f"{self.name}: at step {self.known_finite + column + 1} of {config.steps} {what}; "
+                f"{self.name}: at step {self.steps_checked + column + 1} of {config.steps} {problem}; "
                 f"try a lower learning_rate (now {config.learning_rate:g}), a longer warmup or a smaller clip"
             )
-        self.known_finite = self.step
+        self.steps_checked = self.steps_done
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """What a checkpoint holds. The generators are not in it: every step seeds its own (see `batch`, `advance`)."""
+        """Return the tensors and further state of a checkpoint.
+
+        Random generators are not included, because every step seeds its own (see `batch` and `step`).
+        """
         history = {
-            "measured": self.measured[:, : self.step],
-            "places": torch.from_numpy(self.places[: self.step]),
-            "seconds": torch.from_numpy(self.watch.steps[: self.step]),
+            "measured": self.loss_and_norm[:, : self.steps_done],
+            "places": torch.from_numpy(self.token_slots[: self.steps_done]),
+            "seconds": torch.from_numpy(self.stopwatch.steps[: self.steps_done]),
         }
-        parts = Parts(tensors_of(self.model), optimizer_tensors(self.optimizer, self.model), history)
-        total, busy = self.watch.totals()
-        return parts.joined(), {"seconds": total, "busy": busy}
+        tensors = CheckpointTensors(model_tensors(self.model), optimizer_tensors(self.optimizer, self.model), history)
+        total, busy = self.stopwatch.totals()
+        return tensors.flatten(), {"seconds": total, "busy": busy}
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any], path: Path) -> None:
-        """Go on from a checkpoint. `CheckpointError` where it holds something else than `state` gives."""
-        parts = Parts.split(tensors, path)
+        """Continue from a checkpoint. Raises `CheckpointError` if it does not have the contents of `state`."""
+        parts = CheckpointTensors.split(tensors, path)
         step = state.get("step")
         if type(step) is not int or not 0 <= step <= self.run.training.steps:
-            raise CheckpointError(f"{path} is of no step that this run has; remove it to train again")
-        history = {"measured": ((2, step), torch.float32), "places": ((step,), torch.int64)}
-        history["seconds"] = ((step,), torch.float64)
+            raise CheckpointError(f"{path} has a step that this run does not have; remove it to train again")
+        expected = {"measured": ((2, step), torch.float32), "places": ((step,), torch.int64)}
+        expected["seconds"] = ((step,), torch.float64)
         seconds, busy = state.get("seconds"), state.get("busy")
-        if history != {name: (tuple(t.shape), t.dtype) for name, t in parts.history.items()} or not (
+        if expected != {name: (tuple(t.shape), t.dtype) for name, t in parts.history.items()} or not (
             isinstance(seconds, (int, float)) and isinstance(busy, (int, float))
         ):
             raise CheckpointError(f"{path} does not have the history of {step} steps; remove it to train again")
-        put_tensors(self.model, parts.model, path)
-        put_optimizer(self.optimizer, self.model, parts.optimizer, path)
-        self.step = step
-        self.measured[:, :step] = parts.history["measured"].to(self.device)
-        self.places[:step] = parts.history["places"].numpy()
-        self.watch.restore(parts.history["seconds"].numpy(), seconds, busy)
-        self.known_finite = step
+        load_model(self.model, parts.model, path)
+        load_optimizer(self.optimizer, self.model, parts.optimizer, path)
+        self.steps_done = step
+        self.loss_and_norm[:, :step] = parts.history["measured"].to(self.device)
+        self.token_slots[:step] = parts.history["places"].numpy()
+        self.stopwatch.restore(parts.history["seconds"].numpy(), seconds, busy)
+        self.steps_checked = step
 
     def curve(self) -> list[dict[str, float]]:
-        """One row for every `row` steps: means over them, and the learning rate of the last."""
-        measured, rows = self.measured.cpu().double(), []
-        for begin in range(0, self.step, self.row):
-            end = min(begin + self.row, self.step)
-            loss, norm = (float(x) for x in measured[:, begin:end].mean(1))
-            seconds = float(self.watch.steps[begin:end].sum())
+        """Return one row for every `steps_per_row` steps: the means over them, and the learning rate of the last."""
+        loss_and_norm, rows = self.loss_and_norm.cpu().double(), []
+        for begin in range(0, self.steps_done, self.steps_per_row):
+            end = min(begin + self.steps_per_row, self.steps_done)
+            loss, norm = (float(x) for x in loss_and_norm[:, begin:end].mean(1))
+            seconds = float(self.stopwatch.steps[begin:end].sum())
             rows.append(
                 {
                     "step": end,
                     "loss": loss,
                     "learning_rate": learning_rate(self.run.training, end - 1),
                     "gradient_norm": norm,
-                    "tokens_per_second": float(self.places[begin:end].sum()) / seconds if seconds else 0.0,
+                    "tokens_per_second": float(self.token_slots[begin:end].sum()) / seconds if seconds else 0.0,
                 }
             )
         return rows
 
-    def trained(self) -> Trained:
-        total, busy = self.watch.totals()
+    def result(self) -> Trained:
+        total, busy = self.stopwatch.totals()
         parameters = sum(p.numel() for p in self.model.parameters())
         backend = ",".join(sorted(self.model.backends_used))
         overhead = max(0.0, 1.0 - busy / total) if total else 0.0

@@ -1,4 +1,4 @@
-"""AdamW, what it decays, and the learning rate of every step."""
+"""AdamW with its weight decay groups, and the learning-rate schedule."""
 
 import math
 
@@ -9,27 +9,30 @@ from lengthwise.config import TrainingConfig
 
 
 def decayed(model: nn.Module) -> tuple[list[str], list[str]]:
-    """The names of the parameters with and without weight decay.
+    """Return the names of the parameters with and without weight decay.
 
-    Decayed are the matrices of linear maps. Not decayed: vectors (norms, biases), embedding tables (an output head
-    tied to one included), everything inside a position encoding, whose numbers mean distances or slopes, and what a module
-    names in `not_decayed`.
+    The matrices of linear maps are decayed. Not decayed are vectors (norms, biases), embedding tables (also if an output head
+    shares them), all parameters of position encodings, whose values are distances or slopes, and the parameters that a module
+    lists in `not_decayed`.
     """
-    spared: set[int] = set()
+    excluded: set[int] = set()
     for module in model.modules():
         if isinstance(module, nn.Embedding) or getattr(module, "kind", None) == "encoding":
-            spared |= {id(p) for p in module.parameters()}
-        spared |= {id(getattr(module, name)) for name in getattr(module, "not_decayed", ())}
+            excluded |= {id(p) for p in module.parameters()}
+        excluded |= {id(getattr(module, name)) for name in getattr(module, "not_decayed", ())}
     with_decay: list[str] = []
     without: list[str] = []
     for name, p in model.named_parameters():
         if p.requires_grad:
-            (without if p.ndim < 2 or id(p) in spared else with_decay).append(name)
+            (without if p.ndim < 2 or id(p) in excluded else with_decay).append(name)
     return with_decay, without
 
 
 def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
-    """AdamW over two groups, see `decayed`. Fused: 0.6 ms for 0.8 M parameters on one core; foreach: 2.9 ms."""
+    """Return AdamW with two parameter groups, see `decayed`.
+
+    It is fused if the devices and dtypes allow: for 0.8 M parameters on one core a step takes 0.6 ms, with foreach 2.9 ms.
+    """
     parameters = dict(model.named_parameters())
     with_decay, without = decayed(model)
     groups = [
@@ -43,16 +46,16 @@ def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Adam
 
 
 def learning_rate(config: TrainingConfig, step: int) -> float:
-    """The learning rate of a step, counted from 0: a linear warm-up to the peak, then the schedule.
+    """Return the learning rate of a step, counted from 0: a linear warm-up to the peak, then the schedule.
 
-    With W warm-up steps, step W has the peak; `final_learning_rate` is the share of it that the last step comes down
-    to (a constant schedule stays at the peak).
+    With W warm-up steps, step W has the peak. The last step has the share `final_learning_rate` of the peak, except with a constant
+    schedule, which stays at the peak.
     """
-    warm = round(config.warmup * config.steps)
-    if step < warm:
-        return config.learning_rate * (step + 1) / (warm + 1)
+    warmup_steps = round(config.warmup * config.steps)
+    if step < warmup_steps:
+        return config.learning_rate * (step + 1) / (warmup_steps + 1)
     if config.schedule == "constant":
         return config.learning_rate
-    done = (step - warm) / max(1, config.steps - 1 - warm)
-    share = 0.5 * (1 + math.cos(math.pi * done)) if config.schedule == "cosine" else 1 - done
+    progress = (step - warmup_steps) / max(1, config.steps - 1 - warmup_steps)
+    share = 0.5 * (1 + math.cos(math.pi * progress)) if config.schedule == "cosine" else 1 - progress
     return config.learning_rate * (config.final_learning_rate + (1 - config.final_learning_rate) * share)

@@ -1,4 +1,4 @@
-"""Where a training's time goes: seconds of every step, and the share spent in forward, backward and optimiser."""
+"""Timing of training: the seconds of every step, and the share spent in forward, backward and optimizer."""
 
 import time
 from types import TracebackType
@@ -8,27 +8,27 @@ import torch
 
 
 class Stopwatch:
-    """`with watch:` around forward, backward and optimiser; `lap(step)` at the end of each step.
+    """Use `with stopwatch:` around forward, backward and optimizer, and call `lap(step)` at the end of each step.
 
-    What happens between steps (a report, a checkpoint) counts for the step after it.
+    Time between steps (a report, a checkpoint) counts for the following step.
 
-    On CUDA the work is timed by events on the device, so that timing it never waits for it; a step's own seconds are
-    then those of handing it over, which evens out over a row of the curve.
+    On CUDA the `with` block is timed by events on the device, so timing never waits for the device. The seconds of a single step
+    are then those of launching it; over a row of the curve the difference averages out.
     """
 
     def __init__(self, device: torch.device, steps: int):
         self.cuda = device.type == "cuda"
         self.steps = np.zeros(steps)  # seconds of every step
-        self._earlier = self._busy = 0.0
-        self._begin = self._lap = time.perf_counter()
-        self._entered = 0.0
+        self._seconds_before = self._busy = 0.0
+        self._started_at = self._lap_at = time.perf_counter()
+        self._entered_at = 0.0
         self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 
     def restore(self, steps: np.ndarray, total: float, busy: float) -> None:
-        """Go on from an earlier sitting."""
+        """Continue from the times of a checkpoint."""
         self.steps[: len(steps)] = steps
-        self._earlier, self._busy = total, busy
-        self._begin = self._lap = time.perf_counter()
+        self._seconds_before, self._busy = total, busy
+        self._started_at = self._lap_at = time.perf_counter()
 
     def __enter__(self) -> None:
         if self.cuda:
@@ -36,7 +36,7 @@ class Stopwatch:
             self._events.append((begin, end))
             begin.record()
         else:
-            self._entered = time.perf_counter()
+            self._entered_at = time.perf_counter()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -46,18 +46,18 @@ class Stopwatch:
             if len(self._events) >= 1000:
                 self._read_events()
         else:
-            self._busy += time.perf_counter() - self._entered
+            self._busy += time.perf_counter() - self._entered_at
 
     def lap(self, step: int) -> None:
-        """`step` steps are over, with everything that belongs to them."""
+        """Record the end of a step, counted from 1."""
         now = time.perf_counter()
-        self.steps[step - 1] = now - self._lap
-        self._lap = now
+        self.steps[step - 1] = now - self._lap_at
+        self._lap_at = now
 
     def totals(self) -> tuple[float, float]:
-        """Seconds of all sittings, and how many of them were forward, backward and optimiser."""
+        """Return the seconds of the whole training, with those before a checkpoint, and the seconds inside `with` blocks."""
         self._read_events()
-        return self._earlier + time.perf_counter() - self._begin, self._busy
+        return self._seconds_before + time.perf_counter() - self._started_at, self._busy
 
     def _read_events(self) -> None:
         if self._events:

@@ -1,7 +1,6 @@
-"""One file of named tensors and facts: written whole or not at all, and known to be whole when read.
+"""A file of named tensors and facts (strings by name), written atomically and verified when read.
 
-The format is safetensors; the metadata carries the SHA-256 of every tensor's bytes and of the facts, so that damage
-anywhere is found. Nothing is ever unpickled.
+The format is safetensors. The metadata contains a SHA-256 of all tensors and facts, which detects any damage. Nothing is unpickled.
 """
 
 import errno
@@ -19,11 +18,11 @@ from torch import Tensor
 
 from lengthwise import regular_file
 
-MOST_BYTES = 64 << 30  # of one file: weights of 16e9 parameters
+MAX_BYTES = 64 << 30  # of one file: float32 weights of 16e9 parameters
 
 
 class CheckpointError(ValueError):
-    """A checkpoint or a weights file that cannot be written, read or used. One line: what, why, what to do."""
+    """A checkpoint or a weights file that cannot be written, read or used. The message is one line with what, why, what to do."""
 
 
 class DamagedFile(CheckpointError):
@@ -31,21 +30,21 @@ class DamagedFile(CheckpointError):
 
 
 class CheckpointWarning(UserWarning):
-    """Something about a checkpoint that the user should know; training goes on."""
+    """Something about a checkpoint that the user should know; training continues."""
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
-    """Put `tensors` and `facts` at `path`, atomically: after a crash or a full disk the old file, or none, is there.
+    """Write `tensors` and `facts` to `path` atomically: after a crash or with a full disk, the old file or none is there.
 
-    Raises `CheckpointError` when it cannot be written; nothing half-written is left.
+    Raises `CheckpointError` if it cannot be written, and leaves no partial file.
     """
-    at_rest = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-    metadata = {**facts, "sha256": digest(at_rest, facts)}
+    cpu_tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    metadata = {**facts, "sha256": digest(cpu_tensors, facts)}
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        content = save(at_rest, metadata)
-        temporary.unlink(missing_ok=True)  # of a killed process that had this number
-        with open(temporary, "xb") as file:  # new: never through a link, and with the permissions that the umask leaves
+        content = save(cpu_tensors, metadata)
+        temporary.unlink(missing_ok=True)  # left by a killed process with the same process ID
+        with open(temporary, "xb") as file:  # "x": a new file, never through a link, with the umask's permissions
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -62,44 +61,44 @@ def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors (on the CPU, this process's own memory) and the facts.
+    """Return the tensors (on the CPU, in memory of this process) and the facts.
 
-    Raises `DamagedFile` when the content is not what was written, `CheckpointError` when the file cannot be read.
+    Raises `DamagedFile` if the content is not what was written, and `CheckpointError` if the file cannot be read.
     """
-    content = _content(path)
+    content = _read_bytes(path)
     try:
         end = 8 + int.from_bytes(content[:8], "little")
         facts = dict(json.loads(content[8:end])["__metadata__"])
         expected = facts.pop("sha256")
         tensors = load(content)
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DamagedFile(f"{path} is damaged: it is not a complete safetensors file of ours") from error
+        raise DamagedFile(f"{path} is damaged: it is not a complete safetensors file written by Lengthwise") from error
     if digest(tensors, facts) != expected:
-        raise DamagedFile(f"{path} is damaged: its checksum is not the one that was written into it")
+        raise DamagedFile(f"{path} is damaged: its content does not match its checksum")
     return tensors, facts
 
 
-def _content(path: Path) -> bytes:
-    """The bytes of a regular file. `DamagedFile` for anything else in its place: a pipe would block, and a device may not end."""
+def _read_bytes(path: Path) -> bytes:
+    """Return the bytes of a regular file. Raises `DamagedFile` for a pipe, which would block, or a device, which may not end."""
     try:
-        return regular_file.read(path, MOST_BYTES)
+        return regular_file.read(path, MAX_BYTES)
     except MemoryError as error:
         raise CheckpointError(f"cannot read {path}: there is not enough memory for it") from error
     except OSError as error:
-        if is_other_kind(path):  # a folder cannot be opened like a file, and neither can a socket
-            raise DamagedFile(f"{path} is no regular file") from error
+        if is_not_regular(path):  # a folder or a socket cannot be opened like a file
+            raise DamagedFile(f"{path} is not a regular file") from error
         if error.errno == errno.EFBIG:
-            raise DamagedFile(f"{path} is damaged: it is larger than any of ours") from error
+            raise DamagedFile(f"{path} is damaged: it is larger than {MAX_BYTES:,} bytes") from error
         raise CheckpointError(f"cannot read {path}: {_reason(error)}") from error
 
 
-def is_other_kind(path: Path) -> bool:
-    """Whether something lies at `path` that is no regular file, nor a link to one."""
+def is_not_regular(path: Path) -> bool:
+    """Return whether `path` exists and is neither a regular file nor a link to one."""
     return os.path.lexists(path) and not path.is_file()
 
 
 def digest(tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:
-    """SHA-256, in hex, over names, types, shapes and bytes of all tensors, and over all facts."""
+    """Return the SHA-256, in hex, of the names, dtypes, shapes and bytes of all tensors, and of all facts."""
     sha = hashlib.sha256(json.dumps(dict(facts), sort_keys=True).encode())
     for name in sorted(tensors):
         t = tensors[name]
@@ -116,7 +115,7 @@ def _reason(error: Exception) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename last through a power cut (a folder cannot be opened on Windows, where a rename needs no help)."""
+    """Make a rename survive a power cut. Windows needs no such call, and cannot open a folder."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)

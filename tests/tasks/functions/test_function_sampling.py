@@ -309,7 +309,7 @@ def test_dims_of_boolean_functions_are_always_open():
         model=ModelConfig.llama(d_model=16, num_layers=1, num_heads=2),
         training=TrainingConfig(train_length=6, curriculum=Curriculum(dims=3)),
     )
-    with pytest.raises(ConfigError, match="CNF has none that could be opened one by one"):
+    with pytest.raises(ConfigError, match="CNF has none that a curriculum could open"):
         check_training(run, run.task.build(), None)
     assert LinearRegression(dims=6).curriculum_dims == 6
 
@@ -320,36 +320,40 @@ BAD = [
     (
         SparseLinearRegression,
         {"dims": 2},
-        "nonzero is 3, and an input has dims=2 coordinates; give more dims, or make nonzero smaller",
+        "nonzero must be at most dims=2, got 3; raise dims or lower nonzero",
     ),
     (SparseLinearRegression, {"nonzero": 0}, "nonzero is 0"),
-    (SparseDisjunction, {"dims": 3}, "literals is 4, and an input has dims=3 coordinates"),
-    (SparseParity, {"dims": 1}, "bits is 2, and an input has dims=1 coordinates"),
-    (SparseParity, {"dims": 5, "bits": 6}, "bits is 6"),
-    (LinearRegression, {"noise": -0.5}, "noise is -0.5; it is a standard deviation, 0 or more"),
+    (SparseDisjunction, {"dims": 3}, "literals must be at most dims=3, got 4"),
+    (SparseParity, {"dims": 1}, "bits must be at most dims=1, got 2"),
+    (SparseParity, {"dims": 5, "bits": 6}, "bits must be at most dims=5, got 6"),
+    (LinearRegression, {"noise": -0.5}, "noise, a standard deviation, must be between 0 and 1,000,000, got -0.5"),
     (
         CNF,
         {"noise": 0.6},
-        "noise is 0.6; it is the probability that a label says the opposite, and has to lie in 0 ... 0.5",
+        "noise, the probability that a label is flipped, must be between 0 and 0.5, got 0.6",
     ),
-    (SparseMajority, {"noise": -0.1}, "has to lie in 0"),
+    (SparseMajority, {"noise": -0.1}, "must be between 0 and 0.5, got -0.1"),
     (LinearRegression, {"inputs": "skewd"}, "did you mean 'skewed'"),
-    (LinearRegression, {"dims": 1, "inputs": "half-subspace"}, "has no half; give dims at least 2"),
-    (LinearRegression, {"input_scale": 0.0}, "input_scale is 0.0; it has to be more than 0"),
+    (
+        LinearRegression,
+        {"dims": 1, "inputs": "half-subspace"},
+        "dims must be at least 2 with inputs='half-subspace', got 1",
+    ),
+    (LinearRegression, {"input_scale": 0.0}, "input_scale must be between 1e-06 and 1,000,000"),
     (
         LinearRegression,
         {"input_scale": 1e9},
-        "input_scale is 1000000000.0; it has to be more than 0, and in 1e-06 ... 1,000,000",
+        "input_scale must be between 1e-06 and 1,000,000, so that squares fit into float32, got 1000000000.0",
     ),
     (
         LinearRegression,
         {"label_scale": 1e-9},
-        "label_scale is 1e-09; it has to be more than 0, and in 1e-06 ... 1,000,000",
+        "label_scale must be between 1e-06 and 1,000,000, so that squares fit into float32, got 1e-09",
     ),
-    (LinearRegression, {"noise": 1e300}, "a standard deviation, 0 or more, at most 1,000,000"),
+    (LinearRegression, {"noise": 1e300}, "a standard deviation, must be between 0 and 1,000,000, got 1e"),
     (LinearRegression, {"dims": 10**20}, "dims is 100000000000000000000; it has to be at most 100,000"),
     (Conjunction, {"dims": 10**20}, "dims is 100000000000000000000; it has to be at most 100,000"),
-    (DecisionTree, {"label_scale": -1.0}, "label_scale is -1.0"),
+    (DecisionTree, {"label_scale": -1.0}, "label_scale must be between 1e-06 and 1,000,000"),
     (DecisionTree, {"depth": 0}, "depth is 0"),
     (DecisionTree, {"depth": 40}, "depth is 40; it has to be at most 16"),
     (TASKS.find("ReLUNetwork"), {"width": 0}, "width is 0"),

@@ -10,7 +10,7 @@ from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, T
 from lengthwise.encodings import RoPE
 from lengthwise.evaluation import evaluate, shifted
 from lengthwise.tasks import DecisionTree, LinearRegression, QuadraticRegression, ReLUNetwork, generator
-from lengthwise.tasks.functions.inputs import INPUTS, LAST, mixed
+from lengthwise.tasks.functions.inputs import INPUTS, LAST, mix_covariance
 from lengthwise.training.loop import build
 
 
@@ -22,7 +22,7 @@ def inputs(kind, *, dims=6, count=4000, length=5, **settings):
 @pytest.mark.parametrize("kind", ["half-subspace", "skewed"])
 def test_eigenvalues(kind, dims):
     """The unit vectors show the matrix itself."""
-    matrix = mixed(generator(0), torch.eye(dims).expand(7, dims, dims), kind).double()
+    matrix = mix_covariance(generator(0), torch.eye(dims).expand(7, dims, dims), kind).double()
     assert torch.allclose(matrix, matrix.mT, atol=1e-6)
     if kind == "half-subspace":
         want = [0.0] * (dims - dims // 2) + [math.sqrt(dims / (dims // 2))] * (dims // 2)

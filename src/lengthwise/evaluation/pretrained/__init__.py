@@ -1,7 +1,7 @@
-"""Whether a pretrained language model learns Boolean functions from the examples of a prompt.
+"""Test whether a pretrained language model learns Boolean functions from the examples of a prompt.
 
-Needs transformers (`pip install 'lengthwise[outside]'`). A model is a folder on this machine: nothing is fetched, no code of a
-folder is run, and weights are read from safetensors alone.
+Needs transformers (`pip install 'lengthwise[outside]'`). A model is a folder on this machine. Nothing is downloaded, no code in the
+folder is run, and weights are read from safetensors only.
 """
 
 from lengthwise.evaluation.pretrained.asking import Answers, Plan, answers, boolean_tasks

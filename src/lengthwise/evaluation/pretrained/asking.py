@@ -1,4 +1,4 @@
-"""Ask a pretrained model for labels, and count how often it is right by the number of examples."""
+"""Ask a pretrained model for labels, and measure its accuracy by the number of examples."""
 
 import inspect
 import itertools
@@ -23,8 +23,11 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked. Each task draws `prompts` functions and as many examples as the longest prompt has, and one more, which is
-    asked for at every number of examples."""
+    """The prompts to evaluate: tasks, settings and numbers of examples.
+
+    Each task draws `prompts` functions with the examples of the longest prompt, and one more example. This one is the query at
+    every number of examples.
+    """
 
     tasks: tuple[Choice, ...]
     settings: tuple[str, ...]
@@ -38,22 +41,21 @@ class Plan:
         _require_named("form", [self.form], FORMS)
         require_whole("a check of a pretrained model", 1, prompts=self.prompts)
         if not self.examples or min(self.examples) < 0:
-            raise ConfigError(f"numbers of examples are {list(self.examples)}; name at least one, none of them below 0")
+            raise ConfigError(f"numbers of examples must be at least 0, and at least one, got {list(self.examples)}")
         if not self.tasks or not self.settings:
-            raise ConfigError("there is nothing to ask; name at least one task and one setting")
+            raise ConfigError("at least one task and one setting must be named")
         for choice in self.tasks:
             if not issubclass(choice.make, BooleanFunction):
-                raise ConfigError(
-                    f"{choice.name} has no labels 0 and 1; the tasks that have are: {', '.join(m.__name__ for m in boolean())}"
-                )
+                names = ", ".join(task.__name__ for task in boolean())
+                raise ConfigError(f"{choice.name} does not have the labels 0 and 1; tasks with these labels: {names}")
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What the model said to the prompts of one task, setting and number of examples.
+    """The model's answers to the prompts of one task, setting and number of examples.
 
-    `log_probabilities[p]`: of the labels 0 and 1 after prompt p, in nats; `labels`: the right ones. The greater one counts as the
-    answer, and where both are equal there is none.
+    `log_probabilities[p]`: those of the labels 0 and 1 after prompt p, in nats. `labels`: the correct labels. The more probable
+    label is the answer; if both are equally probable there is none.
     """
 
     task: str
@@ -70,7 +72,7 @@ class Answers:
     @property
     def right(self) -> int:
         pairs = zip(self.log_probabilities, self.labels, strict=True)
-        return sum(said[label] > said[1 - label] for said, label in pairs)
+        return sum(log_p[label] > log_p[1 - label] for log_p, label in pairs)
 
     @property
     def accuracy(self) -> float:
@@ -78,45 +80,48 @@ class Answers:
 
     @property
     def constant(self) -> float:
-        """The accuracy of always saying the label that is the more frequent one among these."""
+        """The accuracy of a constant answer: the more frequent label."""
         return max(sum(self.labels), self.n - sum(self.labels)) / self.n
 
     @property
     def mass(self) -> float:
-        """The mean probability that the model gives to the two labels together: near 0 it says something else."""
+        """The mean probability of the two labels together; near 0 the model predicts other text."""
         return math.fsum(math.exp(a) + math.exp(b) for a, b in self.log_probabilities) / self.n
 
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt as tokens: what the two texts with label 0 and label 1 share, and how each goes on."""
+    """A prompt in tokens: those that the texts with label 0 and label 1 share, and the rest of each text."""
 
     shared: Tokens
     labels: tuple[Tokens, Tokens]
 
     @property
     def rows(self) -> tuple[Tokens, Tokens]:
-        """What the model has to read: all but the last token of each label."""
+        """The model's inputs: the prompt with all but the last token of each label."""
         zero, one = self.labels
         return self.shared + zero[:-1], self.shared + one[:-1]
 
 
-def _require_named(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+def _require_named(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
     for name in names:
         if name not in known:
-            raise ConfigError(f"there is no {what} {name!r}{near_miss(name, known)}; there are: {', '.join(known)}")
+            raise ConfigError(f"there is no {kind} {name!r}{near_miss(name, known)}; available: {', '.join(known)}")
 
 
 def boolean() -> list[type[BooleanFunction]]:
-    return [make for make in TASKS if issubclass(make, BooleanFunction)]
+    """Return all tasks of Boolean functions."""
+    return [task for task in TASKS if issubclass(task, BooleanFunction)]
 
 
-def boolean_tasks(words: Sequence[str] = (), dims: int = 8) -> tuple[Choice, ...]:
-    """The tasks of these words, such as conjunction or threshold:noise=0.1, with `dims` where a word says nothing of it; all
-    classes of Boolean functions, when none is named."""
-    named = list(words) or [make.__name__ for make in boolean()]
+def boolean_tasks(specs: Sequence[str] = (), dims: int = 8) -> tuple[Choice, ...]:
+    """Return the tasks of specifications such as conjunction or threshold:noise=0.1, with `dims` unless one sets it.
+
+    Without specifications, returns all tasks of Boolean functions.
+    """
+    specs = list(specs) or [task.__name__ for task in boolean()]
     return tuple(
-        TASKS.parse(word if "dims=" in word else f"{word}{',' if ':' in word else ':'}dims={dims}") for word in named
+        TASKS.parse(spec if "dims=" in spec else f"{spec}{',' if ':' in spec else ':'}dims={dims}") for spec in specs
     )
 
 
@@ -127,85 +132,85 @@ def answers(
     batch_size: int = 8,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[Answers]:
-    """What the model says to everything that is planned, by task, setting and number of examples.
+    """Return the model's answers to all prompts of the plan, by task, setting and number of examples.
 
-    A prompt and its label are made tokens together, once with each label. What both texts begin with is the prompt (with a space
-    before the label, where the tokenizer has one by itself); the rest is the label, one token or several, whose
-    log-probabilities are added up. `on_progress(done, all)` counts prompts.
+    Each prompt is tokenized together with each of the two labels. The common beginning of the two token lists is the prompt
+    (with the space before the label, if the tokenizer makes it a token of its own). The rest is the label: one or more tokens,
+    whose log-probabilities are summed. `on_progress(done, total)` counts prompts.
 
-    `ConfigError` before anything is asked where a prompt is longer than the model has positions; `EvaluationError` for
-    log-probabilities that are no numbers.
+    Raises `ConfigError` before the first forward pass if a prompt is longer than the model's positions, and `EvaluationError` for
+    log-probabilities that are not finite.
     """
     require_whole("a check of a pretrained model", 1, batch_size=batch_size)
-    asked = [(choice, setting, count) for choice in plan.tasks for setting in plan.settings for count in plan.examples]
-    drawn = {choice: _texts(plan, choice) for choice in plan.tasks}
+    cells = [(choice, setting, count) for choice in plan.tasks for setting in plan.settings for count in plan.examples]
+    prompts = {choice: _prompts(plan, choice) for choice in plan.tasks}
     questions = {}
-    for choice, setting, count in asked:
-        texts, labels = drawn[choice][setting, count]
+    for choice, setting, count in cells:
+        texts, labels = prompts[choice][setting, count]
         questions[choice, setting, count] = [question(model, text) for text in texts], labels
-        _require_room(model, questions[choice, setting, count][0], count)
-    found: list[Answers] = []
+        _require_positions(model, questions[choice, setting, count][0], count)
+    results: list[Answers] = []
 
-    def told(done: int) -> None:
+    def report(done: int) -> None:
         if on_progress is not None:
-            on_progress(len(found) * plan.prompts + done, len(asked) * plan.prompts)
+            on_progress(len(results) * plan.prompts + done, len(cells) * plan.prompts)
 
-    for (choice, setting, count), (those, labels) in questions.items():
-        said = log_probabilities(model, those, batch_size, told)
-        if not bool(said.isfinite().all()):
+    for (choice, setting, count), (cell_questions, labels) in questions.items():
+        log_p = log_probabilities(model, cell_questions, batch_size, report)
+        if not bool(log_p.isfinite().all()):
             raise EvaluationError(
-                f"log-probabilities of {choice.label} with {count} examples are no finite numbers; try --dtype float32"
+                f"log-probabilities of {choice.label} with {count} examples are not finite; try --dtype float32"
             )
-        longest = max(len(q.shared) for q in those)
-        found.append(Answers(choice.label, setting, count, longest, [(a, b) for a, b in said.tolist()], labels))
-    return found
+        longest = max(len(q.shared) for q in cell_questions)
+        results.append(Answers(choice.label, setting, count, longest, [(a, b) for a, b in log_p.tolist()], labels))
+    return results
 
 
-def _texts(plan: Plan, choice: Choice) -> dict[tuple[str, int], tuple[list[str], list[int]]]:
-    """Prompts and right labels of a task, by setting and number of examples."""
+def _prompts(plan: Plan, choice: Choice) -> dict[tuple[str, int], tuple[list[str], list[int]]]:
+    """Return prompts and correct labels of a task, by setting and number of examples."""
     task: BooleanFunction = choice.build()
     last = max(plan.examples)
     xs, ys = (part.tolist() for part in task.examples_of(task.examples(plan.seed, plan.prompts, last + 1)))
-    found = {}
+    prompts = {}
     for setting, count in itertools.product(plan.settings, plan.examples):
-        places = SETTINGS[setting](count, last)
-        texts = [prompt(plan.form, [x[n] for n in places], [y[n] for n in places]) for x, y in zip(xs, ys, strict=True)]
-        found[setting, count] = texts, [int(y[places[-1]] > 0) for y in ys]
-    return found
+        order = SETTINGS[setting](count, last)
+        texts = [prompt(plan.form, [x[n] for n in order], [y[n] for n in order]) for x, y in zip(xs, ys, strict=True)]
+        prompts[setting, count] = texts, [int(y[order[-1]] > 0) for y in ys]
+    return prompts
 
 
 def question(model: Pretrained, text: str) -> Question:
-    """The tokens of a prompt and of its labels."""
+    """Return the tokens of a prompt and of its two labels."""
     zero, one = (_tokens(model, text + label) for label in LABELS)
-    same = next((n for n, (a, b) in enumerate(zip(zero, one, strict=False)) if a != b), min(len(zero), len(one)))
-    if not 0 < same < min(len(zero), len(one)):
+    shared = next((n for n, (a, b) in enumerate(zip(zero, one, strict=False)) if a != b), min(len(zero), len(one)))
+    if not 0 < shared < min(len(zero), len(one)):
         raise ConfigError(
-            f"{model.folder}: its tokenizer makes nothing different of the labels 0 and 1, or nothing the same of one prompt; "
-            "the model cannot be asked"
+            f"{model.folder}: its tokenizer must give the labels 0 and 1 different tokens after the same prompt; take another "
+            "model"
         )
-    return Question(zero[:same], (zero[same:], one[same:]))
+    return Question(zero[:shared], (zero[shared:], one[shared:]))
 
 
 def _tokens(model: Pretrained, text: str) -> Tokens:
     with calling(model.folder, "use its tokenizer"):
-        found = tuple(model.tokenizer(text)["input_ids"])
-    if found and found[-1] == model.tokenizer.eos_token_id:  # some tokenizers end every text
-        found = found[:-1]
-    known = model.model.get_input_embeddings().weight.shape[0]
-    if found and max(found) >= known:
+        tokens = tuple(model.tokenizer(text)["input_ids"])
+    if tokens and tokens[-1] == model.tokenizer.eos_token_id:  # some tokenizers add an end token to every text
+        tokens = tokens[:-1]
+    vocab = model.model.get_input_embeddings().weight.shape[0]
+    if tokens and max(tokens) >= vocab:
         raise ConfigError(
-            f"{model.folder}: its tokenizer has a token {max(found)} and the model knows {known}; copy the tokenizer that the "
-            "model was trained with into the folder"
+            f"{model.folder}: its tokenizer has a token {max(tokens)}, but the model has only {vocab} tokens; copy the tokenizer "
+            "that the model was trained with into the folder"
         )
-    return found
+    return tokens
 
 
-def _require_room(model: Pretrained, questions: Sequence[Question], count: int) -> None:
+def _require_positions(model: Pretrained, questions: Sequence[Question], count: int) -> None:
     longest = max(len(row) for q in questions for row in q.rows)
-    if model.most is not None and longest > model.most:
+    if model.max_positions is not None and longest > model.max_positions:
         raise ConfigError(
-            f"{count} examples make a prompt of {longest} tokens, and {model.folder} has {model.most} positions; ask for fewer "
-            f"examples than {count}"
+            f"a prompt with {count} examples has {longest} tokens, but {model.folder} has {model.max_positions} positions; take "
+            f"fewer examples than {count}"
         )
 
 
@@ -215,39 +220,40 @@ def log_probabilities(
     batch_size: int,
     on_progress: Callable[[int], object] = lambda done: None,
 ) -> Tensor:
-    """Of the labels 0 and 1 after each prompt [p, 2], float64: the sum over the label's tokens.
+    """Return the log-probabilities of the labels 0 and 1 after each prompt [p, 2], float64, summed over the label's tokens.
 
-    Rows of one forward are equally long, so nothing is padded; one that serves both labels is read once.
+    All rows of a forward pass have the same length, so nothing is padded. A row that serves both labels is computed once.
     """
-    found = torch.empty(len(questions), 2, dtype=torch.float64)
+    result = torch.empty(len(questions), 2, dtype=torch.float64)
     rows: dict[Tokens, list[tuple[int, int]]] = {row: [] for q in questions for row in q.rows}
     for n, q in enumerate(questions):
         for label in (0, 1):
             rows[q.rows[label]].append((n, label))
     done = 0
-    for _, alike in itertools.groupby(sorted(rows, key=len), key=len):
-        for batch in _batched(list(alike), batch_size):
+    for _, same_length in itertools.groupby(sorted(rows, key=len), key=len):
+        for batch in _batches(list(same_length), batch_size):
             keep = max(len(questions[n].labels[label]) for row in batch for n, label in rows[row])
-            said = _last(model, batch, keep)
-            for row, log_p in zip(batch, said, strict=True):
+            batch_log_p = _last_log_probabilities(model, batch, keep)
+            for row, log_p in zip(batch, batch_log_p, strict=True):
                 for n, label in rows[row]:
                     tokens = torch.tensor(questions[n].labels[label])
-                    found[n, label] = log_p[-len(tokens) :].gather(1, tokens[:, None]).sum()
+                    result[n, label] = log_p[-len(tokens) :].gather(1, tokens[:, None]).sum()
             done += sum(label == 0 for row in batch for _, label in rows[row])
             on_progress(done)
-    return found
+    return result
 
 
-def _batched(rows: list[Tokens], size: int) -> list[list[Tokens]]:
+def _batches(rows: list[Tokens], size: int) -> list[list[Tokens]]:
     return [rows[n : n + size] for n in range(0, len(rows), size)]
 
 
 @torch.no_grad()
-def _last(model: Pretrained, rows: Sequence[Tokens], keep: int) -> Tensor:
-    """Log-probabilities [rows, keep, tokens] of what comes after the last `keep` places, float64."""
+def _last_log_probabilities(model: Pretrained, rows: Sequence[Tokens], keep: int) -> Tensor:
+    """Return the log-probabilities [rows, keep, vocab] of the tokens that follow the last `keep` token slots, float64."""
     tokens = torch.tensor(rows, device=model.model.device)
-    # The logits of whole prompts would be larger than many a model.
-    few = {"logits_to_keep": keep} if "logits_to_keep" in inspect.signature(model.model.forward).parameters else {}
-    with calling(model.folder, "compute its logits", asked=True):  # some layers load their kernel at the first call
-        said = model.model(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False, **few)
-        return said.logits[:, -keep:].double().cpu().log_softmax(-1)
+    # The logits of whole prompts can take more memory than the model.
+    options = {"logits_to_keep": keep} if "logits_to_keep" in inspect.signature(model.model.forward).parameters else {}
+    # Some layers load their kernel in the first call.
+    with calling(model.folder, "compute its logits", computing=True):
+        output = model.model(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False, **options)
+        return output.logits[:, -keep:].double().cpu().log_softmax(-1)

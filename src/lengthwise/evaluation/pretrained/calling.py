@@ -1,4 +1,4 @@
-"""Call transformers about a folder that somebody else made: without the hub, without its output, with its errors in one line."""
+"""Call transformers on an untrusted model folder: without the hub, without output, and with errors in one line."""
 
 import contextlib
 import io
@@ -17,44 +17,44 @@ from lengthwise.config import ConfigError
 
 
 @contextmanager
-def calling(path: Path, purpose: str, *, asked: bool = False) -> Iterator[None]:
-    """Call transformers for a purpose, such as "read its tokenizer", about the folder `path`.
+def calling(path: Path, purpose: str, *, computing: bool = False) -> Iterator[None]:
+    """A context for calls of transformers on the folder `path`, with a purpose such as "read its tokenizer".
 
-    The hub is off, and nothing is printed. Whatever transformers raises becomes a `ConfigError` that names the folder.
+    The hub is off, and nothing is printed. Errors of transformers become a `ConfigError` that names the folder.
 
-    `asked`: the model computes answers. A progress bar is drawn at the same time, so stderr is left alone, see `silent`; and as
-    memory then goes by how much is asked for, errors of memory remain what they are.
+    `computing`: the model computes answers. Then stderr is left alone, because a progress bar is drawn there (see `silent`). Errors
+    for lack of memory are raised unchanged, because the memory depends on the batch size and not on the folder.
     """
     try:
-        with offline(), silent(native=not asked):
+        with offline(), silent(native=not computing):
             yield
     except ConfigError:
         raise
     except BaseException as error:
-        # Where the Rust of a tokenizer panics, it raises an exception that is no `Exception`.
+        # A panic in a tokenizer's Rust code raises an exception that does not derive from `Exception`.
         if not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
             raise
         text = " ".join(str(error).split())
-        if is_of_memory(error):
-            if asked:
+        if is_out_of_memory(error):
+            if computing:
                 raise
             size = re.search(r"allocate ([\d.]+ ?\w+)", text)
             in_one = f" ({size[1]} in one piece)" if size else ""
             raise ConfigError(
-                f"{path}: there is not enough memory to {purpose}{in_one}; compare the sizes in its config.json with the model's "
-                "own, and take a smaller model, or --dtype bfloat16, where they are right"
+                f"{path}: there is not enough memory to {purpose}{in_one}; check the sizes in its config.json, and if they are "
+                "correct, take a smaller model or --dtype bfloat16"
             ) from error
         text = text if len(text) < 200 else f"{text[:200]}..."
         raise ConfigError(
-            f"{path}: transformers cannot {purpose} ({type(error).__name__}: {text}); get the whole folder again"
+            f"{path}: transformers cannot {purpose} ({type(error).__name__}: {text}); download the whole folder again"
         ) from error
 
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Switch Hugging Face's hub off for a while; afterwards it is as it was before.
+    """Switch Hugging Face's hub off within a `with` block, and restore its previous state afterwards.
 
-    Every request of `huggingface_hub` asks this constant, and so does `kernels`. The variable is for processes that start inside.
+    `huggingface_hub` and `kernels` check this constant before every request. The environment variable is for child processes.
     """
     from huggingface_hub import constants
 
@@ -72,10 +72,10 @@ def offline() -> Iterator[None]:
 
 @contextmanager
 def silent(*, native: bool) -> Iterator[None]:
-    """Discard log records, Python warnings and what is printed to stdout: they repeat the folder's values as they are.
+    """Discard log records, Python warnings and stdout, which would repeat untrusted values of the folder unescaped.
 
-    `native`: discard everything that is written to the process's stderr as well. A tokenizer's Rust writes there without Python.
-    Leave it off where a progress bar is drawn at the same time.
+    `native`: also discard everything that is written to the process's stderr, because a tokenizer's Rust code writes there
+    directly. Leave it off while a progress bar is drawn.
     """
     disabled = logging.root.manager.disable
     logging.disable(sys.maxsize)
@@ -95,22 +95,22 @@ def silent(*, native: bool) -> Iterator[None]:
 def _stderr_discarded() -> Iterator[None]:
     with contextlib.redirect_stderr(io.StringIO()):
         try:
-            before = os.dup(2)
-        except OSError:  # it is closed already
+            stderr = os.dup(2)
+        except OSError:  # stderr is closed already
             yield
             return
-        nowhere = os.open(os.devnull, os.O_WRONLY)
+        devnull = os.open(os.devnull, os.O_WRONLY)
         try:
-            os.dup2(nowhere, 2)
+            os.dup2(devnull, 2)
             yield
         finally:
-            os.dup2(before, 2)
-            os.close(before)
-            os.close(nowhere)
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            os.close(devnull)
 
 
-def is_of_memory(error: BaseException) -> bool:
-    """Return whether memory ran out. A text alone says nothing: it may be that of a folder's name."""
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether memory ran out. The type counts too, because a message can contain the name of a folder."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return type(error) is RuntimeError and re.match(r"\[enforce fail at .*DefaultCPUAllocator", str(error)) is not None

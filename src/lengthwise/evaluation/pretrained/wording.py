@@ -1,4 +1,4 @@
-"""Prompts in words: an instruction, examples as bits with their labels, and a last input whose label is asked for.
+"""Prompts as text: an instruction, examples as bits with their labels, and a last input without its label.
 
     You are given some examples of inputs and their corresponding labels. You need to ...
 
@@ -8,10 +8,10 @@
     Label:
 
 Source of "mpt" and "llama-2": "How Do Position Encodings Affect Length Generalization?", which prints both prompts, for MPT-7B
-and for Llama-2-7B. Its slides set a blank line between any two lines; whether the prompts had one line feed or two is not known,
-and here it is one. `<s>` before `[INST]` is the token with which Llama's tokenizer begins every text, so it is no part of ours.
+and for Llama-2-7B. Its slides have a blank line between any two lines. Whether the prompts had one line feed or two is not known;
+here it is one. `<s>` before `[INST]` is the token that Llama's tokenizer adds to every text, so it is not part of the text here.
 Source of "plain": Bhattamishra et al. 2023, "Understanding In-Context Learning in Transformers and LLMs by Learning to Learn
-Discrete Functions", and its program ("basic").
+Discrete Functions", and its code ("basic").
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,16 +39,16 @@ def plain(examples: str, question: str) -> str:
 
 
 FORMS: Mapping[str, Callable[[str, str], str]] = {"mpt": mpt, "llama-2": llama_2, "plain": plain}
-"""By name, the text around examples (lines that end with a line feed, or nothing) and the last input."""
+"""By name, a function (examples, last input) -> prompt; examples are lines that end with a line feed, or empty."""
 
 
 def form_for(model_type: str) -> str:
-    """The form in which the thesis asked such a model: Llama's for Llama, MPT's for all others."""
+    """Return the form of the thesis for a model type: Llama's for Llama, MPT's for all others."""
     return "llama-2" if model_type == "llama" else "mpt"
 
 
 def prompt(form: str, xs: Sequence[Sequence[float]], ys: Sequence[float]) -> str:
-    """The text of examples, the label of the last left out."""
+    """Return the prompt with these examples, without the label of the last one."""
     inputs = [f"Input: {' '.join(map(bit, x))}" for x in xs]
     examples = "".join(f"{x}\nLabel: {bit(y)}\n" for x, y in zip(inputs[:-1], ys, strict=False))
     return FORMS[form](examples, inputs[-1])
@@ -59,17 +59,17 @@ def bit(value: float) -> str:
 
 
 def standard(count: int, last: int) -> list[int]:
-    """All examples differ in nothing but their draws."""
+    """Return indices of independent examples and of another input as the query."""
     return [*range(count), last]
 
 
 def duplicated(count: int, last: int) -> list[int]:
-    """One example over and over, and its input is asked for: whoever copies is right."""
+    """Return indices that repeat one example and query its input, so that copying gives the correct label."""
     return [0] * (count + 1)
 
 
 def noise(count: int, last: int) -> list[int]:
-    """The second half of the examples (⌊n/2⌋ of n) repeats the one before it; another input is asked for."""
+    """Return indices whose second half (⌊n/2⌋ of n) repeats the example before it, with another input as the query."""
     fresh = count - count // 2
     return [*range(fresh), *[fresh - 1] * (count // 2), last]
 
@@ -79,4 +79,4 @@ SETTINGS: Mapping[str, Callable[[int, int], list[int]]] = {
     "duplicated": duplicated,
     "noise": noise,
 }
-"""By name, which of the drawn examples stand in a prompt of `count`; the last index is the one that is asked for."""
+"""By name, a function (count, last) -> indices of the drawn examples in a prompt; the last index is the query."""

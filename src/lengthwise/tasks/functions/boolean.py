@@ -1,4 +1,4 @@
-"""What classes of Boolean functions have in common: inputs of -1 and +1, labels -1 and +1, and accuracy."""
+"""The base class of Boolean functions: inputs of -1 and +1, labels -1 and +1, scored by accuracy."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -12,31 +12,28 @@ from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Batch
 from lengthwise.tasks.functions.prompts import Functions, FunctionTask
 
-OTHERS = ("least squares", "averaging"), ("always −1", "best constant label")  # baselines
-ONE_NEIGHBOUR = (
-    *OTHERS[0],
-    "nearest neighbour",
-    *OTHERS[1],
-)  # of conjunctions, disjunctions and majorities, as published
+LINEAR_BASELINES = ("least squares", "averaging")
+CONSTANT_BASELINES = ("always −1", "best constant label")
+# Conjunctions, disjunctions and majorities have one neighbour, as published.
+ONE_NEIGHBOUR = (*LINEAR_BASELINES, "nearest neighbour", *CONSTANT_BASELINES)
 
 
 class BooleanFunction(FunctionTask):
-    """Boolean functions of x uniform in {-1, +1}^d, with labels -1 and +1; bits 0 and 1 where people read them.
+    """Boolean functions of x uniform in {-1, +1}^d, with labels -1 and +1. Readable text shows them as bits 0 and 1.
 
-    Loss: the binary cross-entropy of σ(z) against (y + 1) / 2, z being the prediction. Score: accuracy, whether sign(z) is y; a
-    prediction of exactly 0 is wrong.
+    The loss is the binary cross-entropy of σ(z) against (y + 1) / 2 for a prediction z. The score is accuracy: whether sign(z)
+    is y; a prediction of exactly 0 is wrong.
 
-    `noise`: the probability that a label says the opposite, each for itself, the asked one too; at most 1/2.
-    Every coordinate is always open: a curriculum may grow the length, and not the dims (published code leaves Boolean inputs
-    whole too).
+    `noise`: the probability that a label is flipped, independently for each label including the predicted one; at most 1/2.
+    All coordinates are always open: a curriculum can raise the length but not the dims (as in the published code).
 
     Source: Bhattamishra et al. 2023, "Understanding In-Context Learning in Transformers and LLMs by Learning to Learn Discrete
-    Functions", and its program.
+    Functions", and its code.
     """
 
     metric = "accuracy"
     better = "higher"
-    baseline_names: ClassVar[tuple[str, ...]] = (*OTHERS[0], "3 nearest neighbours", *OTHERS[1])
+    baseline_names: ClassVar[tuple[str, ...]] = (*LINEAR_BASELINES, "3 nearest neighbours", *CONSTANT_BASELINES)
 
     def __init__(self, *, dims: int = 16, noise: float = 0.0):
         self.noise = noise
@@ -48,8 +45,8 @@ class BooleanFunction(FunctionTask):
         settings = super().check(settings)
         if not 0 <= settings["noise"] <= 0.5:
             raise ConfigError(
-                f"{cls.__name__}: noise is {settings['noise']}; it is the probability that a label says the opposite, and has "
-                "to lie in 0 ... 0.5"
+                f"{cls.__name__}: noise, the probability that a label is flipped, must be between 0 and 0.5, got "
+                f"{settings['noise']}"
             )
         return settings
 
@@ -58,29 +55,29 @@ class BooleanFunction(FunctionTask):
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n"]]:
         functions = self.functions(generator, count, dims)
         xs = self.inputs_for(generator, functions, length)
-        ys = self.apply(self.labelling(generator, functions), xs)
+        ys = self.apply(self.label_functions(generator, functions), xs)
         if self.noise:
             ys = torch.where(torch.rand(ys.shape, generator=generator) < self.noise, -ys, ys)
         return xs, ys
 
     def inputs_for(self, generator: torch.Generator, functions: Functions, length: int) -> Float[Tensor, "b n d"]:
-        """The inputs of each prompt."""
+        """Draw the inputs of each prompt."""
         bits = torch.randint(2, (len(functions[0]), length, self.dims), generator=generator)
         return (bits * 2 - 1).float()
 
-    def labelling(self, generator: torch.Generator, functions: Functions) -> Functions:
-        """The functions that label the inputs: those that they were drawn for."""
+    def label_functions(self, generator: torch.Generator, functions: Functions) -> Functions:
+        """Return the functions that label the inputs: by default those for which the inputs were drawn."""
         return functions
 
     def loss(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, ""]:
-        """Mean binary cross-entropy of all predictions, in nats."""
+        """Return the mean binary cross-entropy of all predictions, in nats."""
         _, ys = self.examples_of(batch)
         return binary_cross_entropy_with_logits(self.predictions(logits).float(), (ys + 1) / 2)
 
-    def worth(self, predicted: Float[Tensor, "b n"], ys: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+    def score_predictions(self, predicted: Float[Tensor, "b n"], ys: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
         return (predicted.sign() == ys).double().masked_fill(predicted.isnan(), torch.nan)
 
-    def written(self, x: list[float]) -> str:
+    def input_text(self, x: list[float]) -> str:
         return " ".join(map(self.label_text, x))
 
     def label_text(self, y: float) -> str:
@@ -88,17 +85,17 @@ class BooleanFunction(FunctionTask):
 
 
 def literals(
-    generator: torch.Generator, count: int, dims: int, chance: float, *, negated: bool = True
+    generator: torch.Generator, count: int, dims: int, probability: float, *, negated: bool = True
 ) -> Float[Tensor, "b d"]:
-    """Rows of w: each coordinate occurs with probability `chance`, as +1 or, where literals may be negated, as -1 as often."""
-    drawn = torch.rand(count, dims, generator=generator)
-    signs = 1 - 2.0 * (drawn < chance / 2) if negated else 1.0
-    return (drawn < chance) * signs
+    """Draw rows of w: each coordinate is nonzero with this probability, +1 or -1 with equal chances (only +1 unless `negated`)."""
+    uniform = torch.rand(count, dims, generator=generator)
+    signs = 1 - 2.0 * (uniform < probability / 2) if negated else 1.0
+    return (uniform < probability) * signs
 
 
-def not_empty(draw: Callable[[int], Float[Tensor, "b d"]], count: int, again: bool) -> Float[Tensor, "b d"]:
-    """`count` rows of w; those that are 0 throughout are drawn anew if `again`."""
+def draw_rows(draw: Callable[[int], Float[Tensor, "b d"]], count: int, resample_empty: bool) -> Float[Tensor, "b d"]:
+    """Draw `count` rows of w. With `resample_empty`, rows of zeros are drawn again."""
     w = draw(count)
-    while again and (empty := ~w.any(1)).any():
+    while resample_empty and (empty := ~w.any(1)).any():
         w[empty] = draw(int(empty.sum()))
     return w

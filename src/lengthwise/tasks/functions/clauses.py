@@ -1,4 +1,4 @@
-"""What functions of clauses have in common: conjunction, disjunction and their normal forms, with balanced inputs."""
+"""The base classes of functions of clauses (conjunction, disjunction and their normal forms), with balanced inputs."""
 
 from typing import Any, ClassVar
 
@@ -6,27 +6,27 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.tasks.functions.boolean import BooleanFunction, literals, not_empty
+from lengthwise.tasks.functions.boolean import BooleanFunction, draw_rows, literals
 from lengthwise.tasks.functions.prompts import Functions
 from lengthwise.values import require_bool
 
 
 class ClauseFunction(BooleanFunction):
-    """One clause or several of literals x_i and ¬x_i.
+    """Functions of one or more clauses of literals x_i and ¬x_i.
 
-    Of a clause with the literals w (w_i is +1 for x_i, -1 for ¬x_i and 0 for none) and k = |w|_1, the value is
+    A clause with literals w (w_i is +1 for x_i, -1 for ¬x_i and 0 for neither) and k = |w|_1 has the value
 
-        conjunction  sign(w·x - (k - 1)),      of several the largest is the label (their disjunction)
-        disjunction  sign(w·x + (k - 1)),      of several the smallest is the label (their conjunction)
+        conjunction  sign(w·x - (k - 1)),      the label is the maximum over several clauses (their disjunction)
+        disjunction  sign(w·x + (k - 1)),      the label is the minimum over several clauses (their conjunction)
 
-    Balanced inputs: of each prompt one clause is drawn, and each of its inputs is with probability `share` changed so that all
-    literals of this clause are true (conjunctions: the clause is +1) or all false (disjunctions: it is -1).
+    Inputs are balanced: for each prompt one clause is drawn, and each input is changed with probability `share` so that all
+    literals of this clause are true (conjunctions: the clause is +1) or all are false (disjunctions: it is -1).
 
-    `mismatched_balance`: one function draws x, another one, drawn afresh, labels them, as in a public evaluation of position
-    encodings. Then the balance fits the wrong function: of conjunctions only 7 % of the labels are +1 at 16 dims (35 %
-    otherwise), and whoever always says -1 is right 93 % of the time. By name only, to explain such figures.
+    `mismatched_balance`: balance x for one function and label it with another new one, as in a public evaluation of position
+    encodings. Then the balance fits the wrong function: only 7 % of the labels of conjunctions are +1 at 16 dims (35 % otherwise),
+    and always predicting -1 is correct in 93 % of the cases. This setting exists only to explain such published numbers.
 
-    Source: the program of Bhattamishra et al. 2023.
+    Source: the code of Bhattamishra et al. 2023.
     """
 
     conjunctive: ClassVar[bool]  # clauses are conjunctions of literals
@@ -51,25 +51,25 @@ class ClauseFunction(BooleanFunction):
     def inputs_for(self, generator: torch.Generator, functions: Functions, length: int) -> Float[Tensor, "b n d"]:
         (w,) = functions
         xs = super().inputs_for(generator, functions, length)
-        which = torch.randint(self.clauses, (len(w),), generator=generator)
-        forced = w[torch.arange(len(w)), which][:, None]
+        clause = torch.randint(self.clauses, (len(w),), generator=generator)
+        target = w[torch.arange(len(w)), clause][:, None]
         if not self.conjunctive:
-            forced = -forced
+            target = -target
         changed = torch.rand(*xs.shape[:2], 1, generator=generator) < self.share
-        return torch.where(changed & (forced != 0), forced, xs)
+        return torch.where(changed & (target != 0), target, xs)
 
-    def labelling(self, generator: torch.Generator, functions: Functions) -> Functions:
+    def label_functions(self, generator: torch.Generator, functions: Functions) -> Functions:
         return self.functions(generator, len(functions[0]), self.dims) if self.mismatched_balance else functions
 
 
 class RandomClauses(ClauseFunction):
-    """Clauses in which each coordinate occurs with probability `chance`, half of the time negated.
+    """Clauses in which each coordinate occurs with probability `literal_probability`, and then is negated with probability 1/2.
 
-    `resample_empty`: clauses without any literal are drawn anew. The published programs keep them (False), and their functions
-    are constant: of three clauses at 16 dims, one is empty in 8 % of the functions.
+    `resample_empty`: draw clauses again that have no literal. The published code keeps them (False), which makes functions
+    constant: with three clauses at 16 dims, 8 % of the functions have an empty one.
     """
 
-    chance: ClassVar[float]
+    literal_probability: ClassVar[float]
 
     def __init__(
         self, *, dims: int = 16, resample_empty: bool = True, mismatched_balance: bool = False, noise: float = 0.0
@@ -84,8 +84,10 @@ class RandomClauses(ClauseFunction):
         return settings
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
-        """w [b, clauses, d]."""
-        w = not_empty(
-            lambda rows: literals(generator, rows, self.dims, self.chance), count * self.clauses, self.resample_empty
+        """Draw w [b, clauses, d]."""
+        w = draw_rows(
+            lambda rows: literals(generator, rows, self.dims, self.literal_probability),
+            count * self.clauses,
+            self.resample_empty,
         )
         return (w.view(count, self.clauses, self.dims),)

@@ -5,17 +5,18 @@ from lengthwise.tasks.functions.clauses import RandomClauses
 
 
 class Conjunction(RandomClauses):
-    """All of some literals are true. `length` counts the examples. Of 3 examples in 5 dims, the function being x_2 ∧ x_3 ∧ ¬x_4:
+    """All literals of a random set are true. `length` counts the examples. Of 3 examples in 5 dims, the function being
+    x_2 ∧ x_3 ∧ ¬x_4:
 
         1 1 0 0 0 -> 0; 0 1 1 1 0 -> 0; 0 1 1 0 0 -> ?        target  1
 
-    Each coordinate occurs with probability 0.3, half of the time negated. Of the inputs 30 % are changed so that the function is
+    Each coordinate occurs with probability 0.3, half of the time negated. 30 % of the inputs are changed so that the function is
     true, see `ClauseFunction`. An empty conjunction (0.33 % of the published ones at 16 dims) is always true, see `RandomClauses`.
     P(y = 1) is 0.352 at 16 dims and 0.327 at 20 with empty ones; 0.350 and 0.327 without.
 
-    Source: Bhattamishra et al. 2023, section 2 and its program.
+    Source: Bhattamishra et al. 2023, section 2 and its code.
     """
 
     baseline_names = ONE_NEIGHBOUR
     conjunctive = True
-    chance = 0.3
+    literal_probability = 0.3

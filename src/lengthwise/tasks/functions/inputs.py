@@ -1,15 +1,15 @@
-"""Other inputs than normal ones: how a test may differ from the training of a regression.
+"""Input distributions for tests of a regression that differ from its training.
 
-x ~ N(0, I) of d coordinates becomes, with U a random basis and λ normalised so that Σ λ² = d:
+x ~ N(0, I) with d coordinates becomes, with a random basis U and λ normalised so that Σ λ² = d:
 
     "half-subspace"  U diag(λ) Uᵀ x, λ the same for ⌊d/2⌋ directions and 0 for the others
-    "skewed"         U diag(λ) Uᵀ x, λ_i ~ 1/i
-    "quadrants"      the inputs before the last lie in one random orthant, the last one anywhere
-    "orthogonal"     the last input is at right angles to all before it, and as long as it was
-    "overlapping"    the last input is one of those before it
+    "skewed"         U diag(λ) Uᵀ x, λ_i ∝ 1/i
+    "quadrants"      all inputs but the last lie in one random orthant
+    "orthogonal"     the last input is projected to be orthogonal to all others, and keeps its norm
+    "overlapping"    the last input equals one of the others
 
-Source: Garg et al. 2022, section 4 and appendix B. Differs: a basis is drawn for every prompt; the published program draws
-one for a whole test.
+Source: Garg et al. 2022, section 4 and appendix B. Differs: every prompt has its own basis; the published code draws one for a
+whole test.
 """
 
 import math
@@ -21,11 +21,11 @@ from torch import Tensor
 
 Inputs = Literal["normal", "half-subspace", "skewed", "quadrants", "orthogonal", "overlapping"]
 INPUTS: tuple[str, ...] = get_args(Inputs)
-LAST = ("quadrants", "orthogonal", "overlapping")  # the last input is drawn in another way than those before
+LAST = ("quadrants", "orthogonal", "overlapping")  # the last input has another distribution than those before it
 
 
-def mixed(generator: torch.Generator, xs: Float[Tensor, "b n d"], kind: str) -> Float[Tensor, "b n d"]:
-    """Inputs whose covariance has other eigenvalues than 1, in a random basis of each prompt."""
+def mix_covariance(generator: torch.Generator, xs: Float[Tensor, "b n d"], kind: str) -> Float[Tensor, "b n d"]:
+    """Change the eigenvalues of the inputs' covariance, in a random basis for each prompt."""
     count, _, dims = xs.shape
     if kind == "half-subspace":
         values = (torch.arange(dims) < dims // 2).double()
@@ -36,8 +36,8 @@ def mixed(generator: torch.Generator, xs: Float[Tensor, "b n d"], kind: str) -> 
     return (xs.double() @ (basis * values) @ basis.mT).float()
 
 
-def changed_last(generator: torch.Generator, xs: Float[Tensor, "b n d"], kind: str) -> Float[Tensor, "b n d"]:
-    """Prompts whose last input is another one than N(0, I), given those before it; or the other way round."""
+def change_last(generator: torch.Generator, xs: Float[Tensor, "b n d"], kind: str) -> Float[Tensor, "b n d"]:
+    """Give the last input another distribution than the inputs before it, by changing the one or the others."""
     count, length, dims = xs.shape
     if length == 1:
         return xs
@@ -45,17 +45,17 @@ def changed_last(generator: torch.Generator, xs: Float[Tensor, "b n d"], kind: s
     if kind == "quadrants":
         before = before.abs() * (torch.randint(2, (count, 1, dims), generator=generator) * 2 - 1)
     elif kind == "orthogonal":
-        last = _across(before.double(), last.double()).float()
+        last = _orthogonal_part(before.double(), last.double()).float()
     else:
-        which = torch.randint(length - 1, (count,), generator=generator)
-        last = before[torch.arange(count), which][:, None]
+        index = torch.randint(length - 1, (count,), generator=generator)
+        last = before[torch.arange(count), index][:, None]
     return torch.cat([before, last], 1)
 
 
-def _across(before: Float[Tensor, "b m d"], last: Float[Tensor, "b one d"]) -> Float[Tensor, "b one d"]:
-    """What of `last` is at right angles to `before`, made as long as `last`."""
+def _orthogonal_part(before: Float[Tensor, "b m d"], last: Float[Tensor, "b one d"]) -> Float[Tensor, "b one d"]:
+    """Return the part of `last` that is orthogonal to `before`, scaled to the norm of `last`."""
     basis = torch.linalg.qr(before.mT).Q
-    left = last
-    for _ in range(2):  # the second time takes away what rounding left
-        left = left - left @ basis @ basis.mT
-    return left * last.norm(dim=-1, keepdim=True) / left.norm(dim=-1, keepdim=True)
+    residual = last
+    for _ in range(2):  # the second projection removes rounding errors of the first
+        residual = residual - residual @ basis @ basis.mT
+    return residual * last.norm(dim=-1, keepdim=True) / residual.norm(dim=-1, keepdim=True)

@@ -13,14 +13,14 @@ class LinearRegression(Regression):
 
         (1.00, 0.00) -> 1.50; (0.00, 1.00) -> -2.00; (1.00, 1.00) -> ?        target  -0.50
 
-    Least squares (the least norm where several fit) has an expected squared error of max(dims - i, 0) after i examples.
-    Noisy regression, and other inputs than normal ones: see `Regression`.
+    Least squares (of minimum norm if several solutions fit) has an expected squared error of max(dims - i, 0) after i examples.
+    `Regression` describes noise and other inputs.
 
     Source: Garg et al. 2022, section 3.
     """
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
-        """w [b, d]."""
+        """Draw w [b, d]."""
         return (torch.randn(count, self.dims, 1, generator=generator)[..., 0],)
 
     def apply(self, functions: Functions, xs: Float[Tensor, "b n d"]) -> Float[Tensor, "b n"]:

@@ -1,4 +1,4 @@
-"""What functions to learn in context have in common: prompts x_1, y_1, x_2, y_2, ... of real vectors."""
+"""The base class of functions to learn in context: prompts x_1, y_1, x_2, y_2, ... of real vectors."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -15,28 +15,28 @@ from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Baseline, Batch, PrefixTask, require_length, require_split
 from lengthwise.values import require_most, require_whole
 
-PROMPTS = 64  # that a baseline is fitted to one by one, between two looks at whether to stop
-WIDEST = 100_000  # of a prompt's vectors, or of a network: beyond, memory ends
+BASELINE_PROMPTS = 64  # prompts per call of a baseline that is fitted one by one; evaluation can stop between two calls
+MAX_WIDTH = 100_000  # of a prompt's vectors, or of a network; larger ones exceed the memory
 Functions = tuple[Tensor, ...]
-"""One function for each prompt: the numbers that say which, the prompts first."""
+"""The parameters of one function for each prompt; the first dimension of each tensor is that of the prompts."""
 
 
 class FunctionTask(PrefixTask):
-    """Say y_n after the examples (x_1, f(x_1)), ..., (x_{n-1}, f(x_{n-1})) and x_n. `length` n counts the examples, the asked one
-    included.
+    """Predict y_n after the examples (x_1, f(x_1)), ..., (x_{n-1}, f(x_{n-1})) and x_n. `length` n counts the examples,
+    including the predicted one.
 
-    A prompt of n examples is 2n vectors of `dims` numbers: x_1, y_1, ..., x_n, y_n, where y_i is (y_i, 0, ..., 0). The prediction
-    of y_i is read where x_i stands; the loss is over all n of them, the first included, where nothing is known. Of 3 examples,
-    the scored places underlined:
+    A prompt of n examples is 2n vectors of `dims` numbers: x_1, y_1, ..., x_n, y_n, where y_i is (y_i, 0, ..., 0). The model
+    predicts y_i at the slot of x_i. The loss covers all n predictions, also the first, before which there are no examples. For
+    3 examples, with the scored slots underlined:
 
         inputs   x_1 y_1 x_2 y_2 x_3 y_3
         targets  y_1  0  y_2  0  y_3  0
                  ‾‾‾     ‾‾‾     ‾‾‾
 
-    Every prompt has a function of its own, drawn anew from the class, so training and test share none. One forward of a long
-    prompt scores every prefix of it: the score at length n is that of the n-th prediction.
+    Every prompt has a new random function from the class, so training and test share none. One forward pass of a long prompt scores
+    all its prefixes: the score at length n is that of the n-th prediction.
 
-    A subclass draws functions and applies them, draws xs and ys with them, and says what a prediction is worth.
+    A subclass draws functions, applies them, draws xs and ys with them, and scores predictions.
 
     Source: Garg et al. 2022, "What Can Transformers Learn In-Context?", section 2.
     """
@@ -45,10 +45,10 @@ class FunctionTask(PrefixTask):
     per_token = False
     vocab_size = None
     output_size = 1
-    baseline_names: ClassVar[tuple[str, ...]] = ()  # in `baselines.in_context`: what is scored beside a model
+    baseline_names: ClassVar[tuple[str, ...]] = ()  # names in `baselines.in_context`
 
     def __init__(self, *, dims: int):
-        """A subclass sets its own settings first: they are checked here, all together."""
+        """Check all settings together. A subclass sets its own settings first."""
         self.dims = dims
         self.check({name: getattr(self, name) for name in settings_of(type(self))})
         self.input_width = self.curriculum_dims = dims
@@ -56,26 +56,26 @@ class FunctionTask(PrefixTask):
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         require_whole(cls.__name__, 1, dims=settings["dims"])
-        require_most(cls.__name__, WIDEST, dims=settings["dims"])
+        require_most(cls.__name__, MAX_WIDTH, dims=settings["dims"])
         return settings
 
     @abstractmethod
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
-        """A function for each of `count` prompts, of inputs whose first `dims` coordinates are open."""
+        """Draw a function for each of `count` prompts, for inputs whose first `dims` coordinates are open."""
 
     @abstractmethod
     def apply(self, functions: Functions, xs: Float[Tensor, "b n d"]) -> Float[Tensor, "b n"]:
-        """Each prompt's function at each of its inputs."""
+        """Return the value of each prompt's function at each of its inputs."""
 
     @abstractmethod
     def draw(
         self, generator: torch.Generator, count: int, length: int, dims: int
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n"]]:
-        """xs and ys of `count` prompts, float32; of the inputs' coordinates the first `dims` are open."""
+        """Draw xs and ys of `count` prompts, float32; the first `dims` coordinates of the inputs are open."""
 
     @abstractmethod
-    def worth(self, predicted: Float[Tensor, "b n"], ys: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
-        """The score of each prediction, float64."""
+    def score_predictions(self, predicted: Float[Tensor, "b n"], ys: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+        """Return the score of each prediction, float64."""
 
     def tokens(self, length: int) -> int:
         return 2 * length
@@ -94,13 +94,13 @@ class FunctionTask(PrefixTask):
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
         if shortest < longest:
             raise ConfigError(
-                f"the prompts of {type(self).__name__} in a fixed training set are of one length, and {shortest} to {longest} "
-                "are asked for; leave min_length out"
+                f"the prompts of {type(self).__name__} in a fixed training set must have one length, got {shortest} to {longest}; "
+                "leave min_length out"
             )
         return super().fixed_examples(seed, numbers, shortest, longest)
 
     def pack(self, xs: Float[Tensor, "b n d"], ys: Float[Tensor, "b n"]) -> Batch:
-        """Examples as a batch."""
+        """Return prompts as a batch."""
         count, length, _ = xs.shape
         inputs = xs.new_zeros(count, length, 2, self.dims)
         inputs[:, :, 0], inputs[:, :, 1, 0] = xs, ys
@@ -111,16 +111,16 @@ class FunctionTask(PrefixTask):
 
     @staticmethod
     def examples_of(batch: Batch) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n"]]:
-        """xs and ys of a batch: what `pack` was given."""
+        """Return xs and ys of a batch (the inverse of `pack`)."""
         return batch.inputs[:, 0::2], batch.targets[:, 0::2]
 
     @staticmethod
     def predictions(logits: Float[Tensor, "b t 1"]) -> Float[Tensor, "b n"]:
-        """What a model predicts for each y."""
+        """Return the model's prediction of each y."""
         return logits[:, 0::2, 0]
 
     def curve(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, "b n"]:
-        return self.worth(self.predictions(logits).double(), self.examples_of(batch)[1].double())
+        return self.score_predictions(self.predictions(logits).double(), self.examples_of(batch)[1].double())
 
     def baselines(self) -> list[Baseline]:
         require(self.baseline_names)
@@ -129,18 +129,18 @@ class FunctionTask(PrefixTask):
                 name=name,
                 scores=partial(self._baseline, name),
                 floor=name in CONSTANTS,
-                at_once=PROMPTS if name in FITTED else None,
-                by_length=name in FITTED,
+                examples_per_call=BASELINE_PROMPTS if name in FITTED else None,
+                fit_per_length=name in FITTED,
             )
             for name in self.baseline_names
         ]
 
     def _baseline(self, name: str, batch: Batch, lengths: Sequence[int]) -> Float[Tensor, "b n"]:
-        """The score of a baseline's prediction of y_n from the n - 1 examples before it, for each n of `lengths`."""
+        """Return the score of a baseline's prediction of y_n from the n - 1 examples before it, for each n in `lengths`."""
         xs, ys = self.examples_of(batch)
         columns = [n - 1 for n in lengths]
         predicted = torch.from_numpy(predictions(name, xs.numpy(), ys.numpy(), columns))
-        return self.worth(predicted, ys.double()[:, columns])
+        return self.score_predictions(predicted, ys.double()[:, columns])
 
     def check_length(self, length: int, split: str = "test") -> None:
         require_split(split)
@@ -149,32 +149,33 @@ class FunctionTask(PrefixTask):
     def render(self, batch: Batch) -> list[dict[str, Any]]:
         rows = []
         for xs, ys in zip(*(part.tolist() for part in self.examples_of(batch)), strict=True):
-            pairs = [(self.written(x), self.label_text(y)) for x, y in zip(xs, ys, strict=True)]
-            seen = "; ".join(f"{x} -> {y}" for x, y in pairs[:-1])
-            asked, answer = pairs[-1]
-            rows.append({"input": f"{seen}; {asked} -> ?".lstrip("; "), "target": answer, "length": len(xs)})
+            pairs = [(self.input_text(x), self.label_text(y)) for x, y in zip(xs, ys, strict=True)]
+            examples = "; ".join(f"{x} -> {y}" for x, y in pairs[:-1])
+            query, answer = pairs[-1]
+            rows.append({"input": f"{examples}; {query} -> ?".lstrip("; "), "target": answer, "length": len(xs)})
         return rows
 
-    def written(self, x: list[float]) -> str:
-        """An input for people to read."""
+    def input_text(self, x: list[float]) -> str:
+        """Return an input as readable text."""
         return f"({', '.join(f'{number:.2f}' for number in x)})"
 
     def label_text(self, y: float) -> str:
-        """A label for people to read."""
+        """Return a label as readable text."""
         return f"{y:.2f}"
 
 
-def require_room(what: str, settings: dict[str, Any], name: str) -> None:
+def require_at_most_dims(task: str, settings: dict[str, Any], name: str) -> None:
     """Raise `ConfigError` unless the setting `name`, which counts coordinates, is at least 1 and at most dims."""
-    require_whole(what, 1, **{name: settings[name]})
+    require_whole(task, 1, **{name: settings[name]})
     if settings[name] > settings["dims"]:
         raise ConfigError(
-            f"{what}: {name} is {settings[name]}, and an input has dims={settings['dims']} coordinates; give more dims, or "
-            f"make {name} smaller"
+            f"{task}: {name} must be at most dims={settings['dims']}, got {settings[name]}; raise dims or lower {name}"
         )
 
 
-def chosen(generator: torch.Generator, count: int, picked: int, among: int, width: int) -> Float[Tensor, "b w"]:
-    """Rows of `width` zeros and `picked` ones at random places, these among the first `among`."""
-    places = torch.rand(count, among, generator=generator).topk(picked, 1).indices
-    return torch.zeros(count, width).scatter_(1, places, 1.0)
+def random_subset(
+    generator: torch.Generator, count: int, size: int, candidates: int, width: int
+) -> Float[Tensor, "b w"]:
+    """Return rows of `width` zeros with ones at `size` random columns among the first `candidates`."""
+    columns = torch.rand(count, candidates, generator=generator).topk(size, 1).indices
+    return torch.zeros(count, width).scatter_(1, columns, 1.0)

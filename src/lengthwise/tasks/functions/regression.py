@@ -1,4 +1,4 @@
-"""What classes of real functions have in common: normal inputs, or others by name, and squared error."""
+"""The base class of real functions: normal or other inputs, scored by squared error."""
 
 from typing import Any, ClassVar
 
@@ -8,23 +8,23 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.tasks.base import Batch
-from lengthwise.tasks.functions.inputs import INPUTS, LAST, Inputs, changed_last, mixed
+from lengthwise.tasks.functions.inputs import INPUTS, LAST, Inputs, change_last, mix_covariance
 from lengthwise.tasks.functions.prompts import FunctionTask
 
-LARGEST = 1e6  # and its inverse: of a scale
+MAX_SCALE = 1e6  # the smallest scale is its inverse
 
 
 class Regression(FunctionTask):
-    """Real functions of x ~ N(0, I). Loss and score: the squared error of a prediction.
+    """Real functions of x ~ N(0, I). Loss and score are the squared error of a prediction.
 
-    y = label_scale · f(x) + noise · ε, x being input_scale times what `inputs` says, ε ~ N(0, 1) for every label, the asked one
-    too. So a test may differ from the training by a setting (`EvaluationConfig.shifts`):
+    y = label_scale · f(x) + noise · ε, where x is input_scale times a draw of `inputs`, and ε ~ N(0, 1) for every label including
+    the predicted one. A test can differ from training in these settings (`EvaluationConfig.shifts`):
 
-    - `inputs`: "normal", or "half-subspace", "skewed", "quadrants", "orthogonal" or "overlapping", see `functions.inputs`. The
-      last three ask the last input in another way than those before it, and every length has prompts of its own; for
+    - `inputs`: "normal", "half-subspace", "skewed", "quadrants", "orthogonal" or "overlapping", see `functions.inputs`. With
+      the last three the last input has another distribution than those before it, so every length has its own prompts; with
       "orthogonal" a prompt has at most `dims` examples.
-    - `input_scale`, `label_scale`: above 0; published are 0.333, 0.5, 2 and 3, one of them at a time.
-    - `noise`: the standard deviation. The published test of noise (of standard deviation 1, labels scaled back to variance d) is
+    - `input_scale`, `label_scale`: above 0; the published tests use 0.333, 0.5, 2 and 3 for one of them at a time.
+    - `noise`: the standard deviation. The published noise test (standard deviation 1, labels rescaled to variance d) corresponds to
       noise = label_scale = √(d / (d + 1)).
 
     Source: Garg et al. 2022, sections 3 and 4.
@@ -59,19 +59,19 @@ class Regression(FunctionTask):
         inputs, noise = settings["inputs"], settings["noise"]
         if inputs not in INPUTS:
             raise ConfigError(
-                f"{name}: inputs is {inputs!r}{near_miss(str(inputs), INPUTS)}; it is one of: {', '.join(INPUTS)}"
+                f"{name}: there are no inputs {inputs!r}{near_miss(str(inputs), INPUTS)}; available: {', '.join(INPUTS)}"
             )
         if inputs == "half-subspace" and settings["dims"] < 2:
-            raise ConfigError(f"{name}: inputs is 'half-subspace' with dims=1, which has no half; give dims at least 2")
-        if not 0 <= noise <= LARGEST:
+            raise ConfigError(f"{name}: dims must be at least 2 with inputs='half-subspace', got {settings['dims']}")
+        if not 0 <= noise <= MAX_SCALE:
             raise ConfigError(
-                f"{name}: noise is {noise}; it is a standard deviation, 0 or more, at most {LARGEST:,.0f}"
+                f"{name}: noise, a standard deviation, must be between 0 and {MAX_SCALE:,.0f}, got {noise}"
             )
         for scale in ("input_scale", "label_scale"):
-            if not 1 / LARGEST <= settings[scale] <= LARGEST:
+            if not 1 / MAX_SCALE <= settings[scale] <= MAX_SCALE:
                 raise ConfigError(
-                    f"{name}: {scale} is {settings[scale]}; it has to be more than 0, and in {1 / LARGEST:g} ... {LARGEST:,.0f}: "
-                    "squares of more, or of less, are no float32"
+                    f"{name}: {scale} must be between {1 / MAX_SCALE:g} and {MAX_SCALE:,.0f}, so that squares fit into float32, "
+                    f"got {settings[scale]}"
                 )
         return settings
 
@@ -88,10 +88,10 @@ class Regression(FunctionTask):
         return xs, ys
 
     def loss(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, ""]:
-        """Mean squared error of all predictions."""
+        """Return the mean squared error of all predictions."""
         return (self.predictions(logits).float() - self.examples_of(batch)[1]).square().mean()
 
-    def worth(self, predicted: Float[Tensor, "b n"], ys: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+    def score_predictions(self, predicted: Float[Tensor, "b n"], ys: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
         return (predicted - ys).square()
 
     def one_forward(self) -> bool:
@@ -104,15 +104,15 @@ class Regression(FunctionTask):
     def _inputs(self, generator: torch.Generator, count: int, length: int, dims: int) -> Float[Tensor, "b n d"]:
         xs = torch.randn(count, length, self.dims, generator=generator)
         if self.inputs in ("half-subspace", "skewed"):
-            xs = mixed(generator, xs, self.inputs)
+            xs = mix_covariance(generator, xs, self.inputs)
         xs[:, :, dims:] = 0
         if self.inputs in LAST:
-            xs = changed_last(generator, xs, self.inputs)
+            xs = change_last(generator, xs, self.inputs)
         return xs if self.input_scale == 1 else xs * self.input_scale
 
     def _require_room(self, length: int, dims: int) -> None:
         if self.inputs == "orthogonal" and length > dims:
             raise ConfigError(
-                f"{type(self).__name__} with inputs='orthogonal' asks at an input at right angles to all before it, and {dims} "
-                f"open dims have room for {dims} inputs; a length of {length} cannot be, ask at most {dims}"
+                f"length must be at most {dims} for {type(self).__name__} with inputs='orthogonal' and {dims} open dims, got "
+                f"{length}: no more inputs can be orthogonal"
             )

@@ -8,18 +8,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.tasks.functions.inputs import Inputs
-from lengthwise.tasks.functions.prompts import WIDEST, Functions
+from lengthwise.tasks.functions.prompts import MAX_WIDTH, Functions
 from lengthwise.tasks.functions.regression import Regression
 from lengthwise.values import require_most, require_whole
 
 
 class ReLUNetwork(Regression):
-    """y = √(2 / r) Σ_j a_j max(0, w_j·x), a network of r = `width` hidden units; all of w and a from N(0, 1). `length` counts the
-    examples. Of 3 examples in 2 dims, the network being r = 2, w = (1, 0), (1, -1), a = (1, 2):
+    """y = √(2 / r) Σ_j a_j max(0, w_j·x), a network with r = `width` hidden units whose w and a are drawn from N(0, 1). `length`
+    counts the examples. Of 3 examples in 2 dims, the network being r = 2, w = (1, 0), (1, -1), a = (1, 2):
 
         (1.00, 0.00) -> 3.00; (0.00, 1.00) -> 0.00; (2.00, 1.00) -> ?        target  4.00
 
-    A label's variance is that of linear regression. Noise, and other inputs than normal ones: see `Regression`.
+    Labels have the variance of linear regression. `Regression` describes noise and other inputs.
 
     Source: Garg et al. 2022, section 5.
     """
@@ -41,11 +41,11 @@ class ReLUNetwork(Regression):
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         settings = super().check(settings)
         require_whole(cls.__name__, 1, width=settings["width"])
-        require_most(cls.__name__, WIDEST, width=settings["width"])
+        require_most(cls.__name__, MAX_WIDTH, width=settings["width"])
         return settings
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
-        """w [b, r, d] and a [b, r]."""
+        """Draw w [b, r, d] and a [b, r]."""
         w = torch.randn(count, self.width, self.dims, generator=generator)
         return w, torch.randn(count, self.width, generator=generator)
 

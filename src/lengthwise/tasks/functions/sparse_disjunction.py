@@ -5,19 +5,19 @@ from typing import Any
 import torch
 
 from lengthwise.tasks.functions.clauses import ClauseFunction
-from lengthwise.tasks.functions.prompts import Functions, chosen, require_room
+from lengthwise.tasks.functions.prompts import Functions, random_subset, require_at_most_dims
 
 
 class SparseDisjunction(ClauseFunction):
-    """One of `literals` coordinates is true, or more; none is negated. `length` counts the examples. Of 3 examples in 5 dims, the
+    """At least one of `literals` coordinates is true; none is negated. `length` counts the examples. Of 3 examples in 5 dims, the
     function being x_4 ∨ x_5:
 
         0 0 0 1 0 -> 1; 1 1 1 0 1 -> 1; 0 1 1 0 0 -> ?        target  0
 
-    The coordinates are uniform without repetition. Of the inputs 30 % are changed so that the function is false, see
-    `ClauseFunction`. P(y = 1) = 0.7 (1 - 2^-literals), which is 0.656.
+    The coordinates are uniform without repetition. 30 % of the inputs are changed so that the function is false, see
+    `ClauseFunction`. P(y = 1) = 0.7 (1 - 2^-literals), which is 0.656 for 4 literals.
 
-    Source: Bhattamishra et al. 2023 and its program. Differs: the thesis on position encodings says 3 literals; its program
+    Source: Bhattamishra et al. 2023 and its code. Differs: the thesis on position encodings says 3 literals; its code
     has 4.
     """
 
@@ -30,9 +30,9 @@ class SparseDisjunction(ClauseFunction):
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         settings = super().check(settings)
-        require_room(cls.__name__, settings, "literals")
+        require_at_most_dims(cls.__name__, settings, "literals")
         return settings
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
-        """w [b, 1, d]."""
-        return (chosen(generator, count, self.literals, self.dims, self.dims)[:, None],)
+        """Draw w [b, 1, d]."""
+        return (random_subset(generator, count, self.literals, self.dims, self.dims)[:, None],)

@@ -1,4 +1,4 @@
-"""Linear regression with few weights."""
+"""Linear regression with few nonzero weights."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 
 from lengthwise.tasks.functions.inputs import Inputs
 from lengthwise.tasks.functions.linear import LinearRegression
-from lengthwise.tasks.functions.prompts import Functions, chosen, require_room
+from lengthwise.tasks.functions.prompts import Functions, random_subset, require_at_most_dims
 
 
 class SparseLinearRegression(LinearRegression):
@@ -15,12 +15,12 @@ class SparseLinearRegression(LinearRegression):
 
         (1.00, 1.00, 0.00) -> -2.00; (0.00, 0.00, 1.00) -> 0.00; (1.00, 0.50, 0.00) -> ?        target  -1.00
 
-    While a curriculum has only some coordinates open, those of w are chosen among them (all, while fewer than `nonzero` are
-    open). Noise, and other inputs than normal ones: see `Regression`.
+    While a curriculum has only some coordinates open, the nonzero weights are chosen among them (all, while fewer than
+    `nonzero` are open). `Regression` describes noise and other inputs.
 
     Source: Garg et al. 2022, section 4.
-    Differs: the program of the study of position encodings chooses among all coordinates in the curriculum too, and most of
-    its first labels are 0.
+    Differs: during a curriculum, the code of the study of position encodings chooses among all coordinates, so most of its first
+    labels are 0.
     """
 
     baseline_names = ("least squares", "averaging", "3 nearest neighbours", "lasso", "mean label", "zero")
@@ -41,10 +41,10 @@ class SparseLinearRegression(LinearRegression):
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         settings = super().check(settings)
-        require_room(cls.__name__, settings, "nonzero")
+        require_at_most_dims(cls.__name__, settings, "nonzero")
         return settings
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
-        """w [b, d]."""
+        """Draw w [b, d]."""
         (w,) = super().functions(generator, count, dims)
-        return (w * chosen(generator, count, min(self.nonzero, dims), dims, self.dims),)
+        return (w * random_subset(generator, count, min(self.nonzero, dims), dims, self.dims),)

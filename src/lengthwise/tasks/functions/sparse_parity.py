@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lengthwise.tasks.functions.boolean import BooleanFunction
 from lengthwise.tasks.functions.parity import odd
-from lengthwise.tasks.functions.prompts import Functions, chosen, require_room
+from lengthwise.tasks.functions.prompts import Functions, random_subset, require_at_most_dims
 
 
 class SparseParity(BooleanFunction):
@@ -19,7 +19,7 @@ class SparseParity(BooleanFunction):
 
     The coordinates are uniform without repetition. P(y = 1) = 1/2.
 
-    Source: Bhattamishra et al. 2023 and its program.
+    Source: Bhattamishra et al. 2023 and its code.
     """
 
     def __init__(self, *, dims: int = 16, bits: int = 2, noise: float = 0.0):
@@ -29,12 +29,12 @@ class SparseParity(BooleanFunction):
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         settings = super().check(settings)
-        require_room(cls.__name__, settings, "bits")
+        require_at_most_dims(cls.__name__, settings, "bits")
         return settings
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
-        """w [b, d]."""
-        return (chosen(generator, count, self.bits, self.dims, self.dims),)
+        """Draw w [b, d]."""
+        return (random_subset(generator, count, self.bits, self.dims, self.dims),)
 
     def apply(self, functions: Functions, xs: Float[Tensor, "b n d"]) -> Float[Tensor, "b n"]:
         (w,) = functions

@@ -11,20 +11,20 @@ from lengthwise.tasks.functions.prompts import Functions
 from lengthwise.tasks.functions.regression import Regression
 from lengthwise.values import require_most, require_whole
 
-DEEPEST = 16  # 65,536 leaves for every prompt
+MAX_DEPTH = 16  # 65,536 leaves for every prompt
 
 
 class DecisionTree(Regression):
-    """y is the number at the leaf that x comes to, in a full binary tree of `depth` questions. `length` counts the examples. Of
-    3 examples in 2 dims, the tree of depth 2 being "x_1 > 0? no: x_2 > 0? (leaves 1, 2); yes: x_2 > 0? (leaves 3, 4)":
+    """y is the value of the leaf that x reaches in a full binary tree of the given `depth`. `length` counts the examples. Of 3
+    examples in 2 dims, the tree of depth 2 being "x_1 > 0? no: x_2 > 0? (leaves 1, 2); yes: x_2 > 0? (leaves 3, 4)":
 
         (1.00, -1.00) -> 3.00; (-0.50, 2.00) -> 2.00; (-2.00, -0.10) -> ?        target  1.00
 
-    Each inner node asks whether a coordinate is above 0, the coordinate uniform among all (open) ones; each leaf holds a number
-    of its own from N(0, 1). Noise, and other inputs than normal ones: see `Regression`.
+    Each inner node tests whether a coordinate is above 0; the coordinate is uniform over all (open) ones. The value of each leaf is
+    drawn from N(0, 1). `Regression` describes noise and other inputs.
 
-    Source: Garg et al. 2022, section 5. Differs: while a curriculum has only some coordinates open, the published program asks
-    of all of them.
+    Source: Garg et al. 2022, section 5. Differs: while a curriculum has only some coordinates open, the published code tests all of
+    them.
     """
 
     def __init__(
@@ -44,20 +44,23 @@ class DecisionTree(Regression):
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         settings = super().check(settings)
         require_whole(cls.__name__, 1, depth=settings["depth"])
-        require_most(cls.__name__, DEEPEST, depth=settings["depth"])
+        require_most(cls.__name__, MAX_DEPTH, depth=settings["depth"])
         return settings
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
-        """The coordinates that inner nodes ask for [b, 2^depth - 1], node 0 the root, the children of node n being 2n + 1 (no) and
-        2n + 2 (yes); and the numbers of the leaves [b, 2^depth], from no, no, ... to yes, yes, ..."""
-        leaves = 2**self.depth
-        asked = torch.randint(dims, (count, leaves - 1), generator=generator)
-        return asked, torch.randn(count, leaves, generator=generator)
+        """Draw the coordinates that inner nodes test [b, 2^depth - 1], and the values of the leaves [b, 2^depth].
+
+        Node 0 is the root, and the children of node n are 2n + 1 (no) and 2n + 2 (yes). Leaves are ordered from no, no, ... to
+        yes, yes, ...
+        """
+        num_leaves = 2**self.depth
+        coordinates = torch.randint(dims, (count, num_leaves - 1), generator=generator)
+        return coordinates, torch.randn(count, num_leaves, generator=generator)
 
     def apply(self, functions: Functions, xs: Float[Tensor, "b n d"]) -> Float[Tensor, "b n"]:
-        asked, leaves = functions
+        coordinates, leaves = functions
         node = torch.zeros(xs.shape[:2], dtype=torch.long)
         for _ in range(self.depth):
-            at = xs.gather(2, asked.gather(1, node)[..., None])[..., 0]
-            node = 2 * node + 1 + (at > 0)
+            value = xs.gather(2, coordinates.gather(1, node)[..., None])[..., 0]
+            node = 2 * node + 1 + (value > 0)
         return leaves.gather(1, node - (leaves.shape[1] - 1))

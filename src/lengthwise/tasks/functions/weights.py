@@ -1,4 +1,4 @@
-"""What Boolean functions of a sum of weights have in common."""
+"""The base class of Boolean functions of a weighted sum."""
 
 from abc import abstractmethod
 from typing import Any
@@ -7,15 +7,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.tasks.functions.boolean import BooleanFunction, not_empty
+from lengthwise.tasks.functions.boolean import BooleanFunction, draw_rows
 from lengthwise.tasks.functions.prompts import Functions
 from lengthwise.values import require_bool
 
 
 class WeightedFunction(BooleanFunction):
-    """y = sign(w·x - 1/2) for whole weights w; a subclass may say otherwise what w does. The inputs are uniform, not balanced.
+    """y = sign(w·x - 1/2) with integer weights w, unless a subclass defines another function of w. The inputs are uniform.
 
-    `resample_empty`: a function whose weights are all 0, which is constant, is drawn anew. The published programs keep them
+    `resample_empty`: draw functions again whose weights are all 0, because they are constant. The published code keeps them
     (False).
     """
 
@@ -31,11 +31,11 @@ class WeightedFunction(BooleanFunction):
 
     @abstractmethod
     def weights(self, generator: torch.Generator, count: int) -> Float[Tensor, "b d"]:
-        """w of each function, empty ones among them."""
+        """Draw w for each function; it may be 0 everywhere."""
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
-        """w [b, d]."""
-        return (not_empty(lambda rows: self.weights(generator, rows), count, self.resample_empty),)
+        """Draw w [b, d]."""
+        return (draw_rows(lambda rows: self.weights(generator, rows), count, self.resample_empty),)
 
     def apply(self, functions: Functions, xs: Float[Tensor, "b n d"]) -> Float[Tensor, "b n"]:
         (w,) = functions
