@@ -323,8 +323,8 @@ class Rope(NoPE):
     [
         (Point("rope", Tilt), "'rope' of another package is called like RoPE, which is there already"),
         (Point("mine", Rope), "'mine' of another package is called like RoPE"),
-        (Point("mine", Copy), "which is no encoding"),
-        (Point("mine", NoPE()), "which is no encoding"),
+        (Point("mine", Copy), "must be a class of kind encoding"),
+        (Point("mine", NoPE()), "must be a class of kind encoding"),
         (Point("mine", ModuleNotFoundError("No module named 'nomodule'")), "cannot be loaded: ModuleNotFoundError"),
     ],
 )
@@ -445,11 +445,11 @@ def test_sizes_that_no_tensor_can_have_are_refused() -> None:
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
-        (int | None, "it has to be int or None"),
-        (int | tuple[int, ...] | None, "it has to be int or tuple of int or None"),
-        (Literal["a", "b"] | None, "it has to be 'a' or 'b' or None"),
-        (tuple[int, str], r"it has to be tuple \(int, str\)"),
-        (dict[str, int], "it has to be dict of int"),
+        (int | None, "must be int or None"),
+        (int | tuple[int, ...] | None, "must be int or tuple of int or None"),
+        (Literal["a", "b"] | None, "must be 'a' or 'b' or None"),
+        (tuple[int, str], r"must be tuple \(int, str\)"),
+        (dict[str, int], "must be dict of int"),
     ],
 )
 def test_a_type_is_said_as_it_is_written(wanted, says):

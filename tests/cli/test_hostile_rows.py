@@ -92,7 +92,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile") / "results"
     with open_results(folder) as store:
         for study in studies():
-            store.add_study(**study.about(), runs=study.rows())
+            store.add_study(**study.metadata(), runs=study.rows())
             for run in study.runs:
                 row = store.claim(study.name, "elsewhere:1:w")
                 assert row is not None

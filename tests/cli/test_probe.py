@@ -109,7 +109,7 @@ def test_the_runs_of_one_task(here: Call, results: Path, words: tuple[str, ...])
 def test_answers_about_several_tasks_say_which() -> None:
     def answer(task: str) -> Any:
         run = SimpleNamespace(label="NoPE", seed=0, key="0123456789", task=task)
-        item = SimpleNamespace(run=run, against=None, asked={"length": 8})
+        item = SimpleNamespace(run=run, against=None, question={"length": 8})
         result = {"n": 3, "most": [[[3, 1]]], "queries": 4}
         return SimpleNamespace(item=item, row=SimpleNamespace(result=result))
 
@@ -155,7 +155,7 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
         (("attention-distance", "NOPE", "--against", "nope"), "has no finished run of nope to be compared with"),
         (
             ("attention-distance", "FIRE", "--against", "NOPE", "--lengths", "4,x"),
-            "--lengths has 'x'; write whole numbers",
+            "--lengths must be whole numbers",
         ),
         (("attention-distance", "FIRE", "--against", "NOPE", "--examples", "0"), "examples is 0"),
         (("attention-distance", "FIRE", "--against", "NOPE", "--variant", "publishd"), "did you mean 'published'"),

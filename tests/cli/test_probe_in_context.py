@@ -27,7 +27,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = grid(encodings, ["linearregression:dims=2"], 1, training=training, model=model)
     study = Study(name="icl", runs=runs, evaluation=EvaluationConfig(lengths=(6, 12), examples=4))
     with open_store(folder) as store:
-        store.add_study(**study.about(), runs=study.rows())
+        store.add_study(**study.metadata(), runs=study.rows())
         for run in study.runs[:2]:
             train(run, folder / "runs" / run.key)
             row = store.claim("icl", "elsewhere:1:w")

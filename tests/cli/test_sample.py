@@ -57,7 +57,10 @@ def test_what_is_too_few_to_split_is_in_both_splits(here: Call) -> None:
     assert train == test
     assert len(test) == 6
     said = " ".join(here("sample", "--help").out.replace("│", " ").split())
-    assert "No example is in both, but where a length has too few to split (6 commands of SCAN have one action)" in said
+    assert (
+        "No example is in both splits, except at lengths with too few examples to divide (only 6 commands of SCAN have one action)"
+        in said
+    )
 
 
 def test_all_of_a_task_that_draws_its_questions(here: Call) -> None:
@@ -142,7 +145,7 @@ def test_lengths_of_a_file(here: Call, tmp_path: Path) -> None:
     assert table[1][:3] == ["1", "1", "33.3%"]
     assert table[2][:3] == ["2", "2", "66.7%"]
     assert table[2][3] == "█" * 40
-    assert ran.out.splitlines()[-1] == "3 examples of 1 to 2; half have at most 2, the mean is 1.7"
+    assert ran.out.splitlines()[-1] == "3 examples, lengths 1 to 2, median 2, mean 1.7"
     found = json.loads(here("lengths", file, "--field", "length", "--json").out)
     assert found["lengths"] == {"3": 2, "12": 1}
     assert (found["field"], found["examples"], found["median"]) == ("length", 3, 3)

@@ -160,7 +160,13 @@ def test_overall_scores_count_examples_and_keep_distributions_apart() -> None:
     scores = [score(2, 0.1, 90), score(3, 1.0, 30), score(4, 0.5, 10), score(5, 0.5, 10), score(6, 0.0, 40)]
     table = _scores(run, scores)
     cells = list(zip(*(column.cells for column in table.columns), strict=True))
-    assert [row[-1] for row in cells[:5]] == ["shorter than trained", "trained", "trained", "new", "new"]
+    assert [row[-1] for row in cells[:5]] == [
+        "shorter than training",
+        "in distribution",
+        "in distribution",
+        "longer than training",
+        "longer than training",
+    ]
     assert cells[5:] == [
         ("all", "0.8750", "", "40", "trained, all lengths"),
         ("all", "0.1000", "", "50", "new, all lengths"),
@@ -390,7 +396,7 @@ def test_a_run_is_dropped_with_what_lies_in_its_folder(here: Call, finished: Pat
     assert (results / "runs" / key).is_dir()
     ran = here("drop", key[:8], "--finished", "--results", results)
     assert ran.code == 0
-    assert ran.out.startswith(f"dropped {key} (")
+    assert ran.out.startswith(f"deleted {key} (")
     assert not (results / "runs" / key).exists()
     left = json.loads(here("list", "runs", "--results", results, "--json").out)
     assert [row["key"] for row in left] == [row["key"] for row in rows[1:]]
@@ -408,7 +414,7 @@ def test_the_unfinished_runs_of_a_study_are_dropped(here: Call, finished: Path, 
     ran = here("drop", "--study", "later", "--results", results)
     assert ran.code == 0
     dropped, kept, study = ran.out.splitlines()
-    assert dropped.startswith("dropped ffff000011112222 (")
+    assert dropped.startswith("deleted ffff000011112222 (")
     assert kept.startswith(f"kept {row.key} (")
     assert kept.endswith(": study tiny lists it too")
     assert study == "dropped study later"

@@ -81,7 +81,7 @@ def test_bad_prompts_and_shifts():
         ({"prompt": 3}, "a length of 8 is asked"),
         ({"shifts": ({},)}, "changes no setting"),
         ({"shifts": ({"a": 1}, {"a": 1})}, "twice"),
-        ({"shifts": ("skewed",)}, "has to be"),
+        ({"shifts": ("skewed",)}, "must be"),
     ]:
         with pytest.raises(ConfigError, match=words):
             EvaluationConfig(lengths=(2, 8), **settings)
@@ -125,7 +125,7 @@ def test_steps_follow_the_curriculum():
     [
         ({"curriculum": Curriculum(length=7)}, "begins with length 7"),
         ({"curriculum": Curriculum(length=2), "min_length": 3}, "both choose"),
-        ({"curriculum": {}}, "has to be"),
+        ({"curriculum": {}}, "must be"),
     ],
 )
 def test_curricula_that_cannot_be(settings, words):

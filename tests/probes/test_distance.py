@@ -12,7 +12,7 @@ from lengthwise.encodings import FIRE, T5, ALiBi, CoPE, FoX, NoPE, RoPE, Shaw
 from lengthwise.models import Decoder
 from lengthwise.probes import attention_distance, jensen_shannon, pair_distances, published_divergence, rows
 from lengthwise.probes.divergence import VARIANTS
-from lengthwise.probes.rows import calls_of
+from lengthwise.probes.rows import attention_calls
 
 LN2 = math.log(2)
 
@@ -123,7 +123,7 @@ def decoder(encoding, seed: int, **change) -> Decoder:
 def whole_weights(model: Decoder, tokens: torch.Tensor) -> list[torch.Tensor]:
     """The weights of every layer as whole matrices, from what the blocks themselves compute."""
     found = []
-    for call in calls_of(model, tokens):
+    for call in attention_calls(model, tokens):
         ((_, _, logits),) = call.blocks(10_000)
         found.append(logits.softmax(-1))
     return found
@@ -193,7 +193,7 @@ def test_blocks_of_queries_change_nothing_and_bound_what_is_there(monkeypatch):
             yield queries, keys, logits
 
     monkeypatch.setattr(rows.Call, "blocks", watched)
-    monkeypatch.setitem(rows.NUMBERS, "cpu", 2 * 4 * 60 * 3 * 7)  # seven queries of all heads of both models
+    monkeypatch.setitem(rows.MAX_NUMBERS, "cpu", 2 * 4 * 60 * 3 * 7)  # seven queries of all heads of both models
     torch.testing.assert_close(attention_distance(a, b, tokens), whole, atol=1e-14, rtol=0)
     assert max(seen) <= 2 * 4 * 7 * 60
     assert len(seen) == 2 * 2 * math.ceil(60 / 7)

@@ -54,7 +54,7 @@ def test_a_study_may_import_its_neighbours(study_file: Callable[..., Path], tmp_
         ("import json\n\njson.loads('{')\n", ", line 3: JSONDecodeError: "),
         ("assert False\n", ", line 1: AssertionError"),
         ("", " leaves no `study`; end it with study = Study(...)"),
-        ("study = 3\n", ": its `study` is a int; it has to be a lengthwise.studies.Study"),
+        ("study = 3\n", ": its `study` must be a lengthwise.studies.Study, got int"),
         ("x = '\xff'\n".encode("latin-1"), "SyntaxError"),
         (b"a\x00b", "null bytes"),
     ],

@@ -112,9 +112,9 @@ def test_words_that_are_no_encoding(word: str, says: str) -> None:
         ({"tasks": ["cpoy"]}, "there is no task 'cpoy'; did you mean 'Copy'?"),
         ({"seeds": 0}, "seeds is 0; give at least 1"),
         ({"seeds": []}, "seeds is an empty list"),
-        ({"training": {"text": TRAINING}}, "training names 'text', which no run has as its task; there are: Copy"),
+        ({"training": {"text": TRAINING}}, "training contains 'text', but no run has this task; available: Copy"),
         ({"training": {}}, "training says nothing about Copy"),
-        ({"training": {"copy": ASKED}}, "it has to be a TrainingConfig"),
+        ({"training": {"copy": ASKED}}, "must be a TrainingConfig"),
         ({"training": 3}, "give a TrainingConfig, or one per task's name"),
         ({"model": 3}, "give a ModelConfig"),
         ({"encodings": [3]}, "not 3"),
@@ -122,7 +122,7 @@ def test_words_that_are_no_encoding(word: str, says: str) -> None:
         ({"positions": []}, "positions is an empty list"),
         ({"positions": ["randomised"]}, "there is no position scheme 'randomised'; did you mean 'Randomized'?"),
         ({"positions": ["shift:max=3"]}, "Shift has no setting 'max'"),
-        ({"positions": [NoPE]}, "TrainingConfig.positions is NoPE, which is no position scheme"),
+        ({"positions": [NoPE]}, "TrainingConfig.positions must be of kind position scheme, got the encoding NoPE"),
     ],
 )
 def test_grids_that_cannot_be(arguments: dict[str, object], says: str) -> None:
@@ -141,10 +141,10 @@ def test_grids_that_cannot_be(arguments: dict[str, object], says: str) -> None:
         ({"runs": "nope"}, "give a list of Run"),
         ({"name": " "}, "give it one"),
         ({"name": "two\nlines"}, "in one line"),
-        ({"name": None}, "has to be text"),
+        ({"name": None}, "must be a string"),
         ({"evaluation": {}}, "says nothing about Copy"),
         ({"evaluation": {"txet": ASKED}}, "names 'txet', which no run has as its task"),
-        ({"evaluation": {"copy": TRAINING}}, "which is no EvaluationConfig"),
+        ({"evaluation": {"copy": TRAINING}}, "must be an EvaluationConfig"),
         ({"evaluation": (4, 8)}, "give an EvaluationConfig"),
     ],
 )
@@ -162,8 +162,8 @@ def test_what_the_store_gets() -> None:
     assert Run.from_data(row["config"]) == run
     assert row["asked"] == [{"length": 4, "examples": 256, "seed": 0}, {"length": 8, "examples": 256, "seed": 0}]
     assert (row["metric"], row["better"], row["unit"], row["train_length"]) == ("exact match", "higher", "symbols", 4)
-    assert study.about()["question"] == "why?"
-    assert study.about()["evaluation"] == {"Copy": ASKED.to_data()}
+    assert study.metadata()["question"] == "why?"
+    assert study.metadata()["evaluation"] == {"Copy": ASKED.to_data()}
 
 
 def test_check_passes_what_can_be() -> None:
