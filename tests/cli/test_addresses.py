@@ -141,7 +141,7 @@ def test_folders_are_no_addresses(where: str) -> None:
 @pytest.mark.parametrize("where", [None, b"results", 3])
 def test_what_is_no_path_is_said_so(where: Any) -> None:
     for call in (open_store, open_results):
-        with pytest.raises(TypeError, match=f"is of type {type(where).__name__}; give a path"):
+        with pytest.raises(TypeError, match=f"must be a path, as a string or a Path, got {type(where).__name__}"):
             call(where)
 
 

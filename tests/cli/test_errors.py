@@ -211,7 +211,7 @@ def test_a_task_that_needs_more_memory_than_there_is(here: Call, monkeypatch: py
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 33600 bytes.")
 
     monkeypatch.setattr("lengthwise.cli.sampling.show_examples", ask)
-    plainly(here("sample", "copy"), "there is not enough memory for this (33600 bytes in one piece); ask for shorter")
+    plainly(here("sample", "copy"), "not enough memory (one allocation of 33600 bytes failed); use shorter")
 
 
 STOPPED = "\nlengthwise: stopped; run the same command again to continue\n"

@@ -33,7 +33,7 @@ def takes_whole_numbers(function: Any) -> list[str]:
     return [
         name.replace("_", "-")
         for name, annotation in options.items()
-        if "converter=<function _whole" in repr(annotation)
+        if "converter=<function _parse_integer" in repr(annotation)
     ]
 
 
@@ -49,7 +49,7 @@ def test_the_options_are_found() -> None:
 def plainly(ran: Any) -> None:
     assert ran.code == 2
     assert ran.err.count("\n") == 1
-    assert "fault in the program" not in ran.err
+    assert "bug in lengthwise" not in ran.err
 
 
 @pytest.mark.parametrize(("verb", "option"), OPTIONS, ids=" ".join)

@@ -97,9 +97,9 @@ def test_published_text(here: Call) -> None:
     [
         (["text", "--all"], "Text cannot list all of its examples"),
         (["scan", "--length", "2", "--published", "paper"], "the paper prints no example of SCAN"),
-        (["text", "--published", "paper"], "Text has no published text; leave --published out, or take one of: Copy"),
-        (["scan", "--all", "--count", "3"], "--count 3 is for some examples, and --all prints every one"),
-        (["scan", "--all", "--seed", "0"], "--seed 0 is for some examples"),
+        (["text", "--published", "paper"], "Text has no published text; omit --published, or use one of: Copy"),
+        (["scan", "--all", "--count", "3"], "--all prints every example, so it cannot be combined with --count 3"),
+        (["scan", "--all", "--seed", "0"], "--all prints every example, so it cannot be combined with --seed 0"),
         (
             ["scan", "--length", "23"],
             "SCAN has no example of 23 actions; the nearest lengths with examples are 22 and 24",
@@ -171,7 +171,7 @@ def test_lengths_of_a_stored_run(here: Call, finished: Path, tmp_path: Path) -> 
 def test_lengths_of_neither_a_file_nor_a_run(here: Call, finished: Path) -> None:
     ran = here("lengths", "abc123", "--results", finished)
     assert ran.code == 2
-    assert "abc123 is no file here, and as a run's key: there is no run whose key begins with" in ran.err
+    assert "there is no file abc123, and if it is a run's key: there is no run whose key begins with" in ran.err
 
 
 def test_one_example_is_no_range(here: Call, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_two_comparisons_with_other_steps_are_both_in_the_report(here: Call, tmp
     assert [task["title"] for task in found["tasks"]] == ["Copy (steps 2)", "Copy (steps 3)"]
     assert len(found["studies"]) == 2
     more = here("compare", "rope", *words[2:], "--steps", 2, "--name", found["studies"][0]["name"])
-    assert "does not list 1 run any more that it had before: NoPE on Copy" in more.err
+    assert "no longer lists 1 run: NoPE on Copy" in more.err
 
 
 def test_lengths_that_are_asked_no_more_are_named(here: Call, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_lengths_that_are_asked_no_more_are_named(here: Call, tmp_path: Path) ->
     assert lengths() == [4, 8, 16]
     fewer = here(*words, "4")
     assert fewer.code == 0
-    assert "asked lengths 8, 16 before and does not any more; their scores leave the report" in fewer.err
+    assert "no longer evaluates lengths 8, 16; their scores are not in the report" in fewer.err
     assert lengths() == [4]
     again = here(*words, "4,8,16")
     assert "all 1 runs are done" in again.err

@@ -386,9 +386,7 @@ def test_a_run_is_dropped_with_what_lies_in_its_folder(here: Call, finished: Pat
     key = rows[0]["key"]
     ran = here("drop", key[:8], "--results", results)
     assert ran.code == 2
-    assert (
-        "is finished, and what it found would be lost; nothing was dropped; --finished drops it all the same" in ran.err
-    )
+    assert "is finished, and what it found would be lost; nothing was dropped; add --finished to delete it" in ran.err
     ran = here("drop", "--study", "tiny", "--results", results)
     assert [line.split(" ")[0] for line in ran.out.splitlines()] == ["kept"] * 3
     assert ran.out.count("it is finished; --finished drops it too") == 2
@@ -428,7 +426,7 @@ def test_the_unfinished_runs_of_a_study_are_dropped(here: Call, finished: Path, 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "name runs by their keys, or with --study"),
+        ([], "drop needs either the keys of runs or --study NAME"),
         (["ab", "--study", "s"], "one of the two"),
         (["--study", "s", "--finished"], "there is no study 's'"),
         (["zz"], "there is no run whose key begins with 'zz'"),

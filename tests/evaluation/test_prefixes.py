@@ -123,8 +123,8 @@ def test_steps_follow_the_curriculum():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"curriculum": Curriculum(length=7)}, "begins with length 7"),
-        ({"curriculum": Curriculum(length=2), "min_length": 3}, "both choose"),
+        ({"curriculum": Curriculum(length=7)}, "length must be at most train_length"),
+        ({"curriculum": Curriculum(length=2), "min_length": 3}, "cannot be combined with a curriculum"),
         ({"curriculum": {}}, "must be"),
     ],
 )

@@ -220,7 +220,7 @@ def test_bad_input():
         ),
         (
             lambda: attention_distance(model, decoder(NoPE, 0, num_heads=1), tokens, variant="published"),
-            "one head has no such pair",
+            "at least 2 heads, got 1",
         ),
     ):
         with pytest.raises(ConfigError, match=words):

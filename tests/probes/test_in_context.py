@@ -218,7 +218,7 @@ def test_published_defaults():
         (
             "duplicates",
             {"positions": 3},
-            "duplicates has no setting 'positions'; it has: length, examples, points, noise",
+            "duplicates has no setting 'positions'; its settings are: length, examples, points, noise",
         ),
     ],
 )
@@ -245,8 +245,8 @@ def test_runs_that_cannot_be_asked():
     require_in_context(learned, in_context_question("recency", 6, 20, repeats=2))
     assert "4 repeats" not in refused(learned, "recency", length=20), "what is repeated is too long as well"
     many = subject(dims=4).run
-    assert "has too few; take at least 8 (--points)" in refused(many, "duplicates")
-    assert "is shorter than what it is made of" in refused(many, "lost-in-the-middle", points=8, length=10)
+    assert "points must be at least 8 " in refused(many, "duplicates")
+    assert "length must be at least " in refused(many, "lost-in-the-middle", points=8, length=10)
     mamba = Run(
         encoding=choose(NoPE), task=choose(LinearRegression), model=ModelConfig.mamba(d_model=16, num_layers=1),
         training=TrainingConfig(train_length=50),

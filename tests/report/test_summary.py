@@ -138,13 +138,13 @@ def test_a_study_hands_them_on() -> None:
     ("published", "words"),
     [
         ({"source": "x", "score": {}}, "has no part 'score'.*scores"),
-        ({"scores": {}}, "does not say its source"),
-        ("x", "is 'x'; give an object"),
+        ({"scores": {}}, "lacks its source"),
+        ("x", "must be a mapping with source, about, scores, ranks, got 'x'"),
         ({"source": "x", "scores": {"Copie": {}}}, "'Copie'.*Copy"),
         ({"source": "x", "scores": {"Copy": {"NOPE": 1.0}}}, "'NOPE'.*NoPE"),
         ({"source": "x", "ranks": {"NoPE": "1"}}, "NoPE must be a finite number, got '1'"),
         ({"source": "x", "ranks": {"NoPE": float("nan")}}, "must be a finite number"),
-        ({"source": "x", "ranks": []}, "give an object"),
+        ({"source": "x", "ranks": []}, "must be a mapping"),
     ],
 )
 def test_published_numbers_that_cannot_be(published: Any, words: str) -> None:

@@ -196,7 +196,7 @@ def test_a_worker_makes_no_new_results_where_they_were_moved_away(tmp_path: Path
 
 def test_a_class_that_workers_cannot_find(study_file: Callable[..., Path], results: Path) -> None:
     study = load(study_file(encodings="[made()]", before="def made():\n    class Inner(NoPE): ...\n    return Inner"))
-    with pytest.raises(ConfigError, match="Inner cannot be found by its name in lengthwise_file_tiny"):
+    with pytest.raises(ConfigError, match="worker processes cannot import Inner from lengthwise_file_tiny"):
         run(study, results)
 
 

@@ -200,14 +200,14 @@ def test_what_cannot_be_asked_is_refused_before_anything_is(tmp_path):
             assert "\n" not in str(caught.value)
             return str(caught.value)
 
-        assert "is pending, and only a trained model can be looked into" in refused(("RoPE", 1), ("NoPE", 1))
+        assert "is pending, and only trained models can be probed" in refused(("RoPE", 1), ("NoPE", 1))
         assert "is pending" in refused(("NoPE", 1), ("RoPE", 1))
         assert "is compared with itself" in refused(("NoPE", 1), ("NoPE", 1))
         (tmp_path / "runs" / runs["NoPE", 0].key / "weights.safetensors").unlink()
         assert "run its study again" in refused(("RoPE", 0), ("NoPE", 0))  # a finished run is not repeated
-        assert "another version of lengthwise made it" in refused(("RoPE", 0), ("NoPE", 1), key="0" * 16)
+        assert "was created by another version of lengthwise" in refused(("RoPE", 0), ("NoPE", 1), key="0" * 16)
         no_study = dataclasses.replace(runs["NoPE", 1], asked=[])
-        with pytest.raises(ConfigError, match="say at which lengths"):
+        with pytest.raises(ConfigError, match="give the lengths"):
             probing.attention_distance_jobs([(no_study, runs["RoPE", 0])], None)
         assert store.probes(run.key for run in runs.values()) == []
 

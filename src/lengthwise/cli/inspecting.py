@@ -174,11 +174,10 @@ def _buckets(data: Data, key: str) -> list["RenderableType"]:
     for distance, bucket in enumerate(data["buckets"]):
         firsts.setdefault(bucket, distance)
     exact = next((b for b in sorted(firsts) if firsts[b] != b), len(firsts))
-    wide = ", ".join(
-        f"bucket {bucket} from distance {firsts[bucket]:,}" for bucket in sorted(firsts) if bucket >= exact
-    )
+    wide = ", ".join(f"{bucket} from {firsts[bucket]:,}" for bucket in sorted(firsts) if bucket >= exact)
     parts = [f"buckets 0 … {exact - 1} begin at the distance of the same number"] if exact else []
-    return _notes([f"{'; '.join([*parts, wide] if wide else parts)}; {len(firsts)} buckets in all"])
+    parts += [f"buckets with their first distances: {wide}"] if wide else []
+    return _notes([f"{'; '.join(parts)}; {len(firsts)} buckets in all"])
 
 
 def _coordinate(data: Data, key: str) -> list["RenderableType"]:

@@ -283,7 +283,7 @@ def probe(
     task
         Only the study's runs with this task, including its settings: addition:scratchpad=full or "Addition(scratchpad=full)".
     lengths
-        Lengths to probe, comma-separated. [default: those of the run's evaluation; attended-distance: those that were not trained;
+        Lengths to probe, comma-separated. [default: those of the run's evaluation; attended-distance: those longer than training;
         recency: 4x, duplicates and lost-in-the-middle: 8x the training length; induction: 80]
     examples
         Test examples at each length. [default: 10 for attention-distance, 64 for recency, 100 for the others]
