@@ -227,8 +227,8 @@ def test_what_nobody_could_read_is_not_printed(here: Call) -> None:
     ran = here("sample", "copy", "--length", 99_999_999, "--count", 1)
     assert ran.code == 2
     assert ran.err == (
-        "lengthwise: 1 example of length 99999999 would be 200,000,000 tokens, and sample prints at most 1,000,000; "
-        "take a shorter length or fewer of them\n"
+        "lengthwise: 1 example of length 99999999 would be 200,000,000 tokens, but sample prints at most 1,000,000; "
+        "use a shorter length or fewer examples\n"
     )
     assert here("sample", "summation", "--length", 1000, "--count", 999).code == 2
     assert here("sample", "summation", "--length", 1000, "--count", 900, "--json").code == 0

@@ -168,7 +168,7 @@ def test_a_model_without_attention(pair, tmp_path):
         lambda: attention_distance(pair[0].model, mamba.model, x),
         lambda: attended_distance(mamba.model, x, queries=x == 0),
     ):
-        with pytest.raises(ConfigError, match="a Mamba, which has no attention") as caught:
+        with pytest.raises(ConfigError, match="a Mamba has no attention to look at") as caught:
             ask()
         assert "\n" not in str(caught.value)
 

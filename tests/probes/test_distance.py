@@ -185,14 +185,14 @@ def test_blocks_of_queries_change_nothing_and_bound_what_is_there(monkeypatch):
     tokens = torch.randint(0, 11, (2, 60))
     whole = attention_distance(a, b, tokens)
     seen = []
-    real = rows.Call.blocks
+    real = rows.AttentionCall.blocks
 
     def watched(self, size):
         for queries, keys, logits in real(self, size):
             seen.append(logits.numel())
             yield queries, keys, logits
 
-    monkeypatch.setattr(rows.Call, "blocks", watched)
+    monkeypatch.setattr(rows.AttentionCall, "blocks", watched)
     monkeypatch.setitem(rows.MAX_NUMBERS, "cpu", 2 * 4 * 60 * 3 * 7)  # seven queries of all heads of both models
     torch.testing.assert_close(attention_distance(a, b, tokens), whole, atol=1e-14, rtol=0)
     assert max(seen) <= 2 * 4 * 7 * 60
@@ -211,7 +211,7 @@ def test_positions_of_each_model():
 def test_bad_input():
     model, tokens = decoder(NoPE, 0), torch.zeros(1, 4, dtype=torch.long)
     for call, words in (
-        (lambda: attention_distance(model, decoder(NoPE, 0, num_layers=3), tokens), "have 2 and 3 layers"),
+        (lambda: attention_distance(model, decoder(NoPE, 0, num_layers=3), tokens), "got 2 and 3 layers"),
         (lambda: attention_distance(model, model, tokens, variant="publised"), "did you mean 'published'"),
         (lambda: attention_distance(model, decoder(NoPE, 0).train(), tokens), "evaluation mode"),
         (

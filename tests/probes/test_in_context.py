@@ -210,9 +210,9 @@ def test_published_defaults():
 @pytest.mark.parametrize(
     ("probe", "settings", "words"),
     [
-        ("recency", {"examples": 0}, "examples is 0"),
+        ("recency", {"examples": 0}, "examples must be a whole number of at least 1, got 0"),
         ("recency", {"length": 1}, "length must be a whole number of at least 2, got 1"),
-        ("induction", {"repeats": 1}, "repeats is 1"),
+        ("induction", {"repeats": 1}, "repeats must be a whole number of at least 2, got 1"),
         ("duplicates", {"noise": [0]}, "noise must be"),
         ("induction", {"length": 20, "neighbours": 11}, "neighbours must be at most 10"),
         (
@@ -236,7 +236,7 @@ def test_runs_that_cannot_be_asked():
 
     copy = Run(encoding=choose(NoPE), task=choose(Copy), training=TrainingConfig(train_length=6))
     for probe in IN_CONTEXT:
-        assert "is trained on Copy, and" in refused(copy, probe)
+        assert "on Copy; name" in refused(copy, probe)
     learned = subject(Learned, max_length=40).run
     assert "length 24 examples needs 48 positions, and Learned has 40" in refused(learned, "recency")
     assert "needs 96 positions" in refused(learned, "duplicates")

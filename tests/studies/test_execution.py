@@ -160,7 +160,7 @@ def test_workers_that_cannot_start_end_the_study(study_file: Callable[..., Path]
     ("options", "says"),
     [
         ({"workers": 0}, "workers must be at least 1, got 0"),
-        ({"threads": 0}, "threads is 0"),
+        ({"threads": 0}, "threads must be at least 1, got 0"),
         ({"device": "gpu"}, "device 'gpu' cannot be used"),
         ({"device": "meta"}, "device 'meta' cannot be used"),
         ({"backend": "sdpaa"}, "there is no backend 'sdpaa'; did you mean 'sdpa'?"),

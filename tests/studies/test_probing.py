@@ -80,7 +80,7 @@ def test_runs_of_a_task_by_its_settings_or_its_label(tmp_path):
     assert found("Text") == [3, 4]
     with pytest.raises(ConfigError, match=r"no run of Addition\(scratchpad=minimal\); did you mean 'Addition"):
         found("addition:scratchpad=minimal")
-    with pytest.raises(ConfigError, match="'addition:scratchpad=full,scratchpad=none' gives"):
+    with pytest.raises(ConfigError, match="'addition:scratchpad=full,scratchpad=none' sets"):
         found("addition:scratchpad=full,scratchpad=none")
 
 
@@ -127,7 +127,7 @@ def test_two_seeds_of_the_reference_are_one_pair(folder):
         assert named(pairs) == [("RoPE", 0, "NoPE", 0)]
         assert "has no finished run of NoPE with its task, model, training and another seed" in left_out[0]
         nope = next(run for run in one if run.label == "NoPE")
-        with pytest.raises(ConfigError, match="has no finished run of nope to be compared with"):
+        with pytest.raises(ConfigError, match="has no finished run of nope with its task"):
             probing.partner(nope, one, "nope")
 
 
@@ -202,7 +202,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is(tmp_path):
 
         assert "is pending, and only trained models can be probed" in refused(("RoPE", 1), ("NoPE", 1))
         assert "is pending" in refused(("NoPE", 1), ("RoPE", 1))
-        assert "is compared with itself" in refused(("NoPE", 1), ("NoPE", 1))
+        assert "cannot be compared with itself" in refused(("NoPE", 1), ("NoPE", 1))
         (tmp_path / "runs" / runs["NoPE", 0].key / "weights.safetensors").unlink()
         assert "run its study again" in refused(("RoPE", 0), ("NoPE", 0))  # a finished run is not repeated
         assert "was created by another version of lengthwise" in refused(("RoPE", 0), ("NoPE", 1), key="0" * 16)
@@ -219,7 +219,7 @@ def test_at_most_two_models_are_kept(folder, monkeypatch):
     def watched(self, row, beside):
         nonlocal most
         found = real(self, row, beside)
-        most = max(most, len(self._subjects))
+        most = max(most, len(self._loaded))
         return found
 
     monkeypatch.setattr(probing.Prober, "_trained_run", watched)
