@@ -141,7 +141,7 @@ class Environment:
         """Create a new, empty environment."""
         if self.folder.is_dir() and any(self.folder.iterdir()):
             if not (self.folder / "pyvenv.cfg").exists():
-                stop(f"{self.folder} is neither empty nor a Python environment; set LENGTHWISE_VENV to another folder")
+                stop(f"{self.folder} is not empty and not a Python environment; set LENGTHWISE_VENV to another folder")
             if Path(sys.prefix).resolve() == self.folder.resolve():
                 stop(f"{self.folder} must be created again; run dev.py with a Python outside it")
         say(f"creating {self.folder} with Python {dotted(sys.version_info[:3])}")

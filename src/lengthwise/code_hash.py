@@ -40,7 +40,7 @@ def code_hash(make: type) -> str:
     Python.
 
     If names cannot be followed, all top-level statements of that module are included: for a class that is defined inside a function
-    or created by a call, for code that uses `globals`, `eval`, `exec` or `importlib`, and for a module that is passed on as a value.
+    or created by a call, for code that uses `globals`, `eval`, `exec` or `importlib`, and for a module that is passed as a value.
 
     Not covered: files and environment variables that code reads at run time; modules in folders that code adds to `sys.path` at run
     time; modules that are not reached by such imports, such as a script that imports the class and then changes it; changes by
