@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Set up Lengthwise in this folder and run it: python3 dev.py COMMAND [OPTIONS] [ARGUMENTS]
 
-The first call makes an environment, .venv beside this file, and installs the tested set of packages (constraints.txt)
-with pip, or with uv where that is on PATH. Later calls start at once. Arguments go on to what the command runs.
+The first call creates a virtual environment, .venv in this folder, and installs the tested set of packages
+(constraints.txt) with uv if it is on PATH, otherwise with pip. Later calls start at once. ARGUMENTS are passed on to
+the program that the command runs.
 """
 
-# The standard library alone, and nothing newer than Python 3.8, so that an old Python can still say what it lacks.
+# Only the standard library and syntax of Python 3.8, so that an old Python can print what it lacks.
 from __future__ import annotations
 
 import ast
@@ -23,32 +24,32 @@ from pathlib import Path
 from typing import Any, Iterable, NoReturn
 
 ROOT = Path(__file__).resolve().parent
-OLDEST, NEWEST = (3, 11), (3, 14)  # the Pythons that the pinned torch is built for
+OLDEST, NEWEST = (3, 11), (3, 14)  # the Python versions that the pinned torch supports
 FACTS = {"root", "python", "torch", "extras", "inputs"}
 STAMP = "lengthwise-dev.json"  # in the environment: what was installed, complete only after it succeeded
-BORROWED = "lengthwise-installed-torch.pth"  # in its site-packages: the folders of the Python whose torch is used
-TORCH_INDEX = "https://download.pytorch.org/whl/"  # PyTorch's own; asked only after --torch cpu or --torch cuda
+BORROWED = "lengthwise-installed-torch.pth"  # in site-packages: the package folders of the Python whose torch is used
+TORCH_INDEX = "https://download.pytorch.org/whl/"  # PyTorch's own index; used only with --torch cpu or --torch cuda
 TORCH_BUILDS = {"cpu": "cpu", "cuda": "cu130"}
 
-COMMANDS = {  # name: (extras it needs, what it does)
-    "demo": (["lab"], "train short, test long on real text: lengthwise run studies/quickstart.py"),
+COMMANDS = {  # name: (required extras, description)
+    "demo": (["lab"], "train seven encodings and write a report: lengthwise run studies/quickstart.py"),
     "test": (["lab", "test"], "run the tests with pytest"),
-    "test-slow": (["lab", "test"], "run the slow tests, which `test` leaves out"),
-    "check": (["dev", "lab", "test"], "lint, formatting and types: ruff and mypy"),
+    "test-slow": (["lab", "test"], "run the slow tests, which `test` skips"),
+    "check": (["dev", "lab", "test"], "check lint, formatting and types with ruff and mypy"),
     "bench": (["lab"], "run one script of benchmarks/ by its name; without a name, list them"),
-    "outside": (["lab", "outside"], "ask the position encodings of other libraries: lengthwise check --outside"),
-    "docs": (["lab"], "check that links and commands named in the documentation exist"),
+    "outside": (["lab", "outside"], "compare encodings with those of other libraries: lengthwise check --outside"),
+    "docs": (["lab"], "check that links and commands in the documentation exist"),
 }
 OPTIONS = """\
-options (remembered by the environment until another is given):
+options (stored in the environment and used again by later calls):
   --torch cpu            on Linux: PyTorch's CPU build from PyTorch's own index, about 200 MB instead of gigabytes
-  --torch cuda           PyTorch's CUDA build from PyTorch's own index (PyPI's is it already on Linux, not on Windows)
-  --torch default        whatever pip finds as configured
-  --use-installed-torch  keep the torch of the Python that runs dev.py (alias: --system-torch)
+  --torch cuda           PyTorch's CUDA build from PyTorch's own index (on Linux, PyPI has the CUDA build too)
+  --torch default        the build that pip finds with its own configuration
+  --use-installed-torch  use the torch of the Python that runs dev.py (alias: --system-torch)
 
 environment variables:
-  LENGTHWISE_VENV        folder of the environment instead of .venv
-  LENGTHWISE_INSTALLER   pip or uv; without it uv where it is on PATH, otherwise pip"""
+  LENGTHWISE_VENV        folder of the environment [default: .venv]
+  LENGTHWISE_INSTALLER   pip or uv [default: uv if it is on PATH, otherwise pip]"""
 
 
 def stop(message: str) -> NoReturn:
@@ -69,7 +70,7 @@ def near(name: str, known: Iterable[str]) -> str:
 
 
 def require_python() -> None:
-    """Go on with a newer Python from PATH when this one is too old, or say so."""
+    """If this Python is too old, run dev.py with a newer one from PATH, or stop with a message."""
     if sys.version_info[:2] >= OLDEST:
         return
     for minor in range(OLDEST[1], NEWEST[1] + 1):
@@ -88,7 +89,7 @@ def become(command: list[str], env: dict[str, str] | None = None) -> NoReturn:
     """Run `command` in the repository's folder in place of this process."""
     sys.stdout.flush()
     env = dict(os.environ) if env is None else env
-    if os.name == "nt":  # there exec returns to the shell while the new process still runs
+    if os.name == "nt":  # on Windows, exec returns to the shell while the new process still runs
         raise SystemExit(subprocess.call(command, cwd=ROOT, env=env))
     os.chdir(ROOT)
     os.execve(command[0], command, env)
@@ -98,26 +99,26 @@ def become(command: list[str], env: dict[str, str] | None = None) -> NoReturn:
 
 
 class Environment:
-    """The virtual environment in `folder`: what is there, and what is missing."""
+    """The virtual environment in `folder`, and what is installed in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.bin = folder / ("Scripts" if os.name == "nt" else "bin")
         self.python = self.bin / ("python.exe" if os.name == "nt" else "python")
-        self.version, self.packages = self._ask()
+        self.version, self.packages = self._query_python()
 
-    def _ask(self) -> tuple[str, Path | None]:
-        """Its Python's version and its site-packages, or an empty version where no Python answers."""
-        ask = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2], sysconfig.get_path('purelib'), sep='|')"
+    def _query_python(self) -> tuple[str, Path | None]:
+        """Return the version of its Python and its site-packages, or an empty version if it has no working Python."""
+        code = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2], sysconfig.get_path('purelib'), sep='|')"
         try:
-            out = subprocess.run([str(self.python), "-I", "-c", ask], stdout=subprocess.PIPE, check=True).stdout
+            out = subprocess.run([str(self.python), "-I", "-c", code], stdout=subprocess.PIPE, check=True).stdout
         except (OSError, subprocess.CalledProcessError):
             return "", None
         version, packages = out.decode().strip().split("|", 1)
         return version, Path(packages)
 
     def known(self) -> dict[str, Any]:
-        """What the last installation wrote down."""
+        """Return what the last installation has stored."""
         try:
             known = json.loads((self.folder / STAMP).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -137,40 +138,40 @@ class Environment:
         return {"root": str(ROOT), "python": self.version, "torch": torch, "extras": extras, "inputs": inputs_hash}
 
     def make(self) -> None:
-        """A fresh environment with nothing in it."""
+        """Create a new, empty environment."""
         if self.folder.is_dir() and any(self.folder.iterdir()):
             if not (self.folder / "pyvenv.cfg").exists():
-                stop(f"{self.folder} is not empty and no Python environment; name another folder in LENGTHWISE_VENV")
+                stop(f"{self.folder} is not empty and not a Python environment; set LENGTHWISE_VENV to another folder")
             if Path(sys.prefix).resolve() == self.folder.resolve():
-                stop(f"{self.folder} must be made anew; run dev.py with a Python outside it")
-        say(f"making {self.folder} with Python {dotted(sys.version_info[:3])}")
+                stop(f"{self.folder} must be created again; run dev.py with a Python outside it")
+        say(f"creating {self.folder} with Python {dotted(sys.version_info[:3])}")
         uv = find_uv()
         if uv:
             command = [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(self.folder)]
         elif importlib.util.find_spec("venv"):
-            # pip comes later: Debian's Python has venv, but may lack the ensurepip that venv would call
+            # pip is installed later: Debian's Python has venv, but may lack the ensurepip that venv would call
             command = [sys.executable, "-m", "venv", "--clear", "--without-pip", str(self.folder)]
         else:
             stop(f"this Python ({sys.executable}) has no venv module: {HOW_TO_GET_PIP}")
         if subprocess.call(command) != 0:
-            stop(f"could not make {self.folder}: {' '.join(command)} failed, as said above")
-        self.version, self.packages = self._ask()
+            stop(f"could not create {self.folder}: {' '.join(command)} failed, see its output above")
+        self.version, self.packages = self._query_python()
         if not self.version:
-            stop(f"{self.python} does not start; delete {self.folder} and repeat")
+            stop(f"{self.python} does not start; delete {self.folder} and run the command again")
 
     def has_torch(self) -> bool:
         return self.packages is not None and any(self.packages.glob("torch-*.dist-info"))
 
 
-HOW_TO_GET_PIP = "on Debian and Ubuntu `apt install python3-venv` brings it, or put uv on PATH; then repeat"
+HOW_TO_GET_PIP = "on Debian and Ubuntu run `apt install python3-venv`, or put uv on PATH; then run the command again"
 
 
 def find_uv() -> str | None:
-    wish = os.environ.get("LENGTHWISE_INSTALLER", "")
-    if wish not in ("", "pip", "uv"):
-        stop(f"LENGTHWISE_INSTALLER is {wish!r}; it can be pip or uv")
-    uv = None if wish == "pip" else shutil.which("uv")
-    if wish == "uv" and not uv:
+    setting = os.environ.get("LENGTHWISE_INSTALLER", "")
+    if setting not in ("", "pip", "uv"):
+        stop(f"LENGTHWISE_INSTALLER must be pip or uv, got {setting!r}")
+    uv = None if setting == "pip" else shutil.which("uv")
+    if setting == "uv" and not uv:
         stop("LENGTHWISE_INSTALLER is uv, but no uv is on PATH; install it or unset the variable")
     return uv
 
@@ -179,36 +180,36 @@ def find_uv() -> str | None:
 
 
 def quiet(command: list[str]) -> bool:
-    """Whether `command` succeeds; what it prints is nobody's business."""
+    """Run `command` without its output, and return whether it succeeded."""
     return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def pip_settings() -> dict[str, list[str]]:
-    """pip's find-links and index-url as configured, for uv, which does not read pip's configuration."""
-    found: dict[str, list[str]] = {"find-links": [], "index-url": []}
-    listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], stdout=subprocess.PIPE, check=False,
+    """Return pip's configured find-links and index-url for uv, which does not read pip's configuration."""
+    settings: dict[str, list[str]] = {"find-links": [], "index-url": []}
+    output = subprocess.run([sys.executable, "-m", "pip", "config", "list"], stdout=subprocess.PIPE, check=False,
                             stderr=subprocess.DEVNULL).stdout.decode()  # fmt: skip
-    lines = [line.partition("=") for line in listed.splitlines()]
+    lines = [line.partition("=") for line in output.splitlines()]
     lines += [("." + key, "=", repr(os.environ.get(name, ""))) for key, name in
               (("find-links", "PIP_FIND_LINKS"), ("index-url", "PIP_INDEX_URL"))]  # fmt: skip
     for name, _, value in lines:
         key = name.rpartition(".")[2]
-        if key in found:
-            for one in ast.literal_eval(value).split():
-                if one not in found[key]:
-                    found[key].append(one)
-    return found
+        if key in settings:
+            for address in ast.literal_eval(value).split():
+                if address not in settings[key]:
+                    settings[key].append(address)
+    return settings
 
 
 def installer(environment: Environment, torch: str) -> list[str]:
-    """The command that installs into the environment, to which requirements are added."""
+    """Return the command that installs into the environment; the requirements follow it."""
     python = str(environment.python)
     uv = find_uv()
-    if uv and torch != "installed":  # uv does not see packages that a .pth file brings in, and would install torch anew
+    if uv and torch != "installed":  # uv ignores packages from a .pth file, and would install torch again
         settings = pip_settings()
-        links = [word for link in settings["find-links"] for word in ("--find-links", link)]
+        links = [argument for link in settings["find-links"] for argument in ("--find-links", link)]
         index = settings["index-url"][-1:] if "UV_DEFAULT_INDEX" not in os.environ else []
-        return [uv, "pip", "install", "--python", python, *links, *(w for i in index for w in ("--default-index", i))]
+        return [uv, "pip", "install", "--python", python, *links, *(a for i in index for a in ("--default-index", i))]
     pip = ["-m", "pip", "--disable-pip-version-check", "--no-input"]
     install = ["install", "--no-warn-script-location"]
     if not quiet([python, "-m", "pip", "--version"]):
@@ -220,26 +221,30 @@ def installer(environment: Environment, torch: str) -> list[str]:
     stop(f"this Python ({sys.executable}) has neither pip nor ensurepip: {HOW_TO_GET_PIP}")
 
 
-def install(command: list[str], what: list[str]) -> None:
+def install(command: list[str], requirements: list[str]) -> None:
     env = {k: v for k, v in os.environ.items() if k not in ("PIP_USER", "PIP_TARGET", "PIP_PREFIX")}
-    code = subprocess.call([*command, *what], cwd=ROOT, env=env)
+    code = subprocess.call([*command, *requirements], cwd=ROOT, env=env)
     if code == 0:
         return
     tool = "uv" if Path(command[0]).stem == "uv" else "pip"
-    reason = "Usually there is no network or no space left on the disk"
+    reason = "The usual reasons are no network and a full disk"
     if sys.version_info[:2] > NEWEST:
-        reason = f"the pinned set is for Python {dotted(OLDEST)} to {dotted(NEWEST)}, run dev.py with one of these"
-    stop(f"{tool} could not install (exit code {code}); its own words are above. {reason}; repeat to go on")
+        reason = (
+            f"The pinned packages are for Python {dotted(OLDEST)} to {dotted(NEWEST)}, run dev.py with one of these"
+        )
+    stop(
+        f"{tool} could not install (exit code {code}); see its output above. {reason}; run the command again to continue"
+    )
 
 
 def pinned(name: str) -> str:
-    found = re.search(rf"^{name}==([^\s;]+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.M)
-    assert found, f"constraints.txt does not pin {name}"
-    return found[1]
+    match = re.search(rf"^{name}==([^\s;]+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.M)
+    assert match, f"constraints.txt does not pin {name}"
+    return match[1]
 
 
 def set_up(extras: list[str], torch: str | None) -> Environment:
-    """The environment with `extras` installed; does nothing where the stamp says that they are."""
+    """Return the environment with `extras` installed. Do nothing if its stamp shows that they already are."""
     environment = Environment(Path(os.environ.get("LENGTHWISE_VENV") or ROOT / ".venv").expanduser().absolute())
     known = environment.known()
     torch = torch or known.get("torch", "default")
@@ -247,21 +252,23 @@ def set_up(extras: list[str], torch: str | None) -> Environment:
     if environment.version and known == environment.facts(extras, torch):
         return environment
     if environment.version and tuple(map(int, environment.version.split("."))) < OLDEST:
-        stop(f"{environment.folder} has Python {environment.version}, too old; delete it or set LENGTHWISE_VENV")
+        stop(
+            f"{environment.folder} has Python {environment.version}, which is too old; delete it or set LENGTHWISE_VENV"
+        )
     if torch == "installed" and not borrowable():
-        have = f"torch {installed_torch()}" if installed_torch() else "no torch"
-        stop(f"{sys.executable} has {have}; --use-installed-torch needs {dotted(oldest_torch())} or newer")
+        version = f"torch {installed_torch()}" if installed_torch() else "no torch"
+        stop(f"{sys.executable} has {version}; --use-installed-torch needs {dotted(oldest_torch())} or newer")
     if not environment.version or (known and (known["torch"], known["python"]) != (torch, environment.version)):
         environment.make()
     facts = environment.facts(extras, torch)
-    environment.remember({**facts, "inputs": "unfinished"})  # interrupted, it starts from here with the same choices
+    environment.remember({**facts, "inputs": "unfinished"})  # after an interruption, continue with the same options
     if torch == "installed":
         borrow(environment)
     hint(environment, torch)
     command = installer(environment, torch)
     say(f"installing lengthwise[{','.join(extras)}] into {environment.folder} (the first time takes minutes)")
     if torch in TORCH_BUILDS and not environment.has_torch():
-        # One index for one package: as an extra index it would be asked for every other package too.
+        # As an extra index, it would be searched for all other packages too.
         install(command, ["--index-url", TORCH_INDEX + TORCH_BUILDS[torch], "--no-deps", "torch==" + pinned("torch")])
     constraints = environment.folder / "constraints.txt" if torch == "installed" else ROOT / "constraints.txt"
     install(command, ["-c", str(constraints), "-e", f".[{','.join(extras)}]"])
@@ -273,7 +280,7 @@ def set_up(extras: list[str], torch: str | None) -> Environment:
 
 
 def installed_torch() -> str:
-    """The version of this Python's torch, or an empty string."""
+    """Return the version of this Python's torch, or an empty string."""
     try:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -281,54 +288,54 @@ def installed_torch() -> str:
 
 
 def oldest_torch() -> tuple[int, ...]:
-    found = re.search(r'"torch>=(\d+)\.(\d+)', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert found, "pyproject.toml does not say which torch it needs"
-    return int(found[1]), int(found[2])
+    match = re.search(r'"torch>=(\d+)\.(\d+)', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert match, "pyproject.toml does not require a version of torch"
+    return int(match[1]), int(match[2])
 
 
 def borrowable() -> bool:
-    numbers = re.match(r"(\d+)\.(\d+)", installed_torch())
-    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= oldest_torch()
+    match = re.match(r"(\d+)\.(\d+)", installed_torch())
+    return match is not None and (int(match[1]), int(match[2])) >= oldest_torch()
 
 
 def borrow(environment: Environment) -> None:
-    """Let the environment see this Python's packages, and pin nothing that this Python already has.
+    """Make this Python's packages visible in the environment, and pin nothing that this Python already has.
 
-    A .pth file does it and not --system-site-packages, because that looks past the Python that runs us where that one
-    lives in an environment itself, as it does on many GPU images.
+    This uses a .pth file rather than --system-site-packages. If this Python runs in an environment itself, as on many
+    GPU images, --system-site-packages would show the packages of its base installation instead.
     """
     assert environment.packages is not None
     path = environment.packages / BORROWED
-    if Path(sys.prefix).resolve() != environment.folder.resolve():  # otherwise the file is there and stays as it is
+    if Path(sys.prefix).resolve() != environment.folder.resolve():  # otherwise the file already exists
         folders = [p for p in sys.path if Path(p).name in ("site-packages", "dist-packages")]
         path.write_text("\n".join(folders) + "\n", encoding="utf-8")
     folders = path.read_text(encoding="utf-8").split("\n")
     distributions = importlib.metadata.distributions(path=[f for f in folders if f])
-    has = {plain(d.metadata["Name"]) for d in distributions if d.metadata["Name"]}
+    installed = {normalized(d.metadata["Name"]) for d in distributions if d.metadata["Name"]}
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    kept = [line for line in lines if plain(re.split("[=;]", line)[0]) not in has]
-    text = "\n".join([*kept, "torch==" + installed_torch()]) + "\n"
+    missing = [line for line in lines if normalized(re.split("[=;]", line)[0]) not in installed]
+    text = "\n".join([*missing, "torch==" + installed_torch()]) + "\n"
     (environment.folder / "constraints.txt").write_text(text, encoding="utf-8")
 
 
-def plain(name: str) -> str:
+def normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def hint(environment: Environment, torch: str) -> None:
-    """One line about torch before a large download that could be spared."""
+    """Print a hint before a large download of torch that could be avoided."""
     if torch != "default" or environment.has_torch():
         return
     if borrowable():
-        say(f"this Python already has torch {installed_torch()}; to use it instead, repeat with --use-installed-torch")
+        say(f"this Python already has torch {installed_torch()}; to use it, run the command with --use-installed-torch")
         return
     nvidia = os.path.exists("/proc/driver/nvidia/version") or shutil.which("nvidia-smi")
     if sys.platform != "linux" or nvidia:
         return
     links = [Path(re.sub("^file://", "", link)) for link in pip_settings()["find-links"]]
     if not any(link.is_dir() and any(link.glob("torch-*.whl")) for link in links):
-        say("no NVIDIA driver here, and PyPI's torch for Linux brings gigabytes of CUDA; for PyTorch's CPU build "
-            "press Ctrl-C and repeat with --torch cpu")  # fmt: skip
+        say("there is no NVIDIA driver, and PyPI's torch for Linux includes gigabytes of CUDA; for PyTorch's CPU build "
+            "press Ctrl-C and run the command with --torch cpu")  # fmt: skip
 
 
 # ---- the commands ----------------------------------------------------------------------------------------------
@@ -340,36 +347,36 @@ def variables(environment: Environment, **more: str) -> dict[str, str]:
     return {**env, "VIRTUAL_ENV": str(environment.folder), "PATH": path, **more}
 
 
-# The parts whose signatures have shapes: there types are checked while testing. Elsewhere wrong types are a user's, and
-# answered by the code itself.
+# Tests check types and shapes at run time in these parts. Elsewhere tests pass wrong types on purpose, which the code
+# itself must reject.
 SHAPED = [f"lengthwise.{part}" for part in ("span", "forms", "encodings", "positions", "attention", "models")]
 
 
-def pytest(environment: Environment, which: str, arguments: list[str]) -> NoReturn:
+def pytest(environment: Environment, markers: str, arguments: list[str]) -> NoReturn:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    command = [str(environment.python), "-m", "pytest", "-n", str(min(cores, 4)), "-m", which, "--timeout", "300",
+    command = [str(environment.python), "-m", "pytest", "-n", str(min(cores, 4)), "-m", markers, "--timeout", "300",
                "--jaxtyping-packages=" + ",".join((*SHAPED, "beartype.beartype")), *arguments]  # fmt: skip
     become(command, variables(environment, OMP_NUM_THREADS="1"))
 
 
 def check(environment: Environment) -> int:
     failed = []
-    for words in ("ruff check .", "ruff format --check .", "mypy src"):
-        say(words)
-        if subprocess.call([str(environment.python), "-m", *words.split()], cwd=ROOT) != 0:
-            failed.append(words)
-    say(f"failed: {', '.join(failed)}" if failed else "nothing to complain about")
+    for command in ("ruff check .", "ruff format --check .", "mypy src"):
+        say(command)
+        if subprocess.call([str(environment.python), "-m", *command.split()], cwd=ROOT) != 0:
+            failed.append(command)
+    say(f"failed: {', '.join(failed)}" if failed else "all checks passed")
     return 1 if failed else 0
 
 
 def benchmarks() -> dict[str, str]:
-    """The scripts in benchmarks/ and the first line of what each says of itself; what only they import is left out."""
-    found = {}
+    """Return the scripts in benchmarks/ with the first line of their docstrings, without modules that they import."""
+    scripts = {}
     for path in sorted((ROOT / "benchmarks").glob("*.py")):
         text = path.read_text(encoding="utf-8")
         if "__main__" in text:
-            found[path.stem] = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
-    return found
+            scripts[path.stem] = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+    return scripts
 
 
 # ---- the command line ------------------------------------------------------------------------------------------
@@ -377,37 +384,37 @@ def benchmarks() -> dict[str, str]:
 
 def help_text() -> str:
     width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:{width}}  {what}" for name, (_, what) in COMMANDS.items())
+    commands = "\n".join(f"  {name:{width}}  {description}" for name, (_, description) in COMMANDS.items())
     return f"{__doc__}\ncommands:\n{commands}\n\n{OPTIONS}"
 
 
 def parse(argv: list[str]) -> tuple[str, str | None, list[str]]:
-    """The command, the wish for torch, and the arguments that go on."""
+    """Return the command, the torch option, and the arguments for the program that the command runs."""
     command, torch, rest = "", None, []
-    words = list(argv)
-    while words:
-        word = words.pop(0)
-        if word in ("--use-installed-torch", "--system-torch"):
+    remaining = list(argv)
+    while remaining:
+        argument = remaining.pop(0)
+        if argument in ("--use-installed-torch", "--system-torch"):
             torch = "installed"
-        elif word == "--torch" or word.startswith("--torch="):
-            torch = word[8:] if "=" in word else words.pop(0) if words else ""
+        elif argument == "--torch" or argument.startswith("--torch="):
+            torch = argument[8:] if "=" in argument else remaining.pop(0) if remaining else ""
             if torch not in (*TORCH_BUILDS, "default"):
-                stop(f"--torch is {torch!r}; it can be cpu, cuda or default")
-        elif word == "--":
-            rest += words
+                stop(f"--torch must be cpu, cuda or default, got {torch!r}")
+        elif argument == "--":
+            rest += remaining
             break
-        elif not command and word in ("-h", "--help", "help"):
+        elif not command and argument in ("-h", "--help", "help"):
             command = "help"
-        elif not command and word.startswith("-"):
-            stop(f"there is no option {word}; see python3 dev.py --help")
+        elif not command and argument.startswith("-"):
+            stop(f"there is no option {argument}; see python3 dev.py --help")
         elif not command:
-            command = word
+            command = argument
         else:
-            rest.append(word)
+            rest.append(argument)
     if torch == "cuda" and sys.platform == "darwin":
-        stop("--torch cuda: there is no CUDA on macOS; leave the option out")
+        stop("--torch cuda: there is no CUDA on macOS; omit the option")
     if torch == "cpu" and sys.platform != "linux":
-        torch = "default"  # there PyPI's build is the CPU build
+        torch = "default"  # PyPI's build is the CPU build on other systems
     return command or "help", torch, rest
 
 
@@ -418,12 +425,16 @@ def main(argv: list[str]) -> int:
         print(help_text())
         return 0
     if command not in COMMANDS:
-        stop(f"there is no command {command!r}{near(command, COMMANDS)}; there are: {', '.join(COMMANDS)}")
+        stop(f"there is no command {command!r}{near(command, COMMANDS)}; available: {', '.join(COMMANDS)}")
     if command == "bench" and (not rest or rest[0] not in benchmarks()):
-        there = benchmarks()
+        scripts = benchmarks()
         if rest:
-            stop(f"there is no benchmark {rest[0]!r}{near(rest[0], there)}; there are: {', '.join(there) or 'none'}")
-        print("\n".join(f"{name:20} {what}" for name, what in there.items()) or "there are no benchmarks yet")
+            stop(
+                f"there is no benchmark {rest[0]!r}{near(rest[0], scripts)}; available: {', '.join(scripts) or 'none'}"
+            )
+        print(
+            "\n".join(f"{name:20} {description}" for name, description in scripts.items()) or "there are no benchmarks"
+        )
         return 0
     environment = set_up(COMMANDS[command][0], torch)
     python = str(environment.python)
@@ -446,7 +457,7 @@ if __name__ == "__main__":
     try:
         raise SystemExit(main(sys.argv[1:]))
     except KeyboardInterrupt:
-        print("\ndev.py: interrupted; repeat the command to go on", file=sys.stderr)
+        print("\ndev.py: interrupted; run the same command again to continue", file=sys.stderr)
         raise SystemExit(130) from None
     except OSError as error:
         stop(str(error))

@@ -143,7 +143,7 @@ def test_the_rows_of_a_study(
     (tmp_path / "study.py").write_text(STUDY.replace("tiny: rows", "more").replace('"reverse"], 2', '"reverse"], 3'))
     study = load(tmp_path / "study.py")
     with open_store(results) as store:
-        store.add_study(runs=study.rows(), **study.about())
+        store.add_study(runs=study.rows(), **study.metadata())
     for name, says in (
         ("other", "there is no study 'other' in these results; there are: "),
         ("more", "4 of 12 runs of 'more' are not done, such as "),

@@ -105,13 +105,13 @@ def test_a_mamba_has_its_own_settings_and_no_others():
     [
         (
             lambda: ModelConfig.mamba(num_heads=8),
-            "num_heads is 8, and a Mamba has none; its settings are mixer, d_model",
+            "num_heads does not apply to Mamba, got 8; its settings are: mixer, d_model",
         ),
-        (lambda: ModelConfig.mamba(share_encoding=True), "share_encoding is True, and a Mamba has none"),
-        (lambda: ModelConfig.mamba(state_size=0), "state_size is 0"),
-        (lambda: ModelConfig(state_size=16), "attention has no state"),
+        (lambda: ModelConfig.mamba(share_encoding=True), "share_encoding does not apply to Mamba, got True"),
+        (lambda: ModelConfig.mamba(state_size=0), "state_size must be at least 1, got 0"),
+        (lambda: ModelConfig(state_size=16), "state_size applies only to mixer='mamba'"),
         (lambda: ModelConfig(mixer="mamba2"), "mixer"),
-        (lambda: run(model=ModelConfig.mamba()), "the encoding is FIRE, and a Mamba has no attention"),
+        (lambda: run(model=ModelConfig.mamba()), "Mamba has no attention, so its encoding must be NoPE, got FIRE"),
         (lambda: run(encoding=alternate(choose(NoPE), choose(RoPE)), model=ModelConfig.mamba()), "has no attention"),
         (
             lambda: run(
@@ -119,7 +119,7 @@ def test_a_mamba_has_its_own_settings_and_no_others():
                 model=ModelConfig.mamba(),
                 training=TrainingConfig(train_length=8, positions=choose(Shift)),
             ),
-            "the position scheme is Shift, and a Mamba reads no positions",
+            "Mamba does not use positions, got the position scheme Shift",
         ),
     ],
 )
@@ -270,7 +270,7 @@ def test_a_choice_from_one_word():
     ],
 )
 def test_a_setting_given_twice_is_refused(registry, word, setting):
-    with pytest.raises(ConfigError, match=f"gives {re.escape(setting)} twice; leave one of them out"):
+    with pytest.raises(ConfigError, match=f"sets {re.escape(setting)} twice; omit one of them"):
         registry.parse(word)
 
 
@@ -321,10 +321,10 @@ class Rope(NoPE):
 @pytest.mark.parametrize(
     ("point", "words"),
     [
-        (Point("rope", Tilt), "'rope' of another package is called like RoPE, which is there already"),
-        (Point("mine", Rope), "'mine' of another package is called like RoPE"),
-        (Point("mine", Copy), "which is no encoding"),
-        (Point("mine", NoPE()), "which is no encoding"),
+        (Point("rope", Tilt), "'rope' of another package has the same name as RoPE, which is already listed"),
+        (Point("mine", Rope), "'mine' of another package has the same name as RoPE"),
+        (Point("mine", Copy), "must be a class of kind encoding"),
+        (Point("mine", NoPE()), "must be a class of kind encoding"),
         (Point("mine", ModuleNotFoundError("No module named 'nomodule'")), "cannot be loaded: ModuleNotFoundError"),
     ],
 )
@@ -402,9 +402,9 @@ def test_a_pattern_goes_through_json_and_has_a_key_of_its_own() -> None:
     ("word", "words"),
     [
         ("rope+nop", "did you mean 'NoPE'"),
-        ("rope*0+nope", "1 or more layers"),
+        ("rope*0+nope", "each encoding at least 1"),
         ("rope*2000+nope", "at most 1,000"),
-        ("rope+sinusoidal", "Sinusoidal acts on embeddings"),
+        ("rope+sinusoidal", "Sinusoidal changes embeddings"),
         ("rope+", "a layer of the pattern has no name"),
         ("rope++nope", "a layer of the pattern has no name"),
         ("rope+fire-s", "there is no encoding 'fire-s'"),
@@ -417,7 +417,7 @@ def test_a_pattern_that_cannot_be(word: str, words: str) -> None:
 
 def test_a_pattern_longer_than_the_model_is_refused_where_a_layer_would_be_lost() -> None:
     choice, training = ENCODINGS.parse("rope*4+nope"), TrainingConfig(train_length=16)
-    with pytest.raises(ConfigError, match="a pattern over 5 layers, and the model has 4; make num_layers at least 5"):
+    with pytest.raises(ConfigError, match="num_layers must be at least 5 for the pattern RoPE\\*4\\+NoPE, got 4"):
         Run(encoding=choice, task=choose(Copy), training=training)
     Run(encoding=choice, task=choose(Copy), training=training, model=ModelConfig(num_layers=5))
 
@@ -426,13 +426,13 @@ def test_a_pattern_longer_than_the_model_is_refused_where_a_layer_would_be_lost(
 def test_a_pattern_that_is_no_list_is_refused(remaining_layers: object) -> None:
     data = Run(encoding=choose(RoPE), task=choose(Copy), training=TrainingConfig(train_length=16)).to_data()
     data["encoding"]["remaining_layers"] = remaining_layers
-    with pytest.raises(ConfigError, match="a list of the choices"):
+    with pytest.raises(ConfigError, match="must be a list of the other choices"):
         Run.from_data(data)
 
 
 @pytest.mark.parametrize("given", [RoPE, "rope", RoPE(head_dim=8), None])
 def test_what_is_no_choice_gets_a_plain_answer(given: object) -> None:
-    with pytest.raises(ConfigError, match=r"alternate\(\) takes choices, and got .*; write choose\(RoPE\)"):
+    with pytest.raises(ConfigError, match=r"alternate\(\) takes choices, got .*; write choose\(RoPE\)"):
         alternate(given)  # type: ignore[arg-type]
 
 
@@ -445,13 +445,13 @@ def test_sizes_that_no_tensor_can_have_are_refused() -> None:
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
-        (int | None, "it has to be int or None"),
-        (int | tuple[int, ...] | None, "it has to be int or tuple of int or None"),
-        (Literal["a", "b"] | None, "it has to be 'a' or 'b' or None"),
-        (tuple[int, str], r"it has to be tuple \(int, str\)"),
-        (dict[str, int], "it has to be dict of int"),
+        (int | None, "must be int or None"),
+        (int | tuple[int, ...] | None, "must be int or tuple of int or None"),
+        (Literal["a", "b"] | None, "must be 'a' or 'b' or None"),
+        (tuple[int, str], r"must be tuple \(int, str\)"),
+        (dict[str, int], "must be dict of int"),
     ],
 )
 def test_a_type_is_said_as_it_is_written(wanted, says):
-    with pytest.raises(ConfigError, match=rf"^X\.y is 1\.5, a float; {says}$"):
+    with pytest.raises(ConfigError, match=rf"^X\.y {says}, got 1\.5 \(float\)$"):
         cast(1.5, wanted, "X.y")

@@ -282,7 +282,7 @@ def test_its_own_options_are_taken_out(words: list[str], expected: tuple[str, st
     [
         (["tests"], "there is no command 'tests'; did you mean test"),
         (["--torhc", "cpu", "demo"], "there is no option --torhc"),
-        (["demo", "--torch", "rocm"], "--torch is 'rocm'; it can be cpu, cuda or default"),
+        (["demo", "--torch", "rocm"], "--torch must be cpu, cuda or default, got 'rocm'"),
         (["bench", "no-such-benchmark"], "there is no benchmark 'no-such-benchmark'"),
     ],
 )

@@ -1,21 +1,21 @@
-"""The folder for files that can be made again: the compiled CPU kernel, the chart library, extracted text, and verdicts on
-the GPU kernels.
+"""The cache folder, for files that can be created again: the compiled CPU kernel, the chart library, extracted text, and the
+results of comparing GPU kernels with the reference.
 
 It is `$LENGTHWISE_CACHE`, or else `lengthwise` in the system's folder for caches: `$XDG_CACHE_HOME` if that is an absolute
 path, or `~/.cache`; `~/Library/Caches` on macOS; `%LOCALAPPDATA%` on Windows.
 
-Its files are executed or shown to others, so it is used only if this user and root alone can have written them:
+Its files are executed or shown to others, so it is used only if nobody except this user and root can have written them:
 
 - The folder and each file in it belong to this user or root, and neither group nor others may write to them.
-- No other user can replace the folder or a folder above it: these belong to this user or root too, and whoever else may
-  write to one of them is stopped by the sticky bit, as in /tmp. A group that consists of this user alone does not count.
-- Symbolic links are followed before anything is checked, and the path that they lead to is the one that is used. A file in
-  the folder is never a link.
+- No other user can replace the folder or a folder above it. These belong to this user or root too, and if somebody else may
+  write to one of them, it has the sticky bit, as /tmp has. A group that consists only of this user is allowed.
+- Symbolic links in the path are resolved before the checks, and the resolved path is used. A file in the folder is never a
+  link.
 
-On Windows nothing is checked: `%LOCALAPPDATA%` is the user's own. Where the folder cannot be used, one warning says why, and
-the program goes on without it.
+On Windows nothing is checked, because `%LOCALAPPDATA%` belongs to the user. If the folder cannot be used, one warning says
+why, and the program continues without it.
 
-This module imports the standard library alone, because the build hook loads it by its path before anything is installed.
+This module imports only the standard library, because the build hook loads it by its path before anything is installed.
 """
 
 import contextlib
@@ -29,8 +29,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-_DRAFT = ".lengthwise-"  # what the names of unfinished files begin with
-_ABANDONED = 3600.0  # seconds after which an unfinished file counts as left behind by a killed process
+_DRAFT = ".lengthwise-"  # prefix of the names of unfinished files
+_ABANDONED = 3600.0  # seconds after which an unfinished file is considered abandoned by a killed process
 _warned: set[str] = set()
 
 
@@ -42,11 +42,11 @@ class CacheError(Exception):
 
 
 def location() -> Path:
-    """Return the path of the cache folder, whether or not it exists. Raise `CacheError` if there is no place for one."""
-    if own := os.environ.get("LENGTHWISE_CACHE"):
-        path = os.path.expanduser(own)
+    """Return the path of the cache folder, whether or not it exists. Raise `CacheError` if there is no home folder for it."""
+    if setting := os.environ.get("LENGTHWISE_CACHE"):
+        path = os.path.expanduser(setting)
         if path.startswith("~"):
-            raise CacheError(f"LENGTHWISE_CACHE is {own!r}, and there is no such home folder")
+            raise CacheError(f"LENGTHWISE_CACHE is {setting!r}, and there is no such home folder")
         return Path(path).absolute()
     if sys.platform == "win32":
         local = os.environ.get("LOCALAPPDATA")
@@ -54,7 +54,7 @@ def location() -> Path:
     if sys.platform == "darwin":
         return _home() / "Library" / "Caches" / "lengthwise"
     base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification says that a relative path is to be ignored.
+    # The XDG specification requires that relative paths are ignored.
     return (Path(base) if os.path.isabs(base) else _home() / ".cache") / "lengthwise"
 
 
@@ -68,7 +68,7 @@ def _home() -> Path:
 def folder(*, create: bool = False) -> Path | None:
     """Return the cache folder, without symbolic links in its path; None if there is none and `create` is false.
 
-    Raise `CacheError` if it must not be used or cannot be made.
+    Raise `CacheError` if it is not safe to use or cannot be created.
     """
     try:
         path = Path(os.path.realpath(location()))
@@ -90,14 +90,14 @@ def folder(*, create: bool = False) -> Path | None:
 
 
 def _make(path: Path) -> None:
-    """Make a folder and those above it for this user alone, as the XDG specification asks, whatever the umask."""
+    """Create a folder and its parents with access only for this user, as the XDG specification requires, whatever the umask."""
     if not path.exists():
         _make(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
 
 
 def _require_own(path: Path, status: os.stat_result) -> None:
-    """Raise `CacheError` if somebody besides this user and root can have written to the file or folder."""
+    """Raise `CacheError` if somebody other than this user and root can have written to the file or folder."""
     if sys.platform == "win32":
         return
     if status.st_uid not in (0, os.geteuid()):
@@ -107,15 +107,15 @@ def _require_own(path: Path, status: os.stat_result) -> None:
 
 
 def _require_irreplaceable(path: Path, status: os.stat_result) -> None:
-    """Raise `CacheError` if somebody besides this user and root can rename or delete what belongs to them in a folder."""
-    guarded = status.st_mode & stat.S_ISVTX or (not status.st_mode & stat.S_IWOTH and _is_private(status.st_gid))
-    if guarded and sys.platform != "win32" and status.st_uid in (0, os.geteuid()):
+    """Raise `CacheError` if somebody other than this user and root can rename or delete entries of a folder."""
+    protected = status.st_mode & stat.S_ISVTX or (not status.st_mode & stat.S_IWOTH and _is_private(status.st_gid))
+    if protected and sys.platform != "win32" and status.st_uid in (0, os.geteuid()):
         return
     _require_own(path, status)
 
 
 def _is_private(group: int) -> bool:
-    """Whether a group consists of this user or root alone. Many systems let such a group write to all that its user makes."""
+    """Return whether a group consists only of this user or root. On many systems such a group may write to its user's files."""
     try:
         import grp
         import pwd
@@ -131,51 +131,51 @@ def _is_private(group: int) -> bool:
 
 
 def load(name: str) -> bytes | None:
-    """Return what `store` was given, or None if there is no such file or it is damaged.
+    """Return the data that `store` wrote, or None if there is no such file or it is damaged.
 
-    A folder or file that must not be used counts as none, with a warning, once.
+    Also return None, with one warning, if the folder or file is not safe to use.
     """
     try:
-        found = folder()
-        kept = read(found / name) if found else b""
+        path = folder()
+        content = read(path / name) if path else b""
     except FileNotFoundError:
         return None
     except (CacheError, OSError) as error:
         warn(error)
         return None
-    digest, _, data = kept.partition(b"\n")
+    digest, _, data = content.partition(b"\n")
     return data if hashlib.sha256(data).hexdigest().encode() == digest else None
 
 
 def store(name: str, data: bytes) -> None:
-    """Keep `data` for `load`, whole or not at all. A folder that cannot be used is a warning, once."""
+    """Write `data` for `load`, completely or not at all. Warn once if the folder cannot be used."""
     try:
-        found = folder(create=True)
-        assert found
-        write(found / name, hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
+        path = folder(create=True)
+        assert path
+        write(path / name, hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
     except (CacheError, OSError) as error:
         warn(error)
 
 
 def warn(error: CacheError | OSError) -> None:
-    """Warn, once for each reason, that files are not kept."""
+    """Warn once for each reason that files are not cached."""
     reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
     if reason not in _warned:
         _warned.add(reason)
         warnings.warn(
-            f"lengthwise makes anew in every process what its cache would keep: {reason}. Set LENGTHWISE_CACHE to a folder "
-            "that you alone can write to",
+            f"lengthwise cannot use its cache, so every process computes its content again: {reason}. Set LENGTHWISE_CACHE to "
+            "a folder that only you can write to",
             stacklevel=3,
         )
 
 
 def read(path: Path, *, own: bool = True) -> bytes:
-    """Return a regular file's content. `own`: raise `CacheError` if others can have written to it, or if it is a link."""
+    """Return a regular file's content. If `own`, raise `CacheError` if others can have written to it, or if it is a link."""
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     flags |= getattr(os, "O_NONBLOCK", 0)  # a named pipe would block
     flags |= getattr(os, "O_NOFOLLOW", 0) if own else 0
     with open(os.open(path, flags), "rb") as file:
-        status = os.fstat(file.fileno())  # of what was opened, which cannot be exchanged any more
+        status = os.fstat(file.fileno())  # of the open file, because the path may now lead to another one
         if not stat.S_ISREG(status.st_mode):
             raise CacheError(f"{path} is not a regular file")
         if own:
@@ -184,7 +184,7 @@ def read(path: Path, *, own: bool = True) -> bytes:
 
 
 def write(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Write a file that appears whole or not at all, also if the process or the machine fails meanwhile."""
+    """Write a file atomically: it is complete or absent, even if the process or the machine fails meanwhile."""
     _remove_abandoned(path.parent)
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=_DRAFT)
     try:
@@ -201,7 +201,7 @@ def write(path: Path, data: bytes, mode: int = 0o644) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Have the folder's new name reach the disk, where the system can open folders."""
+    """Flush a folder's new entry to the disk, if the system can open folders."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -219,10 +219,10 @@ def _remove_abandoned(path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, seconds: float, *, what: str) -> Iterator[bool]:
-    """Hold an exclusive lock on a file, which is made where there is none; wait for it at most `seconds`. Where that has to wait,
-    it says so once on stderr; `what`: what the other process does.
+    """Hold an exclusive lock on a file, which is created if necessary, and wait for it for at most `seconds`.
 
-    Yield False if another process still holds it then, and True where the file system has no such locks.
+    If it has to wait, print one line on stderr; `what` describes what the other process is doing. Yield False if another process
+    still holds the lock afterwards, and True if the lock was taken or the file system has no such locks.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
@@ -236,17 +236,17 @@ def _lock(handle: int, seconds: float, what: str) -> bool:
         import fcntl
     except ImportError:
         return True
-    until, said = time.monotonic() + seconds, False
+    end, printed = time.monotonic() + seconds, False
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
-            if time.monotonic() >= until:
+            if time.monotonic() >= end:
                 return False
-            if not said:
+            if not printed:
                 print(f"lengthwise: waiting for another process, which is {what}", file=sys.stderr, flush=True)
-                said = True
+                printed = True
             time.sleep(0.05)
         except OSError:  # some network file systems
             return True

@@ -1,4 +1,4 @@
-"""What the worker processes of the package have in common: how Ctrl-C passes them by, and that they end with their parent."""
+"""Helpers for worker processes: they ignore Ctrl-C, which the parent handles, and end when their parent ends."""
 
 import os
 import signal
@@ -12,11 +12,11 @@ __all__ = ["ctrl_c_held_back", "end_with_parent"]
 
 @contextmanager
 def ctrl_c_held_back() -> Iterator[None]:
-    """Processes that are started meanwhile inherit it, so that Ctrl-C does not hit them before they can ignore it."""
+    """Block SIGINT while processes are started. They inherit the block, so Ctrl-C cannot hit them before they ignore it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # the first process starts it, which would let Ctrl-C through again
+    resource_tracker.ensure_running()  # starting the first process would start it, which unblocks SIGINT
     old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -25,7 +25,7 @@ def ctrl_c_held_back() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """Have this worker process end at once when its parent is gone, which may have been killed."""
+    """End this worker process as soon as its parent has ended, even if the parent was killed."""
     parent = parent_process()
     assert parent
 

@@ -1,4 +1,4 @@
-"""Choices: a class of a registry and its settings, frozen before the model around it is known."""
+"""Choices: a class of a registry with its settings, fixed before the sizes of the model are known."""
 
 import inspect
 import re
@@ -8,25 +8,25 @@ from importlib.metadata import entry_points
 from itertools import groupby
 from typing import Any, ClassVar
 
-from lengthwise.class_versions import class_version, place, require_complete, require_set
+from lengthwise.class_versions import class_version, place, require_attributes, require_complete
 from lengthwise.values import ConfigError, cast, listing, near_miss, parse_value, require_known
 
 
 class UnknownName(ConfigError):
-    """The name of an encoding, a task or a position scheme that no list has."""
+    """A name that is in no list of encodings, tasks or position schemes."""
 
 
 def settings_of(make: type) -> dict[str, inspect.Parameter]:
-    """The settings of a class: the keyword-only arguments of `__init__` that have a default.
+    """Return the settings of a class: the keyword-only arguments of `__init__` that have a default.
 
-    Arguments without a default (`num_heads`, `head_dim`, `d_model`, ...) are what the model tells it, not settings.
+    Arguments without a default (`num_heads`, `head_dim`, `d_model`, ...) are filled in by the model.
     """
     parameters = inspect.signature(make).parameters.values()
     return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
 
 
 def context_of(make: type) -> list[str]:
-    """The names of the keyword-only arguments that the model fills in."""
+    """Return the names of the keyword-only arguments that the model fills in: those without a default."""
     parameters = inspect.signature(make).parameters.values()
     return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
 
@@ -44,8 +44,7 @@ def from_context(make: type, context: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown_settings(make: type, settings: Mapping[str, Any]) -> str:
-    """The settings that tell one choice of a class from another: those unlike their defaults, and those that the class always
-    shows (`always_shown`), because no default of theirs goes without saying."""
+    """Return the settings that appear in a label: those that differ from their defaults, and the class's `always_shown`."""
     always = getattr(make, "always_shown", ())
     known = {name: p.default for name, p in settings_of(make).items()}
     complete = {name: settings.get(name, default) for name, default in known.items() if name in {*settings, *always}}
@@ -54,40 +53,37 @@ def shown_settings(make: type, settings: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """A class of a registry with its settings, defaults written out. Make it with `choose`; `build` makes the object."""
+    """A class of a registry with all its settings, including defaults. `choose` creates it and `build` creates an instance."""
 
     kind: str
     name: str
     settings: tuple[tuple[str, Any], ...]
     make: type = field(compare=False, repr=False)
-    remaining_layers: tuple[
-        "Choice", ...
-    ] = ()  # a pattern over the layers goes on with these (`alternate`), and repeats
+    remaining_layers: tuple["Choice", ...] = ()  # the layers after the first one of a repeated pattern, see `alternate`
 
     def build(self, **context: Any) -> Any:
-        """An instance; of `context`, the class gets just the arguments that it asks for."""
+        """Return an instance. The class receives only those arguments of `context` that its `__init__` has."""
         assert not self.remaining_layers, "a pattern over layers: build its `layers`"
         instance = self.make(**from_context(self.make, context), **dict(self.settings))
-        require_set(instance)
+        require_attributes(instance)
         return instance
 
     @property
     def layers(self) -> tuple["Choice", ...]:
-        """The choices of the first layers, until the pattern repeats; a plain choice is the only one."""
+        """Return the choices of one repetition of the pattern. A plain choice has one layer."""
         return (replace(self, remaining_layers=()), *self.remaining_layers)
 
     def require_layers(self, count: int) -> None:
-        """Raise `ConfigError` where a model has fewer layers than the pattern: some encoding would be in none."""
+        """Raise `ConfigError` if a model has fewer layers than the pattern, so that some encoding would not be used."""
         if len(self.layers) > count:
             raise ConfigError(
-                f"{self.label} is a pattern over {len(self.layers)} layers, and the model has {count}; make num_layers at "
-                f"least {len(self.layers)}, or the pattern shorter"
+                f"num_layers must be at least {len(self.layers)} for the pattern {self.label}, got {count}; use more layers or "
+                "a shorter pattern"
             )
 
     def to_data(self) -> dict[str, Any]:
-        """Plain JSON data: the name, the version of the class (see `class_version`), and every setting."""
-        # Lists, as JSON has them.
-        settings = {k: list(v) if isinstance(v, tuple) else v for k, v in self.settings}
+        """Return plain JSON data: the name, the version of the class (see `class_version`), and every setting."""
+        settings = {k: list(v) if isinstance(v, tuple) else v for k, v in self.settings}  # JSON has no tuples
         data = {"is": self.name, "class": class_version(self.make), **settings}
         return (
             {**data, "remaining_layers": [choice.to_data() for choice in self.remaining_layers]}
@@ -96,31 +92,33 @@ class Choice:
         )
 
     def identity(self) -> dict[str, Any]:
-        """What counts for the key: without settings that only say where something lies (a path, when its hash is there)."""
+        """Return the part of `to_data` that enters the run key. A path is excluded if the file's hash is included."""
         skip = getattr(self.make, "excluded_from_key", ())
         return {k: v for k, v in self.to_data().items() if k not in skip}
 
     @property
     def label(self) -> str:
-        """The name, with the settings that differ from their defaults: `FIRE(hidden_layers=1)`; `RoPE*3+NoPE`. A class may
-        name some that are always shown: `YaRN(factor=4.0)`."""
+        """Return the name with the settings that differ from their defaults: `FIRE(hidden_layers=1)`, `RoPE*3+NoPE`.
+
+        A class may name settings that are always shown: `YaRN(factor=4.0)`.
+        """
         if self.remaining_layers:
-            runs = [(label, len(list(same))) for label, same in groupby(choice.label for choice in self.layers)]
-            return "+".join(f"{label}*{count}" if count > 1 else label for label, count in runs)
+            groups = [(label, len(list(group))) for label, group in groupby(choice.label for choice in self.layers)]
+            return "+".join(f"{label}*{count}" if count > 1 else label for label, count in groups)
         skip = {"sha256", *getattr(self.make, "excluded_from_key", ())}
         shown = shown_settings(self.make, {k: v for k, v in self.settings if k not in skip})
         return f"{self.name}({shown})" if shown else self.name
 
 
 def choose(make: type, **settings: Any) -> Choice:
-    """Freeze a class and its settings: `choose(FIRE, hidden_layers=1)`. Names, types and values are checked now.
+    """Return a choice of a class and its settings, such as `choose(FIRE, hidden_layers=1)`.
 
-    A class may have a classmethod `check(settings) -> settings` that raises `ValueError` for a value that cannot be and
-    may complete settings (a corpus writes its hash down).
+    Names, types and values are checked immediately. A class may have a classmethod `check(settings) -> settings` that raises
+    `ValueError` for invalid values and may add settings (a corpus adds its hash).
     """
     kind = getattr(make, "kind", None)
     if not isinstance(make, type) or kind is None:
-        raise ConfigError(f"choose() takes the class of an encoding, a task or a position scheme, not {make!r}")
+        raise ConfigError(f"choose() takes the class of an encoding, a task or a position scheme, got {make!r}")
     require_complete(make)
     known = settings_of(make)
     _require_settings(make, settings)
@@ -147,7 +145,7 @@ def choose(make: type, **settings: Any) -> Choice:
 
 
 def _require_settings(make: type, names: Iterable[str]) -> None:
-    """Raise `ConfigError` for a setting that the class has not got, in its own words where it has some."""
+    """Raise `ConfigError` for an unknown setting, with the class's own explanation in `without` if it has one."""
     known = settings_of(make)
     for name in names:
         if name not in known and name in getattr(make, "without", {}):
@@ -156,41 +154,45 @@ def _require_settings(make: type, names: Iterable[str]) -> None:
 
 
 def alternate(*choices: Choice) -> Choice:
-    """A pattern over layers: the first layer has the first choice, and so on, over and over.
+    """Return a pattern over layers: the first layer has the first choice, and so on, repeated for all layers.
 
-    Every fourth layer without position encoding (iRoPE, RNoPE-SWA): `alternate(rope, rope, rope, nope)`. Another base for
-    every sixth layer: `alternate(*[choose(RoPE)] * 5, choose(RoPE, base=1e6))`. `rope*3+nope` on the command line.
+    For example, every fourth layer without position encoding (iRoPE, RNoPE-SWA): `alternate(rope, rope, rope, nope)`, which is
+    `rope*3+nope` on the command line. Another base for every sixth layer:
+    `alternate(*[choose(RoPE)] * 5, choose(RoPE, base=1e6))`.
     """
     if not choices:
-        raise ConfigError("alternate() has no choices; give one for each layer of the pattern")
+        raise ConfigError("alternate() needs at least one choice; give one for each layer of the pattern")
     for choice in choices:
         require_choice("alternate()", choice)
         if choice.remaining_layers:
-            raise ConfigError(f"{choice.label} is a pattern itself; give alternate() its single choices")
+            raise ConfigError(
+                f"alternate() takes single choices, got the pattern {choice.label}; give it the choices in it"
+            )
         if (acts := getattr(choice.make, "acts_on_embedding", None)) is None:
-            raise ConfigError(f"{choice.name} is no encoding, and only encodings alternate over layers")
+            raise ConfigError(f"alternate() takes encodings, got {choice.name}")
         if len(set(choices)) > 1 and acts():
             raise ConfigError(
-                f"{choice.name} acts on embeddings, before the first layer, so it cannot alternate over layers"
+                f"{choice.name} changes embeddings before the first layer, so it cannot alternate with other encodings over "
+                "layers; use it alone"
             )
-    for size in range(1, len(choices)):  # the same pattern, however often it was written out, has one name
+    for size in range(1, len(choices)):  # reduce repetitions, so that equal patterns have equal keys
         if len(choices) % size == 0 and choices == choices[:size] * (len(choices) // size):
             choices = choices[:size]
             break
     return replace(choices[0], remaining_layers=choices[1:])
 
 
-def require_choice(what: str, given: object, kind: str = "encoding") -> None:
-    """Raise `ConfigError` unless `given` is a choice of that kind: not a class, an object or a name."""
-    if not isinstance(given, Choice):
-        name = given.__name__ if isinstance(given, type) else type(given).__name__ if kind_of(given) else repr(given)
-        raise ConfigError(f"{what} takes choices, and got {name}; write choose({name if kind_of(given) else 'RoPE'})")
-    if given.kind != kind:
-        raise ConfigError(f"{what} takes an {kind}, and got {given.label}, which is a {given.kind}")
+def require_choice(caller: str, value: object, kind: str = "encoding") -> None:
+    """Raise `ConfigError` unless `value` is a choice of that kind, and not a class, an instance or a name."""
+    if not isinstance(value, Choice):
+        name = value.__name__ if isinstance(value, type) else type(value).__name__ if kind_of(value) else repr(value)
+        raise ConfigError(f"{caller} takes choices, got {name}; write choose({name if kind_of(value) else 'RoPE'})")
+    if value.kind != kind:
+        raise ConfigError(f"{caller} takes an {kind}, got the {value.kind} {value.label}")
 
 
-def kind_of(given: object) -> str | None:
-    return getattr(given, "kind", None)
+def kind_of(value: object) -> str | None:
+    return getattr(value, "kind", None)
 
 
 def annotation(make: type, parameter: inspect.Parameter) -> Any:
@@ -200,9 +202,9 @@ def annotation(make: type, parameter: inspect.Parameter) -> Any:
 
 
 class Registry:
-    """The list of one kind ("encoding", "task"): the one place that names every method.
+    """The list of all classes of one kind: encodings, tasks or position schemes.
 
-    Other packages add theirs through the entry-point group `lengthwise.<plural>`, and plug-ins with `add` (see `plugins.py`).
+    Other packages add classes through the entry-point group `lengthwise.<plural>`, and plug-ins through `add` (see `plugins.py`).
     Names ignore case.
     """
 
@@ -210,82 +212,83 @@ class Registry:
 
     def __init__(self, kind: str, makes: Iterable[type], plural: str):
         self.kind, self.plural = kind, plural
-        self._first = {make.__name__: make for make in makes}
-        self._makes = dict(self._first)
-        self._outside_read = False
-        self.broken: dict[str, str] = {}  # what others name and cannot be had, and why
+        self._builtin = {make.__name__: make for make in makes}
+        self._classes = dict(self._builtin)
+        self._entry_points_loaded = False
+        self.broken: dict[str, str] = {}  # name -> why a class of another package or a plug-in cannot be used
         Registry.known[kind] = self
 
     def _all(self) -> dict[str, type]:
-        if not self._outside_read:
-            self._outside_read = True
+        if not self._entry_points_loaded:
+            self._entry_points_loaded = True
             for point in entry_points(group=f"lengthwise.{self.plural}"):
-                self._add(point)
-        return self._makes
+                self._add_entry_point(point)
+        return self._classes
 
-    def _add(self, point: Any) -> None:
-        """List what another package names; what is broken there breaks nothing here until it is asked for."""
+    def _add_entry_point(self, point: Any) -> None:
+        """Add a class of another package. If it cannot be loaded, the error is raised only when its name is used."""
         package = getattr(getattr(point, "dist", None), "name", "another package")
         where = f"the entry point {point.name!r} of {package}"
         try:
             make = point.load()
         except Exception as error:
             self.broken[point.name] = (
-                f"{where} cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())}; mend or remove that package"
+                f"{where} cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())}; fix or remove that package"
             )
             return
         if not isinstance(make, type) or getattr(make, "kind", None) != self.kind:
-            self.broken[point.name] = f"{where} is {make!r}, which is no {self.kind}; mend or remove that package"
+            self.broken[point.name] = (
+                f"{where} must be a class of kind {self.kind}, got {make!r}; fix or remove that package"
+            )
         elif (clash := self._clash(point.name, make)) is not None:
             self.broken[point.name] = (
-                f"{where} is called like {clash.__name__}, which is there already; mend or remove that package"
+                f"{where} has the same name as {clash.__name__}, which is already listed; fix or remove that package"
             )
         else:
-            self._makes[point.name] = make
+            self._classes[point.name] = make
 
     def _has(self, name: str) -> bool:
-        return _plain(name.strip()) in self._plain_names()
+        return _normalized(name.strip()) in self._normalized_names()
 
     def add(self, make: type) -> str | None:
-        """List a class of a plug-in. One that is incomplete is not listed, and whoever asks for it is told what it lacks, which
-        is also returned.
+        """Add a class of a plug-in. An incomplete class is not added; return what it lacks, which `find` also raises.
 
-        Raises `ConfigError` where another class has its name.
+        Raise `ConfigError` if another class has the same name.
         """
         self._all()
         if (clash := self._clash(make.__name__, make)) is not None:
             raise ConfigError(
-                f"its {self.kind} {make.__name__} is called like {clash.__name__} of {clash.__module__}; rename it"
+                f"its {self.kind} {make.__name__} has the same name as {clash.__name__} of {clash.__module__}; rename it"
             )
         try:
             require_complete(make)
         except ConfigError as error:
             self.broken[make.__name__] = str(error)
             return str(error)
-        self._makes[make.__name__] = make
+        self._classes[make.__name__] = make
         return None
 
     def _clash(self, name: str, make: type) -> type | None:
-        """The class that is listed already under a name that this one would have."""
-        taken = self._plain_names()
-        others = (taken.get(_plain(n), make) for n in (name, make.__name__))
+        """Return another class that is already listed under this name or this class's name."""
+        listed = self._normalized_names()
+        others = (listed.get(_normalized(n), make) for n in (name, make.__name__))
         return next((other for other in others if other is not make), None)
 
     def state(self) -> tuple[dict[str, type], dict[str, str]]:
-        """What is listed now, for `restore`."""
+        """Return the current content of the list, for `restore`."""
         return dict(self._all()), dict(self.broken)
 
     def restore(self, state: tuple[dict[str, type], dict[str, str]] | None) -> None:
-        """List what was listed then; None: what the list began with, and the entry points."""
+        """Restore the content that `state` returned, or with None the built-in classes and the entry points."""
         if state is None:
-            self._makes, self.broken, self._outside_read = dict(self._first), {}, False
+            self._classes, self.broken, self._entry_points_loaded = dict(self._builtin), {}, False
         else:
-            self._makes, self.broken = dict(state[0]), dict(state[1])
+            self._classes, self.broken = dict(state[0]), dict(state[1])
 
-    def _plain_names(self) -> dict[str, type]:
-        # A choice knows its class by the class' own name, whatever name another package lists it under.
-        own = {_plain(make.__name__): make for make in self._makes.values()}
-        return own | {_plain(name): make for name, make in self._makes.items()}
+    def _normalized_names(self) -> dict[str, type]:
+        # A choice stores the class's own name, which may differ from the name of its entry point.
+        class_names = {_normalized(make.__name__): make for make in self._classes.values()}
+        return class_names | {_normalized(name): make for name, make in self._classes.items()}
 
     def __iter__(self) -> Iterator[type]:
         return iter(self._all().values())
@@ -294,82 +297,85 @@ class Registry:
         return list(self._all())
 
     def find(self, name: str) -> type:
-        """The class called `name`, whatever its case; dashes and underscores do not count."""
+        """Return the class with this name, ignoring case, dashes and underscores."""
         names = self.names()
-        found = self._plain_names().get(_plain(name))
-        if found is not None:
-            return found
+        make = self._normalized_names().get(_normalized(name))
+        if make is not None:
+            return make
         if "," in name and all(self._has(part) for part in name.split(",")):
             raise ConfigError(f"{name!r}: separate {self.kind}s with spaces, as in: {' '.join(name.split(','))}")
-        for broken, why in self.broken.items():
-            if _plain(broken) == _plain(name):
-                raise ConfigError(why)
+        for broken, reason in self.broken.items():
+            if _normalized(broken) == _normalized(name):
+                raise ConfigError(reason)
         raise UnknownName(
-            f"there is no {self.kind} {name!r}{near_miss(name, names)}; there are: {', '.join(names)} "
-            "(your own: add --plugin FILE, or pass the class itself in a study file)"
+            f"there is no {self.kind} {name!r}{near_miss(name, names)}; available: {', '.join(names)} "
+            "(for your own, add --plugin FILE, or pass the class itself in a study file)"
         )
 
     def parse(self, text: str) -> Choice:
-        """A choice from one word of a command line: `fire`, `fire:hidden_layers=1,activation=gelu`; of encodings also a
-        pattern over layers, `rope*3+nope`. `ConfigError` for what is not known, and for a setting that is given twice."""
-        # A task may have a plus in a path.
-        parts = layers_of(text) if self.kind == "encoding" else [text]
-        times = [re.fullmatch(r"(.*[^*])\*(\d{1,9})", part) for part in parts]
-        if len(parts) > 1 or times[0]:
+        """Return the choice for a name with optional settings: `fire`, `fire:hidden_layers=1,activation=gelu`.
+
+        For encodings, the text may also be a pattern over layers, `rope*3+nope`. Raise `ConfigError` for unknown names and for
+        repeated settings.
+        """
+        parts = split_layers(text) if self.kind == "encoding" else [text]  # a task's path may contain a plus
+        matches = [re.fullmatch(r"(.*[^*])\*(\d{1,9})", part) for part in parts]
+        if len(parts) > 1 or matches[0]:
             if not all(part.strip() for part in parts):
                 raise ConfigError(f"{text!r}: a layer of the pattern has no name; write it like rope*3+nope")
             choices = [
-                (self._one(m[1]), int(m[2])) if m else (self._one(p), 1) for p, m in zip(parts, times, strict=True)
+                (self._parse_single(m[1]), int(m[2])) if m else (self._parse_single(p), 1)
+                for p, m in zip(parts, matches, strict=True)
             ]
             if sum(count for _, count in choices) > 1000 or not all(count for _, count in choices):
-                raise ConfigError(f"{text!r}: a choice holds for 1 or more layers, and a pattern for at most 1,000")
+                raise ConfigError(f"{text!r}: a pattern must have at most 1,000 layers, and each encoding at least 1")
             return alternate(*(choice for choice, count in choices for _ in range(count)))
-        return self._one(text)
+        return self._parse_single(text)
 
-    def _one(self, text: str) -> Choice:
+    def _parse_single(self, text: str) -> Choice:
         name, _, rest = text.partition(":")
         make = self.find(name)
         settings: dict[str, Any] = {}
         known = settings_of(make)
-        for part in filter(None, between_commas(rest)):
+        for part in filter(None, split_at_commas(rest)):
             key, equals, value = part.partition("=")
             key = key.strip().replace("-", "_")
             if not equals and self._has(part):
-                raise ConfigError(f"{text!r}: separate {self.kind}s with spaces, and not with commas: ... {part} ...")
+                raise ConfigError(f"{text!r}: separate {self.kind}s with spaces instead of commas: ... {part} ...")
             if not equals:
                 raise ConfigError(f"{text!r}: {part!r} is not a setting; write {make.__name__.lower()}:name=value")
             _require_settings(make, [key])
             if key in settings:
-                raise ConfigError(f"{text!r} gives {make.__name__}.{key} twice; leave one of them out")
+                raise ConfigError(f"{text!r} sets {make.__name__}.{key} twice; omit one of them")
             settings[key] = parse_value(value.strip(), annotation(make, known[key]), f"{make.__name__}.{key}")
         return choose(make, **settings)
 
 
-def layers_of(text: str) -> list[str]:
-    """The parts of a pattern over layers. A plus before a digit belongs to a number (1e+6)."""
+def split_layers(text: str) -> list[str]:
+    """Return the parts of a pattern over layers. A plus before a digit belongs to a number (1e+6)."""
     return re.split(r"\+(?![\d.])", text)
 
 
-def between_commas(text: str) -> list[str]:
-    """The parts of a text between its commas, but for those of a list in brackets: `a=[1,2],b` is `a=[1,2]` and `b`."""
+def split_at_commas(text: str) -> list[str]:
+    """Split at commas, except inside brackets: `a=[1,2],b` gives `a=[1,2]` and `b`."""
     return re.split(r",(?![^\[]*\])", text)
 
 
-def _plain(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
 def choice_from_data(kind: str, data: Any) -> Choice:
-    """The choice that `to_data` described, of the class as it is now: whether its version is still the same is seen by
-    comparing keys."""
+    """Return the choice that `to_data` described, with the current class. A changed class version shows in the run key."""
     if not isinstance(data, Mapping) or not isinstance(data.get("is"), str):
-        raise ConfigError(f'a choice of {kind} is described by an object like {{"is": "NAME", ...}}, not by {data!r}')
+        raise ConfigError(f'a choice of {kind} must be an object like {{"is": "NAME", ...}}, got {data!r}')
     settings = {k: v for k, v in data.items() if k not in ("is", "class", "remaining_layers")}
     choice = choose(Registry.known[kind].find(data["is"]), **settings)
     if "remaining_layers" not in data:
         return choice
     if not isinstance(data["remaining_layers"], (list, tuple)) or not data["remaining_layers"]:
         raise ConfigError(
-            f"{choice.label}: remaining_layers is {data['remaining_layers']!r}; it has to be a list of the choices that follow"
+            f"{choice.label}: remaining_layers must be a list of the other choices of the pattern, got "
+            f"{data['remaining_layers']!r}"
         )
     return alternate(choice, *(choice_from_data(kind, other) for other in data["remaining_layers"]))

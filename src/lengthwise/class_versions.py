@@ -1,4 +1,4 @@
-"""Which version of a class a run was made of, and where a class from outside the package is defined."""
+"""The version of a class in a run's key, the file that defines a class, and checks that a class is complete."""
 
 import inspect
 import os
@@ -16,16 +16,16 @@ _hashes: WeakKeyDictionary[type, str] = WeakKeyDictionary()
 
 
 def is_own(make: type) -> bool:
-    """Whether a class is one of lengthwise."""
+    """Return whether a class belongs to lengthwise."""
     return make.__module__.startswith("lengthwise.")
 
 
 def class_version(make: type) -> dict[str, Any]:
-    """Return what identifies the code of an encoding, a task or a position scheme, as it enters a run's key.
+    """Return what identifies the code of an encoding, a task or a position scheme in a run's key.
 
-    A class of lengthwise: `{"version": n}`, its class attribute. A class from outside that declares `version` in its own body:
-    `{"version": n, "module": the name of its file}`, and where it derives from a class of lengthwise with another version than 1,
-    `"bases"`. Any other: `{"code": a hash of its source}`, see `code_hash`.
+    For a class of lengthwise: `{"version": n}`, its class attribute. For a class from outside that declares `version` in its own
+    body: `{"version": n, "module": the name of its file}`, and `"bases"` if it derives from a class of lengthwise whose version is
+    not 1. For any other class: `{"code": a hash of its source}`, see `code_hash`.
     """
     if is_own(make):
         return {"version": make.version}  # type: ignore[attr-defined]
@@ -43,15 +43,15 @@ def class_version(make: type) -> dict[str, Any]:
 
 
 def source_file(make: type | Callable[..., Any]) -> Path | None:
-    """The file that defines a class or a function; None where there is none."""
+    """Return the file that defines a class or a function, or None if there is none."""
     file = getattr(sys.modules.get(make.__module__), "__file__", None)
     return Path(file).resolve() if file else None
 
 
 def defined_in(make: type) -> str | None:
-    """What `--plugin` takes to find a class from outside again: its file, or the module of an installed package.
+    """Return the argument of `--plugin` for a class from outside: its file, or its module in an installed package.
 
-    None for a class of lengthwise, and for one that was typed in.
+    Return None for a class of lengthwise, and for one that was defined interactively.
     """
     file = source_file(make)
     if is_own(make):
@@ -64,7 +64,7 @@ def defined_in(make: type) -> str | None:
 
 
 def place(make: type | Callable[..., Any]) -> str:
-    """`mytask.py, line 12`, for messages: where a class or a function is defined; its module where the file is not known."""
+    """Return where a class or a function is defined, such as `mytask.py, line 12`, or its module if the file is unknown."""
     try:
         line = inspect.getsourcelines(make)[1]
     except (OSError, TypeError):
@@ -74,10 +74,10 @@ def place(make: type | Callable[..., Any]) -> str:
 
 
 def shortened(path: str) -> str:
-    """A path as it is written from the current folder, where it lies in that; else as it is."""
+    """Return a path relative to the current folder if it lies in it, else unchanged."""
     try:
         inside = Path(path).is_absolute() and Path(path).is_relative_to(os.getcwd())
-    except OSError:  # the current folder is gone
+    except OSError:  # the current folder was deleted
         return path
     return os.path.relpath(path) if inside else path
 
@@ -89,8 +89,8 @@ def require_complete(make: type) -> None:
     """
     methods = [f"the method {name}" for name in sorted(getattr(make, "__abstractmethods__", ()))]
     attributes = [f"the class attribute {n}" for n, of_class in _declared(make) if of_class and not hasattr(make, n)]
-    if lacking := [*methods, *attributes]:
-        raise ConfigError(f"{place(make)}: class {make.__name__} lacks {listing(lacking)}; define {_them(lacking)}")
+    if missing := [*methods, *attributes]:
+        raise ConfigError(f"{place(make)}: class {make.__name__} lacks {listing(missing)}; define {_pronoun(missing)}")
     parameters = [] if is_own(make) else list(inspect.signature(make).parameters.values())
     if positional := [p for p in parameters if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]:
         names = listing([str(p).partition(":")[0].partition("=")[0] for p in positional])
@@ -100,7 +100,7 @@ def require_complete(make: type) -> None:
         )
 
 
-def require_set(instance: object) -> None:
+def require_attributes(instance: object) -> None:
     """Raise `ConfigError` for an object whose `__init__` left out attributes which every object of its kind has, or hides a
     method of lengthwise's base classes behind an attribute of the same name."""
     make = type(instance)
@@ -115,20 +115,20 @@ def require_set(instance: object) -> None:
                     f"{place(make)}: class {make.__name__} sets self.{name}, which hides the method {base.__name__}.{name}; "
                     "give the attribute another name"
                 )
-    if lacking := [
+    if missing := [
         f"self.{name}" for name, of_class in _declared(make) if not of_class and not hasattr(instance, name)
     ]:
         raise ConfigError(
-            f"{place(make)}: class {make.__name__} does not set {listing(lacking)}; set {_them(lacking)} in __init__"
+            f"{place(make)}: class {make.__name__} does not set {listing(missing)}; set {_pronoun(missing)} in __init__"
         )
 
 
 def _declared(make: type) -> list[tuple[str, bool]]:
-    """The attributes that lengthwise's base classes declare, and whether each belongs to the class."""
+    """Return the attributes that lengthwise's base classes declare, and whether each is a class attribute."""
     bases = [base for base in make.__mro__ if is_own(base)]
-    found = {name: "ClassVar" in str(kind) for base in bases for name, kind in inspect.get_annotations(base).items()}
-    return list(found.items())
+    declared = {name: "ClassVar" in str(kind) for base in bases for name, kind in inspect.get_annotations(base).items()}
+    return list(declared.items())
 
 
-def _them(names: list[str]) -> str:
+def _pronoun(names: list[str]) -> str:
     return "it" if len(names) == 1 else "them"

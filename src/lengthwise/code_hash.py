@@ -13,11 +13,11 @@ from typing import Any
 
 from lengthwise.values import ConfigError
 
-OWN = "lengthwise"  # never followed: what it computes is counted by versions
+OWN = "lengthwise"  # never followed, because its classes have versions
 INSTALLED = {"site-packages", "dist-packages"}
 COMPILED = (".pyc", ".so", ".pyd")
-DYNAMIC = {"globals", "eval", "exec", "__import__", "importlib", "import_module"}  # names that can reach any other
-CHANGING = {  # methods; so are those of tensors, which end with an underscore
+DYNAMIC = {"globals", "eval", "exec", "__import__", "importlib", "import_module"}  # names that give access to any other
+CHANGING = {  # methods that change their object, as do those of tensors that end with an underscore
     "add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert", "pop", "popitem", "popleft", "register",
     "remove", "reverse", "rotate", "setdefault", "sort", "update",
 }  # fmt: skip
@@ -30,29 +30,29 @@ Path_ = tuple[str, ...]  # attributes after a name: ("nn", "Linear") of torch.nn
 def code_hash(make: type) -> str:
     """Return 16 hex digits that change when the source of a class changes.
 
-    The hash covers the class statement and everything that it names, directly or through others, in its own file or in modules
-    of the same folder or package: base classes, decorators, functions, constants. So do the top-level statements of these
-    modules, and of all modules of the folder that they import, which may act on one of those: `Windowed.size = 3`, a call of a
-    function that fills a table, a function that a decorator puts into a table, a class that `__init_subclass__`, a metaclass or
-    `__subclasses__` finds. Where that is not clear, they count. Comments, blank lines, docstrings, other definitions of the files,
-    `if __name__ == "__main__"` blocks, lengthwise and installed libraries do not count. It is computed from a normalised syntax
-    tree, so it is the same in every process, on every machine that has the same files, and on every supported Python.
+    The hash covers the class statement and everything that it names, directly or indirectly, in its own file or in modules of the
+    same folder or package: base classes, decorators, functions, constants. It also covers the top-level statements of these
+    modules, and of all modules of the folder that they import, if they may change one of those: `Windowed.size = 3`, a call of a
+    function that fills a table, a function that a decorator adds to a table, a class that `__init_subclass__`, a metaclass or
+    `__subclasses__` finds. In unclear cases the statements are included. Comments, blank lines, docstrings, other definitions of
+    the files, `if __name__ == "__main__"` blocks, lengthwise and installed libraries are not included. The hash is computed from a
+    normalised syntax tree, so it is the same in every process, on every machine with the same files, and with every supported
+    Python.
 
-    Where names cannot be followed, everything at the top level of that module counts: for a class defined inside a function or
-    made by a call, for code that uses `globals`, `eval`, `exec` or `importlib`, and for a module that is itself passed on as a
-    value.
+    If names cannot be followed, all top-level statements of that module are included: for a class that is defined inside a function
+    or created by a call, for code that uses `globals`, `eval`, `exec` or `importlib`, and for a module that is passed as a value.
 
-    Not covered: files and environment variables that code reads when it runs; modules in folders that code puts into `sys.path`
-    when it runs; modules that no such import reaches, as a script that imports the class and then changes it; changes made by
-    functions when they are called later.
+    Not covered: files and environment variables that code reads at run time; modules in folders that code adds to `sys.path` at run
+    time; modules that are not reached by such imports, such as a script that imports the class and then changes it; changes by
+    functions that are called later.
 
-    Raises `ConfigError` where there is no source, as for a class typed into a notebook.
+    Raise `ConfigError` if there is no source, as for a class defined in a notebook.
     """
     module = sys.modules.get(make.__module__)
     file = getattr(module, "__file__", None)
     if file is None or file.endswith(COMPILED) or not Path(file).is_file():
         raise ConfigError(
-            f"{make.__name__} has no source file, so changes of its code cannot be noticed; define it in a Python file, or give "
+            f"{make.__name__} has no source file, so changes of its code cannot be detected; define it in a Python file, or give "
             "the class a version (version = 1) and raise it with every change"
         )
     package = getattr(module, "__package__", None)
@@ -63,14 +63,14 @@ def code_hash(make: type) -> str:
         text = json.dumps([walk.parts(), own_bases(make)], ensure_ascii=True, sort_keys=True)
     except RecursionError:
         raise ConfigError(
-            f"the source of {make.__name__}, or of what it uses, has an expression or a chain of elif that is too long to be "
-            "compared; split it, or give the class a version (version = 1) and raise it with every change"
+            f"the source of {make.__name__}, or of code that it uses, has an expression or a chain of elif that is too long to "
+            "hash; split it, or give the class a version (version = 1) and raise it with every change"
         ) from None
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def own_bases(make: type) -> dict[str, int]:
-    """The versions of the lengthwise classes that a class derives from."""
+    """Return the versions of the lengthwise classes that a class derives from."""
     return {
         base.__name__: base.version
         for base in make.__mro__
@@ -85,7 +85,7 @@ def own_bases(make: type) -> dict[str, int]:
 class _Module:
     """A source file and its top-level statements."""
 
-    name: str  # dotted, from the folder that all names start in
+    name: str  # dotted, relative to the folder in which all names start
     is_package: bool
     statements: list[ast.stmt]
     bindings: dict[str, list[ast.stmt]] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class _Module:
         return module
 
     def absolute(self, node: ast.ImportFrom) -> str:
-        """The full name of the module that a statement imports from."""
+        """Return the full name of the module that a statement imports from."""
         if not node.level:
             return node.module or ""
         parts = self.name.split(".")
@@ -110,7 +110,7 @@ class _Module:
         return ".".join([*package, *([node.module] if node.module else [])])
 
     def imported(self) -> list[str]:
-        """The full names that are imported when the module is, in their order; some may be no modules."""
+        """Return the full names that are imported with the module, in order. Some of them may not be modules."""
         names: list[str] = []
         for node in (node for statement in self.statements for node in _run_at_once(statement)):
             if isinstance(node, ast.Import):
@@ -126,11 +126,11 @@ def _parsed(file: Path) -> ast.Module:
     try:
         return ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError) as error:
-        raise ConfigError(f"{file} cannot be read as Python any more ({error}); mend it, and repeat") from error
+        raise ConfigError(f"{file} is no longer valid Python ({error}); fix it, and run the command again") from error
 
 
 def _as_imported(statement: ast.stmt) -> list[ast.stmt]:
-    """What a top-level statement does when its module is imported: of `if __name__ == "__main__"` the else branch."""
+    """Return the statements that run when the module is imported: for `if __name__ == "__main__"`, the else branch."""
     if isinstance(statement, ast.If) and ast.unparse(statement.test) in _AS_SCRIPT:
         return statement.orelse
     return [statement]
@@ -141,8 +141,8 @@ _AS_SCRIPT = ("__name__ == '__main__'", "'__main__' == __name__")
 
 @dataclass
 class _Sources:
-    """The modules that may be followed: those under one folder, or under the packages that it belongs to; of an installed package
-    that package alone."""
+    """The modules that may be followed: those in the class's folder, or in the packages that contain it. For an installed package,
+    only those of that package."""
 
     folder: Path
     only: str | None
@@ -152,7 +152,7 @@ class _Sources:
     @classmethod
     def around(cls, file: Path, package: list[str]) -> "_Sources":
         above = [parent.name for parent in file.parents][: len(package)]
-        if above != package[::-1]:  # a name that the folders do not have, such as that of a module run by a tool
+        if above != package[::-1]:  # the package's name differs from the folders, as for a module run by a tool
             package = []
         folder = file.parents[len(package)]
         names = [*package, *([] if file.name == "__init__.py" else [file.stem])]
@@ -162,14 +162,14 @@ class _Sources:
         return cls(folder, only, own, {name: own})
 
     def find(self, name: str) -> _Module | None:
-        """The module of a full name; None where it is not one of these."""
+        """Return the module with a full name, or None if it is not one of these."""
         if name not in self.modules:
             file = self._file(name)
             self.modules[name] = None if file is None else _Module.read(name, file)
         return self.modules[name]
 
     def imported(self) -> list[_Module]:
-        """All modules that are known, and those that they import, and so on."""
+        """Return all known modules, and all that they import, directly or indirectly."""
         waiting = [module for module in self.modules.values() if module is not None]
         found = dict.fromkeys(waiting)
         while waiting:
@@ -180,24 +180,24 @@ class _Sources:
         return list(found)
 
     def _file(self, name: str) -> Path | None:
-        """Its file, or its folder where that has no `__init__.py`; None where there is neither."""
+        """Return the module's file, or its folder if that has no `__init__.py`, or None if there is neither."""
         top, *_ = name.split(".")
         if not all(part.isidentifier() for part in name.split(".")) or top == OWN or self.only not in (None, top):
             return None
         loaded = getattr(sys.modules.get(top), "__file__", None)
         for folder in self._roots():
             if loaded is not None and not Path(loaded).resolve().is_relative_to(folder):
-                continue  # such a file lies here too, but another one was imported
-            place = folder.joinpath(*name.split("."))
-            for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
+                continue  # a module of this name may be here too, but another one was imported
+            path = folder.joinpath(*name.split("."))
+            for file in (path / "__init__.py", path.with_name(f"{path.name}.py")):
                 if file.is_file():
                     return file
-            if place.is_dir():
-                return place
+            if path.is_dir():
+                return path
         return None
 
     def _roots(self) -> Iterator[Path]:
-        """The folders in which names may begin: this one, and where it is a package that was not named, the one that has it."""
+        """Yield the folders in which names may start: this one, and if it belongs to an unnamed package, the package's parent."""
         yield self.folder
         above = self.folder
         while (above / "__init__.py").is_file():
@@ -219,20 +219,20 @@ def _tables(statement: ast.stmt) -> Iterator[symtable.SymbolTable]:
 
 
 def _bound(statement: ast.stmt) -> set[str]:
-    """The names that a top-level statement gives the module."""
+    """Return the names that a top-level statement defines."""
     top = next(_tables(statement))
     return {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
 
 
 def _referenced(statement: ast.stmt) -> set[str]:
-    """The names of the module that a statement uses, wherever inside."""
+    """Return the module-level names that a statement uses, at any depth."""
     top, *inner = _tables(statement)
     used = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}
     return used | {s.get_name() for table in inner for s in table.get_symbols() if s.is_global()}
 
 
 class _Uses(ast.NodeVisitor):
-    """How each name is used: the attributes that follow it, () where the thing itself is."""
+    """Collects how each name is used: the paths of attributes after it, () if the object itself is used."""
 
     def __init__(self, statement: ast.stmt):
         self.paths: dict[str, set[Path_]] = {}
@@ -254,12 +254,12 @@ class _Uses(ast.NodeVisitor):
 
 
 def _reaches_any(names: set[str], paths: Mapping[str, set[Path_]]) -> bool:
-    """Whether code can reach names that it does not write."""
+    """Return whether code can access names that do not occur in it."""
     return bool(names & DYNAMIC) or any(path[:1] == ("modules",) for path in paths.get("sys", ()))
 
 
 def _run_at_once(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of a statement that run when its module is imported: not the bodies of functions."""
+    """Yield the parts of a statement that run when its module is imported, which excludes the bodies of functions."""
     yield node
     children = list(ast.iter_child_nodes(node))
     if isinstance(node, _Function | ast.Lambda):
@@ -270,7 +270,7 @@ def _run_at_once(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _changes(nodes: Iterable[ast.AST]) -> bool:
-    """Whether code may change something that it did not make, other than attributes of `self`."""
+    """Return whether code may change objects that it did not create, other than attributes of `self`."""
     for node in nodes:
         if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
             if _root(node) != "self":
@@ -293,14 +293,14 @@ def _calls_changing(node: ast.AST) -> bool:
 
 
 def _root(node: ast.AST) -> str | None:
-    """The name that an expression begins with: `a` of `a.b[0].c()`."""
+    """Return the first name of an expression: `a` for `a.b[0].c()`."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else None
 
 
 def _only_binds(statement: ast.stmt) -> bool:
-    """Whether a statement has no other purpose than to bind names."""
+    """Return whether the only purpose of a statement is to define names."""
     return isinstance(statement, _Function | ast.ClassDef | _Import | ast.Assign | ast.AnnAssign | ast.Assert)
 
 
@@ -315,10 +315,10 @@ class _Walk:
     """Collects the statements that a class depends on."""
 
     def __init__(self, sources: _Sources, deep: bool = True):
-        self.sources, self.deep = sources, deep  # not deep: only what is named directly
-        self.taken: dict[_Module, set[int]] = {}  # indices of the statements that count
-        self.imports: set[str] = set()  # what each module calls by which name
-        self.acting: set[str] = set()  # modules that act on others when they are imported
+        self.sources, self.deep = sources, deep  # if not deep: only direct references
+        self.taken: dict[_Module, set[int]] = {}  # indices of the included statements
+        self.imports: set[str] = set()  # imported objects and their names in each module
+        self.acting: set[str] = set()  # modules that change others when they are imported
         self.followed: set[tuple[str, str, frozenset[Path_]]] = set()
 
     def take_class(self, module: _Module, qualname: str) -> None:
@@ -332,7 +332,7 @@ class _Walk:
             pass
 
     def parts(self) -> list[Any]:
-        """What is hashed: the statements of each module in their order; sorted by module."""
+        """Return the data to hash: the statements of each module in order, sorted by module."""
         found = []
         for module in self.sources.modules.values():
             if module is not None and self.taken.get(module):
@@ -344,7 +344,7 @@ class _Walk:
         return [sorted(found, key=lambda part: part[0]), sorted(self.imports | order)]
 
     def label(self, module: _Module) -> str:
-        """A module's name; of the class's own module none, so that its file may be renamed."""
+        """Return a module's name, but "" for the class's own module, so that its file may be renamed."""
         return "" if module is self.sources.own else module.name
 
     def take(self, module: _Module, statement: ast.stmt) -> None:
@@ -370,7 +370,7 @@ class _Walk:
             self.take(module, statement)
 
     def follow(self, module: _Module, name: str, paths: set[Path_]) -> bool:
-        """Take what gives a module this name; whether anything may."""
+        """Include the statements that define a name in a module. Return whether the name may be defined."""
         if (step := (module.name, name, frozenset(paths))) in self.followed:
             return name in module.bindings
         self.followed.add(step)
@@ -384,12 +384,12 @@ class _Walk:
         if name in module.bindings or (name.startswith("__") and name.endswith("__")):
             return True
         found = hasattr(builtins, name)
-        for star in module.stars:  # the name may be of any of them
+        for star in module.stars:  # the name may come from any of them
             self.imports.add(f"{self.label(module)}: {module.absolute(star)}.*")
             source = self.sources.find(module.absolute(star))
             found = source is None or self.follow(source, name, paths) or found
         if not found:
-            self.take_all(module)  # it is there when the code runs, and nothing says where from
+            self.take_all(module)  # the name exists at run time, but its origin is unknown
         return found
 
     def follow_import(
@@ -412,7 +412,7 @@ class _Walk:
                 self.follow_path(module, path)
 
     def follow_path(self, module: _Module, path: Path_) -> None:
-        """Take what `module.a.b` refers to."""
+        """Include the statements that `module.a.b` refers to."""
         if path and path[0] in module.bindings:
             self.follow(module, path[0], {path[1:]})
         elif path and (inner := self.sources.find(f"{module.name}.{path[0]}")) is not None:
@@ -423,7 +423,7 @@ class _Walk:
             self.take_all(module)
 
     def _take_acting(self, reach: "_Reach") -> bool:
-        """Take statements that act on what was taken; whether there were any."""
+        """Include statements that change included ones. Return whether there were any."""
         found = [
             (module, statement)
             for module in self.sources.imported()
@@ -440,7 +440,7 @@ class _Walk:
 
 
 class _Reach:
-    """What top-level statements may do to others when their modules are imported."""
+    """Determines which statements a top-level statement may change when its module is imported."""
 
     def __init__(self, sources: _Sources):
         self.sources = sources
@@ -448,7 +448,7 @@ class _Reach:
         self.home: dict[ast.stmt, _Module] = {}
 
     def acts(self, module: _Module, statement: ast.stmt, taken: set[ast.stmt]) -> bool:
-        """Whether a statement may do something to one of those taken, and does not only bind names itself."""
+        """Return whether a statement may change an included one, rather than only defining names itself."""
         if isinstance(statement, ast.Import | ast.ImportFrom):
             return False
         nodes = list(_run_at_once(statement))
@@ -462,7 +462,7 @@ class _Reach:
         return bool(self.of(module, statement) & data or self.of(module, statement, deep=False) & taken)
 
     def of(self, module: _Module, *nodes: ast.AST, deep: bool = True) -> set[ast.stmt]:
-        """The statements that some code refers to; if `deep`, also through others."""
+        """Return the statements that some code refers to; if `deep`, also indirectly."""
         if (deep, nodes) not in self.known:
             walk = _Walk(self.sources, deep)
             for node in nodes:
@@ -477,7 +477,7 @@ class _Reach:
         return self.known[deep, nodes]
 
     def _changes(self, module: _Module, statement: ast.stmt, nodes: list[ast.AST]) -> bool:
-        """Whether what runs at once changes anything: itself, by functions that it calls, decorators, or base classes."""
+        """Return whether code that runs on import changes anything, also by called functions, decorators or base classes."""
         if _changes(n for n in nodes if not isinstance(n, ast.Expr) and not _calls_changing(n)):
             return True
         if self.of(module, *_decorators(nodes)):
@@ -486,16 +486,15 @@ class _Reach:
         return any(_changes(ast.walk(s)) for s in called) or any(self._notices(module, node) for node in nodes)
 
     def _called(self, module: _Module, statement: ast.stmt, nodes: Iterable[ast.AST]) -> set[ast.stmt]:
-        """The statements of what is called, and of what that calls in turn."""
+        """Return the statements that define called functions, and those that they call in turn."""
         found: set[ast.stmt] = set()
         waiting = [(module, statement, nodes)]
         while waiting:
             module, statement, nodes = waiting.pop()
             names, paths = _referenced(statement), _Uses(statement).paths
             called = {_root(node.func) or "" for node in nodes if isinstance(node, ast.Call)}
-            is_data = bool(found) and not isinstance(
-                statement, _Function | ast.ClassDef
-            )  # perhaps a table of functions
+            # Data may be a table of functions.
+            is_data = bool(found) and not isinstance(statement, _Function | ast.ClassDef)
             for name in sorted(names if is_data else names & called):
                 walk = _Walk(self.sources, deep=False)
                 walk.follow(module, name, paths.get(name, {()}))
@@ -507,7 +506,7 @@ class _Reach:
         return found
 
     def _notices(self, module: _Module, node: ast.AST) -> bool:
-        """Whether a class statement runs code of a base or of a metaclass."""
+        """Return whether a class statement runs code of a base class or a metaclass."""
         if not isinstance(node, ast.ClassDef):
             return False
         if self.of(module, *(k.value for k in node.keywords if k.arg == "metaclass")):
@@ -520,7 +519,7 @@ class _Reach:
         )
 
     def _is_found_as_subclass(self, module: _Module, nodes: list[ast.AST], taken: set[ast.stmt]) -> bool:
-        """Whether there is a class among them that `__subclasses__` finds."""
+        """Return whether the nodes contain a class that `__subclasses__` finds."""
         bases = [base for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases]
         return bool(self.of(module, *bases) & taken) and any(
             getattr(node, "attr", None) == "__subclasses__" for statement in taken for node in ast.walk(statement)
@@ -531,20 +530,20 @@ class _Reach:
 
 
 def _plain(node: Any) -> Any:
-    """A syntax tree as JSON has it, without places, docstrings, and what differs between versions of Python."""
+    """Return a syntax tree as JSON data, without line numbers, docstrings, and differences between versions of Python."""
     if isinstance(node, ast.Constant):
         value = node.value
         return [type(value).__name__, hex(value) if type(value) is int else repr(value)]
-    if isinstance(node, ast.JoinedStr):  # some versions of Python put empty texts between its parts
+    if isinstance(node, ast.JoinedStr):  # some versions of Python insert empty strings between its parts
         return ["JoinedStr", [_plain(part) for part in node.values if getattr(part, "value", None) != ""]]
     if isinstance(node, ast.AST):
         fields = {name: _plain(value) for name, value in ast.iter_fields(node) if name not in ("ctx", "type_comment")}
         return [type(node).__name__, {name: value for name, value in fields.items() if value not in (None, [])}]
     if isinstance(node, list):
-        return [_plain(item) for item in node if not _says_nothing(item)]
+        return [_plain(item) for item in node if not _has_no_effect(item)]
     return node
 
 
-def _says_nothing(node: Any) -> bool:
-    """`pass`, docstrings, and other constants that stand alone."""
+def _has_no_effect(node: Any) -> bool:
+    """Return whether a statement is `pass`, a docstring, or another constant expression."""
     return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))

@@ -1,8 +1,7 @@
-"""Experiments as values: frozen dataclasses, strict JSON both ways, and a content hash that is a run's key.
+"""Configurations of runs: frozen dataclasses with strict JSON conversion and a hash that is the run key.
 
-Nothing here imports torch. A `Run` is the complete description of one training, with every default written out, so that
-the same question has the same key on every machine and however it was spelled. The methods in it are choices
-(`choices.py`).
+Nothing here imports torch. A `Run` describes one training completely, including all defaults, so that equal trainings have equal
+keys on every machine. Encodings, tasks and position schemes in it are choices (`choices.py`).
 """
 
 import dataclasses
@@ -48,7 +47,7 @@ __all__ = [
     "shown_settings",
 ]
 
-MOST_EXAMPLES = 10**12  # of a fixed training set; far more than any training sees
+MAX_TRAIN_EXAMPLES = 10**12  # of a fixed training set; far more than any training uses
 
 # ---- the parts of a run -----------------------------------------------------------------------------------------
 
@@ -57,37 +56,37 @@ C = typing.TypeVar("C", bound="Config")
 
 
 class Config:
-    """Base of the configuration dataclasses: casts every field to its declared type when an object is made."""
+    """Base class of the configurations. Every field is checked against its declared type at construction."""
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))
         for f in dataclasses.fields(self):  # type: ignore[arg-type]
             value, where, kind = getattr(self, f.name), f"{type(self).__name__}.{f.name}", f.metadata.get("kind")
             if isinstance(value, Choice) and kind and value.kind != kind:
-                raise ConfigError(f"{where} is {value.name}, which is no {kind}")
+                raise ConfigError(f"{where} must be of kind {kind}, got the {value.kind} {value.name}")
             if not isinstance(value, (Choice, Config)):
                 if kind and value is not None:
-                    raise ConfigError(f"{where} is {value!r}; write choose(...) around a class of {kind}s")
+                    raise ConfigError(f"{where} must be a choice of a {kind}, got {value!r}; write choose(CLASS, ...)")
                 object.__setattr__(self, f.name, cast(value, hints[f.name], where))
             elif not isinstance(value, hints[f.name]):
-                raise ConfigError(f"{where} is {value!r}; it has to be a {hints[f.name].__name__}")
+                raise ConfigError(f"{where} must be of type {hints[f.name].__name__}, got {value!r}")
 
-    def fill(self, **values: Any) -> None:
-        """Write out a default that depends on another field."""
+    def set_defaults(self, **values: Any) -> None:
+        """Set fields that are None to defaults that depend on other fields."""
         for name, value in values.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
 
-    def positive(self, *names: str) -> None:
+    def require_positive(self, *names: str) -> None:
         for name in names:
             if getattr(self, name) <= 0:
-                raise ConfigError(f"{type(self).__name__}.{name} is {getattr(self, name)}; it has to be at least 1")
+                raise ConfigError(f"{type(self).__name__}.{name} must be at least 1, got {getattr(self, name)}")
 
-    def within(self, low: float, high: float, *names: str) -> None:
+    def require_between(self, low: float, high: float, *names: str) -> None:
         for name in names:
             if not low <= getattr(self, name) <= high:
                 raise ConfigError(
-                    f"{type(self).__name__}.{name} is {getattr(self, name)}; it has to lie in {low} ... {high}"
+                    f"{type(self).__name__}.{name} must be from {low} to {high}, got {getattr(self, name)}"
                 )
 
     def to_data(self) -> dict[str, Any]:
@@ -96,9 +95,9 @@ class Config:
 
     @classmethod
     def from_data(cls: type[C], data: Mapping[str, Any]) -> C:
-        """The object that `to_data` described. An unknown setting is an error that names the near miss."""
+        """Return the object that `to_data` described. For an unknown setting, raise `ArgumentError` with a suggestion."""
         if not isinstance(data, Mapping):
-            raise ConfigError(f"{cls.__name__} is {data!r}; it has to be an object with named settings")
+            raise ConfigError(f"{cls.__name__} must be an object with named settings, got {data!r}")
         fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
         require_known(cls.__name__, data, fields)
         hints = typing.get_type_hints(cls)
@@ -108,10 +107,10 @@ class Config:
             if kind and not isinstance(value, Choice) and not (value is None and fields[name].default is None):
                 value = choice_from_data(kind, value)
             else:
-                parts = [part for part in (typing.get_args(hint) or (hint,)) if isinstance(part, type)]
-                made = next((part for part in parts if issubclass(part, Config)), None)
-                if made is not None and not isinstance(value, Config) and not (value is None and type(None) in parts):
-                    value = made.from_data(value)
+                types = [part for part in (typing.get_args(hint) or (hint,)) if isinstance(part, type)]
+                config = next((part for part in types if issubclass(part, Config)), None)
+                if config is not None and not isinstance(value, Config) and not (value is None and type(None) in types):
+                    value = config.from_data(value)
             values[name] = value
         try:
             return cls(**values)
@@ -127,13 +126,13 @@ def _data(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Config):
-    """The shape of the decoder. `None` means the usual value for the other settings, and is written out at once.
+    """The architecture of the model. None is replaced at construction by a default that depends on the other settings.
 
-    `t5_scaling`: attention logits are not divided by sqrt(head_dim), queries are drawn smaller instead; what blocks add is not
-    scaled by depth; tied embeddings are N(0, 1), and the output is divided by sqrt(d_model).
-    `share_encoding`: one encoding module for all layers (T5, KERPLE, FIRE-S) or one per layer; None: as the source has it.
-    `mixer`: what stands in the place of attention and MLP; "mamba": a Mamba-1, which has `d_model`, `num_layers`, `state_size`
-    (16, when None) and `dropout`, and no other of these settings. None: attention.
+    `t5_scaling`: attention logits are not divided by sqrt(head_dim), queries are initialized smaller instead; residual branches are
+    not scaled by depth; tied embeddings are initialized from N(0, 1), and the output is divided by sqrt(d_model).
+    `share_encoding`: one encoding module for all layers (T5, KERPLE, FIRE-S) or one per layer. None: as in the encoding's source.
+    `mixer`: "mamba" replaces attention and MLP by Mamba-1, which uses only `d_model`, `num_layers`, `state_size` (16 if None) and
+    `dropout`. None: attention.
     """
 
     d_model: int = 128
@@ -154,39 +153,42 @@ class ModelConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.positive("d_model", "num_layers", "num_heads")
-        self.within(1, MOST_LAYERS, "num_layers")
+        self.require_positive("d_model", "num_layers", "num_heads")
+        self.require_between(1, MAX_LAYERS, "num_layers")
         if self.mixer is not None:
             self._require_mamba()
             return
         if self.state_size is not None:
-            raise ConfigError(f"state_size is {self.state_size}, and attention has no state; it is for mixer='mamba'")
+            raise ConfigError(f"state_size applies only to mixer='mamba', got {self.state_size} for attention; omit it")
         if self.head_dim is None and self.d_model % self.num_heads:
             raise ConfigError(
-                f"d_model {self.d_model} does not divide by num_heads {self.num_heads}; change one, or give head_dim"
+                f"d_model must be a multiple of num_heads, got {self.d_model} and {self.num_heads}; change one, or set head_dim"
             )
         d_ff = 4 * self.d_model if self.mlp != "swiglu" else -(-8 * self.d_model // 3 // 8) * 8
-        self.fill(num_kv_heads=self.num_heads, head_dim=self.d_model // self.num_heads, d_ff=d_ff)
-        self.positive("num_kv_heads", "head_dim", "d_ff")
+        self.set_defaults(num_kv_heads=self.num_heads, head_dim=self.d_model // self.num_heads, d_ff=d_ff)
+        self.require_positive("num_kv_heads", "head_dim", "d_ff")
         if self.num_heads % self.kv_heads:
-            raise ConfigError(f"num_heads {self.num_heads} does not divide by num_kv_heads {self.num_kv_heads}")
-        self.within(0.0, 0.99, "dropout")
+            raise ConfigError(
+                f"num_heads must be a multiple of num_kv_heads, got {self.num_heads} and {self.num_kv_heads}"
+            )
+        self.require_between(0.0, 0.99, "dropout")
 
     def _require_mamba(self) -> None:
         for f in dataclasses.fields(self):
-            if f.name not in OF_MAMBA and getattr(self, f.name) != f.default:
+            if f.name not in MAMBA_SETTINGS and getattr(self, f.name) != f.default:
                 raise ConfigError(
-                    f"{f.name} is {getattr(self, f.name)!r}, and a Mamba has none; its settings are {', '.join(OF_MAMBA)}"
+                    f"{f.name} does not apply to Mamba, got {getattr(self, f.name)!r}; its settings are: "
+                    f"{', '.join(MAMBA_SETTINGS)}"
                 )
-        self.fill(state_size=16)
-        self.positive("state_size")
-        self.within(0.0, 0.99, "dropout")
+        self.set_defaults(state_size=16)
+        self.require_positive("state_size")
+        self.require_between(0.0, 0.99, "dropout")
 
     def to_data(self) -> dict[str, Any]:
         data = super().to_data()
-        return data if self.mixer is None else {name: data[name] for name in OF_MAMBA}
+        return data if self.mixer is None else {name: data[name] for name in MAMBA_SETTINGS}
 
-    # The sizes that may be None when they are given, and never are afterwards.
+    # These properties have the types of sizes that may be None as arguments but never are after construction.
     @property
     def kv_heads(self) -> int:
         return self.num_kv_heads or self.num_heads
@@ -222,18 +224,18 @@ class ModelConfig(Config):
         return cls(**{"mixer": "mamba", **settings})
 
 
-MOST_LAYERS = 1000
-OF_MAMBA = ("mixer", "d_model", "num_layers", "state_size", "dropout")  # the settings of `ModelConfig` that it has
+MAX_LAYERS = 1000
+MAMBA_SETTINGS = ("mixer", "d_model", "num_layers", "state_size", "dropout")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curriculum(Config):
-    """Short and simple first: both grow by a step at a time, `every` so many steps of training, and stay where they end.
+    """Short sequences with few input dimensions first: both grow every `every` training steps until they reach their maximum.
 
-    `length`: the first steps' length, up to `train_length`; None: `train_length` from the beginning. `dims`: how many coordinates
-    of the inputs are open at first, up to the task's; the others are 0; None: all, from the beginning. At step s (from 0)
-    the length is min(length + length_step · ⌊s / every⌋, train_length), and likewise dims. Both have to come to their ends before
-    the last step.
+    `length`: the initial length, which grows up to `train_length`. None: always `train_length`.
+    `dims`: the initial number of nonzero input coordinates, which grows up to the task's; the others are 0. None: always all.
+    At step s (from 0), the length is min(length + length_step · ⌊s / every⌋, train_length), and likewise for dims. Both must reach
+    their maximum before the last step.
 
     Source: Garg et al. 2022, appendix A.2.
     """
@@ -246,32 +248,30 @@ class Curriculum(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.positive("every", "length_step", "dims_step")
+        self.require_positive("every", "length_step", "dims_step")
         if self.length is None and self.dims is None:
-            raise ConfigError(
-                "Curriculum has neither length nor dims, and nothing would grow; give one, or no curriculum"
-            )
-        self.positive(*(name for name in ("length", "dims") if getattr(self, name) is not None))
+            raise ConfigError("Curriculum must have a length or dims, got neither; set one, or omit the curriculum")
+        self.require_positive(*(name for name in ("length", "dims") if getattr(self, name) is not None))
 
     def length_at(self, step: int, end: int) -> int:
-        """The length of a step's sequences, the first step being 0; `end`: the trained length."""
+        """Return the sequence length at a step (from 0); `end` is the training length."""
         return end if self.length is None else min(self.length + self.length_step * (step // self.every), end)
 
     def dims_at(self, step: int, end: int) -> int:
-        """How many of the task's `end` coordinates are open at a step."""
+        """Return the number of nonzero coordinates at a step (from 0); `end` is the task's number of dimensions."""
         return end if self.dims is None else min(self.dims + self.dims_step * (step // self.every), end)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig(Config):
-    """How a model is trained. `train_length` is in the task's own unit (bytes of text, symbols to copy).
+    """How a model is trained. `train_length` is in the task's unit (bytes of text, symbols to copy).
 
-    A step's batch has one length: `train_length`, or a uniform draw from `min_length ... train_length` (a task that is a given
-    set, as SCAN, draws each example from all it has of these lengths). `positions`: which
-    positions the tokens claim, in training and in evaluation (`choose(Randomized, max_length=512)`); None: 0, 1, 2, ...
-    `curriculum`: shorter lengths and fewer dims at first; then `min_length` is `train_length`.
-    `train_examples`: train on a fixed set of so many examples, epoch after epoch, each epoch in another order; a batch then has
-    examples of all lengths. The set depends on the task, the lengths and the run's seed. None: fresh examples at every step.
+    All sequences of a batch have the same length: `train_length`, or a uniform draw from `min_length ... train_length`. A task with
+    a fixed data set, such as SCAN, draws each example from all its examples of these lengths instead.
+    `positions`: the position scheme in training and evaluation (`choose(Randomized, max_length=512)`). None: 0, 1, 2, ...
+    `curriculum`: shorter lengths and fewer dims at first; `min_length` must then equal `train_length`.
+    `train_examples`: train on a fixed set of this many examples, in a new order in each epoch; a batch then has examples of all
+    lengths. The set depends on the task, the lengths and the run's seed. None: new examples at every step.
     """
 
     train_length: int
@@ -293,62 +293,61 @@ class TrainingConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (
-            self.positions is not None and self.positions.name == "Consecutive"
-        ):  # what None says: one meaning, one spelling
-            object.__setattr__(self, "positions", None)
-        self.fill(min_length=self.train_length)
-        self.positive("train_length", "min_length", "steps", "batch_size", "accumulation")
-        self.within(0.0, 1.0, "warmup", "final_learning_rate", "weight_decay", "beta1", "beta2")
+        if self.positions is not None and self.positions.name == "Consecutive":
+            object.__setattr__(self, "positions", None)  # None means the same, and equal runs must have equal keys
+        self.set_defaults(min_length=self.train_length)
+        self.require_positive("train_length", "min_length", "steps", "batch_size", "accumulation")
+        self.require_between(0.0, 1.0, "warmup", "final_learning_rate", "weight_decay", "beta1", "beta2")
         if (self.min_length or 1) > self.train_length:
-            raise ConfigError(f"min_length {self.min_length} is more than train_length {self.train_length}")
+            raise ConfigError(f"min_length must be at most train_length {self.train_length}, got {self.min_length}")
         if self.batch_size % self.accumulation:
-            raise ConfigError(f"batch_size {self.batch_size} does not divide by accumulation {self.accumulation}")
+            raise ConfigError(
+                f"batch_size must be a multiple of accumulation {self.accumulation}, got {self.batch_size}"
+            )
         if 1.0 in (self.beta1, self.beta2):
             raise ConfigError(
-                f"beta1 {self.beta1} and beta2 {self.beta2} have to be less than 1; usual are 0.9 and 0.98"
+                f"beta1 and beta2 must be less than 1, got {self.beta1} and {self.beta2}; the defaults are 0.9 and 0.98"
             )
         if self.curriculum is not None:
             if self.min_length != self.train_length:
                 raise ConfigError(
-                    f"min_length {self.min_length} and a curriculum both choose a step's length; leave one of them out"
+                    f"min_length {self.min_length} cannot be combined with a curriculum, which also sets lengths; omit one of them"
                 )
             if (self.curriculum.length or 1) > self.train_length:
                 raise ConfigError(
-                    f"the curriculum begins with length {self.curriculum.length}, and train_length is {self.train_length}; "
-                    "begin with a shorter one"
+                    f"the curriculum's length must be at most train_length {self.train_length}, got {self.curriculum.length}"
                 )
         if self.train_examples is not None:
             self._require_fixed_set(self.train_examples)
         if self.learning_rate <= 0 or self.clip <= 0:
-            raise ConfigError(f"learning_rate {self.learning_rate} and clip {self.clip} have to be more than 0")
+            raise ConfigError(f"learning_rate and clip must be more than 0, got {self.learning_rate} and {self.clip}")
 
     def _require_fixed_set(self, count: int) -> None:
         if self.curriculum is not None:
             raise ConfigError(
-                f"train_examples is {count} and there is a curriculum, whose lengths grow; a fixed set has all from the "
-                "beginning: leave one of them out"
+                f"train_examples {count} cannot be combined with a curriculum, because a fixed set has all lengths from the "
+                "beginning; omit one of them"
             )
         lengths = self.train_length - (self.min_length or self.train_length) + 1
         if count < max(self.batch_size, lengths):
             raise ConfigError(
-                f"train_examples is {count}; it has to be at least {max(self.batch_size, lengths)}, one batch and one example of "
-                "each length, or None for fresh examples at every step"
+                f"train_examples must be at least {max(self.batch_size, lengths)} (a batch, and an example of each length), "
+                f"got {count}; omit it for new examples at every step"
             )
-        if count > MOST_EXAMPLES:
+        if count > MAX_TRAIN_EXAMPLES:
             raise ConfigError(
-                f"train_examples is {count}; it has to be at most {MOST_EXAMPLES:,}, or None for fresh ones"
+                f"train_examples must be at most {MAX_TRAIN_EXAMPLES:,}, got {count}; omit it for new examples at every step"
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig(Config):
-    """What is asked of a trained model. Each length is a question by itself: another length never retrains anything.
+    """How a trained model is evaluated. Each length is stored on its own, so adding lengths repeats no training.
 
-    `examples` per length for tasks scored by example; tasks scored by token (text) take as many examples as fill `tokens`.
-    `prompt`: of a task that reads prefixes (in-context learning), the length of the sequences, whose prefixes are the lengths;
-    None: the longest of `lengths`. `shifts`: settings of the task in which a test differs from the training, as in
-    ({"inputs": "skewed"}, {"input_scale": 3.0}); all lengths are asked of each, besides the task as it was trained.
+    `examples`: test examples per length, for tasks scored per example. `tokens`: test tokens per length, for tasks scored per token
+    (text). `prompt`: for in-context learning, the number of examples in the prompts, whose prefixes are the `lengths`; None: the
+    longest of `lengths`. `shifts`: task settings that differ from training, as in ({"inputs": "skewed"}, {"input_scale": 3.0});
+    all lengths are evaluated for each shift and for the task as trained.
     """
 
     lengths: tuple[int, ...]
@@ -360,25 +359,23 @@ class EvaluationConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.positive("examples", "tokens")
+        self.require_positive("examples", "tokens")
         if not self.lengths or min(self.lengths) < 1:
-            raise ConfigError(f"lengths are {list(self.lengths)}; give at least one, each 1 or more")
+            raise ConfigError(f"lengths must be one or more numbers of at least 1, got {list(self.lengths)}")
         if len(set(self.lengths)) < len(self.lengths):
-            raise ConfigError(f"lengths {list(self.lengths)} has one twice; each is asked once")
+            raise ConfigError(f"lengths must differ, got {list(self.lengths)}; remove the repeated one")
         if self.prompt is not None and self.prompt < max(self.lengths):
-            raise ConfigError(
-                f"prompt is {self.prompt}, and a length of {max(self.lengths)} is asked, which is no part of it; give at least that"
-            )
+            raise ConfigError(f"prompt must be at least the longest length {max(self.lengths)}, got {self.prompt}")
         for n, shift in enumerate(self.shifts):
             if not shift:
-                raise ConfigError(f"shifts[{n}] changes no setting; the task as it was trained is always asked")
+                raise ConfigError(f"shifts[{n}] changes no setting; remove it, the task as trained is always evaluated")
             if shift in self.shifts[:n]:
-                raise ConfigError(f"shifts has {shift} twice; each is asked once")
+                raise ConfigError(f"shifts must differ, got {shift} twice; remove one of them")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Config):
-    """One training, completely described. `key` is its identity; evaluations and curves hang on it."""
+    """A complete description of one training. Evaluations and training curves are stored under its `key`."""
 
     encoding: Choice = field(metadata={"kind": "encoding"})
     task: Choice = field(metadata={"kind": "task"})
@@ -392,51 +389,52 @@ class Run(Config):
         if self.model.mixer is not None:
             self._require_no_positions()
             return
-        if (
-            self.model.share_encoding is None and not self.encoding.remaining_layers
-        ):  # in a pattern, each as its source has it
+        if self.model.share_encoding is None and not self.encoding.remaining_layers:
+            # The encodings of a pattern keep None: each one follows its own source.
             shared = bool(getattr(self.encoding.make, "shared_across_layers", False))
             object.__setattr__(self, "model", dataclasses.replace(self.model, share_encoding=shared))
 
     def _require_no_positions(self) -> None:
         if self.encoding.remaining_layers or self.encoding.name != "NoPE":
             raise ConfigError(
-                f"the encoding is {self.encoding.label}, and a Mamba has no attention that it could act on; choose NoPE"
+                f"Mamba has no attention, so its encoding must be NoPE, got {self.encoding.label}; choose NoPE"
             )
         if (scheme := self.training.positions) is not None:
-            raise ConfigError(f"the position scheme is {scheme.label}, and a Mamba reads no positions; leave it out")
+            raise ConfigError(f"Mamba does not use positions, got the position scheme {scheme.label}; omit it")
 
     def identity(self) -> dict[str, Any]:
         return {**self.to_data(), "encoding": self.encoding.identity(), "task": self.task.identity()}
 
     @property
     def key(self) -> str:
-        """16 hex digits: the hash of everything that determines the training, defaults written out."""
+        """Return 16 hex digits: the hash of everything that determines the training, including all defaults."""
         text = json.dumps(self.identity(), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """Every class that the run is made of, with its settings."""
+        """Return the choices of the run: its encodings, its task and its position scheme."""
         scheme = self.training.positions
         return (*self.encoding.layers, self.task, *([scheme] if scheme is not None else []))
 
     @property
     def label(self) -> str:
-        """The encoding's label; `-S` where its layers share one module and the source's do not; the position scheme, if it has one:
-        `RoPE with Randomized(max_length=512)`. "Mamba" for a Mamba."""
+        """Return the encoding's label with the position scheme, such as `RoPE with Randomized(max_length=512)`, or "Mamba".
+
+        `-S` means that the layers share one encoding module and `-per-layer` that they do not, where the source differs.
+        """
         if self.model.mixer is not None:
             return "Mamba"
         scheme = self.training.positions
         return self._encoding_label() + (f" with {scheme.label}" if scheme is not None else "")
 
     def _encoding_label(self) -> str:
-        usual = (
+        default = (
             None if self.encoding.remaining_layers else bool(getattr(self.encoding.make, "shared_across_layers", False))
         )
-        if self.model.share_encoding == usual:
+        if self.model.share_encoding == default:
             return self.encoding.label
-        mark = "-S" if self.model.share_encoding else "-per-layer"
+        suffix = "-S" if self.model.share_encoding else "-per-layer"
         if self.encoding.remaining_layers:
-            return f"({self.encoding.label}){mark}"
-        return self.encoding.name + mark + self.encoding.label[len(self.encoding.name) :]
+            return f"({self.encoding.label}){suffix}"
+        return self.encoding.name + suffix + self.encoding.label[len(self.encoding.name) :]

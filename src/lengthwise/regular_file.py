@@ -1,4 +1,4 @@
-"""Files that others name: only regular ones are opened, and no more is read than a file of their kind can have."""
+"""Safe reading of files with untrusted names: only regular files, and only up to a maximal size."""
 
 import errno
 import os
@@ -6,20 +6,19 @@ import stat
 from pathlib import Path
 
 
-def read(path: Path, most: int) -> bytes:
-    """Return the content of a regular file of at most `most` bytes.
+def read(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a regular file of at most `max_bytes` bytes.
 
-    Raises `OSError`, with its `strerror`, for a folder, a pipe, which would block, a device, which may not end, and a file that
-    is larger.
+    Raise `OSError` with a `strerror` for a larger file, a folder, a pipe (which would block) and a device (which may never end).
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     with open(os.open(path, flags), "rb") as file:
-        status = os.fstat(file.fileno())  # of what was opened, which cannot be exchanged any more
+        status = os.fstat(file.fileno())  # of the open file, because the path may now lead to another one
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        content = file.read(status.st_size + 1) if status.st_size <= most else b""
-        if status.st_size < len(content) <= most:  # a file of /proc says that it has 0 bytes
-            content += file.read(most + 1 - len(content))
-    if max(status.st_size, len(content)) > most:
-        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        content = file.read(status.st_size + 1) if status.st_size <= max_bytes else b""
+        if status.st_size < len(content) <= max_bytes:  # files in /proc report a size of 0
+            content += file.read(max_bytes + 1 - len(content))
+    if max(status.st_size, len(content)) > max_bytes:
+        raise OSError(errno.EFBIG, f"more than {max_bytes:,} bytes", str(path))
     return content

@@ -1,4 +1,4 @@
-"""Values of settings: strict, typed, and the same however they are spelled; and the words for those that cannot be."""
+"""Values of settings: strict conversion to declared types, and error messages for invalid values and unknown names."""
 
 import difflib
 import json
@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be. The message is one line that says what it got, why that cannot be, and what to do."""
+    """An invalid setting. The message is one line with the problem, the expectation and the fix."""
 
 
 class ArgumentError(ConfigError, TypeError):
-    """An argument or setting that the function or class called does not have."""
+    """An argument or setting that the called function or class does not have."""
 
 
-# What other libraries and papers call our settings: for each of their names ours, the first that a class has is meant.
+# Names of our settings in other libraries and papers. Of several names of ours, the first that the class has is suggested.
 ALIASES: dict[str, tuple[str, ...]] = {
     "theta": ("base",),
     "rope_theta": ("base",),
@@ -71,153 +71,158 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }
 
 
-def meant(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'base'?` for `theta` and the like, and otherwise the near miss, if there is one."""
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'base'?` for an alias such as `theta`, and otherwise the result of `near_miss`."""
     known = list(known)
-    ours = next((ours for ours in ALIASES.get(name, ()) if ours in known), None)
-    return near_miss(name, known) if ours is None else f"; did you mean {ours!r}?"
+    our_name = next((candidate for candidate in ALIASES.get(name, ()) if candidate in known), None)
+    return near_miss(name, known) if our_name is None else f"; did you mean {our_name!r}?"
 
 
 def near_miss(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'alibi'?` when a known name is close to `name` (case ignored), and an empty string otherwise."""
-    spelled = {k.lower(): k for k in known}
-    near = difflib.get_close_matches(name.lower(), spelled, 1)
-    return f"; did you mean {spelled[near[0]]!r}?" if near else ""
+    """Return `; did you mean 'alibi'?` if a known name is similar to `name` (ignoring case), else an empty string."""
+    spellings = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), spellings, 1)
+    return f"; did you mean {spellings[near[0]]!r}?" if near else ""
 
 
-def require_known(what: str, got: Iterable[str], known: Iterable[str]) -> None:
-    """Raise `ArgumentError` for the first name in `got` that `known` lacks, naming what is meant and what there is."""
+def require_known(owner: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `ArgumentError` for the first of `names` that is not in `known`, with a suggestion and the known names."""
     known = list(known)
-    for name in got:
+    for name in names:
         if name not in known:
-            there_is = f"its settings are: {', '.join(known)}" if known else "it has no settings"
-            raise ArgumentError(f"{what} has no setting {name!r}{meant(name, known)}; {there_is}")
+            available = f"its settings are: {', '.join(known)}" if known else "it has no settings"
+            raise ArgumentError(f"{owner} has no setting {name!r}{suggestion(name, known)}; {available}")
 
 
-EXAMPLE = "postgresql://user@host/name"  # of an address, in advice; it holds no secret
-_KNOWN = (
+EXAMPLE = "postgresql://user@host/name"  # an address in help texts, which contains no secret
+_SCHEME = (
     r"(?:postgres(?:ql)?|mysql|mariadb|mssql|oracle|sqlite|mongodb|redis|https?|ftps?|sftp|ssh)(?:\+[A-Za-z0-9_.]+)?:"
 )
-_SETTING = r"(?:passw(?:or)?d|pwd)\s*="  # of a connection, alone or in an address
+_PASSWORD = r"(?:passw(?:or)?d|pwd)\s*="  # in a connection string, with or without an address
 _ADDRESS = re.compile(
-    # The second is also what a path has, which keeps one slash; C:/ is a drive.
-    rf"://|^[A-Za-z][A-Za-z0-9+.-]+:/|(?:^|/){_KNOWN}|{_SETTING}|^(?![A-Za-z]:[/\\]).*:.*@",
+    # The second alternative finds addresses whose double slash `Path` has reduced to one; C:/ is a drive.
+    rf"://|^[A-Za-z][A-Za-z0-9+.-]+:/|(?:^|/){_SCHEME}|{_PASSWORD}|^(?![A-Za-z]:[/\\]).*:.*@",
     re.DOTALL | re.IGNORECASE,
 )
 _SECRETS = (
-    re.compile(rf"(?:\b{_KNOWN}|[A-Za-z][A-Za-z0-9+.-]*:/).*@\S*", re.DOTALL | re.IGNORECASE),
+    re.compile(rf"(?:\b{_SCHEME}|[A-Za-z][A-Za-z0-9+.-]*:/).*@\S*", re.DOTALL | re.IGNORECASE),
     re.compile(r"""[^\s:/'"`]{1,200}:\S*@\S*"""),
     re.compile(
-        rf"""[^\s"']{{0,500}}{_SETTING}\s*(?:'[^']*'|[^"]*(?=")|[^']*(?=')|\S*)""", re.IGNORECASE
+        rf"""[^\s"']{{0,500}}{_PASSWORD}\s*(?:'[^']*'|[^"]*(?=")|[^']*(?=')|\S*)""", re.IGNORECASE
     ),  # to the closing quote
 )
 
 
-def require_no_address(what: str, where: str | os.PathLike[str]) -> None:
+def require_no_address(name: str, path: str | os.PathLike[str]) -> None:
     """Raise `ConfigError` for the address of a database or a web page where a folder or file is needed.
 
-    The message has nothing of the address but a scheme that is known: any other part may be a password. `ArgumentError` for what
-    is no path at all.
+    The message contains nothing of the address except a known scheme, because any other part may be a password. Raise
+    `ArgumentError` if `path` is neither a string nor a path.
     """
-    text = os.fspath(where) if isinstance(where, (str, os.PathLike)) else None
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str):
-        raise ArgumentError(f"{what} is of type {type(where).__name__}; give a path, as text or a Path")
+        raise ArgumentError(f"{name} must be a path, as a string or a Path, got {type(path).__name__}")
     if _ADDRESS.search(text):
-        scheme = re.match(_KNOWN, text, re.IGNORECASE)
-        shown = f" ({scheme[0].partition('+')[0].rstrip(':')}://...)" if scheme else ""
+        scheme = re.match(_SCHEME, text, re.IGNORECASE)
+        visible = f" ({scheme[0].partition('+')[0].rstrip(':')}://...)" if scheme else ""
         raise ConfigError(
-            f"{what} is an address{shown}, and it has to be a folder on this machine, or a file in one; databases are not "
-            "supported by address yet"
+            f"{name} must be a folder on this machine, or a file in one, got an address{visible}; database servers are not "
+            "supported"
         )
 
 
 def without_secrets(text: str) -> str:
-    """Return `text` without the addresses in it that may have a password, and with `EXAMPLE` wherever it stands."""
+    """Return `text` with `***` in place of addresses that may contain a password. `EXAMPLE` stays."""
     parts = text.split(EXAMPLE)
     for secret in _SECRETS:
         parts = [secret.sub("***", part) for part in parts]
     return EXAMPLE.join(parts)
 
 
-def require_whole(what: str, low: int, **values: object) -> None:
-    """Raise `ConfigError` unless each value is a whole number, at least `low`."""
+def require_whole(owner: str, low: int, **values: object) -> None:
+    """Raise `ConfigError` unless each value is a whole number of at least `low`."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < low:
-            raise ConfigError(f"{what}: {name} is {value!r}; it has to be a whole number, at least {low}")
+            raise ConfigError(f"{owner}: {name} must be a whole number of at least {low}, got {value!r}")
 
 
-def require_most(what: str, high: int, **values: int) -> None:
+def require_most(owner: str, high: int, **values: int) -> None:
     """Raise `ConfigError` unless each value is at most `high`."""
     for name, value in values.items():
         if value > high:
-            raise ConfigError(f"{what}: {name} is {value}; it has to be at most {high:,}")
+            raise ConfigError(f"{owner}: {name} must be at most {high:,}, got {value}")
 
 
-def require_bool(what: str, **values: object) -> None:
+def require_bool(owner: str, **values: object) -> None:
     """Raise `ConfigError` unless each value is True or False."""
     for name, value in values.items():
         if not isinstance(value, bool):
-            raise ConfigError(f"{what}: {name} is {value!r}; it is true or false")
+            raise ConfigError(f"{owner}: {name} must be true or false, got {value!r}")
 
 
-def cast(value: Any, wanted: Any, where: str) -> Any:
-    """`value` as the type `wanted`, or a `ConfigError`. An int is a float where a float is wanted, and nothing else bends."""
-    origin, args = typing.get_origin(wanted), typing.get_args(wanted)
-    if wanted is Any:
+def cast(value: Any, expected: Any, name: str) -> Any:
+    """Return `value` as the type `expected`; raise `ConfigError` if it has another type.
+
+    An int is converted if a float is expected, and a list if a tuple is. Nothing else is converted.
+    """
+    origin, args = typing.get_origin(expected), typing.get_args(expected)
+    if expected is Any:
         return value
     if origin is Literal:
         if value not in args or type(value) not in {type(a) for a in args}:
             near = near_miss(value, [a for a in args if isinstance(a, str)]) if isinstance(value, str) else ""
-            raise ConfigError(f"{where} is {value!r}{near}; it is one of: {', '.join(map(repr, args))}")
+            raise ConfigError(f"{name} must be one of {', '.join(map(repr, args))}, got {value!r}{near}")
         return value
     if origin in (typing.Union, types.UnionType):
         for option in args:
             try:
-                return cast(value, option, where)
+                return cast(value, option, name)
             except ConfigError:
                 continue
     elif origin is tuple and isinstance(value, (list, tuple)):
         inner = args[0] if len(args) == 2 and args[1] is Ellipsis else None
         if inner is not None:
-            return tuple(cast(v, inner, f"{where}[{n}]") for n, v in enumerate(value))
+            return tuple(cast(v, inner, f"{name}[{n}]") for n, v in enumerate(value))
         if len(args) == len(value):
-            return tuple(cast(v, a, f"{where}[{n}]") for n, (v, a) in enumerate(zip(value, args, strict=True)))
+            return tuple(cast(v, a, f"{name}[{n}]") for n, (v, a) in enumerate(zip(value, args, strict=True)))
     elif origin is dict:
-        if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-            return {name: cast(v, args[1], f"{where}[{name!r}]") for name, v in value.items()}
-    elif wanted is type(None):
+        if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+            return {key: cast(v, args[1], f"{name}[{key!r}]") for key, v in value.items()}
+    elif expected is type(None):
         if value is None:
             return None
-    elif wanted is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+    elif expected is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         try:
-            number = float(value) + 0.0  # -0.0 is 0.0: one value has one spelling
+            number = float(value) + 0.0  # turns -0.0 into 0.0, so that equal values have equal hashes
         except OverflowError:
             number = math.inf
         if not math.isfinite(number):
-            raise ConfigError(f"{where} is {str(value)[:40]}; it has to be a finite number")
+            raise ConfigError(f"{name} must be a finite number, got {str(value)[:40]}")
         return number
-    elif isinstance(wanted, type) and isinstance(value, wanted) and not (wanted is int and isinstance(value, bool)):
+    elif (
+        isinstance(expected, type) and isinstance(value, expected) and not (expected is int and isinstance(value, bool))
+    ):
         return value
-    raise ConfigError(f"{where} is {value!r}, a {type(value).__name__}; it has to be {_spelled(wanted)}")
+    raise ConfigError(f"{name} must be {_type_name(expected)}, got {value!r} ({type(value).__name__})")
 
 
-def _spelled(wanted: Any) -> str:
-    """A type as its setting is written: `int or None`, `tuple of int`, `'a' or 'b'`."""
-    origin, args = typing.get_origin(wanted), typing.get_args(wanted)
+def _type_name(kind: Any) -> str:
+    """Return the name of a type for messages: `int or None`, `tuple of int`, `'a' or 'b'`."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:
         return " or ".join(map(repr, args))
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(map(_spelled, args))
+        return " or ".join(map(_type_name, args))
     if origin is tuple:
-        parts = [_spelled(arg) for arg in args if arg is not Ellipsis]
+        parts = [_type_name(arg) for arg in args if arg is not Ellipsis]
         return f"tuple of {parts[0]}" if args[-1] is Ellipsis else f"tuple ({', '.join(parts)})"
     if origin is dict:
-        return f"dict of {_spelled(args[1])}"
-    return "None" if wanted is type(None) else getattr(wanted, "__name__", str(wanted))
+        return f"dict of {_type_name(args[1])}"
+    return "None" if kind is type(None) else getattr(kind, "__name__", str(kind))
 
 
-def parse_value(text: str, wanted: Any, where: str) -> Any:
-    """A value typed on a command line, as the type that the setting has."""
+def parse_value(text: str, expected: Any, name: str) -> Any:
+    """Return a value from the command line as the type of its setting."""
     candidates: list[Any] = []
     try:
         candidates.append(json.loads(text))
@@ -229,12 +234,12 @@ def parse_value(text: str, wanted: Any, where: str) -> Any:
     candidates.append(text)
     for candidate in candidates:
         try:
-            return cast(candidate, wanted, where)
+            return cast(candidate, expected, name)
         except ConfigError:
             continue
-    return cast(candidates[0], wanted, where)
+    return cast(candidates[0], expected, name)
 
 
-def listing(words: Sequence[str]) -> str:
-    """`ALiBi, FIRE and T5`."""
-    return " and ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} and {words[-1]}"
+def listing(names: Sequence[str]) -> str:
+    """Return the names as a list in a sentence: `ALiBi, FIRE and T5`."""
+    return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"

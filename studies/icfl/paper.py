@@ -1,10 +1,11 @@
-"""In-context function learning at the thesis' scale: twelve classes of functions, eight encodings, 50 examples trained, 400 asked.
+"""In-context function learning at the thesis' scale: twelve function classes, eight encodings, trained on 50 examples, evaluated
+on 400.
 
 Question: which position encodings let a model learn a function from more examples than it was trained on?
-Expectation (theirs, plots only): ALiBi and FIRE go on furthest; dynamic NTK and dynamic YaRN "not bad"; RoPE, PI and YaRN fall
-off past 50 examples, NoPE too; no encoding learns parities. For conjunctions and disjunctions their evaluation labels x by
-another function than the one x was balanced for, so that a constant label is right in 0.93 of all cases; here one function
-does both, and the `mismatched_balance` shift asks the published way beside it.
+Expectation (theirs, plots only): ALiBi and FIRE extrapolate furthest; dynamic NTK and dynamic YaRN are "not bad"; RoPE, PI, YaRN
+and NoPE degrade beyond 50 examples; no encoding learns parities. For conjunctions and disjunctions, their evaluation labels x by
+another function than the one that x was balanced for, so that a constant label is right in 0.93 of all cases. Here one function
+does both, and the `mismatched_balance` shift evaluates the published way as well.
 Cost: 288 trainings of a model of 17 million parameters, 50,000 steps each: some hours each on one GPU.
 Command: lengthwise run studies/icfl/paper.py --device cuda
 """
@@ -18,13 +19,13 @@ MISMATCHED = {"Conjunction", "Disjunction", "SparseDisjunction", "CNF", "DNF"}
 
 
 def _evaluation(name: str, regression: bool) -> EvaluationConfig:
-    asked = paper_evaluation(shifts=regression)
+    evaluation = paper_evaluation(shifts=regression)
     if name not in MISMATCHED:
-        return asked
+        return evaluation
     return EvaluationConfig(
-        lengths=asked.lengths,
-        examples=asked.examples,
-        prompt=asked.prompt,
+        lengths=evaluation.lengths,
+        examples=evaluation.examples,
+        prompt=evaluation.prompt,
         shifts=({"mismatched_balance": True},),
     )
 
@@ -35,8 +36,8 @@ study = Study(
     name="icfl: twelve classes of functions",
     question="Which position encodings let a model learn a function from more examples than it was trained on?",
     expectation=(
-        "ALiBi and FIRE go on furthest; dynamic NTK and dynamic YaRN fall off slowly, RoPE, PI and YaRN at once, NoPE past the "
-        "trained 50 examples too. Parities are not learned."
+        "ALiBi and FIRE extrapolate furthest; beyond the 50 training examples, dynamic NTK and dynamic YaRN degrade slowly, RoPE, "
+        "PI and YaRN at once, and NoPE too. Parities are not learned."
     ),
     cost="288 trainings of 50,000 steps, some hours each on one GPU",
     command="lengthwise run studies/icfl/paper.py --device cuda",

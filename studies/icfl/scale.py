@@ -1,6 +1,6 @@
-"""In-context linear regression by size of the model, and with a model that is no Transformer.
+"""In-context linear regression with models of several sizes, and with Mamba.
 
-Question: does a larger model go on further past the examples it was trained on, and does Mamba?
+Question: does a larger model extrapolate further beyond the number of examples it was trained on, and does Mamba?
 Expectation (theirs, plots only): size lowers the error up to 50 examples and does not change where an encoding fails.
 Cost: 75 trainings of 50,000 steps, some hours each on one GPU.
 Command: lengthwise run studies/icfl/scale.py --device cuda
@@ -15,7 +15,7 @@ TRAINING = paper_training(dims=True)
 
 study = Study(
     name="icfl: size",
-    question="Does a larger model go on further past the examples it was trained on, and does Mamba?",
+    question="Does a larger model extrapolate further beyond the number of examples it was trained on, and does Mamba?",
     expectation="Size lowers the error up to 50 examples and does not change where an encoding fails.",
     cost="75 trainings of 50,000 steps, some hours each on one GPU",
     command="lengthwise run studies/icfl/scale.py --device cuda",

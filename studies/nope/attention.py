@@ -1,10 +1,11 @@
-"""Figure E.5 at the published scale: whose attention NoPE's resembles, layer by layer, on SCAN.
+"""Figure E.5 at the published scale: the similarity of NoPE's attention to that of other encodings, per layer, on SCAN.
 
 Question: which encoding's attention patterns are most like NoPE's?
-Expectation (theirs): T5's, then ALiBi's; Rotary's and sinusoidal's are furthest. Another seed of NoPE is the baseline, so the
-others are compared with another seed of it, too: runs of one seed begin with the same weights, which keeps them close.
+Expectation (theirs): T5's, then ALiBi's; Rotary's and sinusoidal's are furthest. The baseline is another seed of NoPE. The other
+encodings are also compared with another seed of NoPE, because runs of the same seed start from the same weights, which keeps
+their attention similar.
 Outcome: none yet; these runs have not been trained.
-Cost: 15 trainings of a model of 85 million parameters (those of classic.py on SCAN: nothing is trained twice in one store).
+Cost: 15 trainings of a model of 85 million parameters (the runs of classic.py on SCAN, which one store trains only once).
 Command: lengthwise run studies/nope/attention.py --device cuda
          lengthwise probe attention-distance --study "nope: attention" --against nope --across-seeds
 """

@@ -6,7 +6,7 @@ Outcome: none yet; these runs have not been trained.
 Cost: 105 trainings of a model of 85 million parameters, 40,000 steps each: some hours each on one GPU.
 Command: lengthwise run studies/nope/mathematical.py --device cuda
 
-Of these tasks only plots are published, and no numbers stand beside ours, but for the mean reciprocal ranks over all their tasks.
+For these tasks only plots are published, so the only published numbers beside ours are mean reciprocal ranks over all their tasks.
 Shortest lengths: 4, the default of their scripts (parity 3, addition 1); the actual ones are not recorded.
 """
 

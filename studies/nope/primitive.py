@@ -1,13 +1,12 @@
-"""Figure E.2 at the published scale: copy and reverse, trained on 2 to 20 symbols, asked up to 40.
+"""Figure E.2 at the published scale: copy and reverse, trained on 2 to 20 symbols and evaluated on up to 40.
 
 Question: which position encodings copy and reverse sequences up to twice as long as any in training?
 Expectation (theirs): NoPE and T5 go furthest, ALiBi less far, Rotary and sinusoidal fail at the first longer length.
-Outcome: none yet; these runs have not been trained. At a size that a laptop trains: small.py.
+Outcome: none yet; these runs have not been trained. For models that a laptop can train, see small.py.
 Cost: 120 trainings of a model of 85 million parameters, 40,000 steps each: some hours each on one GPU.
 Command: lengthwise run studies/nope/primitive.py --device cuda
 
-What differs from the published runs is in kazemnejad.py; of the pieces that a tokenizer makes of symbols, theirs lost one of a
-hundred.
+Differences from the published runs are described in kazemnejad.py. In addition, their tokenizer lost one of a hundred symbols.
 """
 
 from kazemnejad import ENCODINGS, PAPER, SEEDS, paper_training, published

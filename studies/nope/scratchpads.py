@@ -10,8 +10,8 @@ Command: lengthwise run studies/nope/scratchpads.py --device cuda
 Formats: none, full, minimal (computation and output), and full without one component each. Sorting and LEGO have no variables, so
 they have no format without them. (Two of the published formats have the same name in figures E.10, E.11 and E.13.)
 
-Of the formats only plots are published. Beyond them there are mean reciprocal ranks, and one row for addition (NoPE 0.149,
-T5 0.151, ALiBi 0.105, Rotary 0.048, sinusoidal 0.057) that pools formats without saying which: it stands beside no score here.
+For single formats only plots are published. The published numbers are mean reciprocal ranks, and one row for addition (NoPE 0.149,
+T5 0.151, ALiBi 0.105, Rotary 0.048, sinusoidal 0.057) that pools unspecified formats, so it is not shown beside a score here.
 """
 
 from kazemnejad import ENCODINGS, PAPER, RANKS_WITH, SEEDS, WEIGHTS, paper_training, published

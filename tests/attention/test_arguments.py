@@ -219,7 +219,7 @@ def test_two_choices_never_have_one_label():
 def test_encodings_are_separated_by_spaces():
     for text, words in {
         "rope,alibi": "'rope,alibi': separate encodings with spaces, as in: rope alibi",
-        "fire:L=8,alibi": "'fire:L=8,alibi': separate encodings with spaces, and not with commas: ... alibi ...",
+        "fire:L=8,alibi": "'fire:L=8,alibi': separate encodings with spaces instead of commas: ... alibi ...",
     }.items():
         with pytest.raises(ConfigError, match=words):
             ENCODINGS.parse(text)

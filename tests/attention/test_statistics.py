@@ -350,7 +350,7 @@ def test_edges_that_double():
         ({"edges": (1, 2.5)}, "whole numbers"),
         ({"edges": (True,)}, "whole numbers"),
         ({"edges": (1 << 63,)}, "whole numbers"),
-        ({"first": 0}, "first is 0; it has to be a whole number, at least 1"),
+        ({"first": 0}, "first must be a whole number of at least 1, got 0"),
         ({"last": -1}, "last is -1"),
         ({"last": 1.5}, "last is 1.5"),
         ({"queries": torch.ones(1, 9)}, r"bool \[2 or 1, 9\]"),

@@ -13,7 +13,7 @@ from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, T
 from lengthwise.report import write
 from lengthwise.store import StoreError, open_results, open_store
 from lengthwise.studies import Study, execute, grid
-from lengthwise.studies.probing import Asker
+from lengthwise.studies.probing import Prober
 from lengthwise.training import train
 
 Call = Callable[..., Any]
@@ -79,7 +79,7 @@ def test_every_command_refuses_it(
         ran = here(*command, *([f"--results={address}"] if how == "joined" else ["--results", address]))
     assert ran.code == 2
     assert ran.err.count("\n") == 1
-    assert "has to be a folder on this machine" in ran.err
+    assert "must be a folder on this machine" in ran.err
     assert harmless(ran.err + ran.out), ran.err
     assert os.listdir(place) == ["study.py"]
 
@@ -109,14 +109,14 @@ def test_functions_that_take_a_results_folder_refuse_it(place: Path, address: st
         calls: list[Callable[[], object]] = [
             lambda: execute(study, where),
             lambda: open_results(where),
-            lambda: Asker(store, where),
+            lambda: Prober(store, where),
             lambda: train(a_run(), where),
             lambda: write(None, where),  # type: ignore[arg-type]
         ]
         if kind is Path or not re.match(r"[a-z+]+://", address):
             calls.append(lambda: open_store(where))
         for call in calls:
-            with pytest.raises(ConfigError, match="has to be a ") as caught:
+            with pytest.raises(ConfigError, match="must be a ") as caught:
                 call()
             assert harmless(str(caught.value))
     assert sorted(os.listdir(place)) == ["results", "study.py"]
@@ -141,7 +141,7 @@ def test_folders_are_no_addresses(where: str) -> None:
 @pytest.mark.parametrize("where", [None, b"results", 3])
 def test_what_is_no_path_is_said_so(where: Any) -> None:
     for call in (open_store, open_results):
-        with pytest.raises(TypeError, match=f"is of type {type(where).__name__}; give a path"):
+        with pytest.raises(TypeError, match=f"must be a path, as a string or a Path, got {type(where).__name__}"):
             call(where)
 
 

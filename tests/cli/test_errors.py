@@ -43,33 +43,39 @@ def plainly(ran: Any, says: str) -> None:
 
 USAGE = [
     (["rnu", "x.py"], 'Unknown command "rnu". Did you mean "run"?'),
-    (["run"], "requires an argument; `lengthwise run --help` shows"),
+    (["run"], "requires an argument; see `lengthwise run --help`"),
     (["run", "x.py", "--wokers", "2"], "Did you mean --workers?"),
     (["run", "x.py", "--workers", "two"], "--workers"),
     (["run", "x.py", "y.py"], "y.py"),
     (["compare", "nope", "--task", "copy"], "--train-length"),
-    (["compare", "--task", "copy", "--train-length", "4"], "compare has nothing to compare; name encodings"),
-    (["compare", "nope", "--train-length", "4"], "compare needs --text PATH or --task NAME, and got neither"),
-    ([*COMPARE, "--text", "short.txt"], "and got both"),
-    ([*COMPARE, "--lengths", "4,x8"], "--lengths has 'x8'; write whole numbers of 1 to"),
-    ([*COMPARE, "--lengths", "4,4"], "has one twice"),
-    ([*COMPARE, "--lengths", ""], "--lengths is ''; write whole numbers with commas"),
-    ([*COMPARE, "--seeds", "0"], "seeds is 0; give at least 1"),
-    ([*COMPARE, "--steps", "0"], "TrainingConfig.steps is 0; it has to be at least 1"),
-    ([*COMPARE, "--num-heads", "3"], "d_model 128 does not divide by num_heads 3"),
-    ([*COMPARE, "--workers", "0"], "workers is 0; it has to be at least 1"),
+    (["compare", "--task", "copy", "--train-length", "4"], "compare needs at least one encoding, as in"),
+    (["compare", "nope", "--train-length", "4"], "compare needs either --text PATH or --task NAME, got neither"),
+    ([*COMPARE, "--text", "short.txt"], "got both"),
+    (
+        [*COMPARE, "--lengths", "4,x8"],
+        "--lengths must be whole numbers from 1 to 2147483647, comma-separated, got 'x8'",
+    ),
+    ([*COMPARE, "--lengths", "4,4"], "lengths must differ, got [4, 4]"),
+    ([*COMPARE, "--lengths", ""], "--lengths must be whole numbers, comma-separated, got ''"),
+    ([*COMPARE, "--seeds", "0"], "seeds must be at least 1, or a list of seeds, got 0"),
+    ([*COMPARE, "--steps", "0"], "TrainingConfig.steps must be at least 1, got 0"),
+    ([*COMPARE, "--num-heads", "3"], "d_model must be a multiple of num_heads, got 128 and 3"),
+    ([*COMPARE, "--workers", "0"], "workers must be at least 1, got 0"),
     ([*COMPARE, "--device", "gpu"], "device 'gpu' cannot be used"),
     ([*COMPARE, "--device", "meta"], "device 'meta' cannot be used"),
-    ([*COMPARE, "--seeds", "2.5"], "--seeds: '2.5' is no whole number"),
-    ([*COMPARE, "--results", ""], "for --results. Name a folder, or leave it out; `lengthwise compare --help`"),
+    ([*COMPARE, "--seeds", "2.5"], "--seeds: must be a whole number, got '2.5'"),
+    (
+        [*COMPARE, "--results", ""],
+        "for --results. The path is empty. Give a folder, or omit the option; see `lengthwise",
+    ),
     ([*COMPARE, "--results", "r\udcff"], "cannot be a results folder"),
-    (["sample", "copy", "--length", "2.7"], "--length: '2.7' is no whole number"),
+    (["sample", "copy", "--length", "2.7"], "--length: must be a whole number, got '2.7'"),
     (["run", ""], "the study's path is empty"),
-    (["compare", "nope", "--task", "copy", "--train-length", "0"], "train_length is 0; it has to be at least 1"),
-    ([*COMPARE, "--min-length", "5"], "min_length 5 is more than train_length 4"),
+    (["compare", "nope", "--task", "copy", "--train-length", "0"], "train_length must be at least 1, got 0"),
+    ([*COMPARE, "--min-length", "5"], "min_length must be at most train_length 4, got 5"),
     (
         [*COMPARE, "--train-examples", "3"],
-        "train_examples is 3; it has to be at least 16, one batch and one example of each",
+        "train_examples must be at least 16 (a batch, and an example of each length), got 3",
     ),
     (["compare", "fier", "--task", "copy", "--train-length", "4"], "no encoding 'fier'; did you mean 'FIRE'?"),
     (["compare", "nope", "--task", "cpoy", "--train-length", "4"], "no task 'cpoy'; did you mean 'Copy'?"),
@@ -77,8 +83,8 @@ USAGE = [
     (["compare", "fire:activation=rleu", "--task", "copy", "--train-length", "4"], "did you mean 'relu'?"),
     ([*COMPARE, "--positions", "randomised"], "no position scheme 'randomised'; did you mean 'Randomized'?"),
     ([*COMPARE, "--positions", "randomized:max_lenght=9"], "did you mean 'max_length'?"),
-    ([*COMPARE, "--positions", "randomized:max_length=0"], "max_length is 0; it has to be a whole number, at least 1"),
-    ([*COMPARE, "--positions", ""], "positions is an empty list"),
+    ([*COMPARE, "--positions", "randomized:max_length=0"], "max_length must be a whole number of at least 1, got 0"),
+    ([*COMPARE, "--positions", ""], "positions must have at least one element, got an empty list"),
     ([*COMPARE, "--positions", "shift,shift"], "the same run twice (NoPE with Shift on Copy, seed 0)"),
     ([*COMPARE, "--positions", "consecutive,consecutive"], "the same run twice (NoPE on Copy, seed 0)"),
     (["list", "positions", "pso"], "no position scheme 'pso'"),
@@ -86,15 +92,15 @@ USAGE = [
     (["list", "encodigns"], "no list of 'encodigns'; did you mean 'encodings'?"),
     (["list", "encodings", "rop"], "no encoding 'rop'; did you mean 'RoPE'?"),
     (["list", "runs", "x"], "list runs takes no names"),
-    (["list", "tasks", "--study", "x"], "--study is for list runs"),
+    (["list", "tasks", "--study", "x"], "--study applies only to list runs"),
     (["sample", "cpoy"], "no task 'cpoy'; did you mean 'Copy'?"),
     (["sample", "copy", "--length", "0"], "length of 0 symbols cannot be"),
-    (["sample", "copy", "--count", "0"], "--count is 0"),
+    (["sample", "copy", "--count", "0"], "--count must be from 1 to 100000, got 0"),
     (["sample", "copy", "--split", "tset"], 'Did you mean "test"?'),
-    (["sample", "copy:symbols=x"], "Copy.symbols is 'x'"),
-    (["sample", "copy:symbols=5,symbols=9"], "'copy:symbols=5,symbols=9' gives Copy.symbols twice"),
-    (["compare", "fire:c=1,L=8,c=2", "--task", "copy", "--train-length", "4"], "gives FIRE.c twice"),
-    ([*COMPARE, "--positions", "shift:max_shift=9,max_shift=8"], "gives Shift.max_shift twice"),
+    (["sample", "copy:symbols=x"], "Copy.symbols must be int, got 'x'"),
+    (["sample", "copy:symbols=5,symbols=9"], "'copy:symbols=5,symbols=9' sets Copy.symbols twice"),
+    (["compare", "fire:c=1,L=8,c=2", "--task", "copy", "--train-length", "4"], "sets FIRE.c twice"),
+    ([*COMPARE, "--positions", "shift:max_shift=9,max_shift=8"], "sets Shift.max_shift twice"),
     (["report", "--ties", "publishd"], "no rule for ties 'publishd'; did you mean 'published'?"),
 ]
 
@@ -103,7 +109,7 @@ INPUT = [
     (["run", "folder"], "folder is a folder; name a study file in it: a.py"),
     (["run", "raises.py"], "raises.py, line 3: TypeError: must be real number, not str"),
     (["run", "unknown.py"], "unknown.py, line 3: there is no encoding 'fier'; did you mean 'FIRE'?"),
-    (["run", "folder/a.py"], "leaves no `study`"),
+    (["run", "folder/a.py"], "defines no `study`"),
     (["compare", "nope", "--text", "empty.txt", "--train-length", "16"], "empty.txt"),
     (["compare", "nope", "--text", "missing.txt", "--train-length", "16"], "missing.txt"),
     (["compare", "nope", "--text", "folder", "--glob", "*.md", "--train-length", "16"], "*.md"),
@@ -211,7 +217,7 @@ def test_a_task_that_needs_more_memory_than_there_is(here: Call, monkeypatch: py
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 33600 bytes.")
 
     monkeypatch.setattr("lengthwise.cli.sampling.show_examples", ask)
-    plainly(here("sample", "copy"), "there is not enough memory for this (33600 bytes in one piece); ask for shorter")
+    plainly(here("sample", "copy"), "not enough memory (one allocation of 33600 bytes failed); use shorter")
 
 
 STOPPED = "\nlengthwise: stopped; run the same command again to continue\n"
@@ -239,7 +245,7 @@ def test_signals_that_a_package_swallows_while_it_is_imported(
 
 def test_sigterm_that_is_swallowed_ends_the_command_all_the_same(apart: Call, place: Path) -> None:
     (place / "goes_on.py").write_text(
-        "import signal, time, lengthwise.cli\nlengthwise.cli.UNWINDING = 0.1\n"
+        "import signal, time, lengthwise.cli\nlengthwise.cli.SHUTDOWN_SECONDS = 0.1\n"
         "try:\n    signal.raise_signal(signal.SIGTERM)\nexcept KeyboardInterrupt:\n    time.sleep(60)\n"
     )
     ran = apart("run", "goes_on.py")
@@ -326,7 +332,7 @@ def test_a_failed_run_is_named_and_the_exit_code_is_1(apart: Call, tmp_path: Pat
     assert "Traceback" not in ran.err
     assert "lengthwise: failed: Faulty on Copy, seed 0 (" in ran.err
     assert "RuntimeError: broken on purpose" in ran.err
-    assert "1 of 2 runs failed; the same command tries it again" in ran.err
+    assert "1 of 2 runs failed; run the same command again to retry it" in ran.err
     assert "NoPE" in ran.out
     assert "Report: " in ran.out
 

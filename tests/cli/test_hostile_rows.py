@@ -92,7 +92,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile") / "results"
     with open_results(folder) as store:
         for study in studies():
-            store.add_study(**study.about(), runs=study.rows())
+            store.add_study(**study.metadata(), runs=study.rows())
             for run in study.runs:
                 row = store.claim(study.name, "elsewhere:1:w")
                 assert row is not None
@@ -208,7 +208,7 @@ def attack(whole: Path, place: Path, capfd: Any, seeds: range) -> list[str]:
             capfd.readouterr()
             code = main([*words, "--results", str(folder)])
             out, err = capfd.readouterr()
-            if code not in (0, 2) or "fault in the program" in err or "\x1b" in out + err or "Traceback" in err:
+            if code not in (0, 2) or "bug in lengthwise" in err or "\x1b" in out + err or "Traceback" in err:
                 wrong.append(f"seed {seed}: {' '.join(words)} ({code}) after {done}:\n{err}")
             elif code and words[0] in ("list", "report") and "there is no study" not in err:
                 wrong.append(f"seed {seed}: {' '.join(words)} has no answer after {done}:\n{err}")

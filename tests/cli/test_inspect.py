@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from lengthwise import inspection
-from lengthwise.cli.inspecting import Fitted, pictures, summary
+from lengthwise.cli.inspecting import pictures, summary
 from lengthwise.cli.listing import show_list
 from lengthwise.encodings import ENCODINGS
 
@@ -109,16 +109,16 @@ def test_names_and_settings_as_elsewhere(here: Call, words: list[str], settings:
         (["rope", "--head-dim", "7"], "head_dim 7"),
         (["rope", "--length", "0"], "length is 0; it has to be at least 1"),
         (["rope", "--length", "-5"], "length is -5; it has to be at least 1"),
-        (["rope", "--length", "nan"], "'nan' is no whole number"),
-        (["rope", "--num-heads", "2.5"], "'2.5' is no whole number"),
+        (["rope", "--length", "nan"], "must be a whole number, got 'nan'"),
+        (["rope", "--num-heads", "2.5"], "must be a whole number, got '2.5'"),
         (["fire", "--set", "hiden_layers=1"], "did you mean 'hidden_layers'?"),
-        (["fire", "--set", "hidden_layers"], "--set has 'hidden_layers', which is no setting"),
-        (["fire", "--set", "=1"], "--set has '=1', which is no setting"),
+        (["fire", "--set", "hidden_layers"], "--set must be name=value, got 'hidden_layers'"),
+        (["fire", "--set", "=1"], "--set must be name=value, got '=1'"),
         (["fire", "--set", "L=nan"], "FIRE.L is 'nan'"),
         (["fire", "--set", "activation=rleu"], "did you mean 'relu'?"),
         (["learned", "--length", "2049"], "position 2048 is past the 2048 rows of its table"),
         (["fire", "--length", "100000"], "at most 10,000,000 are shown"),
-        (["alibi", "--length", "9" * 30], "is too large; it has to be at most 2147483647"),
+        (["alibi", "--length", "9" * 30], "must be at most 2147483647, got 9"),
         (["rope+nope"], "RoPE+NoPE is a pattern over layers"),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_class_without_docstring_is_not_described_by_its_base(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bare = type("Bare", (ENCODINGS.find("rope"),), {"__module__": "__main__"})
-    monkeypatch.setattr(ENCODINGS, "_makes", {"Bare": bare})
+    monkeypatch.setattr(ENCODINGS, "_classes", {"Bare": bare})
     assert summary(bare) == "Bare has no docstring of its own."
     assert show_list("encodings", ("bare",), None, "", json=False) == 0
     assert "Bare: Bare has no docstring of its own.\n" in capsys.readouterr().out
@@ -149,5 +149,5 @@ def test_a_bias_without_a_number_says_so(here: Any, tmp_path: Path) -> None:
     )
     ran = here("inspect", "nan", "--plugin", tmp_path / "nan.py")
     assert ran.code == 0, ran.err
-    assert "none is a finite number" in ran.out
+    assert "no value is finite" in ran.out
     assert "all are" not in ran.out

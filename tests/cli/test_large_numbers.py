@@ -1,4 +1,4 @@
-"""Whole numbers that are too large, of every option of every command: one plain line, at once."""
+"""Integer numbers that are too large, of every option of every command: one plain line, at once."""
 
 import inspect
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from lengthwise.cli.app import VERBS
-from lengthwise.cli.options import MOST, Execution, Whole, whole_numbers
+from lengthwise.cli.app import COMMANDS
+from lengthwise.cli.options import MAX_INTEGER, Execution, Integer, whole_numbers
 from lengthwise.config import ConfigError, ModelConfig, TrainingConfig
 from lengthwise.studies import grid
-from lengthwise.studies.study import MOST_RUNS
+from lengthwise.studies.study import MAX_RUNS
 
 Call = Callable[..., Any]
 
@@ -22,7 +22,7 @@ NEEDED = {
     "probe": ["attended-distance", "3f9a"],
     "pretrained": ["folder"],
 }
-NUMBERS = ["9" * 20, "-" + "9" * 20, str(2**63), str(MOST + 1), "9" * 5000]
+NUMBERS = ["9" * 20, "-" + "9" * 20, str(2**63), str(MAX_INTEGER + 1), "9" * 5000]
 
 
 def takes_whole_numbers(function: Any) -> list[str]:
@@ -33,23 +33,23 @@ def takes_whole_numbers(function: Any) -> list[str]:
     return [
         name.replace("_", "-")
         for name, annotation in options.items()
-        if "converter=<function _whole" in repr(annotation)
+        if "converter=<function _parse_integer" in repr(annotation)
     ]
 
 
-OPTIONS = [(verb.__name__.rstrip("_"), option) for verb in VERBS for option in takes_whole_numbers(verb)]
+OPTIONS = [(verb.__name__.rstrip("_"), option) for verb in COMMANDS for option in takes_whole_numbers(verb)]
 
 
 def test_the_options_are_found() -> None:
     assert {("probe", "examples"), ("compare", "seeds"), ("compare", "workers"), ("run", "threads")} < set(OPTIONS)
     assert {verb for verb, _ in OPTIONS} == set(NEEDED)
-    assert "converter" in repr(Whole)
+    assert "converter" in repr(Integer)
 
 
 def plainly(ran: Any) -> None:
     assert ran.code == 2
     assert ran.err.count("\n") == 1
-    assert "fault in the program" not in ran.err
+    assert "bug in lengthwise" not in ran.err
 
 
 @pytest.mark.parametrize(("verb", "option"), OPTIONS, ids=" ".join)
@@ -86,9 +86,9 @@ def test_lists_of_whole_numbers(here: Call, words: list[str]) -> None:
         ["inspect", "rope*{}"],
         ["inspect", "rope*{}+nope"],
         ["sample", "copy:symbols={}"],
-        ["sample", "copy", "--length", str(MOST)],
-        ["sample", "copy", "--count", str(MOST)],
-        ["inspect", "alibi", "--length", str(MOST)],
+        ["sample", "copy", "--length", str(MAX_INTEGER)],
+        ["sample", "copy", "--count", str(MAX_INTEGER)],
+        ["inspect", "alibi", "--length", str(MAX_INTEGER)],
     ],
     ids=" ".join,
 )
@@ -99,16 +99,16 @@ def test_numbers_in_settings(here: Call, words: list[str]) -> None:
 
 def test_a_list_of_numbers_is_read() -> None:
     assert whole_numbers("4, 8,,16", "--lengths", 1, "4,8") == [4, 8, 16]
-    with pytest.raises(ConfigError, match="--lengths has '0'; write whole numbers of 1 to"):
+    with pytest.raises(ConfigError, match="--lengths must be whole numbers from 1 to"):
         whole_numbers("4,0", "--lengths", 1, "4,8")
 
 
 def test_a_study_of_too_many_runs_is_refused_before_they_are_made() -> None:
     training = TrainingConfig(train_length=4)
-    for seeds in (MOST_RUNS + 1, 10**15):
-        with pytest.raises(ConfigError, match="runs is too large; it has at most 10,000"):
+    for seeds in (MAX_RUNS + 1, 10**15):
+        with pytest.raises(ConfigError, match="must have at most 10,000 runs"):
             grid(["nope"], ["copy"], seeds, training=training)
     with pytest.raises(ConfigError, match="at most 10,000"):
-        grid(["nope", "rope"], ["copy"], MOST_RUNS // 2 + 1, training=training)
-    with pytest.raises(ConfigError, match="num_layers is 1001; it has to lie in 1 "):
+        grid(["nope", "rope"], ["copy"], MAX_RUNS // 2 + 1, training=training)
+    with pytest.raises(ConfigError, match="num_layers must be from 1 to 1000, got 1001"):
         ModelConfig(num_layers=1001)

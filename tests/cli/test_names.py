@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from lengthwise.cli.options import words
+from lengthwise.cli.options import split_names
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from lengthwise.cli.options import words
     ],
 )
 def test_words(listed, found):
-    assert words(listed) == found
+    assert split_names(listed) == found
 
 
 def test_check_asks_those_that_are_named():

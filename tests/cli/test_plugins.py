@@ -13,9 +13,9 @@ import pytest
 
 from lengthwise.class_versions import defined_in, shortened
 from lengthwise.cli import main
-from lengthwise.cli.app import VERBS
+from lengthwise.cli.app import COMMANDS
 from lengthwise.encodings import ENCODINGS
-from lengthwise.plugins import PluginError, fault_of_a_file, load_plugins, loaded_plugins, plugins
+from lengthwise.plugins import PluginError, error_in_user_file, load_plugins, loaded_plugins, plugins
 from lengthwise.positions import POSITION_SCHEMES
 from lengthwise.store import open_store
 from lengthwise.tasks import TASKS
@@ -110,11 +110,11 @@ def one_line(ran: Any, says: str) -> None:
     assert ran.err.startswith("lengthwise: ")
     assert ran.err.count("\n") == 1, ran.err
     assert says in ran.err, ran.err
-    assert "fault in the program" not in ran.err
+    assert "bug in lengthwise" not in ran.err
 
 
 def test_every_command_has_the_option(here: Call) -> None:
-    for verb in VERBS:
+    for verb in COMMANDS:
         ran = here(verb.__name__.rstrip("_"), "--help")
         assert "--plugin" in ran.out, verb.__name__
 
@@ -155,7 +155,7 @@ def test_all_names_what_is_listed(here: Call, own: Path) -> None:
     (own / "some.py").write_text(OWN + "\n__all__ = ['Dubbled']\n")
     one_line(
         here("list", "positions", "--plugin", "some.py"),
-        "plug-in some.py: __all__ names 'Dubbled', which it does not define",
+        "plug-in some.py: __all__ contains 'Dubbled', which the module does not define",
     )
 
 
@@ -167,7 +167,7 @@ def test_all_names_what_is_listed(here: Call, own: Path) -> None:
         ("def f(:\n", "bad.py, line 1: SyntaxError"),
         (
             "from lengthwise.encodings import NoPE\nclass Rope(NoPE): ...\n",
-            "its encoding Rope is called like RoPE of lengthwise",
+            "its encoding Rope has the same name as RoPE of lengthwise",
         ),
         (
             "x = 1\nfrom lengthwise.encodings import DistanceBias\nclass Slanted(DistanceBias): ...\n",
@@ -185,15 +185,17 @@ def test_plug_ins_that_cannot_be(here: Call, own: Path, text: str, says: str) ->
 def test_paths_that_are_no_plug_in(here: Call, own: Path) -> None:
     one_line(here("list", "tasks", "--plugin", "mien.py"), "there is no file mien.py; did you mean 'mine.py'?")
     one_line(here("list", "tasks", "--plugin", "."), ". is a folder; name a plug-in file in it: mine.py")
-    one_line(here("list", "tasks", "--plugin", ""), "Name a Python file or a module")
+    one_line(here("list", "tasks", "--plugin", ""), "Give a Python file or a module")
     (own / "other.py").write_text(OWN)
     ran = here("list", "tasks", "--plugin", "mine.py", "--plugin", "other.py")
-    one_line(ran, "plug-in other.py: its encoding Windowed is called like Windowed of lengthwise_file_mine; rename it")
+    one_line(
+        ran, "plug-in other.py: its encoding Windowed has the same name as Windowed of lengthwise_file_mine; rename it"
+    )
     (own / "deeper").mkdir()
     (own / "deeper" / "mine.py").write_text(OWN)
     one_line(
         here("list", "tasks", "--plugin", "mine.py", "--plugin", "deeper/mine.py"),
-        "deeper/mine.py is called like mine.py",
+        "deeper/mine.py has the same name as the loaded file mine.py",
     )
 
 
@@ -252,8 +254,8 @@ def test_an_error_from_elsewhere_names_no_file_of_the_user() -> None:
         json.loads("{")
     assert raised.tb is not None
     here = f"{shortened(__file__)}, line {raised.tb.tb_lineno}: JSONDecodeError: Expecting"
-    assert str(fault_of_a_file(raised.value)).startswith(here)
-    assert fault_of_a_file(raised.value.with_traceback(raised.tb.tb_next)) is None, "lines of Python's library alone"
+    assert str(error_in_user_file(raised.value)).startswith(here)
+    assert error_in_user_file(raised.value.with_traceback(raised.tb.tb_next)) is None, "lines of Python's library alone"
 
 
 def test_slopes_are_said_only_of_a_bias_that_has_them(here: Call, own: Path) -> None:
@@ -372,7 +374,7 @@ def test_editing_a_class_trains_its_runs_again(here: Call, own: Path) -> None:
         "code" in line for line in here("list", "runs", "--study", "mine", "--results", "results").out.splitlines()
     )
     ran = here("probe", "attended-distance", old, "--lengths", 4, "--results", "results", "--plugin", "study.py")
-    one_line(ran, "Windowed changed since it was trained; run its study again, or go back to the code as it was")
+    one_line(ran, "Windowed changed since it was trained; run its study again, or restore the old code")
     back = study(OWN)
     assert "all 2 runs are done" in back.err
     assert "changed" not in back.err
@@ -409,15 +411,15 @@ def test_a_class_in_a_neighbour_of_the_study(here: Call, own: Path) -> None:
 def test_a_file_edited_while_its_study_is_at_work_stops_the_worker(own: Path) -> None:
     from lengthwise.config import ConfigError
     from lengthwise.studies import load
-    from lengthwise.studies.worker import require_same
+    from lengthwise.studies.worker import require_same_keys
 
     (own / "study.py").write_text(OWN + STUDY.replace("ENCODINGS", "[Windowed]"))
     runs = {run.key: run for run in load(own / "study.py").runs}
-    require_same(runs)
+    require_same_keys(runs)
     (own / "study.py").write_text(OWN.replace("-10.0", "10.0") + STUDY.replace("ENCODINGS", "[Windowed]"))
     edited = load(own / "study.py").runs
-    with pytest.raises(ConfigError, match="the file of Windowed changed while the study was at work"):
-        require_same(dict(zip(runs, edited, strict=True)))
+    with pytest.raises(ConfigError, match="the file of Windowed changed while the study was running"):
+        require_same_keys(dict(zip(runs, edited, strict=True)))
 
 
 @pytest.mark.slow
@@ -432,9 +434,9 @@ def test_the_conformance_suite_asks_them(here: Call, own: Path) -> None:
         ("raise GeneratorExit", "hostile.py, line 1: GeneratorExit"),
         ("class Own(BaseException): pass\nraise Own('x')", "hostile.py, line 2: Own: x"),
         ("class Own(Exception):\n def __str__(self): raise RuntimeError\nraise Own", "hostile.py, line 3: Own"),
-        ("__all__ = 5", "plug-in hostile.py: __all__ is 5; it has to be a list of names"),
-        ("__all__ = [5]", "plug-in hostile.py: __all__ is [5]; it has to be a list of names"),
-        ("__all__ = [[]]", "plug-in hostile.py: __all__ is [[]]; it has to be a list of names"),
+        ("__all__ = 5", "plug-in hostile.py: __all__ must be a list of names, got 5"),
+        ("__all__ = [5]", "plug-in hostile.py: __all__ must be a list of names, got [5]"),
+        ("__all__ = [[]]", "plug-in hostile.py: __all__ must be a list of names, got [[]]"),
         ("class X: kind = []", "plug-in hostile.py has no encoding, task or position scheme"),
         (
             "class M(type):\n def __getattr__(self, name): raise RuntimeError\nclass X(metaclass=M): pass",
@@ -534,15 +536,13 @@ def test_what_is_no_regular_file_is_not_read(here: Call, own: Path) -> None:
     os.mkfifo(own / "pipe.py")
     for words in (("list", "encodings", "--plugin"), ("run",)):
         for name in ("pipe.py", "/dev/zero"):
-            one_line(here(*words, name), f"{name} cannot be read (it is no regular file); give the path of a ")
+            one_line(here(*words, name), f"{name} cannot be read (not a regular file); give the path of a ")
 
 
 def test_a_file_that_is_no_source_by_its_size(here: Call, own: Path) -> None:
     with (own / "large.py").open("wb") as file:
         file.truncate((16 << 20) + 1)
-    one_line(
-        here("list", "encodings", "--plugin", "large.py"), "large.py cannot be read (it has more than 16,777,216 bytes)"
-    )
+    one_line(here("list", "encodings", "--plugin", "large.py"), "large.py cannot be read (more than 16,777,216 bytes)")
 
 
 CONTRACT = {
@@ -604,11 +604,11 @@ def test_stored_answers_of_older_code_are_said_to_be_so(here: Call, compared: Pa
     (own / "copy" / "mine.py").write_text(OWN.replace("digits.max(1", "digits.min(1"))
     ran = here(*ask)
     assert ran.code == 0
-    assert "Largest changed since 1 run was trained; what is shown of it was stored before" in ran.err
+    assert "Largest changed since 1 run was trained, so these results belong to the old code" in ran.err
 
 
 def test_a_failed_rule_of_a_kind_names_the_plug_in(here: Call, own: Path) -> None:
     (own / "mine.py").write_text(OWN.replace("return length, 1", "return length, None"))
     ran = here("sample", "largest", "--length", 3, "--plugin", "mine.py")
     assert ran.code == 2
-    assert "a class in mine.py may break a rule of its kind" in ran.err
+    assert "a class in mine.py may not follow its base class" in ran.err

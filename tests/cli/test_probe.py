@@ -66,9 +66,9 @@ def test_distance_of_two_runs(distance: Call, keys: dict[str, str]) -> None:
         }
         assert len(row["result"]["layers"]) == 2
         assert all(0 <= layer <= math.log(2) for layer in row["result"]["layers"])
-    assert "2 of 2 answers were known already." in distance(*command).out
+    assert "2 of 2 results were already stored." in distance(*command).out
     more = distance(*command, "--lengths", "8,6")
-    assert "1 of 2 answers were known already." in more.out
+    assert "1 of 2 results were already stored." in more.out
 
 
 def test_an_encoding_s_name_finds_the_run(distance: Call, keys: dict[str, str]) -> None:
@@ -109,7 +109,7 @@ def test_the_runs_of_one_task(here: Call, results: Path, words: tuple[str, ...])
 def test_answers_about_several_tasks_say_which() -> None:
     def answer(task: str) -> Any:
         run = SimpleNamespace(label="NoPE", seed=0, key="0123456789", task=task)
-        item = SimpleNamespace(run=run, against=None, asked={"length": 8})
+        item = SimpleNamespace(run=run, against=None, question={"length": 8})
         result = {"n": 3, "most": [[[3, 1]]], "queries": 4}
         return SimpleNamespace(item=item, row=SimpleNamespace(result=result))
 
@@ -133,15 +133,15 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
     ran = here("probe", "attended-distance", keys["NoPE"], "--lengths", 7, "--results", folder)
     assert ran.code == 2
     assert "weights.safetensors is damaged" in ran.err
-    assert "bring it here again from where it was trained, or remove it and run its study again" in ran.err
+    assert "copy it again from where it was trained, or delete it and run its study again" in ran.err
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("attention-distanse", "NOPE", "--against", "FIRE"), "did you mean 'attention-distance'"),
-        (("attention-distance", "NOPE"), "a distance is between two models: add --against"),
-        (("attention-distance", "--against", "nope"), "name a run's key, or a study with --study"),
+        (("attention-distance", "NOPE"), "attention-distance compares two models; add --against"),
+        (("attention-distance", "--against", "nope"), "probe needs either a run's key or --study NAME, got"),
         (("attention-distance", "NOPE", "--study", "tiny", "--against", "nope"), "one of the two"),
         (("attention-distance", "zz99", "--against", "nope"), "no run has a key that starts with 'zz99'"),
         (("attention-distance", "NOPE", "--against", "zz99"), "no run has a key that starts with 'zz99'"),
@@ -150,20 +150,20 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
         (("attention-distance", "NOPE", "--against", "NOPE"), "is compared with itself"),
         (
             ("attention-distance", "ffff", "--against", "NOPE"),
-            "is pending, and only a trained model can be looked into",
+            "is pending, and only trained models can be probed",
         ),
         (("attention-distance", "NOPE", "--against", "nope"), "has no finished run of nope to be compared with"),
         (
             ("attention-distance", "FIRE", "--against", "NOPE", "--lengths", "4,x"),
-            "--lengths has 'x'; write whole numbers",
+            "--lengths must be whole numbers",
         ),
         (("attention-distance", "FIRE", "--against", "NOPE", "--examples", "0"), "examples is 0"),
         (("attention-distance", "FIRE", "--against", "NOPE", "--variant", "publishd"), "did you mean 'published'"),
-        (("attention-distance", "FIRE", "--against", "NOPE", "--across-seeds"), "--across-seeds is for --against with"),
+        (("attention-distance", "FIRE", "--against", "NOPE", "--across-seeds"), "--across-seeds needs --against with"),
         (("attended-distance", "FIRE", "--against", "NOPE"), "--against is for attention-distance"),
         (("attended-distance", "FIRE", "--device", "abacus"), "device 'abacus' cannot be used"),
         (("attended-distance", "--study", "tny"), "there is no study 'tny'; did you mean 'tiny'"),
-        (("attended-distance", "FIRE", "--task", "copy"), "--task chooses among the runs of a study"),
+        (("attended-distance", "FIRE", "--task", "copy"), "--task selects runs of a study"),
         (("attended-distance", "--study", "two", "--task", "cpoy"), "there is no task 'cpoy'; did you mean 'Copy'?"),
         (
             ("attention-distance", "--study", "two", "--against", "nope", "--task", "copy:symbols=9"),
@@ -179,8 +179,8 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
             "no run of Copy(symbls=8); did you mean 'Copy(symb",
         ),
         (("recency", "--study", "two", "--task", "parity:bits=8"), "Parity has no setting 'bits'"),
-        (("attended-distance", "--study", "two", "--task", "copy:symbols=8"), "has nothing yet that could be asked"),
-        (("attention-distance", "--study", "later", "--against", "nope"), "has nothing yet that could be asked"),
+        (("attended-distance", "--study", "two", "--task", "copy:symbols=8"), "has no trained runs that can be probed"),
+        (("attention-distance", "--study", "later", "--against", "nope"), "has no trained runs that can be probed"),
         (("attention-distance", "--study", "tiny", "--against", "nop"), "did you mean"),
     ],
 )

@@ -27,7 +27,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = grid(encodings, ["linearregression:dims=2"], 1, training=training, model=model)
     study = Study(name="icl", runs=runs, evaluation=EvaluationConfig(lengths=(6, 12), examples=4))
     with open_store(folder) as store:
-        store.add_study(**study.about(), runs=study.rows())
+        store.add_study(**study.metadata(), runs=study.rows())
         for run in study.runs[:2]:
             train(run, folder / "runs" / run.key)
             row = store.claim("icl", "elsewhere:1:w")
@@ -70,7 +70,7 @@ def test_what_is_asked(here: Call, results: Path, key: str, words: tuple[Any, ..
     assert row["asked"]["probe"] == words[0]
     assert asked.items() <= row["asked"].items()
     again = here("probe", words[0], key, *words[1:], "--results", results)
-    assert "1 of 1 answers were known already." in again.out
+    assert "1 of 1 results were already stored." in again.out
     assert "NoPE, seed 0" in again.out
     for head in probing.HEADS[words[0]]:
         assert head.split()[0] in again.out
@@ -90,16 +90,16 @@ def test_of_a_study_what_can_be_asked_is(here: Call, results: Path) -> None:
     ("words", "said"),
     [
         (("recncy", "KEY"), "did you mean 'recency'"),
-        (("recency", "KEY", "--positions", 3), "--positions is for lost-in-the-middle; recency has no such thing"),
-        (("recency", "KEY", "--against", "nope"), "--against is for attention-distance; recency looks at one model"),
+        (("recency", "KEY", "--positions", 3), "--positions applies only to lost-in-the-middle, not to recency"),
+        (("recency", "KEY", "--against", "nope"), "--against applies only to attention-distance, not to recency"),
         (
             ("attended-distance", "KEY", "--points", 3),
             "--points is for recency, duplicates, lost-in-the-middle, induction",
         ),
         (("duplicates", "KEY", "--noise", "0-3"), "--noise has '0-3'; write counts"),
-        (("duplicates", "KEY", "--noise", "9"), "9 examples of noise cannot replace the last of 6"),
-        (("duplicates", "KEY", "--points", 3), "take at least 4 (--points)"),
-        (("lost-in-the-middle", "KEY", "--lengths", 6), "ask for a length of at least 7"),
+        (("duplicates", "KEY", "--noise", "9"), "noise must be from 1 to 5 of the 6 examples, got 9"),
+        (("duplicates", "KEY", "--points", 3), "points must be at least 4 "),
+        (("lost-in-the-middle", "KEY", "--lengths", 6), "length must be at least 7 "),
         (("lost-in-the-middle", "--study", "icl", "--lengths", 6), "no run of study 'icl' can be asked"),
         (("induction", "KEY", "--repeats", 1), "repeats is 1"),
     ],
@@ -117,4 +117,4 @@ def test_a_run_of_another_kind(here: Call, finished: Path) -> None:
         row = store.runs("tiny")[0]
     ran = here("probe", "recency", row.key, "--results", finished)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert "is for functions learned in context" in ran.err
+    assert "needs a run that learns functions in context" in ran.err

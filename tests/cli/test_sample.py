@@ -57,7 +57,10 @@ def test_what_is_too_few_to_split_is_in_both_splits(here: Call) -> None:
     assert train == test
     assert len(test) == 6
     said = " ".join(here("sample", "--help").out.replace("│", " ").split())
-    assert "No example is in both, but where a length has too few to split (6 commands of SCAN have one action)" in said
+    assert (
+        "No example is in both splits, except at lengths with too few examples to divide (only 6 commands of SCAN have one action)"
+        in said
+    )
 
 
 def test_all_of_a_task_that_draws_its_questions(here: Call) -> None:
@@ -94,9 +97,9 @@ def test_published_text(here: Call) -> None:
     [
         (["text", "--all"], "Text cannot list all of its examples"),
         (["scan", "--length", "2", "--published", "paper"], "the paper prints no example of SCAN"),
-        (["text", "--published", "paper"], "Text has no published text; leave --published out, or take one of: Copy"),
-        (["scan", "--all", "--count", "3"], "--count 3 is for some examples, and --all prints every one"),
-        (["scan", "--all", "--seed", "0"], "--seed 0 is for some examples"),
+        (["text", "--published", "paper"], "Text has no published text; omit --published, or use one of: Copy"),
+        (["scan", "--all", "--count", "3"], "--all prints every example, so it cannot be combined with --count 3"),
+        (["scan", "--all", "--seed", "0"], "--all prints every example, so it cannot be combined with --seed 0"),
         (
             ["scan", "--length", "23"],
             "SCAN has no example of 23 actions; the nearest lengths with examples are 22 and 24",
@@ -142,7 +145,7 @@ def test_lengths_of_a_file(here: Call, tmp_path: Path) -> None:
     assert table[1][:3] == ["1", "1", "33.3%"]
     assert table[2][:3] == ["2", "2", "66.7%"]
     assert table[2][3] == "█" * 40
-    assert ran.out.splitlines()[-1] == "3 examples of 1 to 2; half have at most 2, the mean is 1.7"
+    assert ran.out.splitlines()[-1] == "3 examples, lengths 1 to 2, median 2, mean 1.7"
     found = json.loads(here("lengths", file, "--field", "length", "--json").out)
     assert found["lengths"] == {"3": 2, "12": 1}
     assert (found["field"], found["examples"], found["median"]) == ("length", 3, 3)
@@ -168,7 +171,7 @@ def test_lengths_of_a_stored_run(here: Call, finished: Path, tmp_path: Path) -> 
 def test_lengths_of_neither_a_file_nor_a_run(here: Call, finished: Path) -> None:
     ran = here("lengths", "abc123", "--results", finished)
     assert ran.code == 2
-    assert "abc123 is no file here, and as a run's key: no run has a key that starts with" in ran.err
+    assert "there is no file abc123, and if it is a run's key: no run has a key that starts with" in ran.err
 
 
 def test_one_example_is_no_range(here: Call, tmp_path: Path) -> None:
@@ -224,8 +227,8 @@ def test_what_nobody_could_read_is_not_printed(here: Call) -> None:
     ran = here("sample", "copy", "--length", 99_999_999, "--count", 1)
     assert ran.code == 2
     assert ran.err == (
-        "lengthwise: 1 example of length 99999999 would be 200,000,000 tokens, and sample prints at most 1,000,000; "
-        "take a shorter length or fewer of them\n"
+        "lengthwise: 1 example of length 99999999 would be 200,000,000 tokens, but sample prints at most 1,000,000; "
+        "use a shorter length or fewer examples\n"
     )
     assert here("sample", "summation", "--length", 1000, "--count", 999).code == 2
     assert here("sample", "summation", "--length", 1000, "--count", 900, "--json").code == 0

@@ -11,7 +11,7 @@ import pytest
 
 from lengthwise.cli import main
 from lengthwise.cli.app import app
-from lengthwise.cli.comparing import LONGEST, study_of
+from lengthwise.cli.comparing import MAX_NAME_LENGTH, study_of
 from lengthwise.store import open_results
 
 Call = Callable[..., Any]
@@ -71,7 +71,7 @@ def test_a_long_name_is_cut_and_stays_the_only_one() -> None:
     words = ["rope", "alibi", "nope", "t5", "fire", "kerplelog", "sandwich", "cope", "shaw", "yarn", "dapev2"][:10]
     one, other = (name_of(*words, *BASE[2:], "--steps", steps) for steps in ("20", "40"))
     assert one != other
-    assert max(len(one), len(other)) <= LONGEST
+    assert max(len(one), len(other)) <= MAX_NAME_LENGTH
 
 
 def test_two_comparisons_with_other_steps_are_both_in_the_report(here: Call, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_two_comparisons_with_other_steps_are_both_in_the_report(here: Call, tmp
     assert [task["title"] for task in found["tasks"]] == ["Copy (steps 2)", "Copy (steps 3)"]
     assert len(found["studies"]) == 2
     more = here("compare", "rope", *words[2:], "--steps", 2, "--name", found["studies"][0]["name"])
-    assert "does not list 1 run any more that it had before: NoPE on Copy" in more.err
+    assert "no longer lists 1 run: NoPE on Copy" in more.err
 
 
 def test_lengths_that_are_asked_no_more_are_named(here: Call, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_lengths_that_are_asked_no_more_are_named(here: Call, tmp_path: Path) ->
     assert lengths() == [4, 8, 16]
     fewer = here(*words, "4")
     assert fewer.code == 0
-    assert "asked lengths 8, 16 before and does not any more; their scores leave the report" in fewer.err
+    assert "no longer evaluates lengths 8, 16; their scores are not in the report" in fewer.err
     assert lengths() == [4]
     again = here(*words, "4,8,16")
     assert "all 1 runs are done" in again.err
@@ -111,7 +111,7 @@ def test_lengths_that_are_asked_no_more_are_named(here: Call, tmp_path: Path) ->
 def test_the_help_says_what_a_name_is_made_of(capsys: pytest.CaptureFixture[str]) -> None:
     app(["compare", "--help"], exit_on_error=False, result_action="return_value")
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "Default: made of the task, the trained length, the encodings" in said
+    assert "[default: built from the task, the training length, the encodings" in said
 
 
 def test_rows_that_cannot_be_read_are_made_anew_by_run(here: Call, finished: Path, tmp_path: Path) -> None:
@@ -170,11 +170,11 @@ def test_a_finished_run_that_cannot_be_read_stays_without_finished(here: Call, f
     other.close()
     ran = here("drop", "--study", "tiny", "--results", results)
     assert ran.code == 0
-    assert f"kept {key}: it could not be read, so it may be finished; --finished deletes it too" in ran.out
+    assert f"kept {key}: it could not be read, so it may be finished; add --finished to delete it" in ran.out
     assert (results / "runs" / key / "weights.safetensors").is_file()
     ran = here("drop", "--study", "tiny", "--finished", "--results", results)
-    assert f"dropped {key}: it could not be read" in ran.out
-    assert "dropped study tiny" in ran.out
+    assert f"deleted {key}: it could not be read" in ran.out
+    assert "deleted study tiny" in ran.out
     assert not (results / "runs" / key).exists()
 
 
@@ -189,7 +189,7 @@ def test_no_row_goes_before_its_files(here: Call, finished: Path, tmp_path: Path
     for words in ([first, second], ["--study", "tiny"]):
         ran = here("drop", *words, "--finished", "--results", results)
         assert ran.code == 2
-        assert "dropped " not in ran.out
+        assert "deleted " not in ran.out
         assert "must not be a link" in ran.out + ran.err
         with open_results(results) as store:
             assert len(store.scores([first, second])) == 4
@@ -217,7 +217,7 @@ def test_files_that_cannot_be_deleted_keep_their_run_alone(
         ran = here("drop", *words, "--finished", "--results", results)
     assert ran.code == 2
     assert f"kept {first}: its files cannot be deleted (Permission denied" in ran.out
-    assert f"dropped {second}" in ran.out
+    assert f"deleted {second}" in ran.out
     assert ran.err.count("\n") == 1
     with open_results(results) as store:
         assert [run.key for run in store.runs("tiny")] == [first]

@@ -160,7 +160,13 @@ def test_overall_scores_count_examples_and_keep_distributions_apart() -> None:
     scores = [score(2, 0.1, 90), score(3, 1.0, 30), score(4, 0.5, 10), score(5, 0.5, 10), score(6, 0.0, 40)]
     table = _scores(run, scores)
     cells = list(zip(*(column.cells for column in table.columns), strict=True))
-    assert [row[-1] for row in cells[:5]] == ["shorter than trained", "trained", "trained", "new", "new"]
+    assert [row[-1] for row in cells[:5]] == [
+        "shorter than training",
+        "in distribution",
+        "in distribution",
+        "longer than training",
+        "longer than training",
+    ]
     assert cells[5:] == [
         ("all", "0.8750", "", "40", "trained, all lengths"),
         ("all", "0.1000", "", "50", "new, all lengths"),
@@ -380,7 +386,7 @@ def test_a_run_is_dropped_with_what_lies_in_its_folder(here: Call, finished: Pat
     key = rows[0]["key"]
     ran = here("drop", key[:8], "--results", results)
     assert ran.code == 2
-    assert "is finished and its results would be lost; nothing was deleted; --finished drops it all the same" in ran.err
+    assert "is finished and its results would be lost; nothing was deleted; --finished deletes it anyway" in ran.err
     ran = here("drop", "--study", "tiny", "--results", results)
     assert [line.split(" ")[0] for line in ran.out.splitlines()] == ["kept"] * 3
     assert ran.out.count("it is finished; --finished deletes it too") == 2
@@ -388,7 +394,7 @@ def test_a_run_is_dropped_with_what_lies_in_its_folder(here: Call, finished: Pat
     assert (results / "runs" / key).is_dir()
     ran = here("drop", key[:8], "--finished", "--results", results)
     assert ran.code == 0
-    assert ran.out.startswith(f"dropped {key} (")
+    assert ran.out.startswith(f"deleted {key} (")
     assert not (results / "runs" / key).exists()
     left = json.loads(here("list", "runs", "--results", results, "--json").out)
     assert [row["key"] for row in left] == [row["key"] for row in rows[1:]]
@@ -406,7 +412,7 @@ def test_the_unfinished_runs_of_a_study_are_dropped(here: Call, finished: Path, 
     ran = here("drop", "--study", "later", "--results", results)
     assert ran.code == 0
     dropped, kept, study = ran.out.splitlines()
-    assert dropped.startswith("dropped ffff000011112222 (")
+    assert dropped.startswith("deleted ffff000011112222 (")
     assert kept.startswith(f"kept {row.key} (")
     assert kept.endswith(": study tiny lists it too")
     assert study == "dropped study later"
@@ -420,7 +426,7 @@ def test_the_unfinished_runs_of_a_study_are_dropped(here: Call, finished: Path, 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "name runs by their keys, or with --study"),
+        ([], "drop needs either the keys of runs or --study NAME"),
         (["ab", "--study", "s"], "one of the two"),
         (["--study", "s", "--finished"], "there is no study 's'"),
         (["zz"], "no run has a key that starts with 'zz'"),

@@ -81,7 +81,7 @@ def test_bad_prompts_and_shifts():
         ({"prompt": 3}, "a length of 8 is asked"),
         ({"shifts": ({},)}, "changes no setting"),
         ({"shifts": ({"a": 1}, {"a": 1})}, "twice"),
-        ({"shifts": ("skewed",)}, "has to be"),
+        ({"shifts": ("skewed",)}, "must be"),
     ]:
         with pytest.raises(ConfigError, match=words):
             EvaluationConfig(lengths=(2, 8), **settings)
@@ -123,9 +123,9 @@ def test_steps_follow_the_curriculum():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"curriculum": Curriculum(length=7)}, "begins with length 7"),
-        ({"curriculum": Curriculum(length=2), "min_length": 3}, "both choose"),
-        ({"curriculum": {}}, "has to be"),
+        ({"curriculum": Curriculum(length=7)}, "length must be at most train_length"),
+        ({"curriculum": Curriculum(length=2), "min_length": 3}, "cannot be combined with a curriculum"),
+        ({"curriculum": {}}, "must be"),
     ],
 )
 def test_curricula_that_cannot_be(settings, words):

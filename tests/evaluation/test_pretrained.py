@@ -189,7 +189,7 @@ def test_where_transformers_is_missing(capfd, folder, monkeypatch):
 
 
 def test_options_that_cannot_be(capfd, folder):
-    assert "write whole numbers of 0 to 2147483647, with commas" in refused(capfd, folder, "--examples", "5,x")
+    assert "must be whole numbers from 0 to 2147483647, comma-separated" in refused(capfd, folder, "--examples", "5,x")
     assert "--output" in refused(capfd, folder, "--output", folder / "no" / "such.json")
     assert "is a folder; name a file in it" in refused(capfd, folder, "--output", folder)
     assert "Conjunction" in refused(capfd, folder, "--tasks", "linear-regression")

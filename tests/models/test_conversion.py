@@ -376,7 +376,7 @@ YARN: dict[str, Any] = {"rope_type": "yarn"}
             for length in (0, -1, "a", 64.0, True)
         ),
         *(
-            (rope_parameters_from_encoding, (given,), {}, "takes choices, and got")
+            (rope_parameters_from_encoding, (given,), {}, "takes choices, got")
             for given in (RoPE, "rope", None, RoPE(head_dim=8))
         ),
         (trained_length, ("yarn", 64), {}, "must be a dictionary"),

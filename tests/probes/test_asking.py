@@ -11,15 +11,15 @@ from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, cho
 from lengthwise.encodings import FIRE, Learned, NoPE, RoPE
 from lengthwise.positions import Randomized
 from lengthwise.probes import (
-    ask_attended,
-    ask_distance,
     asking,
     attended_distance,
     attended_question,
     attention_distance,
     distance_question,
     load_trained_run,
-    require_alike,
+    measure_attended_distance,
+    measure_attention_distance,
+    require_comparable,
 )
 from lengthwise.tasks import LEGO, Addition, Copy, Parity, Reverse
 from lengthwise.tasks.base import generator
@@ -48,7 +48,7 @@ def pair(tmp_path_factory):
 
 def test_the_distance_of_stored_runs(pair):
     a, b = pair
-    found = ask_distance(a, b, distance_question(b.run.key, 6, examples=7))
+    found = measure_attention_distance(a, b, distance_question(b.run.key, 6, examples=7))
     batch = a.task.examples(0, 7, 6, "test")
     drawn = Randomized(max_length=64, at_evaluation="random").positions(
         batch.inputs, None, generator(0, "layout", 6), training=False
@@ -72,8 +72,10 @@ def test_places_that_fill_a_batch_up_do_not_count(pair):
             return longer
 
     asked = distance_question(b.run.key, 4, examples=3)
-    plain = ask_distance(a, asking.TrainedRun(a.run, b.model, b.task), asked)
-    filled = ask_distance(asking.TrainedRun(a.run, a.model, Filled()), asking.TrainedRun(a.run, b.model, b.task), asked)
+    plain = measure_attention_distance(a, asking.TrainedRun(a.run, b.model, b.task), asked)
+    filled = measure_attention_distance(
+        asking.TrainedRun(a.run, a.model, Filled()), asking.TrainedRun(a.run, b.model, b.task), asked
+    )
     assert filled["places"] == plain["places"]
     assert filled["layers"] == pytest.approx(plain["layers"], abs=1e-6)
 
@@ -81,18 +83,18 @@ def test_places_that_fill_a_batch_up_do_not_count(pair):
 def test_portions_change_nothing(pair, monkeypatch):
     a, b = pair
     asked, wide = distance_question(b.run.key, 6, examples=7), attended_question(6, examples=7)
-    whole, looked, told = ask_distance(a, b, asked), ask_attended(b, wide), []
+    whole, looked, told = measure_attention_distance(a, b, asked), measure_attended_distance(b, wide), []
     monkeypatch.setattr(asking, "TOKENS", 30)  # two examples
-    cut = ask_distance(a, b, asked, told.append)
+    cut = measure_attention_distance(a, b, asked, told.append)
     assert told == [2, 2, 2, 1]
     assert cut["layers"] == pytest.approx(whole["layers"], abs=1e-6)
-    again = ask_attended(b, wide)
+    again = measure_attended_distance(b, wide)
     assert (again["most"], again["queries"], again["n"]) == (looked["most"], looked["queries"], 7)
 
 
 def test_where_a_stored_run_looks(pair):
     a, _ = pair
-    found = ask_attended(a, attended_question(6, examples=5))
+    found = measure_attended_distance(a, attended_question(6, examples=5))
     batch = a.task.examples(0, 5, 6, "test")
     expected = attended_distance(a.model, batch.inputs, queries=batch.scored)
     assert found["queries"] == 5 * 7, "the answer and its end"
@@ -108,7 +110,7 @@ def test_the_work_before_an_answer_does_not_count(pair):
         def answer_mask(self, batch):
             return batch.scored & (batch.scored.cumsum(1) > 4)
 
-    found = ask_attended(asking.TrainedRun(a.run, a.model, Shown()), attended_question(6, examples=5))
+    found = measure_attended_distance(asking.TrainedRun(a.run, a.model, Shown()), attended_question(6, examples=5))
     assert found["queries"] == 5 * 3
 
 
@@ -128,29 +130,29 @@ def test_which_places_say_the_answer(task):
 def test_no_more_examples_than_there_are(pair):
     a, _ = pair
     few = asking.TrainedRun(a.run, a.model, Copy(symbols=26))
-    assert ask_attended(few, attended_question(1, examples=100))["n"] == few.task.available(1)
+    assert measure_attended_distance(few, attended_question(1, examples=100))["n"] == few.task.available(1)
 
 
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (run_of(NoPE, 0), "is compared with itself"),
+        (run_of(NoPE, 0), "cannot be compared with itself"),
         (run_of(NoPE, 1, task=Reverse), r"is trained on Copy\(.*\) and run .* on Reverse\("),
         (run_of(NoPE, 1, symbols=5), r"symbols=26.* on Copy\(symbols=5"),
         (run_of(NoPE, 1, model=ModelConfig(d_model=16, num_layers=3, num_heads=2)), "has 2 layers and run .* has 3"),
         (run_of(Learned, 1), "Learned has"),
-        (run_of(NoPE, 1, model=MAMBA), "is a Mamba, which has no attention to look at"),
+        (run_of(NoPE, 1, model=MAMBA), "is a Mamba, which has no attention"),
     ],
 )
 def test_runs_that_cannot_be_compared(other, words):
     with pytest.raises(ConfigError, match=words) as caught:
-        require_alike(run_of(NoPE, 0), other, [4, 4000])
+        require_comparable(run_of(NoPE, 0), other, [4, 4000])
     assert "\n" not in str(caught.value)
 
 
 def test_runs_that_can(pair):
-    require_alike(run_of(NoPE, 0), run_of(NoPE, 1), [4, 8])
-    require_alike(run_of(NoPE, 0), run_of(FIRE, 0, model=ModelConfig(d_model=32, num_layers=2, num_heads=4)), [4])
+    require_comparable(run_of(NoPE, 0), run_of(NoPE, 1), [4, 8])
+    require_comparable(run_of(NoPE, 0), run_of(FIRE, 0, model=ModelConfig(d_model=32, num_layers=2, num_heads=4)), [4])
 
 
 def test_a_run_that_is_not_trained(tmp_path):
@@ -162,7 +164,7 @@ def test_a_model_without_attention(pair, tmp_path):
     mamba = trained(run_of(NoPE, 1, model=MAMBA), tmp_path)
     x = torch.zeros(1, 4, dtype=torch.long)
     for ask in (
-        lambda: ask_attended(mamba, attended_question(4)),
+        lambda: measure_attended_distance(mamba, attended_question(4)),
         lambda: attention_distance(pair[0].model, mamba.model, x),
         lambda: attended_distance(mamba.model, x, queries=x == 0),
     ):

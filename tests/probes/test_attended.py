@@ -7,7 +7,7 @@ from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, CoPE, NoPE, RoPE
 from lengthwise.models import Decoder
 from lengthwise.probes import BINS, attended_distance, rows
-from lengthwise.probes.rows import calls_of
+from lengthwise.probes.rows import attention_calls
 
 
 def decoder(encoding, heads: int = 2) -> Decoder:
@@ -21,8 +21,8 @@ def test_against_counting_by_hand(encoding, monkeypatch):
     model = decoder(encoding)
     tokens = torch.randint(0, 11, (3, 23), generator=torch.Generator().manual_seed(1))
     queries = torch.rand(3, 23, generator=torch.Generator().manual_seed(2)) < 0.6
-    calls = calls_of(model, tokens)
-    monkeypatch.setitem(rows.NUMBERS, "cpu", 3 * 2 * 23 * 3 * 4)  # in blocks of four queries
+    calls = attention_calls(model, tokens)
+    monkeypatch.setitem(rows.MAX_NUMBERS, "cpu", 3 * 2 * 23 * 3 * 4)  # in blocks of four queries
     found = attended_distance(model, tokens, queries=queries)
     assert found.queries == int(queries.sum())
     most = torch.zeros(2, 2, BINS, dtype=torch.long)
@@ -77,7 +77,7 @@ def test_sums_of_portions():
 
 
 def test_no_queries():
-    with pytest.raises(ConfigError, match="asks for none"):
+    with pytest.raises(ConfigError, match="must select at least one token"):
         attended_distance(
             decoder(NoPE), torch.zeros(1, 4, dtype=torch.long), queries=torch.zeros(1, 4, dtype=torch.bool)
         )

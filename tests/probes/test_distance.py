@@ -12,7 +12,7 @@ from lengthwise.encodings import FIRE, T5, ALiBi, CoPE, FoX, NoPE, RoPE, Shaw
 from lengthwise.models import Decoder
 from lengthwise.probes import attention_distance, jensen_shannon, pair_distances, published_divergence, rows
 from lengthwise.probes.divergence import VARIANTS
-from lengthwise.probes.rows import calls_of
+from lengthwise.probes.rows import attention_calls
 
 LN2 = math.log(2)
 
@@ -123,7 +123,7 @@ def decoder(encoding, seed: int, **change) -> Decoder:
 def whole_weights(model: Decoder, tokens: torch.Tensor) -> list[torch.Tensor]:
     """The weights of every layer as whole matrices, from what the blocks themselves compute."""
     found = []
-    for call in calls_of(model, tokens):
+    for call in attention_calls(model, tokens):
         ((_, _, logits),) = call.blocks(10_000)
         found.append(logits.softmax(-1))
     return found
@@ -185,15 +185,15 @@ def test_blocks_of_queries_change_nothing_and_bound_what_is_there(monkeypatch):
     tokens = torch.randint(0, 11, (2, 60))
     whole = attention_distance(a, b, tokens)
     seen = []
-    real = rows.Call.blocks
+    real = rows.AttentionCall.blocks
 
     def watched(self, size):
         for queries, keys, logits in real(self, size):
             seen.append(logits.numel())
             yield queries, keys, logits
 
-    monkeypatch.setattr(rows.Call, "blocks", watched)
-    monkeypatch.setitem(rows.NUMBERS, "cpu", 2 * 4 * 60 * 3 * 7)  # seven queries of all heads of both models
+    monkeypatch.setattr(rows.AttentionCall, "blocks", watched)
+    monkeypatch.setitem(rows.MAX_NUMBERS, "cpu", 2 * 4 * 60 * 3 * 7)  # seven queries of all heads of both models
     torch.testing.assert_close(attention_distance(a, b, tokens), whole, atol=1e-14, rtol=0)
     assert max(seen) <= 2 * 4 * 7 * 60
     assert len(seen) == 2 * 2 * math.ceil(60 / 7)
@@ -211,7 +211,7 @@ def test_positions_of_each_model():
 def test_bad_input():
     model, tokens = decoder(NoPE, 0), torch.zeros(1, 4, dtype=torch.long)
     for call, words in (
-        (lambda: attention_distance(model, decoder(NoPE, 0, num_layers=3), tokens), "have 2 and 3 layers"),
+        (lambda: attention_distance(model, decoder(NoPE, 0, num_layers=3), tokens), "got 2 and 3 layers"),
         (lambda: attention_distance(model, model, tokens, variant="publised"), "did you mean 'published'"),
         (lambda: attention_distance(model, decoder(NoPE, 0).train(), tokens), "evaluation mode"),
         (
@@ -220,7 +220,7 @@ def test_bad_input():
         ),
         (
             lambda: attention_distance(model, decoder(NoPE, 0, num_heads=1), tokens, variant="published"),
-            "one head has no such pair",
+            "at least 2 heads, got 1",
         ),
     ):
         with pytest.raises(ConfigError, match=words):

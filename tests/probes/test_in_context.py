@@ -8,10 +8,10 @@ import torch
 
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, CoPE, Learned, NoPE, RoPE
-from lengthwise.probes import ask_in_context, in_context, in_context_question, recency, require_in_context
+from lengthwise.probes import in_context, in_context_question, measure_in_context, recency, require_in_context
 from lengthwise.probes.asking import TrainedRun
-from lengthwise.probes.in_context import IN_CONTEXT, interval, made_of
-from lengthwise.probes.rows import calls_of
+from lengthwise.probes.in_context import IN_CONTEXT, interval, prompts_of
+from lengthwise.probes.rows import attention_calls
 from lengthwise.tasks import Copy, LinearRegression, generator
 from lengthwise.tasks.functions import CNF, Conjunction, ParityFunction, SparseMajority
 from lengthwise.training.loop import build
@@ -35,7 +35,7 @@ def subject(encoding=NoPE, dims=2, train_length=6, **settings) -> TrainedRun:
 def matrices(of: TrainedRun, inputs):
     """Every layer's whole matrix of weights."""
     found = []
-    for call in calls_of(of.model, inputs):
+    for call in attention_calls(of.model, inputs):
         ((_, _, logits),) = call.blocks(inputs.shape[1])
         found.append(logits.softmax(-1))
     return torch.stack(found)
@@ -49,12 +49,12 @@ def probed(request):
 def test_the_last_question_is_the_row_of_the_matrix(probed):
     inputs = probed.task.examples(0, 3, 9).inputs
     with torch.no_grad():
-        rows = torch.stack(recency.last_question(probed.model, inputs))
+        rows = torch.stack(recency.last_question_weights(probed.model, inputs))
         assert rows == pytest.approx(matrices(probed, inputs)[:, :, :, -2], abs=1e-6)
     assert rows[..., -1].abs().max() == 0, "its own label comes after it"
-    assert recency.of_labels(rows).shape[-1] == 8
-    assert torch.equal(recency.of_labels(rows)[..., -1], rows[..., 15])
-    assert torch.equal(recency.of_inputs(rows)[..., -1], rows[..., 16])
+    assert recency.on_labels(rows).shape[-1] == 8
+    assert torch.equal(recency.on_labels(rows)[..., -1], rows[..., 15])
+    assert torch.equal(recency.on_inputs(rows)[..., -1], rows[..., 16])
 
 
 def test_recency_is_the_mean_over_prompts(probed, monkeypatch):
@@ -62,7 +62,7 @@ def test_recency_is_the_mean_over_prompts(probed, monkeypatch):
     asked = in_context_question("recency", 6, examples=5)
     assert (asked["length"], asked["points"], asked["repeats"]) == (24, 6, 4)
     told = []
-    found = ask_in_context(probed, asked, told.append)
+    found = measure_in_context(probed, asked, told.append)
     assert sum(told) == pytest.approx(5)
     with torch.no_grad():
         row = matrices(probed, probed.task.examples(0, 5, 24).inputs)[:, :, :, -2].mean(1)
@@ -79,7 +79,7 @@ def test_recency_is_the_mean_over_prompts(probed, monkeypatch):
 def test_induction_counts_the_earlier_labels(probed):
     """As the published code adds it up, pair by pair."""
     asked = in_context_question("induction", 6, 8, points=3, repeats=3, examples=4)
-    found = ask_in_context(probed, asked)
+    found = measure_in_context(probed, asked)
     xs, ys = probed.task.examples_of(probed.task.examples(0, 4, 3))
     with torch.no_grad():
         weights = matrices(probed, probed.task.pack(xs.repeat(1, 3, 1), ys.repeat(1, 3)).inputs).mean(1)
@@ -97,7 +97,7 @@ def test_induction_counts_the_earlier_labels(probed):
 
 def test_nearest_counts_the_labels_of_similar_inputs(probed):
     asked = in_context_question("induction", 6, 8, points=3, examples=4, neighbours=2)
-    found = ask_in_context(probed, asked)
+    found = measure_in_context(probed, asked)
     assert found["start"] == 5
     batch = probed.task.examples(0, 4, 8)
     xs, _ = probed.task.examples_of(batch)
@@ -131,11 +131,11 @@ def test_earlier_labels_by_hand():
 @pytest.mark.parametrize("probe", ["duplicates", "lost-in-the-middle"])
 def test_scores_are_those_of_the_prompts(probed, probe, monkeypatch):
     asked = in_context_question(probe, 6, 15, examples=7, **({"positions": 4} if probe != "duplicates" else {}))
-    whole = ask_in_context(probed, asked)
-    monkeypatch.setattr(in_context, "FORWARD", 60)
-    cut = ask_in_context(probed, asked)
+    whole = measure_in_context(probed, asked)
+    monkeypatch.setattr(in_context, "SCORING_TOKENS", 60)
+    cut = measure_in_context(probed, asked)
     xs, ys = probed.task.examples_of(probed.task.examples(0, 7, 6))
-    made = made_of(asked, 2)
+    made = prompts_of(asked, 2)
     assert [(one["kind"], one["at"]) for one in whole["prompts"]] == [(one.kind, one.at) for one in made]
     for one, other, found in zip(made, cut["prompts"], whole["prompts"], strict=True):
         places = torch.tensor([n + 4 if one.kind == "serial" else n for n in one.examples])
@@ -158,7 +158,7 @@ def test_repeated_examples_keep_the_label_of_the_function():
     task = LinearRegression(dims=2)
     xs, ys = task.examples_of(task.examples(0, 5, 7))
     w = torch.linalg.solve(xs[:, :2].double(), ys[:, :2, None].double())
-    for made in made_of(in_context_question("duplicates", 7, 20), 2):
+    for made in prompts_of(in_context_question("duplicates", 7, 20), 2):
         places = torch.tensor(made.examples)
         assert (xs[:, places].double() @ w)[..., 0] == pytest.approx(ys[:, places].double(), abs=1e-4)
 
@@ -169,7 +169,7 @@ def test_repeated_examples_keep_the_label_of_a_boolean_function(make):
     task = make(dims=4)
     xs, ys = task.examples_of(task.examples(3, 20, 12))
     functions = task.functions(generator(3, "test", 12), 20, 4)
-    for made in made_of(in_context_question("duplicates", 12, 30), 4):
+    for made in prompts_of(in_context_question("duplicates", 12, 30), 4):
         places = torch.tensor(made.examples)
         assert torch.equal(task.apply(functions, xs[:, places]), ys[:, places])
 
@@ -186,9 +186,9 @@ def test_the_bootstrap_by_hand():
 
 
 def test_what_is_not_finite_is_none(probed):
-    made = made_of(in_context_question("duplicates", 6, 15), 2)[0]
+    made = prompts_of(in_context_question("duplicates", 6, 15), 2)[0]
     values = torch.full((4, len(made.examples)), math.inf).double()
-    found = in_context._scored(made, values, torch.zeros(3, 4, dtype=torch.long))
+    found = in_context._prompt_result(made, values, torch.zeros(3, 4, dtype=torch.long))
     assert found["score"] is None
     json.dumps(found, allow_nan=False)
 
@@ -210,15 +210,15 @@ def test_published_defaults():
 @pytest.mark.parametrize(
     ("probe", "settings", "words"),
     [
-        ("recency", {"examples": 0}, "examples is 0"),
-        ("recency", {"length": 1}, "length is 1; it has to be a whole number, at least 2"),
-        ("induction", {"repeats": 1}, "repeats is 1"),
-        ("duplicates", {"noise": [0]}, "noise is"),
-        ("induction", {"length": 20, "neighbours": 11}, "the first x that looks for its nearest has 10 before it"),
+        ("recency", {"examples": 0}, "examples must be a whole number of at least 1, got 0"),
+        ("recency", {"length": 1}, "length must be a whole number of at least 2, got 1"),
+        ("induction", {"repeats": 1}, "repeats must be a whole number of at least 2, got 1"),
+        ("duplicates", {"noise": [0]}, "noise must be"),
+        ("induction", {"length": 20, "neighbours": 11}, "neighbours must be at most 10"),
         (
             "duplicates",
             {"positions": 3},
-            "duplicates has no setting 'positions'; it has: length, examples, points, noise",
+            "duplicates has no setting 'positions'; its settings are: length, examples, points, noise",
         ),
     ],
 )
@@ -236,7 +236,7 @@ def test_runs_that_cannot_be_asked():
 
     copy = Run(encoding=choose(NoPE), task=choose(Copy), training=TrainingConfig(train_length=6))
     for probe in IN_CONTEXT:
-        assert "is trained on Copy, and" in refused(copy, probe)
+        assert "on Copy; name" in refused(copy, probe)
     learned = subject(Learned, max_length=40).run
     assert "length 24 examples needs 48 positions, but Learned has 40" in refused(learned, "recency")
     assert "needs 96 positions" in refused(learned, "duplicates")
@@ -245,11 +245,11 @@ def test_runs_that_cannot_be_asked():
     require_in_context(learned, in_context_question("recency", 6, 20, repeats=2))
     assert "4 repeats" not in refused(learned, "recency", length=20), "what is repeated is too long as well"
     many = subject(dims=4).run
-    assert "has too few; take at least 8 (--points)" in refused(many, "duplicates")
-    assert "is shorter than what it is made of" in refused(many, "lost-in-the-middle", points=8, length=10)
+    assert "points must be at least 8 " in refused(many, "duplicates")
+    assert "length must be at least " in refused(many, "lost-in-the-middle", points=8, length=10)
     mamba = Run(
         encoding=choose(NoPE), task=choose(LinearRegression), model=ModelConfig.mamba(d_model=16, num_layers=1),
         training=TrainingConfig(train_length=50),
     )  # fmt: skip
-    assert "has no attention to look at" in refused(mamba, "recency")
+    assert "has no attention" in refused(mamba, "recency")
     require_in_context(mamba, in_context_question("duplicates", 50))

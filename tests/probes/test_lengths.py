@@ -6,7 +6,7 @@ import pytest
 
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import NoPE
-from lengthwise.probes import ask_lengths, lengths_question
+from lengthwise.probes import count_lengths, lengths_question
 from lengthwise.tasks import SCAN, Addition, Copy, Text
 
 
@@ -23,7 +23,7 @@ def run_of(make, shortest: int, longest: int, **settings) -> Run:
 @pytest.mark.parametrize("field", ["input", "target", "length"])
 def test_a_given_set_is_counted_whole(field):
     run, task = run_of(SCAN, 4, 10), SCAN()
-    found = ask_lengths(run, lengths_question(run, field, []))
+    found = count_lengths(run, lengths_question(run, field, []))
     expected = {"train": Counter(), "test": Counter()}
     for length in task.lengths():
         for split, pairs in task.whole(length).items():
@@ -37,18 +37,18 @@ def test_others_are_drawn_as_training_draws_them():
     run = run_of(Copy, 2, 5)
     asked = lengths_question(run, "input", [8, 20, 8])
     assert asked == {"probe": "lengths", "field": "input", "examples": 1000, "lengths": [8, 20]}
-    found = ask_lengths(run, asked)
+    found = count_lengths(run, asked)
     assert found["test"] == {"8": 500, "20": 500}
     assert sum(found["train"].values()) == 1000
     assert set(found["train"]) == {"2", "3", "4", "5"}
     assert min(found["train"].values()) > 180  # of 250 expected: five standard deviations below
-    assert found == ask_lengths(run, asked)
+    assert found == count_lengths(run, asked)
 
 
 def test_words_of_a_scratchpad_count():
     run = run_of(Addition, 3, 3, scratchpad="full")
     plain = run_of(Addition, 3, 3)
-    targets = [ask_lengths(r, lengths_question(r, "target", [3]))["train"] for r in (run, plain)]
+    targets = [count_lengths(r, lengths_question(r, "target", [3]))["train"] for r in (run, plain)]
     assert min(map(int, targets[0])) > max(map(int, targets[1]))
 
 
@@ -56,7 +56,7 @@ def test_words_of_a_scratchpad_count():
     ("run", "field", "tested", "says"),
     [
         (run_of(Copy, 2, 5), "inptu", [8], "no field 'inptu'; did you mean 'input'"),
-        (run_of(Copy, 2, 5), "input", [], "no study asks anything of run"),
+        (run_of(Copy, 2, 5), "input", [], "no study evaluates run"),
         (run_of(Text, 8, 8), "input", [8], "Text has no questions and answers"),
     ],
 )

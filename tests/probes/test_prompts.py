@@ -16,48 +16,48 @@ def shown(made):
 
 
 def test_small_prompts_by_hand():
-    assert shown(prompts.noised(SMALL, 2)) == "0 1 2 3 4 3 3 6"
-    assert shown(prompts.all_noise(SMALL)) == "3 3 3 3 3 3 3 3 3 3 3 3"
-    assert [shown(prompts.instructed(SMALL, where)) for where in WHERE] == [
+    assert shown(prompts.noise_prompt(SMALL, 2)) == "0 1 2 3 4 3 3 6"
+    assert shown(prompts.all_noise_prompt(SMALL)) == "3 3 3 3 3 3 3 3 3 3 3 3"
+    assert [shown(prompts.instruction_prompt(SMALL, where)) for where in WHERE] == [
         "0 1 2 3 3 3 3 3 3 3 3 3",
         "3 3 3 3 0 1 2 3 3 3 3 3",
         "3 3 3 3 3 3 3 3 0 1 2 3",
     ]
-    assert [shown(prompts.targeted(SMALL, where)) for where in WHERE] == [
+    assert [shown(prompts.target_prompt(SMALL, where)) for where in WHERE] == [
         "0 1 2 3 3 3 3 6",
         "0 1 2 3 3 3 3 6",
         "0 1 2 3 3 3 3 3 3 3 3 6",
     ]
-    assert [shown(prompts.answered(SMALL, where)) for where in WHERE] == [
+    assert [shown(prompts.answers_prompt(SMALL, where)) for where in WHERE] == [
         "0 1 2 3 5 6 3 3 3 3 3 6",
         "0 1 2 3 3 3 5 6 3 3 3 6",
         "0 1 2 3 3 3 3 3 3 5 6 6",
     ]
-    assert shown(prompts.serial(6, 2)) == "0 0 1 0 0 1"
-    assert shown(prompts.serial(6, None)) == "0 0 0 0 0 1"
-    assert shown(prompts.repeated(3, 2)) == "0 1 2 0 1 2"
+    assert shown(prompts.duplicate_prompt(6, 2)) == "0 0 1 0 0 1"
+    assert shown(prompts.duplicate_prompt(6, None)) == "0 0 0 0 0 1"
+    assert shown(prompts.repeated_prompt(3, 2)) == "0 1 2 0 1 2"
 
 
 def test_an_odd_number_of_dims_has_the_larger_half():
     """Python's −3 // 2 is −2: two of three."""
     assert ODD.target == (8, 9)
-    assert shown(prompts.noised(ODD, 3)) == "0 1 2 3 4 5 6 5 5 5 8 9"
-    assert shown(prompts.targeted(ODD, "begin")) == "0 1 2 3 4 5 5 5 5 5 8 9"
-    assert shown(prompts.targeted(ODD, "middle")) == "0 1 2 3 4 5 5 5 5 5 5 5 8 9"
-    assert shown(prompts.answered(ODD, "begin")) == "0 1 2 3 4 5 7 8 9 5 5 5 5 5 5 5 5 5 8 9"
-    assert shown(prompts.answered(ODD, "middle")) == "0 1 2 3 4 5 5 5 5 5 7 8 9 5 5 5 5 5 8 9"
-    assert shown(prompts.answered(ODD, "end")) == "0 1 2 3 4 5 5 5 5 5 5 5 5 5 5 7 8 9 8 9"
+    assert shown(prompts.noise_prompt(ODD, 3)) == "0 1 2 3 4 5 6 5 5 5 8 9"
+    assert shown(prompts.target_prompt(ODD, "begin")) == "0 1 2 3 4 5 5 5 5 5 8 9"
+    assert shown(prompts.target_prompt(ODD, "middle")) == "0 1 2 3 4 5 5 5 5 5 5 5 8 9"
+    assert shown(prompts.answers_prompt(ODD, "begin")) == "0 1 2 3 4 5 7 8 9 5 5 5 5 5 5 5 5 5 8 9"
+    assert shown(prompts.answers_prompt(ODD, "middle")) == "0 1 2 3 4 5 5 5 5 5 7 8 9 5 5 5 5 5 8 9"
+    assert shown(prompts.answers_prompt(ODD, "end")) == "0 1 2 3 4 5 5 5 5 5 5 5 5 5 5 7 8 9 8 9"
 
 
 def test_an_odd_count_of_noise_keeps_the_length():
     parts = Parts(dims=2, points=7, length=13)
-    assert shown(prompts.instructed(parts, "middle")) == "3 3 3 3 0 1 2 3 3 3 3 3 3"
-    assert {len(prompts.answered(parts, where).examples) for where in WHERE} == {13}
+    assert shown(prompts.instruction_prompt(parts, "middle")) == "3 3 3 3 0 1 2 3 3 3 3 3 3"
+    assert {len(prompts.answers_prompt(parts, where).examples) for where in WHERE} == {13}
 
 
 def test_where_the_published_prompts_have_their_targets():
-    assert [prompts.targeted(PUBLISHED, where).start for where in WHERE] == [50, 212, 392]
-    assert [len(prompts.targeted(PUBLISHED, where).examples) for where in WHERE] == [58, 220, 400]
+    assert [prompts.target_prompt(PUBLISHED, where).start for where in WHERE] == [50, 212, 392]
+    assert [len(prompts.target_prompt(PUBLISHED, where).examples) for where in WHERE] == [58, 220, 400]
     for made in prompts.duplicates(PUBLISHED, range(5, 21)):
         if made.kind in ("noise", "target"):
             assert made.examples[made.start : made.stop] == tuple(range(42, 50))
@@ -69,9 +69,9 @@ def test_where_the_published_prompts_have_their_targets():
             assert (made.start, len(made.examples)) == (50, 58)
             assert made.examples[: 50 - made.at] == tuple(range(50 - made.at))
             assert made.examples[50 - made.at : 50] == (31,) * made.at
-    assert prompts.all_noise(PUBLISHED).examples == (31,) * 400
+    assert prompts.all_noise_prompt(PUBLISHED).examples == (31,) * 400
     for where, start in zip(WHERE, (32, 204, 376), strict=True):
-        made = prompts.answered(PUBLISHED, where)
+        made = prompts.answers_prompt(PUBLISHED, where)
         assert made.examples.count(31) == 1 + 344, "noise, and the last of the instruction"
         assert made.examples[start : start + 16] == tuple(range(34, 50))
         assert (made.start, made.stop, made.examples[392:]) == (392, 400, tuple(range(42, 50)))
@@ -93,14 +93,14 @@ def test_positions_reach_from_the_first_to_the_last():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Parts(4, 7, 100), "first 8 examples .* of 7, which has too few"),
-        (lambda: prompts.noised(SMALL, 7), "7 examples of noise cannot replace the last of 7"),
-        (lambda: prompts.instructed(Parts(4, 8, 7), "begin"), "a prompt of 7 examples is shorter .* at least 8"),
-        (lambda: prompts.targeted(Parts(2, 7, 4), "end"), "a length of at least 5"),
-        (lambda: prompts.targeted(Parts(2, 7, 7), "begin"), "a length of at least 8"),
-        (lambda: prompts.answered(Parts(2, 7, 6), "middle"), "a length of at least 7"),
-        (lambda: prompts.serial(6, 5), "take 0 to 4"),
-        (lambda: prompts.positions(400, 1), "are no curve"),
+        (lambda: Parts(4, 7, 100), "points must be at least 8 .* got 7"),
+        (lambda: prompts.noise_prompt(SMALL, 7), "noise must be from 1 to 6 of the 7 examples, got 7"),
+        (lambda: prompts.instruction_prompt(Parts(4, 8, 7), "begin"), "length must be at least 8 with 4 dims, got 7"),
+        (lambda: prompts.target_prompt(Parts(2, 7, 4), "end"), "length must be at least 5 "),
+        (lambda: prompts.target_prompt(Parts(2, 7, 7), "begin"), "length must be at least 8 "),
+        (lambda: prompts.answers_prompt(Parts(2, 7, 6), "middle"), "length must be at least 7 "),
+        (lambda: prompts.duplicate_prompt(6, 5), "must be from 0 to 4"),
+        (lambda: prompts.positions(400, 1), "got 1 positions in a prompt of 400"),
     ],
 )
 def test_prompts_that_cannot_be(make, words):

@@ -132,21 +132,21 @@ def study(published: Any) -> Study:
 
 
 def test_a_study_hands_them_on() -> None:
-    assert study(CITED).about()["published"] == CITED
-    assert study(None).about()["published"] is None
+    assert study(CITED).metadata()["published"] == CITED
+    assert study(None).metadata()["published"] is None
 
 
 @pytest.mark.parametrize(
     ("published", "words"),
     [
         ({"source": "x", "score": {}}, "has no part 'score'.*scores"),
-        ({"scores": {}}, "does not say its source"),
-        ("x", "is 'x'; give an object"),
+        ({"scores": {}}, "lacks its source"),
+        ("x", "must be a mapping with source, about, scores, ranks, got 'x'"),
         ({"source": "x", "scores": {"Copie": {}}}, "'Copie'.*Copy"),
         ({"source": "x", "scores": {"Copy": {"NOPE": 1.0}}}, "'NOPE'.*NoPE"),
-        ({"source": "x", "ranks": {"NoPE": "1"}}, "NoPE is '1'; it has to be a number"),
-        ({"source": "x", "ranks": {"NoPE": float("nan")}}, "has to be a number"),
-        ({"source": "x", "ranks": []}, "give an object"),
+        ({"source": "x", "ranks": {"NoPE": "1"}}, "NoPE must be a finite number, got '1'"),
+        ({"source": "x", "ranks": {"NoPE": float("nan")}}, "must be a finite number"),
+        ({"source": "x", "ranks": []}, "must be a mapping"),
     ],
 )
 def test_published_numbers_that_cannot_be(published: Any, words: str) -> None:

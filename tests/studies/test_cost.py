@@ -22,7 +22,7 @@ def test_a_mamba_costs_as_much_for_each_token_at_every_length():
     task = run.task.build()
     found = cost(run, asked, task)
     assert found.train > 0
-    assert found.ask[80] / found.ask[8] == pytest.approx(task.tokens(80) / task.tokens(8))
+    assert found.evaluate[80] / found.evaluate[8] == pytest.approx(task.tokens(80) / task.tokens(8))
 
 
 def test_decoding_costs_more_than_a_forward():
@@ -36,8 +36,8 @@ def test_decoding_costs_more_than_a_forward():
             training=TrainingConfig(train_length=8, steps=100, batch_size=1),
         )
         found[scratchpad] = cost(run, asked, run.task.build())
-    assert found["none"].ask[8] == pytest.approx(found["none"].train / 3)
-    assert found["full"].ask[8] == pytest.approx(DECODING * found["full"].train / 3)
+    assert found["none"].evaluate[8] == pytest.approx(found["none"].train / 3)
+    assert found["full"].evaluate[8] == pytest.approx(DECODING * found["full"].train / 3)
 
 
 def test_all_lengths_of_prefixes_are_one_forward() -> None:
@@ -45,6 +45,6 @@ def test_all_lengths_of_prefixes_are_one_forward() -> None:
     one, many = (EvaluationConfig(lengths=lengths, prompt=32) for lengths in ((32,), (1, 2, 4, 8, 16, 32)))
     costs = [cost(run, asked, run.task.build()) for asked in (one, many)]
     assert costs[0] == costs[1]
-    assert list(costs[1].ask) == [32]
+    assert list(costs[1].evaluate) == [32]
     twice = cost(run, dataclasses.replace(many, shifts=({"noise": 1.0},)), run.task.build())
-    assert twice.ask[32] == 2 * costs[0].ask[32]
+    assert twice.evaluate[32] == 2 * costs[0].evaluate[32]

@@ -126,7 +126,7 @@ def test_the_executor_tells_it_before_anything_starts(study_file: Callable[..., 
     assert begun.seconds is not None
     assert START_SECONDS < begun.seconds < 60
     view = Overview(study)
-    view.note(begun)
+    view.update(begun)
     assert view.opening(begun, tmp_path).endswith(f"this takes about {round(begun.seconds)} s")
     assert view.eta() == begun.seconds
     heard.clear()

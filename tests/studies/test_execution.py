@@ -159,8 +159,8 @@ def test_workers_that_cannot_start_end_the_study(study_file: Callable[..., Path]
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"workers": 0}, "workers is 0; it has to be at least 1"),
-        ({"threads": 0}, "threads is 0"),
+        ({"workers": 0}, "workers must be at least 1, got 0"),
+        ({"threads": 0}, "threads must be at least 1, got 0"),
         ({"device": "gpu"}, "device 'gpu' cannot be used"),
         ({"device": "meta"}, "device 'meta' cannot be used"),
         ({"backend": "sdpaa"}, "there is no backend 'sdpaa'; did you mean 'sdpa'?"),
@@ -196,7 +196,7 @@ def test_a_worker_makes_no_new_results_where_they_were_moved_away(tmp_path: Path
 
 def test_a_class_that_workers_cannot_find(study_file: Callable[..., Path], results: Path) -> None:
     study = load(study_file(encodings="[made()]", before="def made():\n    class Inner(NoPE): ...\n    return Inner"))
-    with pytest.raises(ConfigError, match="Inner cannot be found by its name in lengthwise_file_tiny"):
+    with pytest.raises(ConfigError, match="worker processes cannot import Inner from lengthwise_file_tiny"):
         run(study, results)
 
 
@@ -217,16 +217,16 @@ def test_prefixes_and_shifts(results: Path) -> None:
     _, heard = run(study, results, workers=1)
     (done,) = (event for event in heard if isinstance(event, Done))
     assert [length for length, _ in done.scores] == [2, 4]
-    assert done.of_shifts == 4
+    assert done.shift_scores == 4
     assert Overview(study).scores(done).startswith("squared error ")
-    assert Overview(study).scores(done).endswith(" at 4; 4 scores of shifts")
+    assert Overview(study).scores(done).endswith(" at 4; 4 scores under shifts")
     more = dataclasses.replace(
         study, evaluation=dataclasses.replace(asked, shifts=(*asked.shifts, {"label_scale": 2.0}))
     )
     _, heard = run(more, results, workers=1)
     (done,) = (event for event in heard if isinstance(event, Done))
-    assert (done.scores, done.of_shifts) == ((), 2)
-    assert Overview(study).scores(done) == "2 scores of shifts"
+    assert (done.scores, done.shift_scores) == ((), 2)
+    assert Overview(study).scores(done) == "2 scores under shifts"
     with open_store(results) as store:
         assert len(store.scores([runs[0].key])) == 8
 

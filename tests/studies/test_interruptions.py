@@ -69,7 +69,7 @@ def test_ctrl_c_and_the_same_command_again(
     first.wait_for("[2/6]")
     first.interrupt()
     assert first.end(60) == 130
-    assert "of 6 runs are done and everything is kept; run the same command again to continue" in first.said
+    assert "of 6 runs are done and all progress is saved; run the same command again to continue" in first.said
     assert "Traceback" not in first.said
     assert first.workers() == []
     until(lambda: not first.members(), 10)  # the interpreter's resource tracker ends a moment after its parent
@@ -82,7 +82,7 @@ def test_ctrl_c_and_the_same_command_again(
 
     second = command("run", path, "--workers", 2)
     assert second.end() == 0, second.said
-    assert f"{done} of them done already" in second.said
+    assert f"{done} of them already done" in second.said
     ended_as_if_undisturbed(results, before, undisturbed)
 
 

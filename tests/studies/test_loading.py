@@ -53,8 +53,8 @@ def test_a_study_may_import_its_neighbours(study_file: Callable[..., Path], tmp_
         ("import sys\nsys.exit(3)\n", ", line 2: SystemExit: 3"),
         ("import json\n\njson.loads('{')\n", ", line 3: JSONDecodeError: "),
         ("assert False\n", ", line 1: AssertionError"),
-        ("", " leaves no `study`; end it with study = Study(...)"),
-        ("study = 3\n", ": its `study` is a int; it has to be a lengthwise.studies.Study"),
+        ("", " defines no `study`; end it with study = Study(...)"),
+        ("study = 3\n", ": its `study` must be a lengthwise.studies.Study, got int"),
         ("x = '\xff'\n".encode("latin-1"), "SyntaxError"),
         (b"a\x00b", "null bytes"),
     ],
@@ -72,7 +72,7 @@ def test_files_that_leave_no_study(tmp_path: Path, content: str | bytes, says: s
 def test_a_study_by_another_name_is_named(study_file: Callable[..., Path]) -> None:
     path = study_file()
     path.write_text(path.read_text() + "\nmine = study\ndel study\n")
-    with pytest.raises(StudyError, match="it leaves mine: call that `study`"):
+    with pytest.raises(StudyError, match="rename its variable mine to `study`"):
         load(path)
 
 
@@ -82,7 +82,7 @@ def test_paths_that_are_no_study(tmp_path: Path, study_file: Callable[..., Path]
         load(tmp_path / "tinny.py")
     with pytest.raises(StudyError, match=r"is a folder; name a study file in it: tiny\.py"):
         load(tmp_path)
-    with pytest.raises(StudyError, match="no path of a file"):
+    with pytest.raises(StudyError, match="is not a valid path"):
         load("a\0b.py")
     with pytest.raises(StudyError, match=r"there is no file ~nobody-has-this-name/a\.py"):
         load("~nobody-has-this-name/a.py")

@@ -13,7 +13,7 @@ from lengthwise.config import ConfigError
 from lengthwise.store import StoreGone, open_results
 from lengthwise.studies import Event, execute, load
 from lengthwise.studies.events import Advanced, Note, Started
-from lengthwise.studies.probing import Asker, attended_distance_jobs
+from lengthwise.studies.probing import Prober, attended_distance_jobs
 from lengthwise.training.tensorfile import read
 
 pytestmark = pytest.mark.timeout(300)
@@ -46,9 +46,9 @@ def test_runs_without_weights_are_trained_again(place: Path) -> None:
     old, _ = read(place / "results" / first.facts["weights"])
     shutil.rmtree(place / "results" / "runs")
     with open_results(place / "results") as store, pytest.raises(ConfigError) as caught:
-        Asker(store, store.folder).require(attended_distance_jobs(store.runs("tiny")[:1], [8]))
+        Prober(store, store.folder).require(attended_distance_jobs(store.runs("tiny")[:1], [8]))
     assert "has no weights here" in str(caught.value)
-    assert "run its study again, which trains it again" in str(caught.value)
+    assert "run its study again to retrain it" in str(caught.value)
     outcome, heard = rerun(place)
     assert outcome.counts["done"] == 2
     (note,) = (event.text for event in heard if isinstance(event, Note))
@@ -67,7 +67,7 @@ def test_runs_that_a_study_does_not_list_any_more_are_named(place: Path, write_s
     outcome, heard = rerun(place, write_study(place / "new", encodings='["rope"]'))
     assert outcome.counts["done"] == 1
     (note,) = (event.text for event in heard if isinstance(event, Note))
-    assert note.startswith("tiny does not list 1 run any more that it had before: NoPE on Copy, seed 0 (")
+    assert note.startswith("tiny no longer lists 1 run: NoPE on Copy, seed 0 (")
     assert "stays in the database" in note
     with open_results(place / "results") as store:
         assert len(store.runs()) == 2

@@ -87,7 +87,7 @@ def test_the_probe_of_figure_7_asks_the_runs_of_figure_7() -> None:
     word = re.search(r'--study "nope: scratchpads" --task (\S+) +\(figure 7\)', (FOLDER / "scratchpads.py").read_text())
     assert word
     rows = [SimpleNamespace(task=run.task.label, config=run.to_data()) for run in study.runs]
-    found = probing.of_task(rows, word[1], study.name)  # type: ignore[arg-type]
+    found = probing.runs_with_task(rows, word[1], study.name)  # type: ignore[arg-type]
     assert {row.task for row in found} == {"Addition(scratchpad=full)"}
     assert len(found) == 15, "5 encodings, 3 seeds"
 

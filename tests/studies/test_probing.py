@@ -23,7 +23,7 @@ def study(seeds: int = 3, encodings=("nope", "rope"), name: str = "s") -> Study:
 
 def fill(store, folder: Path, of: Study, without=()) -> None:
     """As if the study had run: weights in the folder, rows in the store."""
-    store.add_study(**of.about(), runs=of.rows())
+    store.add_study(**of.metadata(), runs=of.rows())
     for run in of.runs:
         if (run.label, run.seed) in without:
             continue
@@ -72,7 +72,7 @@ def test_runs_of_a_task_by_its_settings_or_its_label(tmp_path):
     ]
 
     def found(word):
-        return [run.n for run in probing.of_task(runs, word, "s")]
+        return [run.n for run in probing.runs_with_task(runs, word, "s")]
 
     assert [found(word) for word in words] == [[0], [1], [2], [3], [4]]
     assert found("Addition(scratchpad=full)") == found("ADDITION:scratchpad=full") == [1]
@@ -80,14 +80,14 @@ def test_runs_of_a_task_by_its_settings_or_its_label(tmp_path):
     assert found("Text") == [3, 4]
     with pytest.raises(ConfigError, match=r"no run of Addition\(scratchpad=minimal\); did you mean 'Addition"):
         found("addition:scratchpad=minimal")
-    with pytest.raises(ConfigError, match="'addition:scratchpad=full,scratchpad=none' gives"):
+    with pytest.raises(ConfigError, match="'addition:scratchpad=full,scratchpad=none' sets"):
         found("addition:scratchpad=full,scratchpad=none")
 
 
 def test_partners_across_seeds(folder):
     with open_store(folder) as store:
         runs = store.runs("s")
-        pairs, _ = probing.partners(runs, "nope", across=True)
+        pairs, _ = probing.partners(runs, "nope", across_seeds=True)
         assert {pair for pair in named(pairs) if pair[0] == "RoPE"} == {
             ("RoPE", 0, "NoPE", 1),
             ("RoPE", 1, "NoPE", 2),
@@ -96,7 +96,7 @@ def test_partners_across_seeds(folder):
         rope = next(run for run in runs if (run.label, run.seed) == ("RoPE", 2))
         nope = next(run for run in runs if (run.label, run.seed) == ("NoPE", 2))
         assert probing.partner(rope, runs, "nope").seed == 2
-        assert probing.partner(rope, runs, "nope", across=True).seed == 0
+        assert probing.partner(rope, runs, "nope", across_seeds=True).seed == 0
         assert probing.partner(nope, runs, "nope").seed == 0
 
 
@@ -108,13 +108,13 @@ def test_runs_without_attention_are_left_out_and_why(tmp_path):
         runs = store.runs("s")
         pairs, left_out = probing.partners(runs, "nope")
         assert {label for a, _, b, _ in named(pairs) for label in (a, b)} == {"NoPE", "RoPE"}
-        assert left_out == probing.why_not(runs)
+        assert left_out == probing.unsupported_reasons(runs)
         assert [line.partition(" ")[2] for line in left_out] == [
             f"(Mamba, seed {seed}) has no attention" for seed in (0, 1)
         ]
         mamba = next(run for run in runs if run.label == "Mamba")
         with pytest.raises(ConfigError, match="is a Mamba, which has no attention"):
-            probing.ask_all(probing.Asker(store, tmp_path), probing.attended_distance_jobs([mamba], [4]))
+            probing.probe_all(probing.Prober(store, tmp_path), probing.attended_distance_jobs([mamba], [4]))
 
 
 def test_two_seeds_of_the_reference_are_one_pair(folder):
@@ -127,7 +127,7 @@ def test_two_seeds_of_the_reference_are_one_pair(folder):
         assert named(pairs) == [("RoPE", 0, "NoPE", 0)]
         assert "has no finished run of NoPE with its task, model, training and another seed" in left_out[0]
         nope = next(run for run in one if run.label == "NoPE")
-        with pytest.raises(ConfigError, match="has no finished run of nope to be compared with"):
+        with pytest.raises(ConfigError, match="has no finished run of nope with its task"):
             probing.partner(nope, one, "nope")
 
 
@@ -149,23 +149,23 @@ def test_only_what_may_be_compared_is_paired(folder):
 def test_answers_are_stored_and_not_asked_twice(folder, monkeypatch):
     with open_store(folder) as store:
         pairs, _ = probing.partners(store.runs("s"), "nope")
-        items = probing.distances(pairs, [4, 6], examples=3) + probing.attended_distance_jobs(
+        items = probing.attention_distance_jobs(pairs, [4, 6], examples=3) + probing.attended_distance_jobs(
             store.runs("s"), None, examples=3
         )
-        assert [item.asked["length"] for item in items if item.against is None] == [8] * 6, "what was never trained"
+        assert [item.question["length"] for item in items if item.against is None] == [8] * 6, "what was never trained"
         told = []
-        answers = probing.ask_all(probing.Asker(store, folder), items, lambda item, n: told.append((item, n)))
-        assert [answer.item for answer in answers] == items
+        answers = probing.probe_all(probing.Prober(store, folder), items, lambda item, n: told.append((item, n)))
+        assert [answer.job for answer in answers] == items
         assert all(answer.new for answer in answers)
         assert sum(n for _, n in told) == 3 * len(items)
         for answer in answers:
-            assert answer.row.key == answer.item.run.key
-            assert answer.row.asked == answer.item.asked
+            assert answer.row.key == answer.job.run.key
+            assert answer.row.asked == answer.job.question
             assert answer.row.facts["versions"]["torch"]
-            assert len(answer.row.result["layers" if answer.item.against else "most"]) == 2
+            assert len(answer.row.result["layers" if answer.job.against else "most"]) == 2
 
         monkeypatch.setattr(probing, "load_trained_run", None)  # nothing is loaded for what is known
-        again = probing.ask_all(probing.Asker(store, folder), items)
+        again = probing.probe_all(probing.Prober(store, folder), items)
         assert [answer.row for answer in again] == [answer.row for answer in answers]
         assert not any(answer.new for answer in again)
 
@@ -173,17 +173,17 @@ def test_answers_are_stored_and_not_asked_twice(folder, monkeypatch):
 def test_an_interrupted_call_keeps_what_it_has(folder):
     with open_store(folder) as store:
         items = probing.attended_distance_jobs(store.runs("s"), [5], examples=2)
-        asker = probing.Asker(store, folder)
+        asker = probing.Prober(store, folder)
 
         def stop(item, n):
             if item is not items[0]:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            probing.ask_all(asker, sorted(items, key=lambda item: item.run.key), stop)
-        known = probing.Asker(store, folder).known(items)
+            probing.probe_all(asker, sorted(items, key=lambda item: item.run.key), stop)
+        known = probing.Prober(store, folder).stored(items)
         assert len(known) < len(items)
-        answers = probing.ask_all(probing.Asker(store, folder), items)
+        answers = probing.probe_all(probing.Prober(store, folder), items)
         assert sum(answer.new for answer in answers) == len(items) - len(known)
 
 
@@ -191,39 +191,39 @@ def test_what_cannot_be_asked_is_refused_before_anything_is(tmp_path):
     with open_store(tmp_path) as store:
         fill(store, tmp_path, study(2), without=[("RoPE", 1)])
         runs = {(run.label, run.seed): run for run in store.runs("s")}
-        asker = probing.Asker(store, tmp_path)
+        asker = probing.Prober(store, tmp_path)
 
         def refused(a, b, length=4, **change) -> str:
             a, b = (dataclasses.replace(runs[key], **change) for key in (a, b))
             with pytest.raises((ConfigError, StoreError)) as caught:
-                probing.ask_all(asker, probing.distances([(a, b)], [length]))
+                probing.probe_all(asker, probing.attention_distance_jobs([(a, b)], [length]))
             assert "\n" not in str(caught.value)
             return str(caught.value)
 
-        assert "is pending, and only a trained model can be looked into" in refused(("RoPE", 1), ("NoPE", 1))
+        assert "is pending, and only trained models can be probed" in refused(("RoPE", 1), ("NoPE", 1))
         assert "is pending" in refused(("NoPE", 1), ("RoPE", 1))
-        assert "is compared with itself" in refused(("NoPE", 1), ("NoPE", 1))
+        assert "cannot be compared with itself" in refused(("NoPE", 1), ("NoPE", 1))
         (tmp_path / "runs" / runs["NoPE", 0].key / "weights.safetensors").unlink()
         assert "run its study again" in refused(("RoPE", 0), ("NoPE", 0))  # a finished run is not repeated
-        assert "another version of lengthwise made it" in refused(("RoPE", 0), ("NoPE", 1), key="0" * 16)
+        assert "was created by another version of lengthwise" in refused(("RoPE", 0), ("NoPE", 1), key="0" * 16)
         no_study = dataclasses.replace(runs["NoPE", 1], asked=[])
-        with pytest.raises(ConfigError, match="say at which lengths"):
-            probing.distances([(no_study, runs["RoPE", 0])], None)
+        with pytest.raises(ConfigError, match="give the lengths"):
+            probing.attention_distance_jobs([(no_study, runs["RoPE", 0])], None)
         assert store.probes(run.key for run in runs.values()) == []
 
 
 def test_at_most_two_models_are_kept(folder, monkeypatch):
     most = 0
-    real = probing.Asker._subject
+    real = probing.Prober._trained_run
 
     def watched(self, row, beside):
         nonlocal most
         found = real(self, row, beside)
-        most = max(most, len(self._subjects))
+        most = max(most, len(self._loaded))
         return found
 
-    monkeypatch.setattr(probing.Asker, "_subject", watched)
+    monkeypatch.setattr(probing.Prober, "_trained_run", watched)
     with open_store(folder) as store:
         pairs, _ = probing.partners(store.runs("s"), "nope")
-        probing.ask_all(probing.Asker(store, folder), probing.distances(pairs, [3], examples=2))
+        probing.probe_all(probing.Prober(store, folder), probing.attention_distance_jobs(pairs, [3], examples=2))
     assert most == 2

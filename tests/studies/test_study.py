@@ -87,8 +87,8 @@ def test_dash_s_shares_one_module() -> None:
 @pytest.mark.parametrize(
     ("word", "says"),
     [
-        ("t5-s", "'t5-s': T5 has one for all layers already; write 't5'"),
-        ("fire-per-layer", "FIRE has one per layer already"),
+        ("t5-s", "'t5-s': T5 has one module for all layers by default; write 't5'"),
+        ("fire-per-layer", "FIRE has one module per layer by default"),
         ("rope-s", "RoPE has no parameters that layers could share; write 'rope'"),
         ("alibi-per-layer", "ALiBi has no parameters that layers could share; write 'alibi'"),
         ("fier-s", "there is no encoding 'fier'; did you mean 'FIRE'?"),
@@ -107,22 +107,22 @@ def test_words_that_are_no_encoding(word: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"encodings": []}, "encodings is an empty list"),
-        ({"encodings": "rope"}, "give a list, also for a single one"),
+        ({"encodings": []}, "encodings must have at least one element"),
+        ({"encodings": "rope"}, "must be a list, even of a single element"),
         ({"tasks": ["cpoy"]}, "there is no task 'cpoy'; did you mean 'Copy'?"),
-        ({"seeds": 0}, "seeds is 0; give at least 1"),
-        ({"seeds": []}, "seeds is an empty list"),
-        ({"training": {"text": TRAINING}}, "training names 'text', which no run has as its task; there are: Copy"),
-        ({"training": {}}, "training says nothing about Copy"),
-        ({"training": {"copy": ASKED}}, "it has to be a TrainingConfig"),
-        ({"training": 3}, "give a TrainingConfig, or one per task's name"),
-        ({"model": 3}, "give a ModelConfig"),
-        ({"encodings": [3]}, "not 3"),
-        ({"positions": "shift"}, "positions is 'shift'; give a list"),
-        ({"positions": []}, "positions is an empty list"),
+        ({"seeds": 0}, "seeds must be at least 1, or a list of seeds, got 0"),
+        ({"seeds": []}, "seeds must have at least one element"),
+        ({"training": {"text": TRAINING}}, "training contains 'text', but no run has this task; available: Copy"),
+        ({"training": {}}, "training lacks the task Copy"),
+        ({"training": {"copy": ASKED}}, "must be a TrainingConfig"),
+        ({"training": 3}, "must be a TrainingConfig, or one per task name"),
+        ({"model": 3}, "must be a ModelConfig"),
+        ({"encodings": [3]}, "got 3"),
+        ({"positions": "shift"}, "positions must be a list"),
+        ({"positions": []}, "positions must have at least one element"),
         ({"positions": ["randomised"]}, "there is no position scheme 'randomised'; did you mean 'Randomized'?"),
         ({"positions": ["shift:max=3"]}, "Shift has no setting 'max'"),
-        ({"positions": [NoPE]}, "TrainingConfig.positions is NoPE, which is no position scheme"),
+        ({"positions": [NoPE]}, "TrainingConfig.positions must be of kind position scheme, got the encoding NoPE"),
     ],
 )
 def test_grids_that_cannot_be(arguments: dict[str, object], says: str) -> None:
@@ -137,15 +137,15 @@ def test_grids_that_cannot_be(arguments: dict[str, object], says: str) -> None:
     [
         ({"runs": ()}, "study 's' has no runs"),
         ({"runs": grid(["nope"], ["copy"], training=TRAINING) * 2}, "the same run twice (NoPE on Copy, seed 0)"),
-        ({"runs": [3]}, "3 is no Run"),
-        ({"runs": "nope"}, "give a list of Run"),
-        ({"name": " "}, "give it one"),
-        ({"name": "two\nlines"}, "in one line"),
-        ({"name": None}, "has to be text"),
-        ({"evaluation": {}}, "says nothing about Copy"),
-        ({"evaluation": {"txet": ASKED}}, "names 'txet', which no run has as its task"),
-        ({"evaluation": {"copy": TRAINING}}, "which is no EvaluationConfig"),
-        ({"evaluation": (4, 8)}, "give an EvaluationConfig"),
+        ({"runs": [3]}, "must be a list of Run, got 3 in it"),
+        ({"runs": "nope"}, "must be a list of Run"),
+        ({"name": " "}, "must be one line of printable text"),
+        ({"name": "two\nlines"}, "must be one line of printable text"),
+        ({"name": None}, "must be a string"),
+        ({"evaluation": {}}, "lacks the task Copy"),
+        ({"evaluation": {"txet": ASKED}}, "contains 'txet', but no run has this task"),
+        ({"evaluation": {"copy": TRAINING}}, "must be an EvaluationConfig"),
+        ({"evaluation": (4, 8)}, "must be an EvaluationConfig"),
     ],
 )
 def test_studies_that_cannot_be(changes: dict[str, object], says: str) -> None:
@@ -162,8 +162,8 @@ def test_what_the_store_gets() -> None:
     assert Run.from_data(row["config"]) == run
     assert row["asked"] == [{"length": 4, "examples": 256, "seed": 0}, {"length": 8, "examples": 256, "seed": 0}]
     assert (row["metric"], row["better"], row["unit"], row["train_length"]) == ("exact match", "higher", "symbols", 4)
-    assert study.about()["question"] == "why?"
-    assert study.about()["evaluation"] == {"Copy": ASKED.to_data()}
+    assert study.metadata()["question"] == "why?"
+    assert study.metadata()["evaluation"] == {"Copy": ASKED.to_data()}
 
 
 def test_check_passes_what_can_be() -> None:

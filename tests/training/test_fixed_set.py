@@ -9,7 +9,7 @@ import torch
 from lengthwise.analysis.training_set import training_set
 from lengthwise.config import ConfigError, Curriculum, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, NoPE
-from lengthwise.probes.lengths import ask_lengths
+from lengthwise.probes.lengths import count_lengths
 from lengthwise.tasks import PCFG, PFA, SCAN, Addition, Conjunction, Copy, LinearRegression, Parity, Text
 from lengthwise.tasks.base import Batch
 from lengthwise.tasks.sequences import SequenceTask
@@ -139,17 +139,17 @@ def test_a_given_set_is_numbered_itself():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"train_examples": 0}, "train_examples is 0; it has to be at least 8"),
-        ({"train_examples": -5}, "train_examples is -5"),
-        ({"train_examples": 7}, "at least 8, one batch"),
+        ({"train_examples": 0}, "train_examples must be at least 8"),
+        ({"train_examples": -5}, "train_examples must be at least 8 .* got -5"),
+        ({"train_examples": 7}, r"at least 8 \(a batch"),
         (
             {"train_examples": 9, "min_length": 1, "train_length": 20},
-            "at least 20, one batch and one example of each length",
+            "at least 20 \\(a batch, and an example of each length\\)",
         ),
         ({"train_examples": 10**13}, "at most 1,000,000,000,000"),
         ({"train_examples": True}, "train_examples"),
         ({"train_examples": "many"}, "train_examples"),
-        ({"train_examples": 40, "min_length": 9, "curriculum": Curriculum(length=3)}, "leave one of them out"),
+        ({"train_examples": 40, "min_length": 9, "curriculum": Curriculum(length=3)}, "omit one of them"),
     ],
 )
 def test_sets_that_cannot_be(change, says):
@@ -195,9 +195,9 @@ def test_what_is_said_of_it():
 
 def test_its_lengths_are_counted():
     asked = {"probe": "lengths", "field": "length", "examples": 1000, "lengths": [4]}
-    assert ask_lengths(a_run(train_examples=12), asked)["train"] == {str(n): 2 for n in range(4, 10)}
+    assert count_lengths(a_run(train_examples=12), asked)["train"] == {str(n): 2 for n in range(4, 10)}
     given = a_run(SCAN, settings={"split": "tr25"}, train_length=5, min_length=1, train_examples=40)
-    counted = ask_lengths(given, {"probe": "lengths", "field": "length"})
+    counted = count_lengths(given, {"probe": "lengths", "field": "length"})
     assert sum(counted["train"].values()) == 40
     assert sum(counted["test"].values()) > 3000
 

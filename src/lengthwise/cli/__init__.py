@@ -1,7 +1,7 @@
 """The command line `lengthwise`, also `python -m lengthwise`.
 
-The verbs are in `app.py`, what they take in `options.py`. Nothing heavy is imported before a verb needs it: help answers at
-once, and what only reads results never imports torch.
+`app.py` lists the commands and `options.py` the options that they share. Each command imports what it needs when it runs, so
+that help appears at once, and commands that only read results never import torch.
 """
 
 import _thread
@@ -19,155 +19,163 @@ from typing import Any
 
 __all__ = ["main"]
 
-UNWINDING = 5.0  # seconds that SIGTERM leaves a command to give back and remove what it has begun
-WRONG = 2  # the exit code of everything that the user can put right
+SHUTDOWN_SECONDS = 5.0  # time that SIGTERM leaves a command to release and remove what it has started
+USER_ERROR = 2  # exit code of every error that the user can fix
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code. 0: done; 1: some runs failed; 2: it cannot be done, as one line on stderr says.
+    """Run one command and return its exit code.
 
-    130 and 143: stopped by Ctrl-C and by SIGTERM. With LENGTHWISE_DEBUG=1 errors show where they come from.
+    0: success. 1: some runs failed. 2: an error, explained in one line on stderr. 130 and 143: stopped by Ctrl-C and by SIGTERM.
+    With LENGTHWISE_DEBUG=1, errors are printed with their traceback.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if sys.stdout is None:  # closed by whoever started this: there is nobody to print for
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.stdout is None:  # the parent process closed it
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter shows a question mark
+    for stream in (sys.stdout, sys.stderr):  # print a question mark for characters that the terminal cannot show
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    with _signals_remembered() as came, _rows_left_out():
-        return _answer(given, came)
+    with _recorded_signals() as interrupts, _store_warnings_printed():
+        return _exit_code(arguments, interrupts)
 
 
-def _answer(given: list[str], came: list[KeyboardInterrupt]) -> int:
+def _exit_code(arguments: list[str], interrupts: list[KeyboardInterrupt]) -> int:
     try:
-        code = _run(given)
+        code = _run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt as interrupt:
-        return _stopped(interrupt)
+        return _report_interrupt(interrupt)
     except BrokenPipeError:  # as in `lengthwise list runs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        if came:  # it hit an import inside a package, which went on half made: what failed later says nothing
-            return _stopped(came[-1])
+        if interrupts:  # the interrupt left an import in some package unfinished, which caused this error
+            return _report_interrupt(interrupts[-1])
         if os.environ.get("LENGTHWISE_DEBUG", "") not in ("", "0"):
             traceback.print_exc()
-        from lengthwise.cli.printing import shown
+        from lengthwise.cli.printing import one_line
         from lengthwise.values import without_secrets
 
-        print(f"lengthwise: {shown(without_secrets(_line(error, given)))}", file=sys.stderr)
-        return WRONG
+        print(f"lengthwise: {one_line(without_secrets(_error_message(error, arguments)))}", file=sys.stderr)
+        return USER_ERROR
     return code
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM: it unwinds as Ctrl-C does, so that whatever is under way is given back and removed."""
+    """SIGTERM, which unwinds the stack like Ctrl-C, so that every `finally` block runs."""
 
     signal = signal.SIGTERM
 
 
 @contextmanager
-def _signals_remembered() -> Iterator[list[KeyboardInterrupt]]:
-    """Raise SIGTERM too. A list that is no longer empty once Ctrl-C or SIGTERM came, also when some package swallowed what was
-    raised. Outside the main thread, and where whoever calls has handlers of their own, signals stay as they are."""
-    came: list[KeyboardInterrupt] = []
-    over = threading.Event()
+def _recorded_signals() -> Iterator[list[KeyboardInterrupt]]:
+    """Yield a list to which Ctrl-C and SIGTERM append their exception before they raise it.
 
-    def note(number: int, _: FrameType | None) -> None:
-        came.append(_Terminated() if number == signal.SIGTERM else KeyboardInterrupt())
-        if number == signal.SIGTERM:  # by the bare function: a `Thread` takes a lock that the code below may hold
-            _thread.start_new_thread(_end_late, (over, came[-1]))
-        raise came[-1]
+    The list shows an interrupt even if some package swallowed the exception. Handlers are installed only in the main thread, and
+    only if the caller has no handlers of its own.
+    """
+    interrupts: list[KeyboardInterrupt] = []
+    finished = threading.Event()
 
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    own = threading.current_thread() is threading.main_thread()
-    ours = {number: old for number, old in usual.items() if own and signal.getsignal(number) is old}
+    def handle(number: int, _: FrameType | None) -> None:
+        interrupts.append(_Terminated() if number == signal.SIGTERM else KeyboardInterrupt())
+        if number == signal.SIGTERM:  # not a `Thread`, which takes a lock that the interrupted code may hold
+            _thread.start_new_thread(_exit_after_timeout, (finished, interrupts[-1]))
+        raise interrupts[-1]
+
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    replaced = {number: old for number, old in defaults.items() if in_main_thread and signal.getsignal(number) is old}
     try:
-        for number in ours:
-            signal.signal(number, note)
-        yield came
+        for number in replaced:
+            signal.signal(number, handle)
+        yield interrupts
     finally:
-        over.set()
-        for number, old in ours.items():
+        finished.set()
+        for number, old in replaced.items():
             signal.signal(number, old)
 
 
-def _end_late(over: threading.Event, interrupt: KeyboardInterrupt) -> None:
-    """End the process if what was raised was swallowed, which imports of torch do now and then. Nobody repeats a SIGTERM."""
-    if not over.wait(UNWINDING):
-        os._exit(_stopped(interrupt))
+def _exit_after_timeout(finished: threading.Event, interrupt: KeyboardInterrupt) -> None:
+    """End the process if the exception was swallowed, as imports of torch sometimes do: SIGTERM is sent only once."""
+    if not finished.wait(SHUTDOWN_SECONDS):
+        os._exit(_report_interrupt(interrupt))
 
 
 @contextmanager
-def _rows_left_out() -> Iterator[None]:
-    """Says once on stderr which row of a database could not be read (`StoreWarning`), in one line each."""
-    said: set[str] = set()
+def _store_warnings_printed() -> Iterator[None]:
+    """Print each `StoreWarning` (a database row that could not be read) once, as one line on stderr."""
+    printed: set[str] = set()
     with warnings.catch_warnings():
-        usual = warnings.showwarning
+        default = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        def show(message: Warning | str, category: type[Warning], *location: Any, **options: Any) -> None:
             if category.__name__ != "StoreWarning" or category.__module__ != "lengthwise.store.errors":
-                usual(message, category, *where, **more)
-            elif (line := str(message)) not in said:
-                said.add(line)
-                print(f"lengthwise: {line}", file=sys.stderr)  # it is ASCII and has no control characters
+                default(message, category, *location, **options)
+            elif (line := str(message)) not in printed:
+                printed.add(line)
+                print(f"lengthwise: {line}", file=sys.stderr)  # the text is ASCII without control characters
 
         warnings.showwarning = show
         warnings.filterwarnings("always", module=r"lengthwise\.store\.")
         yield
 
 
-def _run(given: list[str]) -> int:
+def _run(arguments: list[str]) -> int:
     try:
         from lengthwise.cli.app import app
     except ModuleNotFoundError as error:
         if error.name != "cyclopts":
             raise
-        raise OSError(_extra("cyclopts")) from error
-    code = app(given or ["--help"], exit_on_error=False, print_error=False, result_action="return_value")
+        raise OSError(_missing_package("cyclopts")) from error
+    code = app(arguments or ["--help"], exit_on_error=False, print_error=False, result_action="return_value")
     return code if isinstance(code, int) else 0
 
 
-def _stopped(interrupt: KeyboardInterrupt) -> int:
-    """One line on how to go on."""
+def _report_interrupt(interrupt: KeyboardInterrupt) -> int:
+    """Print in one line how to continue, and return the exit code."""
     counts = getattr(interrupt, "counts", None)
-    how = "run the same command again to continue"
+    hint = "run the same command again to continue"
     if counts is not None:
-        how = f"{counts['done']} of {sum(counts.values())} runs are done and everything is kept; {how}"
-    print(f"\nlengthwise: stopped; {how}", file=sys.stderr)
+        hint = f"{counts['done']} of {sum(counts.values())} runs are done and all progress is saved; {hint}"
+    print(f"\nlengthwise: stopped; {hint}", file=sys.stderr)
     return 128 + int(getattr(interrupt, "signal", 2))
 
 
-def _line(error: Exception, given: list[str]) -> str:
-    """What is wrong and what to do, in one line."""
+def _error_message(error: Exception, arguments: list[str]) -> str:
+    """Return in one line what is wrong and how to fix it."""
     kind = type(error)
     text = " ".join(str(error).split())
     if kind.__module__.startswith("cyclopts"):
-        verb = given[0] if given and not given[0].startswith("-") and kind.__name__ != "UnknownCommandError" else ""
+        command_known = arguments and not arguments[0].startswith("-") and kind.__name__ != "UnknownCommandError"
         text = text.partition(" Available commands: ")[0].removesuffix("...").rstrip(" ,.")
-        return f"{text}; `{' '.join(filter(None, ['lengthwise', verb, '--help']))}` shows how it is written"
-    from lengthwise.plugins import LOADED, fault_of_a_file
+        return f"{text}; see `{' '.join(['lengthwise', *arguments[: 1 if command_known else 0], '--help'])}`"
+    from lengthwise.plugins import LOADED, error_in_user_file
     from lengthwise.values import listing
 
-    fault = fault_of_a_file(error)
-    if isinstance(error, ModuleNotFoundError) and fault is None and not (error.name or "").startswith("lengthwise"):
-        return _extra(error.name or "a package")
+    user_error = error_in_user_file(error)
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and user_error is None
+        and not (error.name or "").startswith("lengthwise")
+    ):
+        return _missing_package(error.name or "a package")
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or text}"
+        path = f"{error.filename}: " if error.filename else ""
+        return f"{path}{error.strerror or text}"
     if isinstance(error, MemoryError) or kind.__name__ == "OutOfMemoryError" or "can't allocate memory" in text:
         size = re.search(r"allocate ([\d.]+ ?\w+)", text)
-        asked = f" ({size[1]} in one piece)" if size else ""
-        return f"there is not enough memory for this{asked}; ask for shorter lengths, fewer examples or smaller batches"
+        request = f" (one allocation of {size[1]} failed)" if size else ""
+        return f"not enough memory{request}; use shorter lengths, fewer examples or smaller batches"
     if isinstance(error, ValueError) and kind.__module__.startswith("lengthwise."):
         return text
-    if fault is not None:
-        return fault
-    whose = "this looks like a fault in the program"
+    if user_error is not None:
+        return user_error
+    cause = "this is probably a bug in lengthwise"
     if files := getattr(error, LOADED, None):
-        whose = f"a class in {listing(files)} may break a rule of its kind, or this is a fault in the program"
-    return f"{kind.__name__}: {text}; {whose}, LENGTHWISE_DEBUG=1 shows where"
+        cause = f"a class in {listing(files)} may not follow its base class's rules, or this is a bug in lengthwise"
+    return f"{kind.__name__}: {text}; {cause}; set LENGTHWISE_DEBUG=1 to see the traceback"
 
 
-def _extra(name: str) -> str:
+def _missing_package(name: str) -> str:
     return f"the package {name} is missing; install the laboratory with: pip install 'lengthwise[lab]'"

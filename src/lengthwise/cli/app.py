@@ -1,13 +1,13 @@
-"""The verbs of the command line, in the order of its help."""
+"""The commands of the command line, in the order of its help."""
 
 from collections.abc import Callable
 
 from cyclopts import App
 
 import lengthwise
+from lengthwise.cli.method_commands import check, inspect_, lengths, pretrained, sample
 from lengthwise.cli.options import with_plugins
-from lengthwise.cli.verbs_of_parts import check, inspect_, lengths, pretrained, sample
-from lengthwise.cli.verbs_of_studies import compare, drop, list_, probe, report, run, show
+from lengthwise.cli.study_commands import compare, drop, list_, probe, report, run, show
 
 app = App(
     name="lengthwise",
@@ -15,13 +15,13 @@ app = App(
     help_format="plaintext",
     help_epilogue=(
         "First steps: lengthwise list encodings; lengthwise sample copy --length 5;\n"
-        "lengthwise run studies/quickstart.py. Help on a command: lengthwise run --help"
+        "lengthwise run studies/quickstart.py. Help for a command: lengthwise run --help"
     ),
     version=lengthwise.__version__,
-    suppress_keyboard_interrupt=False,  # `main` says how to go on
+    suppress_keyboard_interrupt=False,  # `main` prints how to continue
 )
 
-VERBS: tuple[Callable[..., int], ...] = (
+COMMANDS: tuple[Callable[..., int], ...] = (
     run,
     compare,
     report,
@@ -35,5 +35,5 @@ VERBS: tuple[Callable[..., int], ...] = (
     drop,
     pretrained,
 )
-for place, verb in enumerate(VERBS, 1):
-    app.command(with_plugins(verb), name=verb.__name__.rstrip("_"), sort_key=place, help_epilogue="")
+for number, command in enumerate(COMMANDS, 1):
+    app.command(with_plugins(command), name=command.__name__.rstrip("_"), sort_key=number, help_epilogue="")

@@ -1,4 +1,4 @@
-"""`lengthwise compare`: a study without a file."""
+"""`lengthwise compare`: a study that is defined by command-line options."""
 
 import hashlib
 import re
@@ -12,13 +12,13 @@ from typing import Any
 from lengthwise.cli.options import EVERY_FILE, whole_numbers
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.studies import Study, grid
-from lengthwise.studies import task as task_from_word
+from lengthwise.studies import task as parse_task
 from lengthwise.tasks import Text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What was written on the command line."""
+    """The options of the command."""
 
     encodings: tuple[str, ...]
     text: str | None
@@ -34,68 +34,74 @@ class Comparison:
     name: str | None
 
 
-def study_of(asked: Comparison) -> Study:
-    """The study that the words describe. `ConfigError` in one line for words that describe none."""
-    if not asked.encodings:
+def study_of(options: Comparison) -> Study:
+    """Return the study that the options describe. Raise `ConfigError` if they are inconsistent."""
+    if not options.encodings:
         raise ConfigError(
-            "compare has nothing to compare; name encodings, as in: lengthwise compare rope alibi --text python "
+            "compare needs at least one encoding, as in: lengthwise compare rope alibi --text python "
             "--train-length 128 (`lengthwise list encodings` shows them)"
         )
-    training = TrainingConfig(train_length=asked.train_length, **asked.training)
-    lengths = _lengths(asked)
-    evaluation = EvaluationConfig(lengths=lengths, **asked.evaluation)
-    model = ModelConfig(**asked.model)
-    task = _task(asked)
-    runs = grid(asked.encodings, [task], asked.seeds, training=training, model=model, positions=asked.positions)
+    training = TrainingConfig(train_length=options.train_length, **options.training)
+    lengths = _lengths(options)
+    evaluation = EvaluationConfig(lengths=lengths, **options.evaluation)
+    model = ModelConfig(**options.model)
+    task = _task(options)
+    runs = grid(options.encodings, [task], options.seeds, training=training, model=model, positions=options.positions)
     return Study(
-        name=asked.name or _name(asked, task, runs),
-        question=f"Trained at length {asked.train_length}, what is right at {', '.join(map(str, lengths))}?",
+        name=options.name or _name(options, task, runs),
+        question=f"Trained at length {options.train_length}, what is right at {', '.join(map(str, lengths))}?",
         command=shlex.join(["lengthwise", *sys.argv[1:]]),
         runs=runs,
         evaluation=evaluation,
     )
 
 
-def _task(asked: Comparison) -> Choice:
-    if (asked.text is None) == (asked.task is None):
-        got = "neither" if asked.text is None else "both"
+def _task(options: Comparison) -> Choice:
+    if (options.text is None) == (options.task is None):
+        got = "neither" if options.text is None else "both"
         raise ConfigError(
-            f"compare needs --text PATH or --task NAME, and got {got}; --text python is a text every machine has"
+            f"compare needs either --text PATH or --task NAME, got {got}; every machine has the text of --text python"
         )
-    if asked.text is not None:
-        if asked.glob != EVERY_FILE and not Path(asked.text).expanduser().is_dir():
-            raise ConfigError(f"--glob chooses files of a folder, but {asked.text} is not a folder; leave --glob out")
-        return choose(Text, path=asked.text, glob=asked.glob)
-    assert asked.task is not None
-    return task_from_word(asked.task)
+    if options.text is not None:
+        if options.glob != EVERY_FILE and not Path(options.text).expanduser().is_dir():
+            raise ConfigError(f"--glob selects files of a folder, but {options.text} is not a folder; leave --glob out")
+        return choose(Text, path=options.text, glob=options.glob)
+    assert options.task is not None
+    return parse_task(options.task)
 
 
-def _lengths(asked: Comparison) -> tuple[int, ...]:
-    if asked.lengths is None:
-        return tuple(asked.train_length * times for times in (1, 2, 4, 8))
-    return tuple(whole_numbers(asked.lengths, "--lengths", 1, "256,512,1024"))
+def _lengths(options: Comparison) -> tuple[int, ...]:
+    if options.lengths is None:
+        return tuple(options.train_length * factor for factor in (1, 2, 4, 8))
+    return tuple(whole_numbers(options.lengths, "--lengths", 1, "256,512,1024"))
 
 
-LONGEST = 80  # characters of a name that is made here
+MAX_NAME_LENGTH = 80  # characters of an automatic study name
 
 
-def _name(asked: Comparison, task: Choice, runs: tuple[Run, ...]) -> str:
-    """Name the study after all that makes its runs: the task, the trained length, what is compared, and other settings than the
-    usual ones. So another comparison has another name, and both stay; lengths and seeds may be added to the same one."""
-    from lengthwise.cli.verbs_of_studies import compare
+def _name(options: Comparison, task: Choice, runs: tuple[Run, ...]) -> str:
+    """Return a name built from the task, the training length, the encodings, and the settings that differ from their defaults.
 
-    usual = {name: option.default for name, option in signature(compare).parameters.items()}
-    settings = asked.training | asked.model
-    changed = [f"{name} {value}" for name, value in settings.items() if value != usual[name]]
+    Different comparisons therefore have different names and are stored side by side. Lengths and seeds are not part of the name,
+    so they can be added to the same study later.
+    """
+    from lengthwise.cli.study_commands import compare
+
+    defaults = {name: option.default for name, option in signature(compare).parameters.items()}
+    settings = options.training | options.model
+    changed = [f"{name} {value}" for name, value in settings.items() if value != defaults[name]]
     labels = sorted({run.label for run in runs})
-    text = dict(task.settings)
-    which = f"text {Path(text['path']).name} {text['sha256'][:6]}" if "sha256" in text else task.label
-    name = _slug(" ".join(["compare", which, str(asked.train_length), *labels, *changed]))
-    if len(name) <= LONGEST:
+    task_settings = dict(task.settings)
+    if "sha256" in task_settings:
+        task_name = f"text {Path(task_settings['path']).name} {task_settings['sha256'][:6]}"
+    else:
+        task_name = task.label
+    name = _slug(" ".join(["compare", task_name, str(options.train_length), *labels, *changed]))
+    if len(name) <= MAX_NAME_LENGTH:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: LONGEST - 9]}-{digest}"
+    return f"{name[: MAX_NAME_LENGTH - 9]}-{digest}"
 
 
-def _slug(words: str) -> str:
-    return re.sub(r"[^\w.]+", "-", words).strip("-").lower()
+def _slug(text: str) -> str:
+    return re.sub(r"[^\w.]+", "-", text).strip("-").lower()

@@ -1,4 +1,4 @@
-"""`lengthwise lengths`: how long the examples of a data set are, or those of a stored run."""
+"""`lengthwise lengths`: count the lengths of the examples in a data set or of a stored run."""
 
 import re
 import sys
@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from lengthwise.analysis.lengths import ExampleLengths, Histogram, lengths, of_row
-from lengthwise.cli.printing import print_json, shown, stdout
+from lengthwise.cli.printing import one_line, print_json, stdout
 from lengthwise.config import ConfigError
 
-ROWS = 40  # of the table; more lengths share them
-BAR = 40  # columns of the longest bar
-HALF = 16  # where there are two
+ROWS = 40  # maximal rows of the table; more lengths are binned
+BAR_WIDTH = 40  # columns of the longest bar
+SPLIT_BAR_WIDTH = 16  # the same if training and test examples are shown side by side
 KEY = re.compile("[0-9a-fA-F]+")
 
 
@@ -19,14 +19,14 @@ def show_lengths(file: str, field: str, results: str, json: bool) -> int:
     if KEY.fullmatch(file) and not Path(file).exists():
         return _show_run(file, field, results, json)
     if file == "-":
-        found = _read(sys.stdin.buffer, "standard input", field)
+        histogram = _read(sys.stdin.buffer, "standard input", field)
     else:
         with open(file, "rb") as lines:
-            found = _read(lines, file, field)
+            histogram = _read(lines, file, field)
     if json:
-        print_json({"field": field, **_data(found)}, indent=None)
+        print_json({"field": field, **_data(histogram)}, indent=None)
     else:
-        _table(found, field)
+        _print_table(histogram, field)
     return 0
 
 
@@ -38,20 +38,26 @@ def _show_run(key: str, field: str, results: str, json: bool) -> int:
         store = open_results(results, create=False)
         with store:
             row = store.run(key)
-            found = of_row(lengths_of(store, row, field))
+            example_lengths = of_row(lengths_of(store, row, field))
     except StoreError as error:
-        raise StoreError(f"{key} is no file here, and as a run's key: {error}") from None
+        raise StoreError(f"there is no file {key}, and if it is a run's key: {error}") from None
     if json:
-        parts = {"train": _data(found.train), "test": _data(found.test)}
-        print_json({"run": row.key, "field": field, "drawn": found.drawn, **parts}, indent=None)
+        splits = {"train": _data(example_lengths.train), "test": _data(example_lengths.test)}
+        print_json({"run": row.key, "field": field, "drawn": example_lengths.drawn, **splits}, indent=None)
     else:
-        _two(found, f"{row.label}, {row.task}, seed {row.seed}")
+        _print_splits(example_lengths, f"{row.label}, {row.task}, seed {row.seed}")
     return 0
 
 
-def _data(found: Histogram) -> dict[str, Any]:
-    of = {"examples": found.total, "mean": found.mean, "median": found.median}
-    return {**of, "shortest": found.shortest, "longest": found.longest, "lengths": found.counts}
+def _data(histogram: Histogram) -> dict[str, Any]:
+    return {
+        "examples": histogram.total,
+        "mean": histogram.mean,
+        "median": histogram.median,
+        "shortest": histogram.shortest,
+        "longest": histogram.longest,
+        "lengths": histogram.counts,
+    }
 
 
 def _read(lines: IO[bytes], name: str, field: str) -> Histogram:
@@ -61,56 +67,58 @@ def _read(lines: IO[bytes], name: str, field: str) -> Histogram:
         raise ConfigError(f"{name}: {error}") from None
 
 
-def _table(found: Histogram, field: str) -> None:
+def _print_table(histogram: Histogram, field: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    bins = found.bins(ROWS)
+    bins = histogram.bins(ROWS)
     highest = max(count for _, _, count in bins)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in (Text(f"{shown(field)}, length"), "examples", "share"):
+    for name in (Text(f"{one_line(field)}, length"), "examples", "share"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for first, last, count in bins:
-        bar = Text("█" * round(BAR * count / highest) or "▏")
-        table.add_row(_between(first, last), f"{count:,}", f"{count / found.total:.1%}", bar)
+        bar = Text("█" * round(BAR_WIDTH * count / highest) or "▏")
+        table.add_row(_interval(first, last), f"{count:,}", f"{count / histogram.total:.1%}", bar)
     stdout().print(table)
-    print(f"\n{_sentence(found, 'examples')}")
+    print(f"\n{_sentence(histogram, 'examples')}")
 
 
-def _two(found: ExampleLengths, name: str) -> None:
-    """Training examples beside test examples, each bar a share of its own split."""
+def _print_splits(example_lengths: ExampleLengths, name: str) -> None:
+    """Print the lengths of training and test examples side by side; each bar shows a share of its own split."""
     from rich.table import Table
     from rich.text import Text
 
-    bins = found.bins(ROWS)
-    highest = max(max(train / found.train.total, test / found.test.total) for *_, train, test in bins)
+    bins = example_lengths.bins(ROWS)
+    highest = max(
+        max(train / example_lengths.train.total, test / example_lengths.test.total) for *_, train, test in bins
+    )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for head in (f"{found.field}, length", "train", "", "test", ""):
-        table.add_column(head, justify="right" if head else "left", no_wrap=True)
+    for header in (f"{example_lengths.field}, length", "train", "", "test", ""):
+        table.add_column(header, justify="right" if header else "left", no_wrap=True)
     for first, last, *counts in bins:
         cells: list[str | Text] = []
-        for count, whole in zip(counts, (found.train.total, found.test.total), strict=True):
-            bar = "█" * round(HALF * count / whole / highest) or ("▏" if count else "")
+        for count, total in zip(counts, (example_lengths.train.total, example_lengths.test.total), strict=True):
+            bar = "█" * round(SPLIT_BAR_WIDTH * count / total / highest) or ("▏" if count else "")
             cells += [f"{count:,}" if count else "", Text(bar)]
-        table.add_row(_between(first, last), *cells)
+        table.add_row(_interval(first, last), *cells)
     stdout().print(table)
-    print(
-        f"\n{shown(name)}: {found.origin}\n{_sentence(found.train, 'training examples')}\n{_sentence(found.test, 'test examples')}"
-    )
+    print(f"\n{one_line(name)}: {example_lengths.origin}")
+    print(_sentence(example_lengths.train, "training examples"))
+    print(_sentence(example_lengths.test, "test examples"))
 
 
-def _between(first: int, last: int) -> str:
+def _interval(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first}–{last}"
 
 
-def _sentence(found: Histogram, what: str) -> str:
-    """`3 examples of 1 to 2; half have at most 2, the mean is 1.7`."""
-    if found.total == 1:
-        return f"1 {what.removesuffix('s')}, of {found.shortest}"
-    if found.shortest == found.longest:
-        return f"{found.total:,} {what}, all of {found.shortest}"
+def _sentence(histogram: Histogram, examples: str) -> str:
+    """Return a summary such as `3 examples, lengths 1 to 2, median 2, mean 1.7`."""
+    if histogram.total == 1:
+        return f"1 {examples.removesuffix('s')} of length {histogram.shortest}"
+    if histogram.shortest == histogram.longest:
+        return f"{histogram.total:,} {examples}, all of length {histogram.shortest}"
     return (
-        f"{found.total:,} {what} of {found.shortest} to {found.longest}; half have at most {found.median}, "
-        f"the mean is {found.mean:.1f}"
+        f"{histogram.total:,} {examples}, lengths {histogram.shortest} to {histogram.longest}, "
+        f"median {histogram.median}, mean {histogram.mean:.1f}"
     )

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from lengthwise.cli.printing import shown
+from lengthwise.cli.printing import one_line
 from lengthwise.config import ConfigError
 from lengthwise.store import Dropped, RunRow, StoreError, open_results
 
 
 def drop_runs(prefixes: Sequence[str], study: str | None, finished: bool, results: str) -> int:
-    """Forget runs or a study, and delete what lies in the runs' folders. `StoreError` also where that could not be done for all."""
+    """Delete runs or a study, with the runs' folders. Raise `StoreError` if some could not be deleted."""
     if bool(prefixes) == (study is not None):
         raise ConfigError(
-            "name runs by their keys, or with --study a study that is to be dropped, one of the two; "
+            f"drop needs either the keys of runs or --study NAME, got {'both' if prefixes else 'neither'}; "
             "`lengthwise list runs` shows the keys"
         )
     with open_results(results, create=False) as store:
@@ -22,32 +22,32 @@ def drop_runs(prefixes: Sequence[str], study: str | None, finished: bool, result
             try:
                 dropped = store.drop(keys, finished=finished)
             except StoreError as error:
-                hint = "; --finished drops it all the same" if "is finished" in str(error) else ""
+                hint = "; add --finished to delete it" if "is finished" in str(error) else ""
                 raise StoreError(f"{error}{hint}") from None
-    _say(dropped, study)
+    _print(dropped, study)
     if dropped.stuck:
         raise StoreError(
-            f"the files of {len(dropped.stuck)} runs could not be deleted, so the runs stay; see above for the reasons"
+            f"the files of {len(dropped.stuck)} runs could not be deleted, so these runs were kept; the reasons are above"
         )
     return 0
 
 
-def _say(dropped: Dropped, study: str | None) -> None:
+def _print(dropped: Dropped, study: str | None) -> None:
     for run in dropped.runs:
-        print(f"dropped {_named(run)}: {run.status}")
+        print(f"deleted {_description(run)}: {run.status}")
     for key in dropped.unreadable:
-        print(f"dropped {shown(key)}: it could not be read")
+        print(f"deleted {one_line(key)}: it could not be read")
     for key in dropped.unknown:
-        print(f"kept {shown(key)}: it could not be read, so it may be finished; --finished drops it too")
-    for run, why in dropped.kept:
-        print(f"kept {_named(run)}: {shown(why)}")
-    for key, why in dropped.stuck:
-        print(f"kept {shown(key)}: {shown(why)}")
+        print(f"kept {one_line(key)}: it could not be read, so it may be finished; add --finished to delete it")
+    for run, reason in dropped.kept:
+        print(f"kept {_description(run)}: {one_line(reason)}")
+    for key, reason in dropped.stuck:
+        print(f"kept {one_line(key)}: {one_line(reason)}")
     for name in dropped.studies:
-        print(f"dropped study {shown(name)}")
+        print(f"deleted study {one_line(name)}")
     if study is not None and study not in dropped.studies:
-        print(f"kept study {shown(study)}: it still has the runs above")
+        print(f"kept study {one_line(study)}: it still contains the runs above")
 
 
-def _named(run: RunRow) -> str:
-    return f"{run.key} ({shown(run.label)}, {shown(run.task)}, seed {run.seed})"
+def _description(run: RunRow) -> str:
+    return f"{run.key} ({one_line(run.label)}, {one_line(run.task)}, seed {run.seed})"

@@ -1,4 +1,4 @@
-"""`lengthwise inspect`: what an encoding does at positions 0 ... N-1, as a picture of 80 columns or as JSON."""
+"""`lengthwise inspect`: what an encoding computes at positions 0 ... N-1, as text of 80 columns or as JSON."""
 
 import inspect as python
 import math
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lengthwise.choices import Choice, annotation, choose, settings_of
 from lengthwise.class_versions import is_own
-from lengthwise.cli.printing import described, figure, print_json, stdout
+from lengthwise.cli.printing import figure, own_docstring, print_json, stdout
 from lengthwise.values import ConfigError, parse_value, require_known
 
 if TYPE_CHECKING:
@@ -18,16 +18,16 @@ BARS = "▁▂▃▄▅▆▇█"
 SHADES = " ░▒▓█"
 WIDTH = 80
 STRIP = 40  # columns of a curve
-ROWS = 16  # of heads, pairs, dims; more are picked evenly
+ROWS = 16  # maximal heads, pairs or dimensions shown; of more, evenly spaced ones are shown
 
 Data = dict[str, Any]
 
 
-def show_inspection(word: str, settings: Sequence[str], sizes: dict[str, int | None], json: bool) -> int:
+def show_inspection(encoding: str, settings: Sequence[str], sizes: dict[str, int | None], json: bool) -> int:
     from lengthwise import inspection
     from lengthwise.encodings import ENCODINGS
 
-    choice = changed(ENCODINGS.parse(word), settings)
+    choice = with_settings(ENCODINGS.parse(encoding), settings)
     data = inspection.inspect(choice, **sizes)  # type: ignore[arg-type]
     if json:
         print_json(data, indent=None)
@@ -40,26 +40,26 @@ def show_inspection(word: str, settings: Sequence[str], sizes: dict[str, int | N
 
 
 def summary(make: type) -> str:
-    """What an encoding is, in one line: its module's docstring without the name, or how its own begins.
+    """Return a one-line description of an encoding: its module's docstring without the name, or its class docstring.
 
-    A file from outside may define several classes, and its docstring says what the file is.
+    The class docstring is used for classes from outside, whose file may define several classes.
     """
-    of_module = (
+    from_module = (
         (python.getdoc(python.getmodule(make)) or "").partition("\n")[0].partition(": ")[2] if is_own(make) else ""
     )
-    own = described(make).partition("\n\n")[0]
-    return of_module[:1].upper() + of_module[1:] or " ".join(own.split())
+    from_class = own_docstring(make).partition("\n\n")[0]
+    return from_module[:1].upper() + from_module[1:] or " ".join(from_class.split())
 
 
-def changed(choice: Choice, settings: Sequence[str]) -> Choice:
-    """The choice with `key=value` settings on top of its own; the last of several counts."""
+def with_settings(choice: Choice, settings: Sequence[str]) -> Choice:
+    """Return the choice with further `name=value` settings. If a name is repeated, the last value counts."""
     known = settings_of(choice.make)
     values = dict(choice.settings)
     for setting in settings:
         key, equals, value = setting.partition("=")
         key = key.strip().replace("-", "_")
         if not equals or not key:
-            raise ConfigError(f"--set has {setting!r}, which is no setting; write --set name=value")
+            raise ConfigError(f"--set must be name=value, got {setting!r}; write, for example, --set max_length=256")
         require_known(choice.name, [key], known)
         values[key] = parse_value(value.strip(), annotation(choice.make, known[key]), f"{choice.name}.{key}")
     return choose(choice.make, **values) if settings else choice
@@ -68,9 +68,9 @@ def changed(choice: Choice, settings: Sequence[str]) -> Choice:
 # ---- the picture ------------------------------------------------------------------------------------------------
 
 
-def pictures(data: Data, said: str) -> list["RenderableType"]:
-    """What is printed: a heading, and one part for each thing that the encoding has."""
-    parts: list[RenderableType] = [_heading(data, said)]
+def pictures(data: Data, description: str) -> list["RenderableType"]:
+    """Return what is printed: a heading, and one part for each quantity that the encoding has."""
+    parts: list[RenderableType] = [_heading(data, description)]
     for key, draw in (
         ("frequencies", _rotation),
         ("slopes", _slopes),
@@ -82,16 +82,16 @@ def pictures(data: Data, said: str) -> list["RenderableType"]:
         ("query_vectors", _vectors),
         ("value_vectors", _vectors),
         ("key_vectors", _key_vectors),
-        ("logits_after", _rewritten),
+        ("logits_after", _transformed_logits),
     ):
         if key in data:
             parts += ["", *draw(data, key)]
     if len(parts) == 1:
-        parts += ["", "It does nothing to embeddings and nothing to attention: there is nothing to draw."]
+        parts += ["", "It changes neither embeddings nor attention, so there is nothing to draw."]
     return parts
 
 
-def _heading(data: Data, said: str) -> "RenderableType":
+def _heading(data: Data, description: str) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
@@ -100,37 +100,37 @@ def _heading(data: Data, said: str) -> "RenderableType":
     facts.add_column(overflow="fold")
     heads = f"{data['num_heads']} head{'s' if data['num_heads'] > 1 else ''}"
     sizes = f"{heads} of {data['head_dim']}, d_model {data['d_model']}"
-    facts.add_row("sizes", f"{sizes}; trained at {data['train_length']:,}, shown at length {data['length']:,}")
+    facts.add_row("sizes", f"{sizes}; training length {data['train_length']:,}, shown at length {data['length']:,}")
     settings = ", ".join(f"{name}={value}" for name, value in data["settings"].items())
     facts.add_row("settings", Text(settings or "none"))
-    shapes = ", ".join(f"{n} {'×'.join(map(str, s)) or 'one number'}" for n, s in data["parameters"].items())
-    learned = f"{data['learned']:,} numbers ({shapes}), drawn with seed {data['seed']}" if shapes else "nothing"
-    facts.add_row("learned", Text(learned))
+    shapes = ", ".join(f"{n} {'×'.join(map(str, s)) or 'scalar'}" for n, s in data["parameters"].items())
+    learned = f"{data['learned']:,} numbers ({shapes}), initialized with seed {data['seed']}" if shapes else "none"
+    facts.add_row("parameters", Text(learned))
     if data["forms"]:
-        served = ", ".join(name for name, reason in data["backends"].items() if reason is None)
-        facts.add_row("forms", f"{', '.join(data['forms'])}; served by {served}")
-    return Group(Text(data["label"], style="bold"), Text(said), "", facts)
+        backends = ", ".join(name for name, reason in data["backends"].items() if reason is None)
+        facts.add_row("forms", f"{', '.join(data['forms'])}; supported by {backends}")
+    return Group(Text(data["label"], style="bold"), Text(description), "", facts)
 
 
 def _rotation(data: Data, key: str) -> list["RenderableType"]:
-    """One row a pair: its speed, its wave, and how far it comes. Waves too fast for the columns are not drawn."""
+    """Return one row per pair of dimensions: its frequency, wavelength and rotations. Waves too fast to draw are shaded."""
     n, trained = data["length"], data["train_length"]
     frequencies: list[float] = data["frequencies"]
-    wave_at = f"cosine at 0 … {n - 1:,}"
-    names = ["pair", "radians", "wavelength", "turns", wave_at]
-    before: list[float] = data.get("frequencies_trained", frequencies)
-    slowed = before != frequencies
+    wave_header = f"cosine at 0 … {n - 1:,}"
+    names = ["pair", "radians", "wavelength", "rotations", wave_header]
+    at_training_length: list[float] = data.get("frequencies_trained", frequencies)
+    rescaled = at_training_length != frequencies
     gains: Data | None = data["gain"] if isinstance(data["gain"], dict) else None
-    if slowed:
+    if rescaled:
         names.append(f"× at {trained:,}")
     if gains:
         names.append("gain, far key")
     rows: list[list[str]] = []
-    strip = 24
-    for pair in _spread(len(frequencies), ROWS):
+    columns = 24
+    for pair in _evenly_spaced(len(frequencies), ROWS):
         f = frequencies[pair]
-        wave = [math.cos(position * f) for position in _spread(n, strip)]
-        too_fast = abs(f) * max(n - 1, 1) / min(strip, n) > 1
+        wave = [math.cos(position * f) for position in _evenly_spaced(n, columns)]
+        too_fast = abs(f) * max(n - 1, 1) / min(columns, n) > 1
         cells = [
             f"{pair}",
             figure(f),
@@ -138,25 +138,27 @@ def _rotation(data: Data, key: str) -> list["RenderableType"]:
             figure(n * abs(f) / (2 * math.pi), 3),
             "░" * len(wave) if too_fast else _strip(wave, -1.0, 1.0),
         ]
-        if slowed:
-            cells.append(figure(f / before[pair] if before[pair] else None, 3))
+        if rescaled:
+            cells.append(figure(f / at_training_length[pair] if at_training_length[pair] else None, 3))
         if gains:
             cells.append(figure(gains["query"][-1][pair] * gains["key"][0][pair], 3))
         rows.append(cells)
-    notes = [f"wavelength in tokens; turns: of the pair in {n:,} tokens; ░ turns too fast to draw"]
+    notes = [f"radians per token; wavelength in tokens; rotations in {n:,} tokens; ░ too fast to draw"]
+    if rescaled:
+        notes.append(f"× at {trained:,}: the frequency relative to that at length {trained:,}")
     if gains is None and isinstance(data["gain"], float) and data["gain"] != 1.0:
         notes.append(
-            f"q and k are both stretched by {figure(data['gain'], 6)}, so logits by {figure(data['gain'] ** 2, 6)}"
+            f"q and k are both multiplied by {figure(data['gain'], 6)}, so logits by {figure(data['gain'] ** 2, 6)}"
         )
     if gains:
-        notes.append(f"gain, far key: what query {n - 1:,} and key 0 are stretched by together")
+        notes.append(f"gain, far key: factor of the logit of query {n - 1:,} and key 0")
     if "effective_length" in data:
         notes.append(
-            f"made for length {data['effective_length']:,}" if data["effective_length"] else "the same at every length"
+            f"effective length {data['effective_length']:,}" if data["effective_length"] else "the same at every length"
         )
     return [
-        _title(f"turn of each pair of dims, at length {n:,}"),
-        Fitted(names, rows, left=(wave_at,), drop=(wave_at, "turns", "wavelength", *names[:4:-1])),
+        _title(f"rotation of each pair of dimensions, at length {n:,}"),
+        FittedTable(names, rows, left=(wave_header,), drop=(wave_header, "rotations", "wavelength", *names[:4:-1])),
         *_notes(notes),
         *_more(len(frequencies), "pairs"),
     ]
@@ -167,38 +169,39 @@ def _slopes(data: Data, key: str) -> list["RenderableType"]:
 
 
 def _buckets(data: Data, key: str) -> list["RenderableType"]:
-    """Where each bucket begins."""
+    """Return a note on the first distance of each bucket."""
     firsts: dict[int, int] = {}
     for distance, bucket in enumerate(data["buckets"]):
         firsts.setdefault(bucket, distance)
-    alone = next((b for b in sorted(firsts) if firsts[b] != b), len(firsts))
-    later = ", ".join(f"{bucket} from {firsts[bucket]:,}" for bucket in sorted(firsts) if bucket >= alone)
-    said = [f"{alone} buckets begin at the distance of their own number"] if alone else []
-    return _notes([f"{'; '.join([*said, later] if later else said)}; {len(firsts)} in all"])
+    exact = next((b for b in sorted(firsts) if firsts[b] != b), len(firsts))
+    wide = ", ".join(f"{bucket} from {firsts[bucket]:,}" for bucket in sorted(firsts) if bucket >= exact)
+    parts = [f"buckets 0 … {exact - 1} begin at the distance of the same number"] if exact else []
+    parts += [f"buckets with their first distances: {wide}"] if wide else []
+    return _notes([f"{'; '.join(parts)}; {len(firsts)} buckets in all"])
 
 
 def _coordinate(data: Data, key: str) -> list["RenderableType"]:
-    """The coordinate of every pair as shades: a row a query, a column a key."""
+    """Return the coordinate of every pair as shades, with queries as rows and keys as columns."""
     n = data["length"]
     title = f"coordinate, 0 (blank) to 1 (█): queries down, keys across, 0 … {n - 1:,}"
-    return [_title(title), Shaded(data["coordinate"])]
+    return [_title(title), ShadedMatrix(data["coordinate"])]
 
 
 def _bias(data: Data, key: str) -> list["RenderableType"]:
-    """A curve over distances for every head, all on one scale."""
+    """Return a curve over distances for every head, all on the same scale."""
     bias, n = data["bias"], data["length"]
     if not isinstance(bias[0][0], list):
         parts = _curves("bias, nats, at distance", bias, "head")
         if "bias_ahead" in data and n > 1:
             parts += ["", *_curves("bias, nats, for keys after the query, at distance", data["bias_ahead"], "head", -1)]
         return parts
-    given = f" (given {data['bias_given']})" if "bias_given" in data else ""
+    condition = f" (given {data['bias_given']})" if "bias_given" in data else ""
     parts = []
     for query in dict.fromkeys((n - 1, (n - 1) // 4)):
         curves = [head[query][query::-1] for head in bias]
         parts += [
             *([""] if parts else []),
-            *_curves(f"bias, nats{given}, of query {query:,} at distance", curves, "head"),
+            *_curves(f"bias, nats{condition}, of query {query:,} at distance", curves, "head"),
         ]
     return parts
 
@@ -209,31 +212,31 @@ def _embedding(data: Data, key: str) -> list["RenderableType"]:
 
 
 def _query_gain(data: Data, key: str) -> list["RenderableType"]:
-    return _curves("what the logits of a query are multiplied by, at position", data["query_gain"], "head")
+    return _curves("factor of a query's logits, at position", data["query_gain"], "head")
 
 
 def _vectors(data: Data, key: str) -> list["RenderableType"]:
-    """The length of each vector, and how far it points the way of distance 0's."""
-    where = {"query_vectors": "vectors that q meets", "value_vectors": "vectors added to the values"}[key]
+    """Return the norm of each vector, and its cosine with the vector of distance 0."""
+    kind = {"query_vectors": "vectors multiplied with q", "value_vectors": "vectors added to the values"}[key]
     parts: list[RenderableType] = []
     for form in data[key]:
         first, table = form["first"], form["table"]
         last = first + len(table[0]) - 1
-        title = f"{where}, at distances {first} … {last}"
+        title = f"{kind}, at distances {first} … {last}"
         norms = [[math.hypot(*vector) for vector in head] for head in table]
-        parts += [*([""] if parts else []), *_curves(f"length of the {title}", norms, "head", first)]
-        at_zero = min(max(-first, 0), len(table[0]) - 1)
-        alike = [[_cosine(vector, head[at_zero]) for vector in head] for head in table]
-        parts += ["", *_curves("their cosine with that of the nearest distance to 0", alike, "head", first)]
+        parts += [*([""] if parts else []), *_curves(f"norm of the {title}", norms, "head", first)]
+        zero = min(max(-first, 0), len(table[0]) - 1)
+        cosines = [[_cosine(vector, head[zero]) for vector in head] for head in table]
+        parts += ["", *_curves("cosine with the vector of the distance nearest to 0", cosines, "head", first)]
     return parts
 
 
 def _key_vectors(data: Data, key: str) -> list["RenderableType"]:
-    lengths = ", ".join(figure(math.hypot(*vector)) for vector in data[key])
-    return _notes([f"one vector that every key meets; its length for each head: {lengths}"])
+    norms = ", ".join(figure(math.hypot(*vector)) for vector in data[key])
+    return _notes([f"one vector that is multiplied with every key; its norm for each head: {norms}"])
 
 
-def _rewritten(data: Data, key: str) -> list["RenderableType"]:
+def _transformed_logits(data: Data, key: str) -> list["RenderableType"]:
     n = data["length"]
     before, after = ([head[n - 1][::-1] for head in data[name]] for name in ("logits_before", "logits_after"))
     change = [[b - a for a, b in zip(x, y, strict=True)] for x, y in zip(before, after, strict=True)]
@@ -241,49 +244,49 @@ def _rewritten(data: Data, key: str) -> list["RenderableType"]:
         *_notes([f"q and k drawn from N(0, 1) with seed {data['seed']}; query {n - 1:,}, by distance"]),
         *_curves("logits before", before, "head"),
         "",
-        *_curves("what is added to them", change, "head"),
+        *_curves("change of the logits", change, "head"),
     ]
 
 
 # ---- curves -----------------------------------------------------------------------------------------------------
 
 
-def _curves(title: str, curves: Sequence[Sequence[float]], what: str, first: int = 0) -> list["RenderableType"]:
-    """A row for each curve: its ends, and a strip of bars on one scale for all."""
+def _curves(title: str, curves: Sequence[Sequence[float]], row_name: str, first: int = 0) -> list["RenderableType"]:
+    """Return a row for each curve: its first and last value, and a strip of bars with the same scale for all."""
     n = len(curves[0])
     step = -1 if first == -1 else 1
     values = [v for curve in curves for v in curve if v is not None]
     low, high = (min(values), max(values)) if values else (0.0, 0.0)
-    names = [what, f"{first:,}", "", f"{first + step * (n - 1):,}"]
+    names = [row_name, f"{first:,}", "", f"{first + step * (n - 1):,}"]
     rows: list[list[str]] = []
     too_fast = False
-    for row in _spread(len(curves), ROWS):
+    for row in _evenly_spaced(len(curves), ROWS):
         curve = curves[row]
         strip = _strip(_columns(curve, high - low), low, high)
         too_fast |= "░" in strip
-        name = "all" if what == "head" and len(curves) == 1 else f"{row}"
+        name = "all" if row_name == "head" and len(curves) == 1 else f"{row}"
         rows.append([name, figure(curve[0]), strip, figure(curve[-1])])
-    scale = f"▁ is {figure(low)}, █ is {figure(high)}" if high > low else f"all are {figure(low)}"
-    scale = scale if values else "none is a finite number"
+    scale = f"▁ is {figure(low)}, █ is {figure(high)}" if high > low else f"all values are {figure(low)}"
+    scale = scale if values else "no value is finite"
     scale += "; ░ changes too fast to draw" if too_fast else ""
     return [
         _title(title),
-        Fitted(names, rows, left=("",), drop=("",)),
+        FittedTable(names, rows, left=("",), drop=("",)),
         *_notes([scale]),
-        *_more(len(curves), f"{what}s"),
+        *_more(len(curves), f"{row_name}s"),
     ]
 
 
 def _columns(curve: Sequence[float | None], span: float) -> list[float | None]:
-    """One value for each column: the mean of what falls into it, NaN where that is half of the whole span apart."""
+    """Return the mean of the values in each column, or NaN if they differ by more than half of the span."""
     n, columns = len(curve), min(len(curve), STRIP)
     cuts = [round(c * n / columns) for c in range(columns + 1)]
-    found: list[float | None] = []
+    means: list[float | None] = []
     for start, stop in zip(cuts, cuts[1:], strict=False):
         part = [v for v in curve[start:stop] if v is not None]
-        apart = max(part) - min(part) > span / 2 if part else False
-        found.append(math.nan if apart else sum(part) / len(part) if part else None)
-    return found
+        too_fast = max(part) - min(part) > span / 2 if part else False
+        means.append(math.nan if too_fast else sum(part) / len(part) if part else None)
+    return means
 
 
 def _strip(values: Sequence[float | None], low: float, high: float) -> str:
@@ -307,42 +310,46 @@ def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
     return sum(x * y for x, y in zip(a, b, strict=True)) / lengths if lengths else 0.0
 
 
-def _spread(n: int, columns: int) -> list[int]:
-    """At most `columns` of 0 ... n-1, evenly, both ends among them."""
-    if n <= columns:
+def _evenly_spaced(n: int, count: int) -> list[int]:
+    """Return at most `count` evenly spaced integers of 0 ... n-1, including both ends."""
+    if n <= count:
         return list(range(n))
-    return [round(c * (n - 1) / (columns - 1)) for c in range(columns)]
+    return [round(c * (n - 1) / (count - 1)) for c in range(count)]
 
 
-class Fitted:
-    """A table that leaves whole columns out, those of `drop` one after the other, where the terminal is too narrow: a number
-    is never cut. Columns are on the right side of their place, but for those of `left`."""
+class FittedTable:
+    """A table that omits whole columns, in the order of `drop`, if the terminal is too narrow; numbers are never cut.
+
+    Columns are right-aligned, except those in `left`.
+    """
 
     def __init__(self, names: list[str], rows: list[list[str]], left: tuple[str, ...], drop: tuple[str, ...]):
         self.names, self.rows, self.left, self.drop = names, rows, left, drop
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> Iterator["RenderableType"]:
-        out = 0
-        free = options.update(max_width=10_000)
-        while out < len(self.drop):
-            if console.measure(self._without(self.drop[:out]), options=free).maximum <= options.max_width:
+        dropped = 0
+        unlimited = options.update(max_width=10_000)
+        while dropped < len(self.drop):
+            if console.measure(self._without(self.drop[:dropped]), options=unlimited).maximum <= options.max_width:
                 break
-            out += 1
-        yield self._without(self.drop[:out])
-        if out:
-            yield from _notes([f"too narrow for {len(self.names)} columns, left out: {out}; --json has all"])
+            dropped += 1
+        yield self._without(self.drop[:dropped])
+        if dropped:
+            yield from _notes(
+                [f"the terminal is too narrow for {len(self.names)} columns, {dropped} omitted; --json has all"]
+            )
 
-    def _without(self, out: tuple[str, ...]) -> "Table":
-        table, shown = _plain_table(), [k for k, name in enumerate(self.names) if name not in out]
-        for k in shown:
+    def _without(self, dropped: tuple[str, ...]) -> "Table":
+        table, columns = _plain_table(), [k for k, name in enumerate(self.names) if name not in dropped]
+        for k in columns:
             table.add_column(self.names[k], justify="left" if self.names[k] in self.left else "right", no_wrap=True)
         for row in self.rows:
-            table.add_row(*(row[k] for k in shown))
+            table.add_row(*(row[k] for k in columns))
         return table
 
 
-class Shaded:
-    """A square of numbers from 0 to 1 as shades, its lower half: as many columns as there is room for, evenly picked."""
+class ShadedMatrix:
+    """The lower triangle of a square matrix with values from 0 to 1, as shades. Evenly spaced columns fill the terminal's width."""
 
     def __init__(self, values: Sequence[Sequence[float]]):
         self.values = values
@@ -352,8 +359,8 @@ class Shaded:
         table = _plain_table(header=False)
         table.add_column(justify="right", style="dim", no_wrap=True)
         table.add_column(no_wrap=True)
-        keys = _spread(n, max(2, min(48, options.max_width - len(f"{n - 1:,}") - 2)))
-        for i in _spread(n, 12):
+        keys = _evenly_spaced(n, max(2, min(48, options.max_width - len(f"{n - 1:,}") - 2)))
+        for i in _evenly_spaced(n, 12):
             table.add_row(f"{i:,}", "".join(_shade(self.values[i][j]) if j <= i else " " for j in keys))
         yield table
 
@@ -382,5 +389,5 @@ def _notes(lines: Sequence[str]) -> list["RenderableType"]:
     return [Text(line, style="dim") for line in lines]
 
 
-def _more(count: int, what: str) -> list["RenderableType"]:
-    return _notes([f"{ROWS} of {count} {what}; --json has all"]) if count > ROWS else []
+def _more(count: int, name: str) -> list["RenderableType"]:
+    return _notes([f"{ROWS} of {count} {name}; --json has all"]) if count > ROWS else []

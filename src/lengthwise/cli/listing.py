@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lengthwise.cli.printing import described, print_json, shown, stdout
+from lengthwise.cli.printing import one_line, own_docstring, print_json, stdout
 from lengthwise.config import ConfigError, Registry, near_miss, settings_of
 
 METHODS = ("encodings", "tasks", "positions")
@@ -10,29 +10,30 @@ LISTS = (*METHODS, "runs", "studies")
 
 
 def show_list(what: str, names: tuple[str, ...], study: str | None, results: str, json: bool) -> int:
-    wanted = what.lower()
-    wanted = wanted if wanted in LISTS else f"{wanted}s" if f"{wanted}s" in LISTS else wanted
-    if wanted not in LISTS:
-        raise ConfigError(f"there is no list of {what!r}{near_miss(what, LISTS)}; there are: {', '.join(LISTS)}")
-    if names and wanted not in METHODS:
-        raise ConfigError(f"list {wanted} takes no names, and got {names[0]!r}; `lengthwise show KEY` shows one run")
-    if study is not None and wanted != "runs":
-        raise ConfigError(f"--study is for list runs, not for list {wanted}; leave it out")
-    if wanted == "runs":
-        _runs(study, results, json)
-    elif wanted == "studies":
-        _studies(results, json)
+    list_name = what.lower()
+    if list_name not in LISTS and f"{list_name}s" in LISTS:
+        list_name += "s"
+    if list_name not in LISTS:
+        raise ConfigError(f"there is no list of {what!r}{near_miss(what, LISTS)}; available: {', '.join(LISTS)}")
+    if names and list_name not in METHODS:
+        raise ConfigError(f"list {list_name} takes no names, got {names[0]!r}; `lengthwise show KEY` shows one run")
+    if study is not None and list_name != "runs":
+        raise ConfigError(f"--study applies only to list runs, not to list {list_name}; omit it")
+    if list_name == "runs":
+        _list_runs(study, results, json)
+    elif list_name == "studies":
+        _list_studies(results, json)
     else:
-        _methods(_registry(wanted), names, json)
+        _list_methods(_registry(list_name), names, json)
     return 0
 
 
-def _registry(wanted: str) -> Registry:
-    if wanted == "tasks":
+def _registry(list_name: str) -> Registry:
+    if list_name == "tasks":
         from lengthwise.tasks import TASKS
 
         return TASKS
-    if wanted == "positions":
+    if list_name == "positions":
         from lengthwise.positions import POSITION_SCHEMES
 
         return POSITION_SCHEMES
@@ -44,9 +45,9 @@ def _registry(wanted: str) -> Registry:
 # ---- encodings, tasks and position schemes ---------------------------------------------------------------------------
 
 
-def _methods(registry: Registry, names: tuple[str, ...], json: bool) -> None:
-    makes = [registry.find(name) for name in names] or list(registry)
-    rows = [_method(make) for make in makes]
+def _list_methods(registry: Registry, names: tuple[str, ...], json: bool) -> None:
+    classes = [registry.find(name) for name in names] or list(registry)
+    rows = [_method_row(make) for make in classes]
     if json:
         print_json(rows)
     elif names:
@@ -55,11 +56,11 @@ def _methods(registry: Registry, names: tuple[str, ...], json: bool) -> None:
             settings = ", ".join(f"{k}={v!r}" for k, v in row["settings"].items())
             print(f"Settings: {settings or 'none'}\n")
     else:
-        _method_table(registry, rows)
+        _print_method_table(registry, rows)
 
 
-def _method(make: Any) -> dict[str, Any]:
-    documentation = described(make)
+def _method_row(make: Any) -> dict[str, Any]:
+    documentation = own_docstring(make)
     row: dict[str, Any] = {
         "name": make.__name__,
         "summary": _summary(documentation),
@@ -72,22 +73,22 @@ def _method(make: Any) -> dict[str, Any]:
 
 
 def _summary(documentation: str) -> str:
-    """The first paragraph, without a last sentence that only leads to an example below it."""
+    """Return the first paragraph, without a last sentence that only introduces an example."""
     text = documentation.partition("\n\n")[0].replace("\n", " ")
     return text[: text.rfind(". ") + 1] if text.endswith(":") and ". " in text else text
 
 
-def _method_table(registry: Registry, rows: list[dict[str, Any]]) -> None:
+def _print_method_table(registry: Registry, rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     kind = registry.kind
     table.add_column(kind, no_wrap=True)
-    table.add_column("what it is")
+    table.add_column("description")
     if kind == "task":
         table.add_column("score", no_wrap=True)
-        table.add_column("length in", no_wrap=True)
+        table.add_column("unit of length", no_wrap=True)
     table.add_column("settings and their defaults")
     for row in rows:
         settings = ", ".join(f"{k}={v}" if v != "" else f"{k}=''" for k, v in row["settings"].items())
@@ -102,13 +103,15 @@ def _method_table(registry: Registry, rows: list[dict[str, Any]]) -> None:
         "position scheme": "randomized:max_length=4096",
     }
     example = examples[kind]
-    print(f"\nWith settings: {example}. More about one: lengthwise list {registry.plural} {example.partition(':')[0]}")
+    print(
+        f"\nWith settings: {example}. Full description: lengthwise list {registry.plural} {example.partition(':')[0]}"
+    )
 
 
 # ---- runs and studies -------------------------------------------------------------------------------------------
 
 
-def _runs(study: str | None, results: str, json: bool) -> None:
+def _list_runs(study: str | None, results: str, json: bool) -> None:
     import dataclasses
 
     from rich.table import Table
@@ -119,33 +122,33 @@ def _runs(study: str | None, results: str, json: bool) -> None:
 
     with open_results(results, create=False) as store:
         rows = store.runs(study)
-        listed = {row.key for one in store.studies() for row in store.runs(one.name)} if study is None else None
-        where = store.name
+        in_studies = {row.key for each in store.studies() for row in store.runs(each.name)} if study is None else None
+        store_name = store.name
     if json:
         print_json([dataclasses.asdict(row) for row in rows])
         return
     if not rows:
-        print(shown(f"There are no runs in {where}{f' of study {study}' if study else ''}."))
+        print(one_line(f"There are no runs in {store_name}{f' of study {study}' if study else ''}."))
         return
-    # Runs that the columns do not tell apart: of another code of a class, with another learning rate, ...
-    alike = [
+    # Describe the difference between runs with equal columns, such as another class version or learning rate.
+    columns = [
         (row.label, row.task, row.seed, row.train_length, row.config.get("training", {}).get("steps")) for row in rows
     ]
-    differ = differences(alike, [flat(row.config) for row in rows], [row.finished or row.created for row in rows])
+    notes = differences(columns, [flat(row.config) for row in rows], [row.finished or row.created for row in rows])
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("key", "encoding", "task"):
         table.add_column(name, overflow="fold")
-    for name in ("seed", "trained at", "steps"):
+    for name in ("seed", "training length", "steps"):
         table.add_column(name, justify="right")
     table.add_column("status")
-    for row, words in zip(rows, differ, strict=True):
+    for row, note in zip(rows, notes, strict=True):
         steps = row.config.get("training", {}).get("steps", row.steps)
         done = steps if row.finished is not None else row.step
         status = f"{row.status}: {row.error}" if row.error else row.status
-        status += ", in no study" if listed is not None and row.key not in listed else ""
+        status += ", in no study" if in_studies is not None and row.key not in in_studies else ""
         table.add_row(
             Text(row.key[:8], style="bold"),
-            Text(f"{row.label} ({words})" if words else row.label),
+            Text(f"{row.label} ({note})" if note else row.label),
             Text(row.task),
             f"{row.seed}",
             f"{row.train_length}",
@@ -155,7 +158,7 @@ def _runs(study: str | None, results: str, json: bool) -> None:
     stdout().print(table)
 
 
-def _studies(results: str, json: bool) -> None:
+def _list_studies(results: str, json: bool) -> None:
     import dataclasses
 
     from rich.table import Table
@@ -165,12 +168,12 @@ def _studies(results: str, json: bool) -> None:
 
     with open_results(results, create=False) as store:
         rows = store.studies()
-        where = store.name
+        store_name = store.name
     if json:
         print_json([dataclasses.asdict(row) for row in rows])
         return
     if not rows:
-        print(shown(f"There are no studies in {where}."))
+        print(one_line(f"There are no studies in {store_name}."))
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("study", overflow="fold")

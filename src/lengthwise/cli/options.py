@@ -1,4 +1,4 @@
-"""What several verbs take: plug-ins, whole numbers, lists of encodings, the folder of the results, and how runs are executed."""
+"""Options that several commands share: integers, lists of encodings, the results folder, execution settings and plug-ins."""
 
 import functools
 import inspect
@@ -9,92 +9,100 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, Token
 
-from lengthwise.choices import between_commas
+from lengthwise.choices import split_at_commas
 from lengthwise.values import ConfigError, require_no_address
 
-MOST = 2**31 - 1  # of any count, length or seed: what is larger is a slip, and no memory holds it
+MAX_INTEGER = 2**31 - 1  # of any count, length or seed; no machine has memory for more
 
 
-def _whole(kind: type, tokens: Sequence[Token]) -> int:
-    """A whole number as it is written; cyclopts by itself rounds 2.5 to 2, and a study would be another than asked."""
-    written = tokens[0].value
+def _parse_integer(kind: type, tokens: Sequence[Token]) -> int:
+    """Return the integer of an option. cyclopts itself would silently round 2.5 to 2."""
+    text = tokens[0].value
     try:
-        found = int(written)
+        value = int(text)
     except ValueError:
-        raise ValueError(f"{written[:40]!r} is no whole number") from None
-    if abs(found) > MOST:
-        raise ValueError(f"{written[:40]} is too large; it has to be at most {MOST}")
-    return found
+        raise ValueError(f"must be a whole number, got {text[:40]!r}") from None
+    if abs(value) > MAX_INTEGER:
+        raise ValueError(f"must be at most {MAX_INTEGER}, got {text[:40]}")
+    return value
 
 
-def whole_numbers(written: str, option: str, least: int, example: str) -> list[int]:
-    """The numbers of `256,512,1024`, each once and in that order. `ConfigError` for what is none, or too large."""
-    parts = [part.strip() for part in re.split(r"[,\s]+", written) if part.strip()]
+def whole_numbers(text: str, option: str, minimum: int, example: str) -> list[int]:
+    """Return the numbers of a list such as `256,512,1024`, in order. Raise `ConfigError` for anything else."""
+    parts = [part.strip() for part in re.split(r"[,\s]+", text) if part.strip()]
     for part in parts:
-        if not re.fullmatch(r"[0-9]+", part) or len(part) > len(str(MOST)) or not least <= int(part) <= MOST:
+        if (
+            not re.fullmatch(r"[0-9]+", part)
+            or len(part) > len(str(MAX_INTEGER))
+            or not minimum <= int(part) <= MAX_INTEGER
+        ):
             raise ConfigError(
-                f"{option} has {part[:40]!r}; write whole numbers of {least} to {MOST}, with commas: {example}"
+                f"{option} must be whole numbers from {minimum} to {MAX_INTEGER}, comma-separated, got {part[:40]!r}; "
+                f"write {option} {example}"
             )
     if not parts:
-        raise ConfigError(f"{option} is {written[:40]!r}; write whole numbers with commas: {example}")
+        raise ConfigError(
+            f"{option} must be whole numbers, comma-separated, got {text[:40]!r}; write {option} {example}"
+        )
     return [int(part) for part in parts]
 
 
-def _a_folder(kind: type, value: str) -> None:
+def _require_folder(kind: type, value: str) -> None:
     if not value.strip():
-        raise ValueError("Name a folder, or leave it out")
-    require_no_address("It", value)
+        raise ValueError("The path is empty. Give a folder, or omit the option")
+    require_no_address("The results folder", value)
 
 
-def _a_plugin(kind: type, values: tuple[str, ...]) -> None:
+def _require_plugins(kind: type, values: tuple[str, ...]) -> None:
     if not all(value.strip() for value in values):
-        raise ValueError("Name a Python file or a module, or leave it out")
+        raise ValueError("The name is empty. Give a Python file or a module, or omit the option")
 
 
-def no_option(kind: type, value: str) -> None:
+def require_no_option(kind: type, value: str) -> None:
+    """Raise `ValueError` for a misspelled option where a file is expected."""
     if value.startswith("-") and value != "-":
-        raise ValueError(f"There is no option {value}; a file of that name is ./{value}")
+        raise ValueError(f"There is no option {value}; write ./{value} for a file of that name")
 
 
-Whole = Annotated[int, Parameter(converter=_whole)]
+Integer = Annotated[int, Parameter(converter=_parse_integer)]
 
-Listed = Annotated[str | None, Parameter(show_default=False)]
+NameList = Annotated[str | None, Parameter(show_default=False)]
 
 
-def words(listed: str | None) -> list[str]:
-    """The encodings of `rope,fire:c=1,L=8,alibi`: a comma also parts the settings of one."""
-    found: list[str] = []
-    for part in filter(None, (p.strip() for p in between_commas(listed or ""))):
-        if found and "=" in part and ":" not in part.partition("=")[0]:
-            found[-1] += f",{part}"
+def split_names(text: str | None) -> list[str]:
+    """Return the encodings of `rope,fire:c=1,L=8,alibi`, where commas also separate the settings of one encoding."""
+    names: list[str] = []
+    for part in filter(None, (p.strip() for p in split_at_commas(text or ""))):
+        if names and "=" in part and ":" not in part.partition("=")[0]:
+            names[-1] += f",{part}"
         else:
-            found.append(part)
-    return found
+            names.append(part)
+    return names
 
 
 EVERY_FILE = "**/*"  # of a folder of text
 RESULTS = "lengthwise-results"
-Results = Annotated[str, Parameter(env_var="LENGTHWISE_RESULTS", validator=_a_folder)]
+Results = Annotated[str, Parameter(env_var="LENGTHWISE_RESULTS", validator=_require_folder)]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """How runs are executed; none of it changes what comes out, but `threads` and `device` change the last digits."""
+    """How runs are executed. Only `threads`, `device` and `backend` can change results, in the last digits."""
 
     results: Results = RESULTS
-    """Folder of the results database, the trained models and the report."""
-    workers: Whole | None = None
-    """Runs at a time; usually one for each core, on a GPU one."""
+    """Folder for the results database, the trained models and the report."""
+    workers: Integer | None = None
+    """Number of runs at the same time. [default: the number of CPU cores; 1 on a GPU]"""
     device: str = "cpu"
-    """cpu, cuda, cuda:1, ..."""
-    threads: Annotated[Whole, Parameter(env_var="LENGTHWISE_THREADS")] = 1
-    """Threads of each run."""
+    """Device to run on: cpu, cuda, cuda:1, ..."""
+    threads: Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")] = 1
+    """CPU threads per run."""
     backend: str = "auto"
-    """Attention backend; auto takes the fastest that serves an encoding."""
+    """Attention backend: auto (the fastest that supports the encoding), fused, blocked, sdpa, flex or reference."""
 
 
-USUAL = Execution()
+DEFAULT_EXECUTION = Execution()
 
 
 Plugins = Annotated[
@@ -103,24 +111,23 @@ Plugins = Annotated[
         name="--plugin",
         negative="",
         show_default=False,
-        validator=_a_plugin,
-        help="A Python file or a module with encodings, tasks or position schemes of your own, to be used like those of the lists; "
-        "may be repeated.",
+        validator=_require_plugins,
+        help="A Python file or module with your own encodings, tasks or position schemes, to be used by name. May be repeated.",
     ),
 ]
 
 
-def with_plugins(verb: Callable[..., int]) -> Callable[..., int]:
-    """The verb with the option --plugin, which every command has: its classes are in the lists while the command runs."""
-    signature = inspect.signature(verb)
+def with_plugins(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the option --plugin to a command. The plug-ins' classes are listed while the command runs."""
+    signature = inspect.signature(command)
     option = inspect.Parameter("plugin", inspect.Parameter.KEYWORD_ONLY, default=(), annotation=Plugins)
 
-    @functools.wraps(verb)
-    def command(*arguments: Any, plugin: tuple[str, ...] = (), **options: Any) -> int:
+    @functools.wraps(command)
+    def wrapper(*arguments: Any, plugin: tuple[str, ...] = (), **options: Any) -> int:
         from lengthwise.plugins import plugins
 
         with plugins(plugin):
-            return verb(*arguments, **options)
+            return command(*arguments, **options)
 
-    command.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
-    return command
+    wrapper.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
+    return wrapper

@@ -1,4 +1,4 @@
-"""`lengthwise pretrained`: does a language model learn Boolean functions from the examples of its prompt?"""
+"""`lengthwise pretrained`: test whether a language model learns Boolean functions from the examples in its prompt."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis.intervals import Interval, with_wilson
 from lengthwise.cli.options import whole_numbers
-from lengthwise.cli.printing import console, duration, json_text, print_json, shown, stdout
+from lengthwise.cli.printing import console, duration, json_text, one_line, print_json, stdout
 from lengthwise.config import ConfigError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainedOptions:
-    """What was written on the command line."""
+    """The options of the command."""
 
     folder: str
     tasks: tuple[str, ...]
@@ -36,68 +36,68 @@ class PretrainedOptions:
     threads: int
     output: str | None
 
-    def counts(self) -> tuple[int, ...]:
+    def example_counts(self) -> tuple[int, ...]:
         return tuple(dict.fromkeys(whole_numbers(self.examples, "--examples", 0, "0,5,10,20,40")))
 
-    def file(self) -> Path | None:
-        """Where the results are kept; asked before anything is, for the work takes a while."""
+    def output_file(self) -> Path | None:
+        """Return the path of the results file. It is checked before the model runs, which takes a while."""
         if self.output is None:
             return None
         path = Path(self.output)
         if not self.output.strip() or path.is_dir():
-            raise ConfigError(f"--output {self.output!r} is a folder; name a file in it")
+            raise ConfigError(f"--output must be a file, got the folder {self.output!r}; name a file in it")
         if not path.absolute().parent.is_dir():
             raise ConfigError(
-                f"--output {self.output}: there is no folder {path.parent}; make it, or name another file"
+                f"--output {self.output}: there is no folder {path.parent}; create it, or name another file"
             )
         if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-            raise ConfigError(f"--output {self.output} cannot be written; name another file")
+            raise ConfigError(f"--output {self.output} is not writable; name another file")
         return path
 
 
-def check(wanted: PretrainedOptions, json: bool) -> int:
+def check(options: PretrainedOptions, json: bool) -> int:
     from lengthwise.evaluation import pretrained
     from lengthwise.studies import execution
     from lengthwise.training.numerics import use_process
 
-    file, counts = wanted.file(), wanted.counts()
-    tasks = pretrained.boolean_tasks(wanted.tasks, wanted.dims)
-    settings = tuple(dict.fromkeys(part.strip() for part in wanted.settings.split(",") if part.strip()))
+    file, counts = options.output_file(), options.example_counts()
+    tasks = pretrained.boolean_tasks(options.tasks, options.dims)
+    settings = tuple(dict.fromkeys(part.strip() for part in options.settings.split(",") if part.strip()))
 
     def plan_with(form: str) -> "Plan":
-        return pretrained.Plan(tasks, settings, counts, form, wanted.prompts, wanted.seed)
+        return pretrained.Plan(tasks, settings, counts, form, options.prompts, options.seed)
 
-    plan = plan_with("mpt" if wanted.form == "auto" else wanted.form)  # what cannot be is said before a model is read
-    execution._check(None, wanted.device, "auto", wanted.threads)
-    use_process(wanted.threads)
-    model = pretrained.load(wanted.folder, device=wanted.device, dtype=wanted.dtype)
-    if wanted.form == "auto":
+    plan = plan_with("mpt" if options.form == "auto" else options.form)  # checks the options before the model is loaded
+    execution._check(None, options.device, "auto", options.threads)
+    use_process(options.threads)
+    model = pretrained.load(options.folder, device=options.device, dtype=options.dtype)
+    if options.form == "auto":
         plan = plan_with(pretrained.form_for(model.model_type))
-    begin = time.perf_counter()
-    with _showing() as show:
-        found = pretrained.answers(model, plan, batch_size=wanted.batch_size, on_progress=show)
-    seconds = time.perf_counter() - begin
+    start = time.perf_counter()
+    with _progress() as show:
+        results = pretrained.answers(model, plan, batch_size=options.batch_size, on_progress=show)
+    seconds = time.perf_counter() - start
     if json or file is not None:
-        data = record(model, plan, found, wanted, seconds)
+        data = record(model, plan, results, options, seconds)
         if file is not None:
             file.write_text(f"{json_text(data)}\n", encoding="utf-8")
         if json:
             print_json(data, indent=None)
             return 0
-    stdout().print(_table(found))
+    stdout().print(_table(results))
     print(
-        f"\n{shown(model.folder)}: {model.architecture}, form {plan.form}, {plan.prompts} prompts each, seed {plan.seed}, "
+        f"\n{one_line(model.folder)}: {model.architecture}, form {plan.form}, {plan.prompts} prompts each, seed {plan.seed}, "
         f"{duration(seconds)}. Intervals: Wilson, 95 %, over prompts."
     )
     if file is not None:
-        print(f"Everything is in {shown(file)}.")
+        print(f"All results: {one_line(file)}.")
     return 0
 
 
 def record(
-    model: "Pretrained", plan: "Plan", found: "list[Answers]", wanted: PretrainedOptions, seconds: float
+    model: "Pretrained", plan: "Plan", results: "list[Answers]", options: PretrainedOptions, seconds: float
 ) -> dict[str, Any]:
-    """Everything that is needed to ask the same again, and all that was answered."""
+    """Return all results as plain data, with the settings that reproduce them."""
     import platform
 
     import torch
@@ -116,8 +116,8 @@ def record(
             "seed": plan.seed,
             "form": plan.form,
             "text": FORMS[plan.form]("...\n", "..."),
-            "batch_size": wanted.batch_size,
-            "threads": wanted.threads,
+            "batch_size": options.batch_size,
+            "threads": options.threads,
         },
         "versions": {
             "lengthwise": lengthwise.__version__,
@@ -126,7 +126,7 @@ def record(
             "python": platform.python_version(),
         },
         "seconds": round(seconds, 3),
-        "answers": [_row(answers) for answers in found],
+        "answers": [_row(answers) for answers in results],
     }
 
 
@@ -154,7 +154,7 @@ def _interval(answers: "Answers") -> Interval:
     return with_wilson(Interval(share, share, share, 0.0, "examples"), answers.n)
 
 
-def _table(found: "list[Answers]") -> Any:
+def _table(results: "list[Answers]") -> Any:
     from rich.table import Table
     from rich.text import Text
 
@@ -163,11 +163,11 @@ def _table(found: "list[Answers]") -> Any:
     table.add_column("setting")
     for name in ("examples", "accuracy", "interval", "n", "one label", "P(0 or 1)"):
         table.add_column(name, justify="right", no_wrap=True)
-    last = None
-    for answers in found:
-        of, interval = (answers.task, answers.setting), _interval(answers)
-        names = [Text(word) for word in of] if of != last else [Text(), Text()]
-        last = of
+    previous = None
+    for answers in results:
+        group, interval = (answers.task, answers.setting), _interval(answers)
+        names = [Text(name) for name in group] if group != previous else [Text(), Text()]
+        previous = group
         table.add_row(
             *names,
             f"{answers.examples}",
@@ -181,10 +181,10 @@ def _table(found: "list[Answers]") -> Any:
 
 
 @contextmanager
-def _showing() -> Iterator[Callable[[int, int], None]]:
-    """Says on stderr how far it is: a bar on a terminal, otherwise a line now and then."""
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """Show progress on stderr: a bar on a terminal, otherwise occasional lines."""
     if not sys.stderr.isatty():
-        yield _Lines()
+        yield _ProgressLines()
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -194,15 +194,15 @@ def _showing() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bars.update(bar, completed=done, total=total)
 
 
-class _Lines:
+class _ProgressLines:
     def __init__(self) -> None:
-        self.begin = self.printed = time.perf_counter()
+        self.start = self.printed = time.perf_counter()
 
     def __call__(self, done: int, total: int) -> None:
         now = time.perf_counter()
-        if now - self.printed < max(5.0, (now - self.begin) / 30):
+        if now - self.printed < max(5.0, (now - self.start) / 30):
             return
         self.printed = now
-        left = (now - self.begin) * (total - done) / max(1, done)
-        about = f", about {duration(left)} left" if left >= 1 else ""
-        print(f"prompt {done} of {total}{about}", file=sys.stderr, flush=True)
+        left = (now - self.start) * (total - done) / max(1, done)
+        remaining = f", about {duration(left)} left" if left >= 1 else ""
+        print(f"prompt {done} of {total}{remaining}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""How commands print: tables through rich, JSON that every program reads."""
+"""How commands print: tables through rich, and strict JSON."""
 
 import inspect
 import json
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-PLAIN_WIDTH = 160  # of tables in a file or a pipe
+CONTROL_CHARACTERS = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)  # all that a terminal would act on, except line feeds
+PLAIN_WIDTH = 160  # columns of tables in a file or a pipe
 
 
 def stdout() -> "Console":
@@ -20,38 +22,38 @@ def stdout() -> "Console":
 
 
 def console(**settings: Any) -> "Console":
-    """A console of rich that hands on nothing of anybody's text which a terminal would obey."""
+    """Return a rich console that escapes control characters in text, which may come from somebody else's database."""
     from rich.console import Console
     from rich.segment import Segment
 
-    class Harmless(Console):
+    class EscapingConsole(Console):
         def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
             for text, style, control in super().render(renderable, options):
-                yield Segment(text if control else harmless(text), style, control)
+                yield Segment(text if control else escaped(text), style, control)
 
-    return Harmless(**settings)
-
-
-def harmless(text: str) -> str:
-    """Somebody's text as a terminal may have it: what it would obey (escape sequences, tabs, marks that turn the direction of
-    writing) stands there as Python writes it, `\\x1b`. Line feeds stay."""
-    return OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return EscapingConsole(**settings)
 
 
-def shown(text: object) -> str:
-    """Somebody's text in one line, see `harmless`."""
-    return harmless(str(text)).replace("\n", "\\n")
+def escaped(text: str) -> str:
+    """Return the text with control characters written as Python escapes (`\\x1b`): escape sequences, tabs, and marks that change
+    the writing direction. Line feeds stay."""
+    return CONTROL_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: object) -> str:
+    """Return the text escaped and in one line; see `escaped`."""
+    return escaped(str(text)).replace("\n", "\\n")
 
 
 def print_json(value: Any, indent: int | None = 2) -> None:
-    """Strict JSON: what is not a number is null."""
+    """Print strict JSON, with null for NaN and infinity."""
     print(json_text(_strict(value), indent))
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """JSON of plain data, letters as they are; what a terminal would obey is escaped, as JSON itself does with some of it."""
+    """Return plain data as JSON. Only control characters are escaped; other non-ASCII characters stay."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
-    return OBEYED.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return CONTROL_CHARACTERS.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def _strict(value: Any) -> Any:
@@ -64,20 +66,20 @@ def _strict(value: Any) -> Any:
     return value
 
 
-def described(make: type) -> str:
-    """A class' own docstring; one that it inherits says what another class is."""
+def own_docstring(make: type) -> str:
+    """Return the docstring of a class. An inherited one is not used, because it describes another class."""
     return inspect.cleandoc(vars(make).get("__doc__") or f"{make.__name__} has no docstring of its own.")
 
 
 def figure(value: float | None, digits: int = 4) -> str:
-    """A number as people read it; – where there is none."""
+    """Return a number with `digits` significant digits, and – for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value:.{digits}g}"
 
 
 def duration(seconds: float) -> str:
-    """`40 s`, `3 min 20 s`, `2 h 05 min`."""
+    """Return `40 s`, `3 min 20 s` or `2 h 05 min`."""
     if seconds < 0.95:
         return "under 1 s"
     whole = round(seconds)

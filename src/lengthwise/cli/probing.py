@@ -1,4 +1,4 @@
-"""`lengthwise probe`: looks inside trained models."""
+"""`lengthwise probe`: measure attention inside trained models."""
 
 import dataclasses
 import math
@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lengthwise.cli.options import whole_numbers
-from lengthwise.cli.printing import console, duration, figure, print_json, shown, stdout
+from lengthwise.cli.printing import console, duration, figure, one_line, print_json, stdout
 from lengthwise.config import ConfigError, near_miss
 
 if TYPE_CHECKING:
     from lengthwise.store import RunRow, Store
-    from lengthwise.studies.probing import Answer, Item
+    from lengthwise.studies.probing import ProbeJob, ProbeResult
 
 DISTANCE, ATTENDED = "attention-distance", "attended-distance"
 RECENCY, DUPLICATES, MIDDLE, INDUCTION = "recency", "duplicates", "lost-in-the-middle", "induction"
-IN_CONTEXT = (RECENCY, DUPLICATES, MIDDLE, INDUCTION)  # of functions learned in context
+IN_CONTEXT = (RECENCY, DUPLICATES, MIDDLE, INDUCTION)  # probes of runs that learn functions in context
 PROBES = (DISTANCE, ATTENDED, *IN_CONTEXT)
 BARS = "▁▂▃▄▅▆▇█"
-MOST_COUNTS = 10_000  # of --noise
+MAX_NOISE_COUNTS = 10_000  # in one range of --noise
 EXAMPLES = {DISTANCE: 10, ATTENDED: 100}
 OPTIONS = {
     RECENCY: ("points", "repeats"),
@@ -36,9 +36,9 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class ProbeOptions:
-    """What was written on the command line."""
+    """The options of the command."""
 
-    what: str
+    probe: str
     run: str | None
     against: str | None
     study: str | None
@@ -47,228 +47,235 @@ class ProbeOptions:
     seed: int
     variant: str | None
     across_seeds: bool = False
-    options: dict[str, Any] = field(default_factory=dict)  # of functions learned in context; None: not given
+    options: dict[str, Any] = field(default_factory=dict)  # of the IN_CONTEXT probes; None for the default
     task: str | None = None
 
     def __post_init__(self) -> None:
-        if self.what not in PROBES:
+        if self.probe not in PROBES:
             raise ConfigError(
-                f"there is no probe {self.what!r}{near_miss(self.what, PROBES)}; there are: {', '.join(PROBES)}"
+                f"there is no probe {self.probe!r}{near_miss(self.probe, PROBES)}; available: {', '.join(PROBES)}"
             )
         if (self.run is None) == (self.study is None):
+            got = "neither" if self.run is None else "both"
             raise ConfigError(
-                "name a run's key, or a study with --study, one of the two; `lengthwise list runs` shows the keys"
+                f"probe needs either a run's key or --study NAME, got {got}; `lengthwise list runs` shows the keys"
             )
         if self.task is not None and self.study is None:
-            raise ConfigError("--task chooses among the runs of a study, and a key names one run; leave it out")
-        if self.what == DISTANCE and self.against is None:
             raise ConfigError(
-                "a distance is between two models: add --against KEY, or an encoding's name (--against nope) for its run with the "
-                "same task and seed"
+                "--task selects runs of a study, but a key already names one run; omit it, or use --study"
             )
-        given = {"--against": self.against, "--variant": self.variant, "--across-seeds": self.across_seeds or None}
-        odd = [option for option, value in given.items() if value is not None]
-        if self.what != DISTANCE and odd:
-            raise ConfigError(f"{odd[0]} is for {DISTANCE}; {self.what} looks at one model at a time, leave it out")
-        known = OPTIONS.get(self.what, ())
+        if self.probe == DISTANCE and self.against is None:
+            raise ConfigError(
+                f"{DISTANCE} compares two models; add --against with a run's key, or with an encoding (--against nope) for "
+                "its run with the same task and seed"
+            )
+        distance_options = {
+            "--against": self.against,
+            "--variant": self.variant,
+            "--across-seeds": self.across_seeds or None,
+        }
+        unsupported = [option for option, value in distance_options.items() if value is not None]
+        if self.probe != DISTANCE and unsupported:
+            raise ConfigError(f"{unsupported[0]} applies only to {DISTANCE}, not to {self.probe}; omit it")
+        known = OPTIONS.get(self.probe, ())
         for option in (name for name, value in self.options.items() if value is not None and name not in known):
-            of = ", ".join(probe for probe, names in OPTIONS.items() if option in names)
-            raise ConfigError(f"--{option} is for {of}; {self.what} has no such thing, leave it out")
+            probes = ", ".join(probe for probe, names in OPTIONS.items() if option in names)
+            raise ConfigError(f"--{option} applies only to {probes}, not to {self.probe}; omit it")
 
     @property
     def settings(self) -> dict[str, Any]:
-        if self.what in IN_CONTEXT:
-            given = {name: value for name, value in self.options.items() if value is not None}
-            if "noise" in given:
-                given["noise"] = _counts(given["noise"])
-            return {"examples": self.examples, "seed": self.seed, **given}
-        found: dict[str, Any] = {"examples": EXAMPLES[self.what] if self.examples is None else self.examples}
-        found["seed"] = self.seed
-        return found if self.variant is None else found | {"variant": self.variant}
+        if self.probe in IN_CONTEXT:
+            options = {name: value for name, value in self.options.items() if value is not None}
+            if "noise" in options:
+                options["noise"] = _noise_counts(options["noise"])
+            return {"examples": self.examples, "seed": self.seed, **options}
+        examples = EXAMPLES[self.probe] if self.examples is None else self.examples
+        settings: dict[str, Any] = {"examples": examples, "seed": self.seed}
+        return settings if self.variant is None else settings | {"variant": self.variant}
 
-    def whole_lengths(self) -> list[int] | None:
+    def parsed_lengths(self) -> list[int] | None:
         if self.lengths is None:
             return None
         return list(dict.fromkeys(whole_numbers(self.lengths, "--lengths", 1, "20,40,80")))
 
 
-def _counts(text: str) -> list[int]:
-    """`5-20` or `5,10,20`."""
-    found: set[int] = set()
+def _noise_counts(text: str) -> list[int]:
+    """Return the numbers of `5-20` or `5,10,20`, sorted."""
+    counts: set[int] = set()
+    expected = "write counts of examples, each at least 1: 5-20 or 5,10,20"
     for part in filter(None, map(str.strip, text.split(","))):
-        ends = re.fullmatch(r"([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?", part)
-        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (0, 0)
-        if not (1 <= first <= last) or last - first >= MOST_COUNTS:
-            raise ConfigError(f"--noise has {part[:40]!r}; write counts of examples, each at least 1: 5-20 or 5,10,20")
-        found |= set(range(first, last + 1))
-    if not found:
-        raise ConfigError("--noise is empty; write counts of examples, each at least 1: 5-20 or 5,10,20")
-    return sorted(found)
+        match = re.fullmatch(r"([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not (1 <= first <= last) or last - first >= MAX_NOISE_COUNTS:
+            raise ConfigError(f"--noise contains {part[:40]!r}; {expected}")
+        counts |= set(range(first, last + 1))
+    if not counts:
+        raise ConfigError(f"--noise is empty; {expected}")
+    return sorted(counts)
 
 
-def probe(wanted: ProbeOptions, results: str, device: str, threads: int, json: bool) -> int:
+def probe(query: ProbeOptions, results_folder: str, device: str, threads: int, json: bool) -> int:
     from lengthwise.store import open_results
 
-    with open_results(results, create=False) as store:
-        left_out: list[str] = []
-        items = _items(store, wanted, left_out)
-        answers = _ask(store, store.folder, items, device, threads)
-    for line in [*(f"left out: {line}" for line in left_out), *_outdated(answers)]:
-        print(f"lengthwise: {shown(line)}", file=sys.stderr)
+    with open_results(results_folder, create=False) as store:
+        skipped: list[str] = []
+        jobs = _jobs(store, query, skipped)
+        results = _ask(store, store.folder, jobs, device, threads)
+    for line in [*(f"skipped: {line}" for line in skipped), *_outdated(results)]:
+        print(f"lengthwise: {one_line(line)}", file=sys.stderr)
     if json:
-        print_json([_data(answer) for answer in answers])
+        print_json([_data(result) for result in results])
         return 0
-    known = sum(not answer.new for answer in answers)
-    stdout().print(_table(wanted.what, answers))
-    if known:
-        print(f"\n{known} of {len(answers)} answers were known already.")
+    stored = sum(not result.new for result in results)
+    stdout().print(_table(query.probe, results))
+    if stored:
+        print(f"\n{stored} of {len(results)} results were already stored.")
     return 0
 
 
-def _outdated(answers: "list[Answer]") -> list[str]:
-    """A line on stored answers of models whose code is another one now."""
+def _outdated(results: "list[ProbeResult]") -> list[str]:
+    """Return a warning if stored results belong to models whose code has changed since."""
     from lengthwise.studies.stored import changed_since
     from lengthwise.values import listing
 
-    runs = {answer.item.run.key: answer.item.run for answer in answers if not answer.new}
+    runs = {result.job.run.key: result.job.run for result in results if not result.new}
     changed = {key: names for key, run in runs.items() if (names := changed_since(run))}
     if not changed:
         return []
-    names = list(dict.fromkeys(name for found in changed.values() for name in found))
-    runs_were = "1 run was" if len(changed) == 1 else f"{len(changed)} runs were"
+    names = list(dict.fromkeys(name for changed_names in changed.values() for name in changed_names))
+    count = "1 run was" if len(changed) == 1 else f"{len(changed)} runs were"
     return [
-        f"{listing(names)} changed since {runs_were} trained; what is shown of {'it' if len(changed) == 1 else 'them'} was stored "
-        "before; run the study again for the code as it is now"
+        f"{listing(names)} changed since {count} trained, so these results belong to the old code; run the study again to train "
+        "with the new code"
     ]
 
 
-def _items(store: "Store", wanted: ProbeOptions, left_out: list[str]) -> "list[Item]":
+def _jobs(store: "Store", query: ProbeOptions, skipped: list[str]) -> "list[ProbeJob]":
     from lengthwise.studies import probing
 
-    lengths = wanted.whole_lengths()
-    if wanted.what == ATTENDED:
-        runs = [store.run(wanted.run)] if wanted.run is not None else _of_study(store, wanted)
-        if wanted.study is not None:
-            left_out += probing.why_not(runs)
-            runs = _some([run for run in runs if run.finished is not None and probing.has_attention(run)], wanted.study)
-        return probing.attended_distance_jobs(runs, lengths, **wanted.settings)
-    if wanted.what in IN_CONTEXT:
-        return _in_context(store, wanted, lengths, left_out)
-    assert wanted.against is not None
-    if wanted.study is not None:
-        pairs, why = probing.partners(_of_study(store, wanted), wanted.against, across=wanted.across_seeds)
-        left_out += why
-        _some(pairs, wanted.study)
+    lengths = query.parsed_lengths()
+    if query.probe == ATTENDED:
+        runs = [store.run(query.run)] if query.run is not None else _runs_of_study(store, query)
+        if query.study is not None:
+            skipped += probing.unsupported_reasons(runs)
+            runs = [run for run in runs if run.finished is not None and probing.has_attention(run)]
+            _require_any(runs, query.study)
+        return probing.attended_distance_jobs(runs, lengths, **query.settings)
+    if query.probe in IN_CONTEXT:
+        return _in_context_jobs(store, query, lengths, skipped)
+    assert query.against is not None
+    if query.study is not None:
+        pairs, reasons = probing.partners(_runs_of_study(store, query), query.against, across_seeds=query.across_seeds)
+        skipped += reasons
+        _require_any(pairs, query.study)
     else:
-        assert wanted.run is not None
-        run = store.run(wanted.run)
-        pairs = [(run, _partner(store, run, wanted))]
-    return probing.distances(pairs, lengths, **wanted.settings)
+        assert query.run is not None
+        run = store.run(query.run)
+        pairs = [(run, _partner(store, run, query))]
+    return probing.attention_distance_jobs(pairs, lengths, **query.settings)
 
 
-def _of_study(store: "Store", wanted: ProbeOptions) -> "list[RunRow]":
-    """The runs of the study, or those of them that have the task."""
+def _runs_of_study(store: "Store", query: ProbeOptions) -> "list[RunRow]":
+    """Return the runs of the study, restricted to the task if one is named."""
     from lengthwise.studies import probing
 
-    assert wanted.study is not None
-    runs = store.runs(wanted.study)
-    return runs if wanted.task is None else probing.of_task(runs, wanted.task, wanted.study)
+    assert query.study is not None
+    runs = store.runs(query.study)
+    return runs if query.task is None else probing.runs_with_task(runs, query.task, query.study)
 
 
-def _in_context(store: "Store", wanted: ProbeOptions, lengths: list[int] | None, left_out: list[str]) -> "list[Item]":
+def _in_context_jobs(
+    store: "Store", query: ProbeOptions, lengths: list[int] | None, skipped: list[str]
+) -> "list[ProbeJob]":
     from lengthwise.studies import probing
 
-    if wanted.run is not None:
-        return probing.in_context([store.run(wanted.run)], wanted.what, lengths, **wanted.settings)
-    assert wanted.study is not None
-    runs = _of_study(store, wanted)
-    left_out += [
-        f"{run.key[:8]} ({run.label}, seed {run.seed}) is {run.status}" for run in runs if run.finished is None
-    ]
-    finished = _some([run for run in runs if run.finished is not None], wanted.study)
-    items, why = probing.split_supported(probing.in_context(finished, wanted.what, lengths, **wanted.settings))
-    if not items:
-        raise ConfigError(f"no run of study {wanted.study!r} can be asked: {why[0]}")
-    left_out += why
-    return items
+    if query.run is not None:
+        return probing.in_context_jobs([store.run(query.run)], query.probe, lengths, **query.settings)
+    assert query.study is not None
+    runs = _runs_of_study(store, query)
+    skipped += [f"{run.key[:8]} ({run.label}, seed {run.seed}) is {run.status}" for run in runs if run.finished is None]
+    finished = [run for run in runs if run.finished is not None]
+    _require_any(finished, query.study)
+    jobs, reasons = probing.split_supported(probing.in_context_jobs(finished, query.probe, lengths, **query.settings))
+    if not jobs:
+        raise ConfigError(f"no run of study {query.study!r} can be probed: {reasons[0]}")
+    skipped += reasons
+    return jobs
 
 
-def _partner(store: "Store", run: "RunRow", wanted: ProbeOptions) -> "RunRow":
+def _partner(store: "Store", run: "RunRow", query: ProbeOptions) -> "RunRow":
     from lengthwise.studies import probing
 
-    assert wanted.against is not None
-    if probing.is_encoding(wanted.against):
-        return probing.partner(run, store.runs(), wanted.against, across=wanted.across_seeds)
-    if wanted.across_seeds:
+    assert query.against is not None
+    if probing.is_encoding(query.against):
+        return probing.partner(run, store.runs(), query.against, across_seeds=query.across_seeds)
+    if query.across_seeds:
+        raise ConfigError("--across-seeds needs --against with an encoding's name, got a key; omit --across-seeds")
+    probing.require_no_misspelling(query.against)
+    return store.run(query.against)
+
+
+def _require_any(rows: "Sequence[Any]", study: str) -> None:
+    if not rows:
         raise ConfigError(
-            "--across-seeds is for --against with an encoding's name; a key says which run it is, leave it out"
+            f"study {study!r} has no trained runs that can be probed, or none to compare them with; run it first"
         )
-    probing.require_no_misspelling(wanted.against)
-    return store.run(wanted.against)
 
 
-def _some(found: list[Any], study: str) -> list[Any]:
-    if not found:
-        raise ConfigError(
-            f"study {study!r} has nothing yet that could be asked: no trained runs, or none to compare them with; run it"
-        )
-    return found
-
-
-def _ask(store: "Store", folder: Path, items: "Sequence[Item]", device: str, threads: int) -> "list[Answer]":
+def _ask(store: "Store", folder: Path, jobs: "Sequence[ProbeJob]", device: str, threads: int) -> "list[ProbeResult]":
     from lengthwise.studies import execution, probing
     from lengthwise.training.numerics import use_process
 
     execution._check(None, device, "auto", threads)
     use_process(threads)
-    asker = probing.Asker(store, folder, device=device, threads=threads)
-    known = asker.known(items)
-    with _showing([item for n, item in enumerate(items) if n not in known]) as show:
-        return probing.ask_all(asker, items, show)
+    prober = probing.Prober(store, folder, device=device, threads=threads)
+    stored = prober.stored(jobs)
+    with _progress([job for n, job in enumerate(jobs) if n not in stored]) as show:
+        return probing.probe_all(prober, jobs, show)
 
 
-def _data(answer: "Answer") -> dict[str, Any]:
-    run = answer.item.run
-    return {"label": run.label, "task": run.task, "seed": run.seed, "new": answer.new, **dataclasses.asdict(answer.row)}
+def _data(result: "ProbeResult") -> dict[str, Any]:
+    run = result.job.run
+    return {"label": run.label, "task": run.task, "seed": run.seed, "new": result.new, **dataclasses.asdict(result.row)}
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-def _table(what: str, answers: "Sequence[Answer]") -> Any:
+def _table(probe: str, results: "Sequence[ProbeResult]") -> Any:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("run", overflow="fold")
-    several = len({answer.item.run.task for answer in answers}) > 1
-    if several:
+    several_tasks = len({result.job.run.task for result in results}) > 1
+    if several_tasks:
         table.add_column("task", overflow="fold")
-    if what == DISTANCE:
+    if probe == DISTANCE:
         table.add_column("against", overflow="fold")
     table.add_column("length", justify="right")
-    table.add_column("prompts" if what in IN_CONTEXT else "examples", justify="right")
-    if what in IN_CONTEXT:
-        for head in HEADS[what]:
-            table.add_column(head, justify="right")
-    elif what == DISTANCE:
+    table.add_column("prompts" if probe in IN_CONTEXT else "examples", justify="right")
+    if probe in IN_CONTEXT:
+        for header in COLUMNS[probe]:
+            table.add_column(header, justify="right")
+    elif probe == DISTANCE:
         table.add_column("mean", justify="right")
-        table.add_column("nats in each layer, the first to the last", overflow="fold")
+        table.add_column("nats per layer, from first to last", overflow="fold")
     else:
         table.add_column("highest logit at distance 0 … 1", no_wrap=True)
-        table.add_column("below 0.05", justify="right")
-        table.add_column("from 0.95", justify="right")
-    for answer in answers:
-        run, against, result = answer.item.run, answer.item.against, answer.row.result
-        cells = [Text(f"{run.label}, seed {run.seed}, {run.key[:8]}"), *([Text(run.task)] if several else [])]
+        table.add_column("share below 0.05", justify="right")
+        table.add_column("share from 0.95", justify="right")
+    for entry in results:
+        run, against, result = entry.job.run, entry.job.against, entry.row.result
+        cells = [Text(f"{run.label}, seed {run.seed}, {run.key[:8]}"), *([Text(run.task)] if several_tasks else [])]
         if against is not None:
             cells.append(Text(f"{against.label}, seed {against.seed}"))
-        cells += [Text(f"{answer.item.asked['length']}"), Text(f"{result['n']}")]
-        table.add_row(*cells, *CELLS[what](result))
+        cells += [Text(f"{entry.job.question['length']}"), Text(f"{result['n']}")]
+        table.add_row(*cells, *CELLS[probe](result))
     return table
 
 
-def _distances(result: dict[str, Any]) -> list[str]:
+def _distance_cells(result: dict[str, Any]) -> list[str]:
     layers = [math.nan if value is None else value for value in result["layers"]]
     return [f"{_nats(sum(layers) / len(layers))}", " ".join(map(_nats, layers))]
 
@@ -277,38 +284,45 @@ def _nats(value: float) -> str:
     return f"{value:.4f}" if math.isfinite(value) else "–"
 
 
-def _looks(result: dict[str, Any]) -> list[str]:
-    """Over all layers and heads alike."""
+def _attended_distance_cells(result: dict[str, Any]) -> list[str]:
+    """Return a histogram and two shares, averaged over all layers and heads."""
     heads = [head for layer in result["most"] for head in layer]
     shares = [sum(bins) / len(heads) / result["queries"] for bins in zip(*heads, strict=True)]
-    top = max(shares)
-    strip = "".join(BARS[round(share / top * (len(BARS) - 1))] for share in shares)
+    highest = max(shares)
+    strip = "".join(BARS[round(share / highest * (len(BARS) - 1))] for share in shares)
     return [strip, figure(shares[0], 3), figure(shares[-1], 3)]
 
 
-def _recent(result: dict[str, Any]) -> list[str]:
-    """Of the weights on labels, the share of the most recent tenth, in the first and the last layer; and of all the heads."""
-    heads = [[_share(head) for head in layer] for layer in result["layers"]]
+def _recency_cells(result: dict[str, Any]) -> list[str]:
+    """Return the share of the attention to labels that falls on the most recent tenth.
+
+    The first two cells are means over the heads of the first and the last layer, the third is the maximum over all heads.
+    """
+    heads = [[_recent_share(head) for head in layer] for layer in result["layers"]]
     means = [sum(layer) / len(layer) for layer in heads]
     return [figure(means[0], 3), figure(means[-1], 3), figure(max(map(max, heads)), 3)]
 
 
-def _share(head: list[float | None]) -> float:
-    """How much of the weights is on the most recent tenth of the labels; an even head has 0.1."""
-    numbers = [0.0 if n is None else n for n in head]
-    return math.fsum(numbers[-max(1, round(len(numbers) / 10)) :]) / (math.fsum(numbers) or math.nan)
+def _recent_share(head: list[float | None]) -> float:
+    """Return the share of the weights on the most recent tenth of the labels; a uniform head has 0.1."""
+    weights = [0.0 if n is None else n for n in head]
+    return math.fsum(weights[-max(1, round(len(weights) / 10)) :]) / (math.fsum(weights) or math.nan)
 
 
-def _by_kind(*wanted: tuple[str, int | str]) -> Any:
+def _score_cells(*columns: tuple[str, int | str]) -> Any:
+    """Return a function that returns the scores of prompts. Each column is a kind of prompt and where its repeated part is."""
+
     def cells(result: dict[str, Any]) -> list[str]:
-        scores = {(made["kind"], made["at"]): made["score"] for made in result["prompts"]}
+        scores = {(prompt["kind"], prompt["at"]): prompt["score"] for prompt in result["prompts"]}
         curve = [
-            made["at"] for made in result["prompts"] if made["kind"] in ("noise", "serial") and made["at"] != "none"
+            prompt["at"]
+            for prompt in result["prompts"]
+            if prompt["kind"] in ("noise", "serial") and prompt["at"] != "none"
         ]
         ends: dict[tuple[str, int | str], tuple[str, int | str]] = {
             (kind, n): (kind, curve[n]) for kind in ("noise", "serial") for n in (0, -1)
         }
-        return [_score(scores[ends.get(each, each)]) for each in wanted]
+        return [_score(scores[ends.get(column, column)]) for column in columns]
 
     return cells
 
@@ -317,25 +331,25 @@ def _score(value: float | None) -> str:
     return "–" if value is None else figure(value, 3)
 
 
-def _induced(result: dict[str, Any]) -> list[str]:
+def _induction_cells(result: dict[str, Any]) -> list[str]:
     best = max(head or 0.0 for layer in result["induction"] for head in layer)
     return [figure(result["prefix_score"] or 0.0, 3), figure(best, 3), figure(result["nearest_score"] or 0.0, 3)]
 
 
-HEADS = {
-    RECENCY: ("recent tenth: first layer", "last layer", "best head"),
+COLUMNS = {
+    RECENCY: ("most recent tenth: first layer", "last layer", "best head"),
     DUPLICATES: ("least noise", "most noise", "target: begin", "middle", "end", "all the same"),
     MIDDLE: ("answers: begin", "middle", "end", "duplicate: first", "last", "none"),
     INDUCTION: ("prefix score", "best head", "nearest-neighbour score"),
 }
 CELLS: dict[str, Any] = {
-    DISTANCE: _distances,
-    ATTENDED: _looks,
-    RECENCY: _recent,
-    DUPLICATES: _by_kind(
+    DISTANCE: _distance_cells,
+    ATTENDED: _attended_distance_cells,
+    RECENCY: _recency_cells,
+    DUPLICATES: _score_cells(
         ("noise", 0), ("noise", -1), ("target", "begin"), ("target", "middle"), ("target", "end"), ("all", "all")
     ),
-    MIDDLE: _by_kind(
+    MIDDLE: _score_cells(
         ("answers", "begin"),
         ("answers", "middle"),
         ("answers", "end"),
@@ -343,7 +357,7 @@ CELLS: dict[str, Any] = {
         ("serial", -1),
         ("serial", "none"),
     ),
-    INDUCTION: _induced,
+    INDUCTION: _induction_cells,
 }
 
 
@@ -351,15 +365,15 @@ CELLS: dict[str, Any] = {
 
 
 class Show(Protocol):
-    def __call__(self, item: "Item", examples: float) -> None: ...
+    def __call__(self, job: "ProbeJob", examples: float) -> None: ...
 
 
 @contextmanager
-def _showing(items: "Sequence[Item]") -> Iterator[Show]:
-    """Says on stderr how far it is: a bar on a terminal, otherwise a line now and then."""
-    total = sum(item.work for item in items)
-    lines = _Lines(total)
-    if not (sys.stderr.isatty() and items):
+def _progress(jobs: "Sequence[ProbeJob]") -> Iterator[Show]:
+    """Show progress on stderr: a bar on a terminal, otherwise occasional lines."""
+    total = sum(job.work for job in jobs)
+    lines = _ProgressLines(total)
+    if not (sys.stderr.isatty() and jobs):
         yield lines
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -368,23 +382,23 @@ def _showing(items: "Sequence[Item]") -> Iterator[Show]:
     with Progress(*columns, console=console(stderr=True), transient=True) as bars:
         bar = bars.add_task("", total=total)
 
-        def show(item: "Item", examples: float) -> None:
-            bars.update(bar, advance=item.work * examples / item.asked["examples"], description=item.name)
+        def show(job: "ProbeJob", examples: float) -> None:
+            bars.update(bar, advance=job.work * examples / job.question["examples"], description=job.name)
 
         yield show
 
 
-class _Lines:
+class _ProgressLines:
     def __init__(self, total: float):
         self.total, self.done = total, 0.0
-        self.begin = self.printed = time.perf_counter()
+        self.start = self.printed = time.perf_counter()
 
-    def __call__(self, item: "Item", examples: float) -> None:
-        self.done += item.work * examples / item.asked["examples"]
+    def __call__(self, job: "ProbeJob", examples: float) -> None:
+        self.done += job.work * examples / job.question["examples"]
         now = time.perf_counter()
-        if now - self.printed < max(5.0, (now - self.begin) / 30):
+        if now - self.printed < max(5.0, (now - self.start) / 30):
             return
         self.printed = now
-        left = (now - self.begin) * (self.total - self.done) / self.done
-        about = f", about {duration(left)} left" if left >= 1 else ""
-        print(f"{shown(item.name)} ({self.done / self.total:.0%}{about})", file=sys.stderr, flush=True)
+        left = (now - self.start) * (self.total - self.done) / self.done
+        remaining = f", about {duration(left)} left" if left >= 1 else ""
+        print(f"{one_line(job.name)} ({self.done / self.total:.0%}{remaining})", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What people see while a study is at work: bars on a terminal, lines in a file."""
+"""Progress display while a study runs: bars on a terminal, lines in a file or a pipe."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lengthwise.cli.printing import console, duration, figure, shown
+from lengthwise.cli.printing import console, duration, figure, one_line
 from lengthwise.studies.events import Advanced, Begun, Counted, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.study import Study
 
@@ -21,7 +21,7 @@ class Show(Protocol):
 
 @contextmanager
 def display(study: Study, results: Path) -> Iterator[Show]:
-    """Shows events on stderr: live on a terminal, otherwise a line now and then."""
+    """Show events on stderr: bars on a terminal, otherwise occasional lines."""
     if sys.stderr.isatty():
         with Live(study, results).running() as live:
             yield live
@@ -30,20 +30,20 @@ def display(study: Study, results: Path) -> Iterator[Show]:
 
 
 class Overview:
-    """How far the whole study is, and when it ends."""
+    """The progress of a study and its remaining time."""
 
     def __init__(self, study: Study):
         self.study = study
         self.runs = {run.key: run for run in study.runs}
         self.counts = {"pending": len(self.runs), "running": 0, "done": 0, "failed": 0}
-        self.left: dict[str, float] = {}  # work of each run that is still to do
+        self.left: dict[str, float] = {}  # remaining cost, by run key
         self.costs: dict[str, Any] = {}
-        self.etas: dict[str, float] = {}  # seconds that runs at work need, by key
-        self.worked = 0.0
-        self.since: float | None = None
-        self.estimated: float | None = None  # seconds of the whole call, before anything is known of its runs
+        self.etas: dict[str, float] = {}  # remaining seconds of the active runs, by key
+        self.finished_cost = 0.0  # in this call
+        self.start: float | None = None  # time of the first progress
+        self.estimated: float | None = None  # estimated seconds of the whole call, until there is progress
 
-    def note(self, event: Event) -> None:
+    def update(self, event: Event) -> None:
         if isinstance(event, Begun):
             self.counts, self.costs, self.estimated = event.counts, event.costs, event.seconds
             self.left = {key: cost.total for key, cost in event.costs.items()}
@@ -60,23 +60,23 @@ class Overview:
         cost = self.costs.get(event.key)
         if cost is None:
             return
-        questions = sorted(cost.ask.items())
+        evaluation = sum(cost.evaluate.values())
         if event.phase == "train":
-            left = cost.train * (1 - event.step / event.steps) + sum(cost.ask.values())
+            left = cost.train * (1 - event.step / event.steps) + evaluation
         else:
-            later = [work for length, work in questions if length > (event.length or 0)]
-            left = cost.ask.get(event.length, 0.0) * (1 - event.step / event.steps) + sum(later)
+            longer = [cost.evaluate[length] for length in sorted(cost.evaluate) if length > (event.length or 0)]
+            left = cost.evaluate.get(event.length, 0.0) * (1 - event.step / event.steps) + sum(longer)
         first = event.key not in self.etas
-        self._set_left(event.key, left, counts=not first)  # what a checkpoint brings is not work of this call
-        self.since = self.since or time.perf_counter()
-        after = sum(cost.ask.values()) if event.phase == "train" else 0.0
+        self._set_left(event.key, left, counts=not first)  # progress from a checkpoint is not work of this call
+        self.start = self.start or time.perf_counter()
+        after_training = evaluation if event.phase == "train" else 0.0
         rate = cost.train / event.steps * event.steps_per_second if event.phase == "train" else 0.0
-        self.etas[event.key] = event.eta_seconds + (after / rate if rate else 0.0)
+        self.etas[event.key] = event.eta_seconds + (after_training / rate if rate else 0.0)
 
     def _set_left(self, key: str, left: float, counts: bool) -> None:
         before = self.left.get(key, 0.0)
         if counts:
-            self.worked += max(0.0, before - left)
+            self.finished_cost += max(0.0, before - left)
         self.left[key] = left
 
     @property
@@ -84,51 +84,50 @@ class Overview:
         return len(self.runs)
 
     @property
-    def over(self) -> int:
-        """Runs that are done or failed."""
+    def ended(self) -> int:
+        """The number of runs that are done or failed."""
         return self.counts["done"] + self.counts["failed"]
 
-    def share(self) -> float:
-        """How much of what this call had to do is done, in runs and parts of runs."""
-        parts = sum(1 - self.left[key] / self.costs[key].total for key in self.etas if self.costs[key].total)
-        return min(self.total, self.over + parts)
+    def completed(self) -> float:
+        """Return the number of completed runs, with fractions for active runs."""
+        fractions = sum(1 - self.left[key] / self.costs[key].total for key in self.etas if self.costs[key].total)
+        return min(self.total, self.ended + fractions)
 
     def eta(self) -> float | None:
-        """Seconds to the end; None when nothing is known yet."""
-        if self.since is None or self.worked <= 0:
+        """Return the remaining seconds, or None if they are unknown."""
+        if self.start is None or self.finished_cost <= 0:
             return self.estimated
-        rate = self.worked / max(1e-9, time.perf_counter() - self.since)
+        rate = self.finished_cost / max(1e-9, time.perf_counter() - self.start)
         unfinished = sum(1 for left in self.left.values() if left > 0)
-        mine = min(1.0, (self.total - self.over) / unfinished) if unfinished else 0.0  # other calls do their part
-        return max([sum(self.left.values()) * mine / rate, *self.etas.values()])
+        own_share = min(1.0, (self.total - self.ended) / unfinished) if unfinished else 0.0  # other calls do the rest
+        return max([sum(self.left.values()) * own_share / rate, *self.etas.values()])
 
     def name(self, key: str) -> str:
         run = self.runs.get(key)
         return f"{run.label}, {run.task.label}, seed {run.seed}" if run else key[:8]
 
     def scores(self, event: Done) -> str:
-        """The new scores in words; an empty string when there are none."""
+        """Return the new scores as text, or an empty string."""
         run = self.runs.get(event.key)
-        if run is None or not (event.scores or event.of_shifts):
+        if run is None or not (event.scores or event.shift_scores):
             return ""
-        scores = ", ".join(f"{figure(mean, 3)} at {length}" for length, mean in event.scores)
-        others = f"{event.of_shifts} scores of shifts" if event.of_shifts else ""
-        own = f"{getattr(run.task.make, 'metric', 'score')} {scores}" if scores else ""
-        return "; ".join(filter(None, [own, others]))
+        values = ", ".join(f"{figure(mean, 3)} at {length}" for length, mean in event.scores)
+        shifts = f"{event.shift_scores} scores under shifts" if event.shift_scores else ""
+        scores = f"{getattr(run.task.make, 'metric', 'score')} {values}" if values else ""
+        return "; ".join(filter(None, [scores, shifts]))
 
     def opening(self, event: Begun, results: Path) -> str:
         done = event.counts["done"]
-        left = self.total - done
-        if not left:
+        if done == self.total:
             return f"{self.study.name}: all {self.total} runs are done (results in {results})"
-        with_done = f", {done} of them done already" if done else ""
+        already_done = f", {done} of them already done" if done else ""
         workers = f"{event.workers} worker{'s' if event.workers != 1 else ''}"
         runs = f"{self.total} run{'s' if self.total != 1 else ''}"
-        takes = f"; this takes about {duration(event.seconds)}" if event.seconds is not None else ""
-        return f"{self.study.name}: {runs}{with_done}; {workers}, results in {results}{takes}"
+        seconds = f"; this takes about {duration(event.seconds)}" if event.seconds is not None else ""
+        return f"{self.study.name}: {runs}{already_done}; {workers}, results in {results}{seconds}"
 
-    def said(self, event: Event) -> str | None:
-        """What is worth a line that stays."""
+    def line(self, event: Event) -> str | None:
+        """Return a permanent line for the event, or None for mere progress."""
         if isinstance(event, Done):
             scores = self.scores(event)
             return f"{self.name(event.key)}: done in {duration(event.seconds)}{f'; {scores}' if scores else ''}"
@@ -140,58 +139,62 @@ class Overview:
 
 
 class Lines:
-    """Plain lines: the start, the end of each run, and at intervals that grow how far each is."""
+    """Plain lines: the start and end of each run, and its progress at growing intervals."""
 
     def __init__(self, study: Study, results: Path):
         self.overview, self.results = Overview(study), results
-        self.begin = time.perf_counter()
+        self.start = time.perf_counter()
         self.printed: dict[str, float] = {}
         self.waiting = False
 
     def __call__(self, event: Event) -> None:
-        view = self.overview
-        view.note(event)
+        overview = self.overview
+        overview.update(event)
         if isinstance(event, Begun):
-            self._print(view.opening(event, self.results))
+            self._print(overview.opening(event, self.results))
         elif isinstance(event, Started):
             self.printed[event.key] = time.perf_counter()
-            doing = "starts" if event.what == "train" else "is trained already, scoring what is new"
-            self._print(f"{view.name(event.key)}: {doing}")
+            activity = "starts" if event.what == "train" else "is already trained, evaluating new lengths"
+            self._print(f"{overview.name(event.key)}: {activity}")
         elif isinstance(event, Advanced):
             self._advance(event)
         elif isinstance(event, Counted):
             if event.waiting and not self.waiting:
-                held = event.counts["running"]
-                self._print(f"waiting for {held} run{'s' if held != 1 else ''} that another command is at")
+                running = event.counts["running"]
+                self._print(f"waiting for {running} run{'s' if running != 1 else ''} of another command")
             self.waiting = event.waiting
-        elif (said := view.said(event)) is not None:
-            # the store counts after this event: the run itself is not in `over` yet
-            number = f"[{min(view.total, view.over + 1)}/{view.total}] " if isinstance(event, (Done, Failed)) else ""
-            self._print(f"{number}{said}{self._eta() if number else ''}")
+        elif (line := overview.line(event)) is not None:
+            # `Counted` follows this event, so the run itself is not in `ended` yet.
+            number = (
+                f"[{min(overview.total, overview.ended + 1)}/{overview.total}] "
+                if isinstance(event, (Done, Failed))
+                else ""
+            )
+            self._print(f"{number}{line}{self._eta() if number else ''}")
 
     def _advance(self, event: Advanced) -> None:
         now = time.perf_counter()
-        if now - self.printed.get(event.key, self.begin) < self._interval():
+        if now - self.printed.get(event.key, self.start) < self._interval():
             return
         self.printed[event.key] = now
-        self._print(f"{self.overview.name(event.key)}: {doing(event)}{self._eta()}")
+        self._print(f"{self.overview.name(event.key)}: {progress_text(event)}{self._eta()}")
 
     def _interval(self) -> float:
-        """Seconds between two lines about a run: ten, later more."""
-        return max(10.0, (time.perf_counter() - self.begin) / 30)
+        """Return the seconds between two lines about a run: 10 at first, later more."""
+        return max(10.0, (time.perf_counter() - self.start) / 30)
 
     def _eta(self) -> str:
         seconds = self.overview.eta()
-        return f" (all: about {duration(seconds)} left)" if seconds is not None and seconds >= 1 else ""
+        return f" (all runs: about {duration(seconds)} left)" if seconds is not None and seconds >= 1 else ""
 
     def _print(self, line: str) -> None:
-        print(shown(line), file=sys.stderr, flush=True)
+        print(one_line(line), file=sys.stderr, flush=True)
 
 
-def doing(event: Advanced) -> str:
-    """How far a run is, in words."""
+def progress_text(event: Advanced) -> str:
+    """Return the progress of a run as text."""
     if event.phase == "evaluate":
-        return f"scoring length {event.length} ({event.nth}/{event.lengths})"
+        return f"evaluating length {event.length} ({event.nth}/{event.lengths})"
     loss = f", loss {event.loss:.3f}" if event.loss is not None else ""
     rate = f", {figure(event.steps_per_second, 3)} steps/s" if event.steps_per_second else ""
     left = f", {duration(event.eta_seconds)} left" if event.eta_seconds else ""
@@ -199,7 +202,7 @@ def doing(event: Advanced) -> str:
 
 
 class Live:
-    """Bars: one for each run at work and one for the study, below lines for what has ended."""
+    """Bars: one for each active run and one for the study, below permanent lines for ended runs."""
 
     def __init__(self, study: Study, results: Path):
         from rich.progress import BarColumn, Progress, TextColumn
@@ -210,13 +213,13 @@ class Live:
         self.bars = Progress(
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
             BarColumn(bar_width=24 if terminal.width >= 110 else 8),
-            TextColumn("{task.fields[words]}", markup=False, table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[status]}", markup=False, table_column=Column(no_wrap=True)),
             console=terminal,
             refresh_per_second=4,
             transient=True,
         )
         self.rows: dict[str, TaskID] = {}
-        self.all: TaskID | None = None
+        self.overall: TaskID | None = None
 
     @contextmanager
     def running(self) -> Iterator["Live"]:
@@ -224,45 +227,45 @@ class Live:
             yield self
 
     def __call__(self, event: Event) -> None:
-        view = self.overview
-        view.note(event)
+        overview = self.overview
+        overview.update(event)
         if isinstance(event, Begun):
-            self._print(view.opening(event, self.results))
+            self._print(overview.opening(event, self.results))
             if event.workers:
-                self.all = self.bars.add_task("all runs", total=view.total, words="starting")
+                self.overall = self.bars.add_task("all runs", total=overview.total, status="starting")
         elif isinstance(event, Started):
-            words = "starting" if event.what == "train" else "trained already"
+            status = "starting" if event.what == "train" else "already trained"
             self._remove(event.key)
-            self.rows[event.key] = self.bars.add_task(view.name(event.key), total=None, words=words)
+            self.rows[event.key] = self.bars.add_task(overview.name(event.key), total=None, status=status)
             self._move_overall_down()
         elif isinstance(event, Advanced) and event.key in self.rows:
-            self.bars.update(self.rows[event.key], completed=event.step, total=event.steps, words=doing(event))
+            self.bars.update(self.rows[event.key], completed=event.step, total=event.steps, status=progress_text(event))
         elif isinstance(event, (Done, Failed, Released)):
             self._remove(event.key)
-        if (said := view.said(event)) is not None:
-            self._print(said)
-        self._overall(event)
+        if (line := overview.line(event)) is not None:
+            self._print(line)
+        self._update_overall(event)
 
-    def _overall(self, event: Event) -> None:
-        if self.all is None or isinstance(event, Begun):
+    def _update_overall(self, event: Event) -> None:
+        if self.overall is None or isinstance(event, Begun):
             return
-        view = self.overview
-        eta = view.eta()
-        words = f"{view.over} of {view.total} done"
-        if view.counts["failed"]:
-            words += f", {view.counts['failed']} failed"
+        overview = self.overview
+        eta = overview.eta()
+        status = f"{overview.ended} of {overview.total} done"
+        if overview.counts["failed"]:
+            status += f", {overview.counts['failed']} failed"
         if isinstance(event, Counted) and event.waiting:
-            words += f"; another command is at the last {view.counts['running']}"
+            status += f"; another command has the last {overview.counts['running']}"
         elif eta is not None and eta >= 1:
-            words += f", about {duration(eta)} left"
-        self.bars.update(self.all, completed=view.share(), words=words)
+            status += f", about {duration(eta)} left"
+        self.bars.update(self.overall, completed=overview.completed(), status=status)
 
     def _move_overall_down(self) -> None:
-        if self.all is not None:
-            words = self.bars.tasks[self.bars.task_ids.index(self.all)].fields["words"]
-            self.bars.remove_task(self.all)
-            self.all = self.bars.add_task("all runs", total=self.overview.total, words=words)
-            self.bars.update(self.all, completed=self.overview.share())
+        if self.overall is not None:
+            status = self.bars.tasks[self.bars.task_ids.index(self.overall)].fields["status"]
+            self.bars.remove_task(self.overall)
+            self.overall = self.bars.add_task("all runs", total=self.overview.total, status=status)
+            self.bars.update(self.overall, completed=self.overview.completed())
 
     def _remove(self, key: str) -> None:
         if key in self.rows:

@@ -1,10 +1,10 @@
-"""`lengthwise report`: findings as a table, a page, or JSON. Imports no torch."""
+"""`lengthwise report`: findings as a table, an HTML page or JSON. Imports no torch."""
 
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.cli.printing import print_json, shown, stdout
+from lengthwise.cli.printing import one_line, print_json, stdout
 
 if TYPE_CHECKING:
     from lengthwise.analysis import Ties
@@ -19,27 +19,27 @@ def make_report(results: str, study: str | None, output: str | None, json: bool,
     rule = ties_of(ties)
     with open_results(results, create=False) as store:
         if json:
-            found = findings(store, study)
+            data = findings(store, study)
             if output is not None:
-                write(found, Path(output), rule)
-            order = ranking(found.tasks, rule)
-            print_json({**as_data(found), "ranking": None if order is None else as_data(order)})
+                write(data, Path(output), rule)
+            ranks = ranking(data.tasks, rule)
+            print_json({**as_data(data), "ranking": None if ranks is None else as_data(ranks)})
             return 0
         page = print_table(store, study, Path(output) if output is not None else store.folder / "report.html", rule)
-    print(f"Report: {shown(page)}")
+    print(f"Report: {one_line(page)}")
     return 0
 
 
 def print_table(store: "Store", study: str | None, page: Path, ties: "Ties" = "average") -> Path:
-    """Print the findings, write the page; where it is."""
+    """Print the findings as a table, write the HTML page and return its path."""
     from lengthwise.analysis import findings
     from lengthwise.report import table, write
 
-    found = findings(store, study)
-    stdout().print(table(found, ties))
-    return write(found, page, ties)
+    data = findings(store, study)
+    stdout().print(table(data, ties))
+    return write(data, page, ties)
 
 
 def as_data(value: Any) -> Any:
-    """Findings as JSON has them."""
+    """Return a dataclass of findings as plain data for JSON."""
     return dataclasses.asdict(value)

@@ -1,10 +1,10 @@
-"""`lengthwise run`: a study executed before people's eyes, with the report at the end."""
+"""`lengthwise run`: execute a study with progress display, then write the report."""
 
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lengthwise.cli.printing import shown
+from lengthwise.cli.printing import one_line
 
 if TYPE_CHECKING:
     from lengthwise.cli.options import Execution
@@ -18,7 +18,7 @@ def run_file(path: str, execution: "Execution") -> int:
 
 
 def run_study(study: "Study", execution: "Execution") -> int:
-    """Execute, report; 1 when a run failed."""
+    """Execute the study, write the report, and return 1 if a run failed."""
     from lengthwise.cli.progress import display
     from lengthwise.cli.reporting import print_table
     from lengthwise.store import open_results
@@ -38,19 +38,19 @@ def run_study(study: "Study", execution: "Execution") -> int:
         )
     with open_results(folder, create=False) as store:
         page = print_table(store, study.name, store.folder / "report.html")
-    print(f"Report: {shown(page)}")
+    print(f"Report: {one_line(page)}")
     if outcome.failed:
         runs = {run.key: run for run in study.runs}
         for key, error in outcome.failed:
             run = runs[key]
             print(
-                shown(f"lengthwise: failed: {run.label} on {run.task.label}, seed {run.seed} ({key[:8]}): {error}"),
+                one_line(f"lengthwise: failed: {run.label} on {run.task.label}, seed {run.seed} ({key[:8]}): {error}"),
                 file=sys.stderr,
             )
         number = len(outcome.failed)
         print(
-            f"lengthwise: {number} of {len(study.runs)} runs failed; the same command tries "
-            f"{'it' if number == 1 else 'them'} again",
+            f"lengthwise: {number} of {len(study.runs)} runs failed; run the same command again to retry "
+            f"{'it' if number == 1 else 'them'}",
             file=sys.stderr,
         )
         return 1

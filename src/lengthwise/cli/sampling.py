@@ -1,27 +1,27 @@
-"""`lengthwise sample`: examples of a task, some or all of them."""
+"""`lengthwise sample`: print some or all examples of a task."""
 
-import json as notation
+import json as json_module
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lengthwise.cli.printing import print_json, shown
+from lengthwise.cli.printing import one_line, print_json
 from lengthwise.config import ConfigError
 from lengthwise.tasks import TASKS, Batch, Task, generator
 from lengthwise.tasks.contract import require_kept
 from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.sequences import SequenceTask
 
-PLACES = 1_000_000  # tokens of all examples together: some megabytes of text
-MOST = 100_000
-LENGTH, COUNT, SEED = 10, 3, 0  # where nothing is said
-AT_ONCE = 256  # rows that are made while others are printed
+MAX_TOKENS = 1_000_000  # of all examples together, which are some megabytes of text
+MAX_COUNT = 100_000
+LENGTH, COUNT, SEED = 10, 3, 0  # defaults
+CHUNK = 256  # examples that are generated before they are printed
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleOptions:
-    """What to print. None: as usual."""
+    """The options of the command. None stands for the default."""
 
     length: int | None = None
     count: int | None = None
@@ -31,100 +31,98 @@ class SampleOptions:
     json: bool = False
 
 
-def show_examples(word: str, asked: SampleOptions) -> int:
+def show_examples(task_name: str, options: SampleOptions) -> int:
     """Print some examples."""
-    count, seed, split = _or(asked.count, COUNT), _or(asked.seed, SEED), asked.split or "test"
-    length = _or(asked.length, LENGTH)
-    if not 1 <= count <= MOST:
-        raise ConfigError(f"--count is {count}; it has to lie in 1 ... {MOST}")
-    choice = TASKS.parse(word)
+    count = COUNT if options.count is None else options.count
+    seed = SEED if options.seed is None else options.seed
+    length = LENGTH if options.length is None else options.length
+    split = options.split or "test"
+    if not 1 <= count <= MAX_COUNT:
+        raise ConfigError(f"--count must be from 1 to {MAX_COUNT}, got {count}")
+    choice = TASKS.parse(task_name)
     task: Task = choice.build()
-    _require_text(task, asked)
+    _require_published_text(task, options)
     task.check_length(length, split)
     require_kept(task, length)
-    if (size := count * task.tokens(length)) > PLACES:
+    if (size := count * task.tokens(length)) > MAX_TOKENS:
         raise ConfigError(
-            f"{count} example{'s' if count > 1 else ''} of length {length} would be {size:,} tokens, and sample prints at most "
-            f"{PLACES:,}; take a shorter length or fewer of them"
+            f"{count} example{'s' if count > 1 else ''} of length {length} would be {size:,} tokens, but sample prints at most "
+            f"{MAX_TOKENS:,}; use a shorter length or fewer examples"
         )
-    if split == "test":  # what an evaluation with that seed asks
+    if split == "test":  # the examples of an evaluation with this seed
         batch = task.examples(seed, count, length, split)
     else:
         batch = task.sample(generator(seed, split, 0), count, length, split)
-    about = {"task": choice.label, "split": split, "seed": seed}
-    for number, row in enumerate(_rows(task, batch, asked)):
-        _print({**about, "number": number, **row}, asked)
-    if not asked.json:
-        said = f"{choice.label}: length {length} {task.unit if length > 1 else task.unit.removesuffix('s')}, {split}, seed {seed}"
-        notes = [note for note in (task.note(length),) if note]
+    common = {"task": choice.label, "split": split, "seed": seed}
+    for number, row in enumerate(_rows(task, batch, options)):
+        _print({**common, "number": number, **row}, options)
+    if not options.json:
+        unit = task.unit if length > 1 else task.unit.removesuffix("s")
+        notes = [f"{choice.label}: length {length} {unit}, {split}, seed {seed}"]
+        if note := task.note(length):
+            notes.append(note)
         if len(batch) < count:
-            notes.append(f"there are only {len(batch)} different ones")
-        print(shown("; ".join([said, *notes])))
+            notes.append(f"there are only {len(batch)} different examples")
+        print(one_line("; ".join(notes)))
     return 0
 
 
-def show_all(word: str, asked: SampleOptions) -> int:
-    """Print all examples of a task that is a given set, or all of one length where they can be listed."""
+def show_all(task_name: str, options: SampleOptions) -> int:
+    """Print all examples of a task with a fixed data set, or all of one length if the task can list them."""
     for name in ("count", "seed"):
-        if (value := getattr(asked, name)) is not None:
-            raise ConfigError(
-                f"--{name} {value} is for some examples, and --all prints every one; leave one of them out"
-            )
-    choice = TASKS.parse(word)
+        if (value := getattr(options, name)) is not None:
+            raise ConfigError(f"--all prints every example, so it cannot be combined with --{name} {value}; omit one")
+    choice = TASKS.parse(task_name)
     task: Task = choice.build()
     if not isinstance(task, SequenceTask):
-        raise ConfigError(f"{choice.name} cannot list all of its examples; leave --all out, --count prints some")
-    _require_text(task, asked)
-    lengths = task.lengths() if asked.length is None else [asked.length]
-    if asked.length is not None and asked.split is not None:
-        task.check_length(asked.length, asked.split)  # a given set may have the length in its other split alone
+        raise ConfigError(f"{choice.name} cannot list all of its examples; use --count instead of --all")
+    _require_published_text(task, options)
+    lengths = task.lengths() if options.length is None else [options.length]
+    if options.length is not None and options.split is not None:
+        task.check_length(options.length, options.split)  # a fixed data set may have the length only in its other split
     counts: Counter[str] = Counter()
-    for split, pairs in _listed(task, [LENGTH] if lengths is None else lengths):
-        if asked.split is None or asked.split in split.split(" and "):
-            for row in _rows(task, task.pack(pairs), asked):
-                _print({"task": choice.label, "split": split, "number": counts.total(), **row}, asked)
+    for split, pairs in _all_pairs(task, [LENGTH] if lengths is None else lengths):
+        if options.split is None or options.split in split.split(" and "):
+            for row in _rows(task, task.pack(pairs), options):
+                _print({"task": choice.label, "split": split, "number": counts.total(), **row}, options)
                 counts[split] += 1
-    if not asked.json:
-        print(f"{shown(choice.label)}: {'; '.join(f'{split} {number}' for split, number in counts.items())}")
+    if not options.json:
+        print(f"{one_line(choice.label)}: {'; '.join(f'{split} {number}' for split, number in counts.items())}")
     return 0
 
 
-def _listed(task: SequenceTask, lengths: Any) -> Iterator[tuple[str, Pairs]]:
+def _all_pairs(task: SequenceTask, lengths: Any) -> Iterator[tuple[str, Pairs]]:
     for length in lengths:
         for split, pairs in task.whole(length).items():
-            for begin in range(0, len(pairs), AT_ONCE):
-                yield split, pairs[begin : begin + AT_ONCE]
+            for start in range(0, len(pairs), CHUNK):
+                yield split, pairs[start : start + CHUNK]
 
 
-def _rows(task: Task, batch: Batch, asked: SampleOptions) -> list[dict[str, Any]]:
+def _rows(task: Task, batch: Batch, options: SampleOptions) -> list[dict[str, Any]]:
     rows = task.render(batch)
-    if not asked.published:
+    if not options.published:
         return rows
     assert isinstance(task, SequenceTask)
     return [
-        {**text, "length": row["length"]} for row, text in zip(rows, task.texts(batch, asked.published), strict=True)
+        {**text, "length": row["length"]} for row, text in zip(rows, task.texts(batch, options.published), strict=True)
     ]
 
 
-def _print(row: dict[str, Any], asked: SampleOptions) -> None:
-    if asked.json:
+def _print(row: dict[str, Any], options: SampleOptions) -> None:
+    if options.json:
         print_json(row, indent=None)
         return
-    begin = f"{row['number']}"
-    for name in ("prompt", "separator", "target") if asked.published else ("input", "target"):
-        # Spaces at the end belong to the published text: quotes show them.
-        text = notation.dumps(row[name], ensure_ascii=False) if asked.published else row[name]
-        print(f"{begin}  {name:{9 if asked.published else 6}}  {shown(text)}")
-        begin = " " * len(begin)
+    prefix = f"{row['number']}"
+    for name in ("prompt", "separator", "target") if options.published else ("input", "target"):
+        # Quotes show the trailing spaces of published texts.
+        text = json_module.dumps(row[name], ensure_ascii=False) if options.published else row[name]
+        print(f"{prefix}  {name:{9 if options.published else 6}}  {one_line(text)}")
+        prefix = " " * len(prefix)
 
 
-def _require_text(task: Task, asked: SampleOptions) -> None:
-    if asked.published and not isinstance(task, SequenceTask):
-        others = [make.__name__ for make in TASKS if issubclass(make, SequenceTask)]
+def _require_published_text(task: Task, options: SampleOptions) -> None:
+    if options.published and not isinstance(task, SequenceTask):
+        names = [make.__name__ for make in TASKS if issubclass(make, SequenceTask)]
         raise ConfigError(
-            f"{type(task).__name__} has no published text; leave --published out, or take one of: {', '.join(others)}"
+            f"{type(task).__name__} has no published text; omit --published, or use one of: {', '.join(names)}"
         )
-
-
-def _or(value: int | None, usual: int) -> int:
-    return usual if value is None else value

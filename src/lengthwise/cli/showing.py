@@ -1,4 +1,4 @@
-"""`lengthwise show`: one run. Imports no torch."""
+"""`lengthwise show`: print one run. Imports no torch."""
 
 import dataclasses
 import itertools
@@ -16,8 +16,12 @@ from lengthwise.store import CurveRow, RunRow, ScoreRow, open_results
 
 BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 60
-KINDS: dict[Kind, str] = {"shorter": "shorter than trained", "trained": "trained", "longer": "new"}
-KEPT = {"kept": "could not be read", "broken": "has steps that could not be read"}  # of decoded answers
+LENGTH_KINDS: dict[Kind, str] = {
+    "shorter": "shorter than training",
+    "trained": "in distribution",
+    "longer": "longer than training",
+}
+STORED_ANSWERS = {"kept": "could not be read", "broken": "has steps that could not be read"}  # lists in the details
 
 
 def show_run(prefix: str, results: str, as_json: bool) -> int:
@@ -37,10 +41,10 @@ def show_run(prefix: str, results: str, as_json: bool) -> int:
             {probe.asked["length"] for probe in probes if probe.asked["probe"] == name and "length" in probe.asked}
         )
         if name == "lengths":
-            print(f"\nlengths of its examples are stored; `lengthwise lengths {run.key[:8]}` shows them")
+            print(f"\nthe lengths of its examples are stored; `lengthwise lengths {run.key[:8]}` shows them")
             continue
         print(
-            f"\n{name}: {number} answer{'s' if number > 1 else ''}; `lengthwise probe {name} {run.key[:8]}"
+            f"\n{name}: {number} stored result{'s' if number > 1 else ''}; `lengthwise probe {name} {run.key[:8]}"
             f"{' --lengths ' + ','.join(map(str, lengths)) if lengths else ''} ...` shows them"
         )
     return 0
@@ -72,46 +76,54 @@ def _print(run: RunRow, scores: list[ScoreRow], curve: list[CurveRow]) -> None:
     if scores:
         print()
         console.print(_scores(run, scores))
-        for score, (kind, words) in itertools.product(scores, KEPT.items()):
-            for answer in _details(score).get(kind, []):
+        for score, (name, problem) in itertools.product(scores, STORED_ANSWERS.items()):
+            for answer in _details(score).get(name, []):
                 console.print()
-                console.print(Text(f"{words}, length {score.length}: {answer['question']}", style="bold"))
+                console.print(Text(f"{problem}, length {score.length}: {answer['question']}", style="bold"))
                 console.print(Text(answer["generated"] or "(nothing was generated)"))
 
 
 def _scores(run: RunRow, scores: list[ScoreRow]) -> Any:
-    """A line for each score; of decoded answers also the means of their further numbers; and what baselines score beside it."""
+    """Return a table with one row per score: the score, further means of decoded answers, and the baselines' scores."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     decoded = any("unreadable" in _details(score) for score in scores)
     means = list(dict.fromkeys(name for score in scores for name in _ordered(_details(score))))
-    beside = [{name: value for name, value, _ in baselines_beside(score.facts)} for score in scores]
-    baselines = list(dict.fromkeys(name for own in beside for name in own))
-    further = [*means, *(["unreadable"] if decoded else []), *baselines]
-    for name in (f"length ({run.unit})", run.metric, "standard error", "examples", *further):
+    baseline_scores = [{name: value for name, value, _ in baselines_beside(score.facts)} for score in scores]
+    baselines = list(dict.fromkeys(name for row in baseline_scores for name in row))
+    extra_columns = [*means, *(["unreadable"] if decoded else []), *baselines]
+    for name in (f"length ({run.unit})", run.metric, "standard error", "examples", *extra_columns):
         table.add_column(name, justify="right", style="dim" if name in baselines else "")
     table.add_column("")
-    for score, own in zip(scores, beside, strict=True):
+    for score, of_baselines in zip(scores, baseline_scores, strict=True):
         details = _details(score)
         numbers = [figure(details.get("means", {}).get(name), 3) for name in means]
         unreadable = [str(details.get("unreadable", "–"))] if decoded else []
-        seen = KINDS[kind_of_score(run, score)]
+        length_kind = LENGTH_KINDS[kind_of_score(run, score)]
         row = [f"{score.length}", f"{score.mean:.4f}", figure(score.standard_error, 2), f"{score.n}"]
-        untrained = [f"{own[name]:.4f}" if name in own else "–" for name in baselines]
-        table.add_row(*row, *numbers, *unreadable, *untrained, seen)
-    for kind in ("trained", "longer"):  # what is shorter is in neither mean
-        if over := _overall([score for score in scores if kind_of_score(run, score) == kind]):
-            mean, examples = over
+        baseline_cells = [f"{of_baselines[name]:.4f}" if name in of_baselines else "–" for name in baselines]
+        table.add_row(*row, *numbers, *unreadable, *baseline_cells, length_kind)
+    for kind in ("trained", "longer"):  # shorter lengths are in neither mean
+        if overall := _overall([score for score in scores if kind_of_score(run, score) == kind]):
+            mean, examples = overall
             table.add_row(
-                "all", f"{mean:.4f}", "", f"{examples}", *("" for _ in further), f"{KINDS[kind]}, all lengths"
+                "all",
+                f"{mean:.4f}",
+                "",
+                f"{examples}",
+                *("" for _ in extra_columns),
+                f"{LENGTH_KINDS[kind]}, all lengths",
             )
     return table
 
 
 def _overall(scores: list[ScoreRow]) -> tuple[float, int] | None:
-    """The mean over several lengths, and of how many examples: of shares every example counts alike, else every length, as on
-    the page. None where there are fewer than two lengths, or one was asked in two ways: such scores are no one's mean."""
+    """Return the mean over several lengths and its number of examples.
+
+    Shares are weighted by examples and other metrics by lengths, as in the report. Return None for fewer than two lengths, and if
+    a length has several scores (from different evaluation settings), which have no common mean.
+    """
     lengths = {score.length for score in scores}
     if len(lengths) < 2 or len(lengths) < len(scores):
         return None
@@ -121,13 +133,13 @@ def _overall(scores: list[ScoreRow]) -> tuple[float, int] | None:
 
 
 def _details(score: ScoreRow) -> dict[str, Any]:
-    """What is known of decoded answers, see `evaluation.Score.details`."""
+    """Return the details of decoded answers, see `evaluation.Score.details`."""
     details = score.facts.get("details")
     return details if isinstance(details, dict) else {}
 
 
 def _ordered(details: dict[str, Any]) -> list[str]:
-    """The names of the means as the task has them; the store keeps none, and older rows say none."""
+    """Return the names of the means in the task's order. Rows without a stored order keep their own."""
     means, order = details.get("means", {}), details.get("order", [])
     return [*(name for name in order if name in means), *(name for name in means if name not in order)]
 
@@ -144,10 +156,10 @@ def _settings(value: Any) -> str:
 
 
 def _bars(values: list[float]) -> str:
-    """The values as a row of bars, the lowest to the highest."""
+    """Return the values as a row of block characters, scaled from the lowest to the highest value."""
     step = max(1, math.ceil(len(values) / CURVE_WIDTH))
-    shown = [value for value in values[::step] if math.isfinite(value)]
-    if not shown:
+    finite = [value for value in values[::step] if math.isfinite(value)]
+    if not finite:
         return ""
-    low, span = min(shown), (max(shown) - min(shown)) or 1.0
-    return "".join(BARS[round((value - low) / span * (len(BARS) - 1))] for value in shown)
+    low, span = min(finite), (max(finite) - min(finite)) or 1.0
+    return "".join(BARS[round((value - low) / span * (len(BARS) - 1))] for value in finite)

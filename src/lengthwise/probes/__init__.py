@@ -1,51 +1,57 @@
-"""Probes: looks inside a trained model. Each is a question about a stored run, and its answer is a row under the run's key.
+"""Probes: measurements inside trained models. Each one answers a question about a stored run, and is stored with the run.
 
-What a model's attention learned: how far it is from another model's (`attention_distance`), and how far back it looks
-(`attended_distance`). And how long its examples are (`lengths.py`). `asking.py` asks a trained run: which examples, in which
-portions. `in_context.py` asks runs that learn functions in context: where the last question looks (`recency.py`), and prompts of
-repeated examples (`prompts.py`).
+`attention_distance` compares the attention of two models, `attended_distance` measures how far back a model attends, and
+`lengths.py` counts the lengths of its examples. `asking.py` applies them to trained runs, with examples and batches.
+`in_context.py` probes runs that learn functions in context: attention of the last question (`recency.py`), and scores on prompts
+with repeated examples (`prompts.py`).
 """
 
 from lengthwise.probes.asking import (
     ProbeQuestion,
     TrainedRun,
-    ask_attended,
-    ask_distance,
     attended_question,
     distance_question,
     load_trained_run,
-    require_alike,
+    measure_attended_distance,
+    measure_attention_distance,
     require_attention,
+    require_comparable,
 )
-from lengthwise.probes.attended import BINS, Attended, attended_distance
+from lengthwise.probes.attended import BINS, AttendedDistances, attended_distance
 from lengthwise.probes.distance import attention_distance, pair_distances
 from lengthwise.probes.divergence import VARIANTS, jensen_shannon, published_divergence
-from lengthwise.probes.in_context import IN_CONTEXT, OPTIONS, ask_in_context, in_context_question, require_in_context
-from lengthwise.probes.lengths import ask_lengths, lengths_question
+from lengthwise.probes.in_context import (
+    IN_CONTEXT,
+    OPTIONS,
+    in_context_question,
+    measure_in_context,
+    require_in_context,
+)
+from lengthwise.probes.lengths import count_lengths, lengths_question
 
 __all__ = [
     "BINS",
     "IN_CONTEXT",
     "OPTIONS",
     "VARIANTS",
-    "Attended",
+    "AttendedDistances",
     "ProbeQuestion",
     "TrainedRun",
-    "ask_attended",
-    "ask_distance",
-    "ask_in_context",
-    "ask_lengths",
     "attended_distance",
     "attended_question",
     "attention_distance",
+    "count_lengths",
     "distance_question",
     "in_context_question",
     "jensen_shannon",
     "lengths_question",
     "load_trained_run",
+    "measure_attended_distance",
+    "measure_attention_distance",
+    "measure_in_context",
     "pair_distances",
     "published_divergence",
-    "require_alike",
     "require_attention",
+    "require_comparable",
     "require_in_context",
 ]

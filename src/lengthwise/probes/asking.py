@@ -1,4 +1,4 @@
-"""Probes of stored runs: which question, of which examples, in which portions, and the answer as plain data."""
+"""Attention probes of trained runs: the question, its examples and batches, and the result as plain data."""
 
 import json
 import math
@@ -15,19 +15,19 @@ from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import check_lengths
 from lengthwise.models import Model
 from lengthwise.positions import position_scheme_for
-from lengthwise.probes.attended import BINS, Attended, attended_distance
+from lengthwise.probes.attended import BINS, AttendedDistances, attended_distance
 from lengthwise.probes.distance import attention_distance, require_variant
 from lengthwise.tasks.base import Batch, Task, generator
 from lengthwise.training import load_weights
 from lengthwise.training.numerics import reproducible
 
 ProbeQuestion = dict[str, Any]
-TOKENS = 4096  # places that a model reads at a time: the q and k of all its layers are kept
+TOKENS = 4096  # tokens per batch; q and k of all layers are held in memory
 
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A trained run to look into."""
+    """A run with its trained model."""
 
     run: Run
     model: Model
@@ -41,7 +41,7 @@ class TrainedRun:
 def load_trained_run(
     run: Run, folder: Path, *, device: torch.device | str = "cpu", backend: str = "auto"
 ) -> TrainedRun:
-    """The trained model of a run from its folder, ready to be asked. `CheckpointError` where it is not there or not whole."""
+    """Return the run with its trained model from a folder. Raise `CheckpointError` if the weights are missing or damaged."""
     return TrainedRun(run, load_weights(folder, run, device=device, backend=backend).eval(), run.task.build())
 
 
@@ -49,153 +49,156 @@ def load_trained_run(
 
 
 def distance_question(against: str, length: int, examples: int = 10, seed: int = 0, variant: str = "") -> ProbeQuestion:
-    """What names the answer: how far from the run `against`, at one length, on how many of the test examples of `seed`."""
+    """Return the question: the attention distance from the run `against`, at one length, on test examples of `seed`."""
     variant = variant or "jensen-shannon"
     require_variant(variant)
-    _require(length=length, examples=examples)
-    asked: ProbeQuestion = {"probe": "attention-distance", "against": against, "length": length, "examples": examples}
-    return asked | {"seed": seed, "variant": variant}
+    _require_positive(length=length, examples=examples)
+    return {
+        "probe": "attention-distance",
+        "against": against,
+        "length": length,
+        "examples": examples,
+        "seed": seed,
+        "variant": variant,
+    }
 
 
 def attended_question(length: int, examples: int = 100, seed: int = 0) -> ProbeQuestion:
-    """What names the answer: how far back a run looks, at one length, on how many of the test examples of `seed`."""
-    _require(length=length, examples=examples)
+    """Return the question: how far back a run attends, at one length, on test examples of `seed`."""
+    _require_positive(length=length, examples=examples)
     return {"probe": "attended-distance", "length": length, "examples": examples, "seed": seed}
 
 
-def _require(**counts: Any) -> None:
+def _require_positive(**counts: Any) -> None:
     for name, value in counts.items():
         if type(value) is not int or value < 1:
-            raise ConfigError(f"{name} is {value!r}; it has to be a whole number, at least 1")
+            raise ConfigError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 
 def require_attention(run: Run) -> None:
-    """Raise `ConfigError` for a run whose model has no attention to look at. Builds no model."""
+    """Raise `ConfigError` for a run whose model has no attention. Builds no model."""
     if run.model.mixer is not None:
-        raise ConfigError(
-            f"run {run.key[:8]} is a {run.label}, which has no attention to look at; name a Transformer's run"
-        )
+        raise ConfigError(f"run {run.key[:8]} is a {run.label}, which has no attention; name a Transformer's run")
 
 
-def require_alike(a: Run, b: Run, lengths: Iterable[int] = ()) -> None:
-    """Raise `ConfigError` where the two runs' attention cannot be compared: another task, another depth, a length that one of
-    them cannot read. Builds no model."""
+def require_comparable(a: Run, b: Run, lengths: Iterable[int] = ()) -> None:
+    """Raise `ConfigError` if the runs differ in task or depth, or if one of them does not support a length. Builds no model."""
     if a.key == b.key:
-        raise ConfigError(f"run {a.key[:8]} is compared with itself, which is no distance; name another run")
+        raise ConfigError(f"run {a.key[:8]} cannot be compared with itself; name another run")
     for run in (a, b):
         require_attention(run)
     if a.task.identity() != b.task.identity():
         raise ConfigError(
-            f"run {a.key[:8]} is trained on {_described(a)} and run {b.key[:8]} on {_described(b)}; attention is compared on the "
-            "same examples, so take runs of one task with the same settings"
+            f"run {a.key[:8]} is trained on {_task_description(a)} and run {b.key[:8]} on {_task_description(b)}, but attention is "
+            "compared on the same examples; name runs of the same task with the same settings"
         )
     layers = a.model.num_layers, b.model.num_layers
     if layers[0] != layers[1]:
         raise ConfigError(
-            f"run {a.key[:8]} has {layers[0]} layers and run {b.key[:8]} has {layers[1]}; layers are compared one to one, so "
-            "take models of equal depth"
+            f"run {a.key[:8]} has {layers[0]} layers and run {b.key[:8]} has {layers[1]}, but layers are compared one to one; name "
+            "runs of equal depth"
         )
     for run in (a, b):
         check_lengths(run, lengths)
 
 
-def _described(run: Run) -> str:
+def _task_description(run: Run) -> str:
     settings = ", ".join(f"{k}={json.dumps(v)}" for k, v in run.task.identity().items() if k not in ("is", "class"))
     return f"{run.task.name}({settings})"
 
 
-# ---- answers ------------------------------------------------------------------------------------------------------
+# ---- measurements -------------------------------------------------------------------------------------------------
 
 
-def ask_distance(
-    a: TrainedRun, b: TrainedRun, asked: ProbeQuestion, on_portion: Callable[[int], None] | None = None
+def measure_attention_distance(
+    a: TrainedRun, b: TrainedRun, question: ProbeQuestion, on_progress: Callable[[int], None] | None = None
 ) -> dict[str, Any]:
-    """The answer to a `distance_question` about `a`; `b` is the run that it names.
+    """Return the result of a `distance_question` about `a`; `b` is the run that the question names.
 
-    `layers`: the distance in each layer, in nats, the mean over the examples; None where it is not a finite number.
-    `standard_errors`: of these means (None for a single example). `n`: examples. `places`: query rows, of all examples.
-    Rows up to the last place that is scored count: question and answer, and nothing that fills a batch up.
+    `layers`: the mean distance over the examples in each layer, in nats; None if it is not finite. `standard_errors`: of these
+    means (None for a single example). `n`: number of examples. `places`: number of queries in all examples. Queries up to the last
+    scored token count, which are those of question and answer, without padding.
     """
-    begin, device = time.perf_counter(), next(a.model.parameters()).device
-    found, places = [], 0
+    start, device = time.perf_counter(), next(a.model.parameters()).device
+    distances, query_count = [], 0
     with reproducible(device):
-        for part, positions in _portions(a.task, asked, [a.run, b.run], device):
-            rows = part.scored.flip(1).cumsum(1).flip(1) > 0
-            places += int(rows.sum())
-            apart = attention_distance(
+        for batch, positions in _batches(a.task, question, [a.run, b.run], device):
+            queries = batch.scored.flip(1).cumsum(1).flip(1) > 0
+            query_count += int(queries.sum())
+            distance = attention_distance(
                 a.model,
                 b.model,
-                part.inputs,
-                queries=rows,
+                batch.inputs,
+                queries=queries,
                 positions=(positions[0], positions[1]),
-                variant=asked["variant"],
+                variant=question["variant"],
             )
-            found.append(apart.cpu())
-            _tell(on_portion, len(part))
-    values = torch.cat(found).double()
+            distances.append(distance.cpu())
+            _report(on_progress, len(batch))
+    values = torch.cat(distances).double()
     errors = values.std(0) / math.sqrt(len(values)) if len(values) > 1 else torch.full(values.shape[1:], math.nan)
     return {
         "layers": _numbers(values.mean(0)),
         "standard_errors": _numbers(errors),
         "n": len(values),
-        "places": places,
-        "seconds": round(time.perf_counter() - begin, 3),
+        "places": query_count,
+        "seconds": round(time.perf_counter() - start, 3),
     }
 
 
-def ask_attended(
-    subject: TrainedRun, asked: ProbeQuestion, on_portion: Callable[[int], None] | None = None
+def measure_attended_distance(
+    trained: TrainedRun, question: ProbeQuestion, on_progress: Callable[[int], None] | None = None
 ) -> dict[str, Any]:
-    """The answer to an `attended_question`.
+    """Return the result of an `attended_question`.
 
-    `most` and `mass` [layer][head][bin] as in `Attended`: counts of queries whose highest logit lies in a bin, and the share of
-    all weights in it. The queries are the places that say the answer (`Task.answer_mask`). `n`: examples.
+    `most` and `mass` [layer][head][bin] as in `AttendedDistances`: the number of queries whose highest logit is in a bin, and the
+    share of all weights in it. The queries are the tokens that predict the answer (`Task.answer_mask`). `n`: number of examples.
     """
-    begin, device = time.perf_counter(), next(subject.model.parameters()).device
-    parts: list[Attended] = []
+    start, device = time.perf_counter(), next(trained.model.parameters()).device
+    parts: list[AttendedDistances] = []
     examples = 0
     with reproducible(device):
-        for part, positions in _portions(subject.task, asked, [subject.run], device):
-            places = subject.task.answer_mask(part)
-            parts.append(attended_distance(subject.model, part.inputs, queries=places, positions=positions[0]))
-            examples += len(part)
-            _tell(on_portion, len(part))
-    found = parts[0]
-    for part_found in parts[1:]:
-        found = found + part_found
+        for batch, positions in _batches(trained.task, question, [trained.run], device):
+            queries = trained.task.answer_mask(batch)
+            parts.append(attended_distance(trained.model, batch.inputs, queries=queries, positions=positions[0]))
+            examples += len(batch)
+            _report(on_progress, len(batch))
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
     return {
         "bins": BINS,
-        "most": found.most.tolist(),
-        "mass": (found.mass.double() / found.queries).tolist(),
-        "queries": found.queries,
+        "most": total.most.tolist(),
+        "mass": (total.mass.double() / total.queries).tolist(),
+        "queries": total.queries,
         "n": examples,
-        "seconds": round(time.perf_counter() - begin, 3),
+        "seconds": round(time.perf_counter() - start, 3),
     }
 
 
-def _portions(
-    task: Task, asked: ProbeQuestion, runs: list[Run], device: torch.device
+def _batches(
+    task: Task, question: ProbeQuestion, runs: list[Run], device: torch.device
 ) -> Iterable[tuple[Batch, list[Tensor | None]]]:
-    """The test examples of a question, some at a time, and the positions that each run's position scheme gives their tokens."""
-    length = asked["length"]
+    """Yield batches of the question's test examples, with the position IDs that each run's position scheme assigns."""
+    length = question["length"]
     available = task.available(length, "test")
-    count = asked["examples"] if available is None else min(asked["examples"], available)
-    examples = task.examples(asked["seed"], count, length, "test")
-    drawn = [
+    count = question["examples"] if available is None else min(question["examples"], available)
+    examples = task.examples(question["seed"], count, length, "test")
+    position_ids = [
         position_scheme_for(task, run.training.positions).positions(
-            examples.inputs, None, generator(asked["seed"], "layout", length), training=False
+            examples.inputs, None, generator(question["seed"], "layout", length), training=False
         )
         for run in runs
     ]
     size = max(1, TOKENS // examples.inputs.shape[1])
     for start in range(0, len(examples), size):
-        cut = slice(start, start + size)
-        yield examples[cut].to(device), [None if p is None else p[cut].to(device) for p in drawn]
+        rows = slice(start, start + size)
+        yield examples[rows].to(device), [None if p is None else p[rows].to(device) for p in position_ids]
 
 
-def _tell(on_portion: Callable[[int], None] | None, examples: int) -> None:
-    if on_portion is not None:
-        on_portion(examples)
+def _report(on_progress: Callable[[int], None] | None, examples: int) -> None:
+    if on_progress is not None:
+        on_progress(examples)
 
 
 def _numbers(values: Tensor) -> list[float | None]:

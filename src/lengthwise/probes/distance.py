@@ -1,4 +1,4 @@
-"""How far the attention of one trained model is from another's, layer by layer."""
+"""The distance between the attention of two trained models, layer by layer."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.models import Model, attending
 from lengthwise.probes.divergence import VARIANTS
-from lengthwise.probes.rows import Call, block_rows, calls_of
+from lengthwise.probes.rows import AttentionCall, attention_calls, block_rows
 
 
 @torch.no_grad()
@@ -22,74 +22,74 @@ def attention_distance(
     positions: tuple[Tensor | None, Tensor | None] = (None, None),
     variant: str = "jensen-shannon",
 ) -> Float[Tensor, "b l"]:
-    """Of each example and layer, the distance between what the two models' most similar heads attend to, in nats.
+    """Return for each example and layer the distance between the attention weights of the two models' most similar heads, in nats.
 
         D_AT(P, Q) = 1/T Σ_t JSD(P_t ‖ Q_t)        P_t, Q_t: rows of weights of two heads, one of either model
         D^(l)(A, B) = min over all pairs of a head of A and a head of B in layer l
 
-    `jensen-shannon` is from 0, for a model and itself, to ln 2. `queries`: the rows t that count (all, when None).
-    `positions`: what the tokens claim in `a` and in `b`. The number of heads may differ, the number of layers may not.
-    Both models read the inputs once; rows of weights are made again from their q and k, a block of queries of all heads at a
-    time.
-
-    `variant="published"`: as the published code has it, see `pair_distances`; without upper bound.
+    The variant `jensen-shannon` ranges from 0, for a model and itself, to ln 2. `variant="published"` follows the published code,
+    see `pair_distances`, and has no upper bound. `queries`: the rows t that count (None: all). `positions`: the position IDs in `a`
+    and in `b`. The models may differ in the number of heads, but not of layers. Each model reads the inputs once; weights are then
+    recomputed from q and k, a block of queries of all heads at a time.
 
     Source: Kazemnejad et al. 2023, section 5.2, equation 2.
-    Differs: the published code has the arguments of the divergence the wrong way round, and compares head m of one model with
-    head n of the other for m < n alone.
+    Differs: the published code swaps the arguments of the divergence, and compares head m of one model with head n of the other
+    only for m < n.
     """
     require_variant(variant)
     a, b = attending(a), attending(b)
     if len(a.blocks) != len(b.blocks):
         raise ConfigError(
-            f"the models have {len(a.blocks)} and {len(b.blocks)} layers; layers are compared one to one, so take models "
-            "of equal depth"
+            f"the models must have equal depth, because layers are compared one to one, got {len(a.blocks)} and {len(b.blocks)} "
+            "layers"
         )
-    counts = torch.ones(1, inputs.shape[1], dtype=torch.bool, device=inputs.device) if queries is None else queries
-    if not bool(counts.any(-1).all()):
-        raise ConfigError("queries asks for none in some row, and there is no mean of nothing; leave the row out")
-    layers = zip(calls_of(a, inputs, positions[0]), calls_of(b, inputs, positions[1]), strict=True)
-    return torch.stack([_layer(one, other, counts, variant) for one, other in layers], -1)
+    selected = torch.ones(1, inputs.shape[1], dtype=torch.bool, device=inputs.device) if queries is None else queries
+    if not bool(selected.any(-1).all()):
+        raise ConfigError("queries must select at least one token in each row, got none in some row; remove that row")
+    layers = zip(attention_calls(a, inputs, positions[0]), attention_calls(b, inputs, positions[1]), strict=True)
+    return torch.stack([_layer(call_a, call_b, selected, variant) for call_a, call_b in layers], -1)
 
 
 def require_variant(variant: str) -> None:
     if variant not in VARIANTS:
         raise ConfigError(
-            f"there is no variant {variant!r}{near_miss(str(variant), VARIANTS)}; there are: {', '.join(VARIANTS)}"
+            f"there is no variant {variant!r}{near_miss(str(variant), VARIANTS)}; available: {', '.join(VARIANTS)}"
         )
 
 
 def pair_distances(
-    p: Float[Tensor, "b h i j"], q: Float[Tensor, "b g i j"], counts: Bool[Tensor, "#b i"], variant: str
+    p: Float[Tensor, "b h i j"], q: Float[Tensor, "b g i j"], selected: Bool[Tensor, "#b i"], variant: str
 ) -> Float[Tensor, "b h g"]:
-    """The sum over the rows i that count of the divergence of two heads' weights, for every pair of heads.
+    """Return the divergence of two heads' weights, summed over the selected rows i, for every pair of heads.
 
-    Weights on keys that a query does not see are 0. `published`: the divergence of that name, and infinity for the pairs that
-    the published code leaves out, which are those of head m and head n with m >= n.
+    Weights on masked keys are 0. `published`: the divergence of that name, and infinity for the pairs that the published code
+    skips, which are head m and head n with m >= n.
     """
     divergence = VARIANTS[variant]
-    weight = counts.to(p.dtype)[:, None]
-    # One head of A against all of B: a block of rows is never there more than a few times.
+    weight = selected.to(p.dtype)[:, None]
+    # Compare one head of A with all of B at a time, which limits memory to a few blocks of rows.
     sums = [(divergence(p[:, n, None], q) * weight).sum(-1) for n in range(p.shape[1])]
-    found = torch.stack(sums, 1)
+    distances = torch.stack(sums, 1)
     if variant == "published":
-        left_out = torch.ones(found.shape[1:], dtype=torch.bool, device=found.device).tril()
-        found = found.masked_fill(left_out, torch.inf)
-    return found
+        skipped = torch.ones(distances.shape[1:], dtype=torch.bool, device=distances.device).tril()
+        distances = distances.masked_fill(skipped, torch.inf)
+    return distances
 
 
-def _layer(a: Call, b: Call, counts: Tensor, variant: str) -> Float[Tensor, " b"]:
+def _layer(a: AttentionCall, b: AttentionCall, selected: Tensor, variant: str) -> Float[Tensor, " b"]:
     if variant == "published" and b.heads < 2:
-        raise ConfigError("the published variant compares head m with head n for m < n, and one head has no such pair")
+        raise ConfigError(
+            "the published variant compares head m with head n for m < n, so it needs at least 2 heads, got 1"
+        )
     numbers = len(a.q) * a.mask.keys * (a.heads + 2 * b.heads)
-    total = sum(pair_distances(p, q, counts[:, rows], variant) for rows, p, q in _weights(a, b, numbers))
+    total = sum(pair_distances(p, q, selected[:, rows], variant) for rows, p, q in _weights(a, b, numbers))
     assert isinstance(total, Tensor)
-    return total.flatten(1).amin(1) / counts.sum(-1)
+    return total.flatten(1).amin(1) / selected.sum(-1)
 
 
-def _weights(a: Call, b: Call, numbers: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """The weights of both models for the same queries and keys."""
+def _weights(a: AttentionCall, b: AttentionCall, numbers: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Yield the weights of both models for the same queries and keys."""
     size = block_rows(a.q.device, numbers)
-    for (rows, keys, one), (same, as_well, other) in zip(a.blocks(size), b.blocks(size), strict=True):
-        assert (rows, keys) == (same, as_well), "two decoders that read the same see the same"
-        yield rows, one.softmax(-1), other.softmax(-1)
+    for (rows_a, keys_a, logits_a), (rows_b, keys_b, logits_b) in zip(a.blocks(size), b.blocks(size), strict=True):
+        assert (rows_a, keys_a) == (rows_b, keys_b), "two decoders with the same inputs have the same mask"
+        yield rows_a, logits_a.softmax(-1), logits_b.softmax(-1)

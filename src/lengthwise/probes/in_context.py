@@ -1,6 +1,6 @@
-"""Probes of runs that learn functions in context: which prompts are asked, and the answer as plain data.
+"""Probes of runs that learn functions in context: the question, its prompts, and the result as plain data.
 
-`recency` and `induction` look at attention; `duplicates` and `lost-in-the-middle` at scores, so that they go with every model.
+`recency` and `induction` measure attention. `duplicates` and `lost-in-the-middle` measure scores, so they work with every model.
 """
 
 import math
@@ -17,23 +17,23 @@ from lengthwise.evaluation import check_lengths
 from lengthwise.positions import position_scheme_for
 from lengthwise.probes import prompts, recency
 from lengthwise.probes.asking import TOKENS, ProbeQuestion, TrainedRun, require_attention
-from lengthwise.probes.prompts import WHERE, Made, Parts
+from lengthwise.probes.prompts import WHERE, Parts, Prompt
 from lengthwise.tasks.base import Batch, generator
 from lengthwise.tasks.functions import FunctionTask
 from lengthwise.training.numerics import reproducible
 
 RECENCY, DUPLICATES, MIDDLE, INDUCTION = "recency", "duplicates", "lost-in-the-middle", "induction"
 IN_CONTEXT = (RECENCY, DUPLICATES, MIDDLE, INDUCTION)
-OPTIONS: dict[str, tuple[str, ...]] = {  # beside length, examples and seed
+OPTIONS: dict[str, tuple[str, ...]] = {  # in addition to length, examples and seed
     RECENCY: ("points", "repeats"),
     DUPLICATES: ("points", "noise", "resamples"),
     MIDDLE: ("points", "positions", "resamples"),
     INDUCTION: ("points", "repeats", "neighbours"),
 }
-FORWARD = 16_384  # places of a forward that is only scored
-GROUPS = 40  # of prompts, whose means are kept: what a bootstrap over them needs
+SCORING_TOKENS = 16_384  # tokens per forward pass if only scores are needed
+GROUPS = 40  # of prompts; their means are stored for a later bootstrap over groups
 
-Told = Callable[[float], None] | None
+OnProgress = Callable[[float], None] | None
 
 
 # ---- questions ----------------------------------------------------------------------------------------------------
@@ -48,232 +48,244 @@ def in_context_question(
     seed: int = 0,
     **options: Any,
 ) -> ProbeQuestion:
-    """What names the answer to one of the `IN_CONTEXT` probes. Lengths and `points` count examples of a prompt, `examples` counts
-    prompts; what is None is as published, for runs trained on 50 examples: 4 or 8 times the trained length.
+    """Return the question for one of the `IN_CONTEXT` probes.
 
-    recency: `length` of the prompts (200); `points` (50) times `repeats` (4) that of the repeated ones; 64 prompts.
-    duplicates, lost-in-the-middle: `length` (400), `points` (50) that the prompts are made of, see `prompts`; counts of `noise`
-    (5 to 20); so many `positions` (21) of a duplicate; `resamples` (100) of the bootstrap; 100 prompts.
-    induction: `points` (12) times `repeats` (4); `length` (80) of the prompts whose second half looks for its nearest
-    `neighbours` (1); 100 prompts.
+    Lengths and `points` are numbers of examples in a prompt, `examples` is the number of prompts. Arguments that are None take the
+    published values (in parentheses, for runs trained on 50 examples: 4 or 8 times the training length).
+
+    recency: `length` of the prompts (200); `points` (50) and `repeats` (4) of the repeated prompts; 64 prompts.
+    duplicates, lost-in-the-middle: `length` (400) and `points` (50) of the prompts, see `prompts`; counts of `noise` (5 to 20);
+    number of `positions` (21) of a duplicate; `resamples` (100) of the bootstrap; 100 prompts.
+    induction: `points` (12) and `repeats` (4) of the repeated prompts; `length` (80) of the prompts in whose second half attention
+    to the nearest `neighbours` (1) is measured; 100 prompts.
     """
-    usual: dict[str, dict[str, Any]] = {
+    defaults: dict[str, dict[str, Any]] = {
         RECENCY: {"length": 4 * train_length, "points": train_length, "repeats": 4, "examples": 64},
         DUPLICATES: {"length": 8 * train_length, "points": train_length, "noise": None, "resamples": 100},
         MIDDLE: {"length": 8 * train_length, "points": train_length, "positions": 21, "resamples": 100},
         INDUCTION: {"length": 80, "points": 12, "repeats": 4, "neighbours": 1},
     }
-    given = {"length": length, "examples": examples, **options}
-    if odd := sorted(set(options) - set(OPTIONS[probe])):
-        raise ConfigError(f"{probe} has no setting {odd[0]!r}; it has: length, examples, {', '.join(OPTIONS[probe])}")
-    asked: ProbeQuestion = {"probe": probe, "examples": 100, **usual[probe]}
-    asked |= {name: value for name, value in given.items() if value is not None}
-    if probe == DUPLICATES:
-        asked["noise"] = _counts(asked["noise"], asked["points"])
-    asked["seed"] = seed
-    for name, value in asked.items():
-        least = 2 if name in ("length", "repeats", "positions") else 1
-        if name not in ("probe", "seed", "noise") and (type(value) is not int or value < least):
-            raise ConfigError(f"{name} is {value!r}; it has to be a whole number, at least {least}")
-    if probe == INDUCTION and asked["neighbours"] > (most := asked["length"] // 2):
+    arguments = {"length": length, "examples": examples, **options}
+    if unknown := sorted(set(options) - set(OPTIONS[probe])):
         raise ConfigError(
-            f"neighbours is {asked['neighbours']}; in a prompt of {asked['length']} the first x that looks for its nearest has "
-            f"{most} before it; take at most {most}, or longer prompts"
+            f"{probe} has no setting {unknown[0]!r}; its settings are: length, examples, {', '.join(OPTIONS[probe])}"
         )
-    return asked
+    question: ProbeQuestion = {"probe": probe, "examples": 100, **defaults[probe]}
+    question |= {name: value for name, value in arguments.items() if value is not None}
+    if probe == DUPLICATES:
+        question["noise"] = _noise_counts(question["noise"], question["points"])
+    question["seed"] = seed
+    for name, value in question.items():
+        minimum = 2 if name in ("length", "repeats", "positions") else 1
+        if name not in ("probe", "seed", "noise") and (type(value) is not int or value < minimum):
+            raise ConfigError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
+    if probe == INDUCTION and question["neighbours"] > (limit := question["length"] // 2):
+        raise ConfigError(
+            f"neighbours must be at most {limit} in prompts of {question['length']} examples, got {question['neighbours']}; use "
+            "fewer, or longer prompts"
+        )
+    return question
 
 
-def _counts(noise: Sequence[int] | None, points: int) -> list[int]:
+def _noise_counts(noise: Sequence[int] | None, points: int) -> list[int]:
     if noise is None:
         noise = range(5, 21) if points > 20 else range(1, max(2, points))
     if not noise or any(type(n) is not int or n < 1 for n in noise):
-        raise ConfigError(f"noise is {noise!r}; it has to be counts of examples, each at least 1")
+        raise ConfigError(f"noise must be counts of examples, each at least 1, got {noise!r}")
     return sorted(set(noise))
 
 
-def require_in_context(run: Run, asked: ProbeQuestion) -> None:
-    """Raise `ConfigError` where the question cannot be put to the run: of another kind, prompts that cannot be made or are beyond
-    its encoding. Builds no model."""
+def require_in_context(run: Run, question: ProbeQuestion) -> None:
+    """Raise `ConfigError` if the question does not apply to the run: it has another kind of task, the prompts cannot be built, or
+    they are too long for its encoding. Builds no model."""
     if not issubclass(run.task.make, FunctionTask):
         raise ConfigError(
-            f"run {run.key[:8]} is trained on {run.task.label}, and {asked['probe']} is for functions learned in context; name a "
-            "run of such a task (linear regression, say)"
+            f"{question['probe']} needs a run that learns functions in context, got run {run.key[:8]} on {run.task.label}; name a "
+            "run of such a task (linear regression, for example)"
         )
-    if asked["probe"] in (RECENCY, INDUCTION):
+    if question["probe"] in (RECENCY, INDUCTION):
         require_attention(run)
-    check_lengths(run, sorted(lengths_of(asked, int(run.task.build().dims)), reverse=True))
+    check_lengths(run, sorted(prompt_lengths(question, int(run.task.build().dims)), reverse=True))
 
 
-def lengths_of(asked: ProbeQuestion, dims: int) -> set[int]:
-    """The lengths of the prompts that a question is put with. `ConfigError` where one of them cannot be made."""
-    if asked["probe"] in (DUPLICATES, MIDDLE):
-        return {asked["points"], *(len(made.examples) for made in made_of(asked, dims))}
-    return {asked["length"], asked["points"] * asked["repeats"]}
+def prompt_lengths(question: ProbeQuestion, dims: int) -> set[int]:
+    """Return the lengths of a question's prompts. Raise `ConfigError` if one of them cannot be built."""
+    if question["probe"] in (DUPLICATES, MIDDLE):
+        return {question["points"], *(len(prompt.examples) for prompt in prompts_of(question, dims))}
+    return {question["length"], question["points"] * question["repeats"]}
 
 
-def made_of(asked: ProbeQuestion, dims: int) -> list[Made]:
-    """The prompts of `duplicates` or `lost-in-the-middle`."""
-    parts = Parts(dims, asked["points"], asked["length"])
-    if asked["probe"] == DUPLICATES:
-        return list(prompts.duplicates(parts, asked["noise"]))
-    places = prompts.positions(asked["length"], asked["positions"])
-    curve = [prompts.serial(asked["length"], place) for place in [*places, None]]
-    return [*(prompts.answered(parts, where) for where in WHERE), *curve]
+def prompts_of(question: ProbeQuestion, dims: int) -> list[Prompt]:
+    """Return the prompts of `duplicates` or `lost-in-the-middle`."""
+    parts = Parts(dims, question["points"], question["length"])
+    if question["probe"] == DUPLICATES:
+        return list(prompts.duplicates(parts, question["noise"]))
+    positions = prompts.positions(question["length"], question["positions"])
+    curve = [prompts.duplicate_prompt(question["length"], position) for position in [*positions, None]]
+    return [*(prompts.answers_prompt(parts, where) for where in WHERE), *curve]
 
 
-# ---- answers ------------------------------------------------------------------------------------------------------
+# ---- measurements -------------------------------------------------------------------------------------------------
 
 
-def ask_in_context(subject: TrainedRun, asked: ProbeQuestion, on_portion: Told = None) -> dict[str, Any]:
-    """The answer to an `in_context_question`. Of what it names:
+def measure_in_context(trained: TrainedRun, question: ProbeQuestion, on_progress: OnProgress = None) -> dict[str, Any]:
+    """Return the result of an `in_context_question`, with these entries:
 
-    recency: `layers` [layer][head][key], the weights of the last x on the y's before it, the farthest first, the mean over the
-    prompts; key j of n examples is at j / (n − 1). `last`: of the last layer, [head][key], on the x's: in prompts of the trained
+    recency: `layers` [layer][head][key], the mean weights of the last x on the y's before it over the prompts, the farthest first;
+    key j of n examples is at j / (n − 1). `last`: the last layer's weights [head][key] on the x's, in prompts of the training
     length (`trained`), of `length` (`long`) and of repeated points (`repeated`).
-    duplicates, lost-in-the-middle: `prompts`, of each its `kind` and `at`, what is scored (`start`, `stop`), there the `score` with
-    the means of `groups` of prompts, and its interval (`low`, `high`); the same for each place (`curve`), but not for a duplicate
-    at some position: that is the last of the points amid copies of the last but one. Intervals are of a bootstrap over prompts, 2.5
-    to 97.5 percent.
-    induction: `induction` and `nearest` [layer][head] as in `recency.induction` and `recency.nearest`; `uniform` what equal weights
-    would have; `prefix_score` and `nearest_score` as published, the means over all layers and heads (the former of the weights on
-    single occurrences, so that it is at most 2 / `repeats`).
+    duplicates, lost-in-the-middle: `prompts`, each with its `kind` and `at`, the range of scored examples (`start`, `stop`), their
+    mean `score`, its means over `groups` of prompts, and its interval (`low`, `high`). `curve` has the same for each example of the
+    prompt, except for prompts with one duplicate, which is the last of the points among copies of the second to last. Intervals
+    are the 2.5 to 97.5 percentiles of a bootstrap over prompts.
+    induction: `induction` and `nearest` [layer][head] as in `recency.induction` and `recency.nearest`; `uniform`: the same for
+    equal weights; `prefix_score` and `nearest_score` as published, the means over all layers and heads (the former of the weights
+    on single occurrences, so it is at most 2 / `repeats`).
     """
-    begin, device = time.perf_counter(), next(subject.model.parameters()).device
-    answer = {RECENCY: _recency, DUPLICATES: _scores, MIDDLE: _scores, INDUCTION: _induction}[asked["probe"]]
+    start, device = time.perf_counter(), next(trained.model.parameters()).device
+    measure = {RECENCY: _recency, DUPLICATES: _scores, MIDDLE: _scores, INDUCTION: _induction}[question["probe"]]
     with torch.no_grad(), reproducible(device):
-        found = answer(subject, asked, device, on_portion)
-    return {**found, "n": asked["examples"], "seconds": round(time.perf_counter() - begin, 3)}
+        result = measure(trained, question, device, on_progress)
+    return {**result, "n": question["examples"], "seconds": round(time.perf_counter() - start, 3)}
 
 
-def _recency(subject: TrainedRun, asked: ProbeQuestion, device: torch.device, on_portion: Told) -> dict[str, Any]:
-    trained, points = subject.run.training.train_length, asked["points"]
-    again = torch.tensor(prompts.repeated(points, asked["repeats"]).examples)
+def _recency(
+    trained: TrainedRun, question: ProbeQuestion, device: torch.device, on_progress: OnProgress
+) -> dict[str, Any]:
+    train_length, points = trained.run.training.train_length, question["points"]
+    repeated = torch.tensor(prompts.repeated_prompt(points, question["repeats"]).examples)
     layers: list[Any] = []
     last = {}
-    for name, length in (("trained", trained), ("long", asked["length"]), ("repeated", points)):
-        xs, ys = _examples(subject, asked, length)
+    for name, length in (("trained", train_length), ("long", question["length"]), ("repeated", points)):
+        xs, ys = _examples(trained, question, length)
         if name == "repeated":
-            xs, ys = xs[:, again], ys[:, again]
+            xs, ys = xs[:, repeated], ys[:, repeated]
         sums: list[Tensor] = []
-        for batch, positions in _portions(subject, asked, xs, ys, device, TOKENS):
-            weights = [part.sum(0).cpu() for part in recency.last_question(subject.model, batch.inputs, positions)]
+        for batch, positions in _batches(trained, question, xs, ys, device, TOKENS):
+            weights = [
+                part.sum(0).cpu() for part in recency.last_question_weights(trained.model, batch.inputs, positions)
+            ]
             sums = [a + b for a, b in zip(sums, weights, strict=True)] if sums else weights
-            _tell(on_portion, len(batch) / 3)
-        means = torch.stack(sums) / asked["examples"]
+            _report(on_progress, len(batch) / 3)
+        means = torch.stack(sums) / question["examples"]
         if name == "long":
-            layers = _plain(recency.of_labels(means))
-        last[name] = _plain(recency.of_inputs(means[-1]))
-    return {"layers": layers, "last": last, "train_length": trained}
+            layers = _numbers(recency.on_labels(means))
+        last[name] = _numbers(recency.on_inputs(means[-1]))
+    return {"layers": layers, "last": last, "train_length": train_length}
 
 
-def _induction(subject: TrainedRun, asked: ProbeQuestion, device: torch.device, on_portion: Told) -> dict[str, Any]:
-    points, repeats = asked["points"], asked["repeats"]
-    start = asked["length"] // 2 + 1
-    again = torch.tensor(prompts.repeated(points, repeats).examples)
-    found: dict[str, Tensor] = {}
+def _induction(
+    trained: TrainedRun, question: ProbeQuestion, device: torch.device, on_progress: OnProgress
+) -> dict[str, Any]:
+    points, repeats = question["points"], question["repeats"]
+    start = question["length"] // 2 + 1
+    repeated = torch.tensor(prompts.repeated_prompt(points, repeats).examples)
+    shares: dict[str, Tensor] = {}
     uniform: dict[str, float | None] = {}
-    for name, length in (("induction", points), ("nearest", asked["length"])):
-        xs, ys = _examples(subject, asked, length)
+    for name, length in (("induction", points), ("nearest", question["length"])):
+        xs, ys = _examples(trained, question, length)
         if name == "induction":
-            xs, ys = xs[:, again], ys[:, again]
-        parts, even = [], 0.0
-        for batch, positions in _portions(subject, asked, xs, ys, device, TOKENS):
+            xs, ys = xs[:, repeated], ys[:, repeated]
+        parts, uniform_sum = [], 0.0
+        for batch, positions in _batches(trained, question, xs, ys, device, TOKENS):
             if name == "induction":
-                mass = recency.induction(subject.model, batch.inputs, points, positions)
+                mass = recency.induction(trained.model, batch.inputs, points, positions)
             else:
-                mass = recency.nearest(subject.model, batch.inputs, start, asked["neighbours"], positions)
+                mass = recency.nearest(trained.model, batch.inputs, start, question["neighbours"], positions)
             parts.append(mass.shares.cpu())
-            even += mass.uniform * len(batch)
-            _tell(on_portion, len(batch) / 2)
-        found[name] = torch.cat(parts, 1).mean(1)
-        uniform[name] = _number(even / asked["examples"])
+            uniform_sum += mass.uniform * len(batch)
+            _report(on_progress, len(batch) / 2)
+        shares[name] = torch.cat(parts, 1).mean(1)
+        uniform[name] = _number(uniform_sum / question["examples"])
     return {
-        **{name: _plain(shares) for name, shares in found.items()},
+        **{name: _numbers(values) for name, values in shares.items()},
         "uniform": uniform,
-        # Of repeats 2, 3, ... there are 1, 2, ... earlier occurrences: R (R − 1) / 2 pairs for R − 1 queries.
-        "prefix_score": _number(float(found["induction"].mean()) * 2 / repeats),
-        "nearest_score": _number(float(found["nearest"].mean())),
+        # Repeats 2, 3, ... have 1, 2, ... earlier occurrences: R (R − 1) / 2 pairs for R − 1 queries.
+        "prefix_score": _number(float(shares["induction"].mean()) * 2 / repeats),
+        "nearest_score": _number(float(shares["nearest"].mean())),
         "start": start,
     }
 
 
-def _scores(subject: TrainedRun, asked: ProbeQuestion, device: torch.device, on_portion: Told) -> dict[str, Any]:
-    task = cast(FunctionTask, subject.task)
-    every = made_of(asked, task.dims)
-    chosen = _resamples(asked)
-    xs, ys = _examples(subject, asked, asked["points"])
-    found = []
-    for made in every:
-        examples = torch.tensor(made.examples) + (asked["points"] - 2 if made.kind == "serial" else 0)
+def _scores(
+    trained: TrainedRun, question: ProbeQuestion, device: torch.device, on_progress: OnProgress
+) -> dict[str, Any]:
+    task = cast(FunctionTask, trained.task)
+    all_prompts = prompts_of(question, task.dims)
+    resamples = _resamples(question)
+    xs, ys = _examples(trained, question, question["points"])
+    results = []
+    for prompt in all_prompts:
+        examples = torch.tensor(prompt.examples) + (question["points"] - 2 if prompt.kind == "serial" else 0)
         parts = []
-        for batch, positions in _portions(subject, asked, xs[:, examples], ys[:, examples], device, FORWARD):
+        for batch, positions in _batches(trained, question, xs[:, examples], ys[:, examples], device, SCORING_TOKENS):
             inputs = batch.inputs
-            logits = subject.model(inputs) if positions is None else subject.model(inputs, positions=positions)
+            logits = trained.model(inputs) if positions is None else trained.model(inputs, positions=positions)
             parts.append(task.curve(logits, batch).cpu())
-            _tell(on_portion, len(batch) / len(every))
-        found.append(_scored(made, torch.cat(parts).double(), chosen))
-    return {"prompts": found, "metric": task.metric, "better": task.better}
+            _report(on_progress, len(batch) / len(all_prompts))
+        results.append(_prompt_result(prompt, torch.cat(parts).double(), resamples))
+    return {"prompts": results, "metric": task.metric, "better": task.better}
 
 
-def _scored(made: Made, values: Float[Tensor, "b n"], chosen: Int[Tensor, "r b"]) -> dict[str, Any]:
-    own = values[:, made.start : made.stop].mean(1)
-    low, high = interval(own[:, None], chosen)
-    data: dict[str, Any] = {"kind": made.kind, "at": made.at, "start": made.start, "stop": made.stop}
-    data |= {"score": _number(float(own.mean())), "low": _number(float(low)), "high": _number(float(high))}
-    data["groups"] = _plain(torch.stack([part.mean() for part in own.tensor_split(min(GROUPS, len(own)))]))
-    if made.kind != "serial":
-        low, high = interval(values, chosen)
-        data["curve"] = {"mean": _plain(values.mean(0)), "low": _plain(low), "high": _plain(high)}
+def _prompt_result(prompt: Prompt, values: Float[Tensor, "b n"], resamples: Int[Tensor, "r b"]) -> dict[str, Any]:
+    scores = values[:, prompt.start : prompt.stop].mean(1)
+    low, high = interval(scores[:, None], resamples)
+    data: dict[str, Any] = {"kind": prompt.kind, "at": prompt.at, "start": prompt.start, "stop": prompt.stop}
+    data |= {"score": _number(float(scores.mean())), "low": _number(float(low)), "high": _number(float(high))}
+    data["groups"] = _numbers(torch.stack([part.mean() for part in scores.tensor_split(min(GROUPS, len(scores)))]))
+    if prompt.kind != "serial":
+        low, high = interval(values, resamples)
+        data["curve"] = {"mean": _numbers(values.mean(0)), "low": _numbers(low), "high": _numbers(high)}
     return data
 
 
 def interval(
-    values: Float[Tensor, "b n"], chosen: Int[Tensor, "r b"]
+    values: Float[Tensor, "b n"], resamples: Int[Tensor, "r b"]
 ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-    """The 2.5 and 97.5 percent points of the means of resamples: each row of `chosen` says which prompts are one."""
-    counts = torch.nn.functional.one_hot(chosen, len(values)).sum(1).double()
+    """Return the 2.5 and 97.5 percentiles of the means of resamples. Each row of `resamples` has the indices of its prompts."""
+    counts = torch.nn.functional.one_hot(resamples, len(values)).sum(1).double()
     low, high = torch.quantile(counts @ values.double() / len(values), torch.tensor([0.025, 0.975]).double(), 0)
     return low, high
 
 
-def _resamples(asked: ProbeQuestion) -> Int[Tensor, "r b"]:
-    """Which prompts each resample has: the same ones for every run that is asked the same."""
-    chance = generator(asked["seed"], "bootstrap", asked["examples"])
-    return torch.randint(asked["examples"], (asked["resamples"], asked["examples"]), generator=chance)
+def _resamples(question: ProbeQuestion) -> Int[Tensor, "r b"]:
+    """Return the indices of the prompts in each resample, which are the same for every run with the same question."""
+    rng = generator(question["seed"], "bootstrap", question["examples"])
+    return torch.randint(question["examples"], (question["resamples"], question["examples"]), generator=rng)
 
 
-# ---- prompts ------------------------------------------------------------------------------------------------------
+# ---- examples -----------------------------------------------------------------------------------------------------
 
 
-def _examples(subject: TrainedRun, asked: ProbeQuestion, length: int) -> tuple[Tensor, Tensor]:
-    """xs and ys of the test prompts of a length."""
-    task = cast(FunctionTask, subject.task)
-    return task.examples_of(task.examples(asked["seed"], asked["examples"], length, "test"))
+def _examples(trained: TrainedRun, question: ProbeQuestion, length: int) -> tuple[Tensor, Tensor]:
+    """Return xs and ys of the test prompts with this length."""
+    task = cast(FunctionTask, trained.task)
+    return task.examples_of(task.examples(question["seed"], question["examples"], length, "test"))
 
 
-def _portions(
-    subject: TrainedRun, asked: ProbeQuestion, xs: Tensor, ys: Tensor, device: torch.device, places: int
+def _batches(
+    trained: TrainedRun, question: ProbeQuestion, xs: Tensor, ys: Tensor, device: torch.device, tokens: int
 ) -> Iterator[tuple[Batch, Tensor | None]]:
-    """Prompts, some at a time, and the positions that their tokens claim."""
-    batch = cast(FunctionTask, subject.task).pack(xs, ys)
-    drawn = position_scheme_for(subject.task, subject.run.training.positions).positions(
-        batch.inputs, None, generator(asked["seed"], "layout", xs.shape[1]), training=False
+    """Yield batches of prompts with at most `tokens` tokens, and the tokens' position IDs."""
+    prompts_batch = cast(FunctionTask, trained.task).pack(xs, ys)
+    position_ids = position_scheme_for(trained.task, trained.run.training.positions).positions(
+        prompts_batch.inputs, None, generator(question["seed"], "layout", xs.shape[1]), training=False
     )
-    size = max(1, places // batch.inputs.shape[1])
-    for start in range(0, len(batch), size):
-        cut = slice(start, start + size)
-        yield batch[cut].to(device), None if drawn is None else drawn[cut].to(device)
+    size = max(1, tokens // prompts_batch.inputs.shape[1])
+    for start in range(0, len(prompts_batch), size):
+        rows = slice(start, start + size)
+        yield prompts_batch[rows].to(device), None if position_ids is None else position_ids[rows].to(device)
 
 
-def _tell(on_portion: Told, examples: float) -> None:
-    if on_portion is not None:
-        on_portion(examples)
+def _report(on_progress: OnProgress, examples: float) -> None:
+    if on_progress is not None:
+        on_progress(examples)
 
 
-def _plain(values: Tensor) -> list[Any]:
-    return [_plain(row) for row in values] if values.ndim > 1 else [_number(value) for value in values.tolist()]
+def _numbers(values: Tensor) -> list[Any]:
+    return [_numbers(row) for row in values] if values.ndim > 1 else [_number(value) for value in values.tolist()]
 
 
 def _number(value: float) -> float | None:
-    """With six digits: a page shows fewer, and there are many. None where it is not finite."""
+    """Return the value with six significant digits, which suffice for the report, or None if it is not finite."""
     return float(f"{value:.6g}") if math.isfinite(value) else None

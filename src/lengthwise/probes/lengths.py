@@ -1,4 +1,4 @@
-"""How long the examples of a run are: those it trains on beside those it is tested on. No model is asked."""
+"""Count the lengths of a run's training and test examples. No model is needed."""
 
 from collections import Counter
 from typing import Any
@@ -8,78 +8,74 @@ from lengthwise.tasks.base import Batch, generator
 from lengthwise.tasks.sequences import SequenceTask
 
 FIELDS = ("input", "target", "length")
-DRAWN = 1000  # examples of each split, where they are no given set
+SAMPLE_SIZE = 1000  # examples of each split, unless the task has a fixed data set
 
 ProbeQuestion = dict[str, Any]
 
 
-def lengths_question(run: Run, field: str, tested: list[int]) -> ProbeQuestion:
-    """What names the answer: the words of questions (`input`), of answers (`target`), or the task's own `length`.
+def lengths_question(run: Run, field: str, test_lengths: list[int]) -> ProbeQuestion:
+    """Return the question: count the words of the questions (`input`), of the answers (`target`), or the task's `length`.
 
-    Where the task is a given set every example counts. Otherwise 1,000 are drawn as training draws them, and as many test
-    examples of the lengths `tested`, about as many of each.
+    If the task has a fixed data set, all examples are counted. Otherwise 1,000 are drawn as in training, and about as many test
+    examples, in equal numbers for each of `test_lengths`.
     """
     if field not in FIELDS:
-        raise ConfigError(
-            f"there is no field {field!r}{near_miss(field, FIELDS)}; of a run there are: {', '.join(FIELDS)}"
-        )
-    task = _words(run)
+        raise ConfigError(f"there is no field {field!r}{near_miss(field, FIELDS)}; available: {', '.join(FIELDS)}")
+    task = _sequence_task(run)
     if task.lengths() is not None:
         return {"probe": "lengths", "field": field}
-    if not tested:
-        raise ConfigError(
-            f"no study asks anything of run {run.key[:8]} ({run.label}), so it has no test examples to count"
-        )
-    return {"probe": "lengths", "field": field, "examples": DRAWN, "lengths": sorted(set(tested))}
+    if not test_lengths:
+        raise ConfigError(f"no study evaluates run {run.key[:8]} ({run.label}), so it has no test examples to count")
+    return {"probe": "lengths", "field": field, "examples": SAMPLE_SIZE, "lengths": sorted(set(test_lengths))}
 
 
-def ask_lengths(run: Run, asked: ProbeQuestion) -> dict[str, dict[str, int]]:
-    """How many examples have which length, by split: {"train": {"3": 10, ...}, "test": {...}}, the shortest first.
+def count_lengths(run: Run, question: ProbeQuestion) -> dict[str, dict[str, int]]:
+    """Return the number of examples by split and length, shortest first: {"train": {"3": 10, ...}, "test": {...}}.
 
-    Training examples are those of the lengths that the run trains on; of a fixed training set, the set's own.
+    Training examples have the lengths that the run trains on. With a fixed training set, they are the examples of that set.
     """
-    task, field = _words(run), asked["field"]
+    task, field = _sequence_task(run), question["field"]
     shortest, longest = run.training.min_length or run.training.train_length, run.training.train_length
     train: Counter[int] = Counter()
     test: Counter[int] = Counter()
     fixed = run.training.train_examples
     if fixed is not None:
-        count = min(fixed, asked.get("examples", fixed))
-        for begin in range(0, count, DRAWN):  # so many at a time: a set may be large
-            numbers = range(begin, min(begin + DRAWN, count))
-            train += _counted(task, task.fixed_examples(run.seed, numbers, shortest, longest), field)
+        count = min(fixed, question.get("examples", fixed))
+        for start in range(0, count, SAMPLE_SIZE):  # in chunks, because a set may be large
+            numbers = range(start, min(start + SAMPLE_SIZE, count))
+            train += _count(task, task.fixed_examples(run.seed, numbers, shortest, longest), field)
     for length in task.lengths() or ():
-        whole = task.whole(length)
-        if fixed is None and "train" in whole and shortest <= length <= longest:
-            train += _counted(task, task.pack(whole["train"]), field)
-        if "test" in whole:
-            test += _counted(task, task.pack(whole["test"]), field)
-    if "examples" in asked:
+        splits = task.whole(length)
+        if fixed is None and "train" in splits and shortest <= length <= longest:
+            train += _count(task, task.pack(splits["train"]), field)
+        if "test" in splits:
+            test += _count(task, task.pack(splits["test"]), field)
+    if "examples" in question:
         draws = generator(run.seed, "lengths")
-        for _ in range(asked["examples"] if fixed is None else 0):  # one by one, for a batch has one length
-            train += _counted(task, task.training_batch(draws, 1, shortest, longest), field)
-        each = -(-asked["examples"] // len(asked["lengths"]))
-        for length in asked["lengths"]:
-            test += _counted(task, task.examples(0, each, length), field)
-    return {"train": _plain(train), "test": _plain(test)}
+        for _ in range(question["examples"] if fixed is None else 0):  # one by one, because a batch has one length
+            train += _count(task, task.training_batch(draws, 1, shortest, longest), field)
+        per_length = -(-question["examples"] // len(question["lengths"]))
+        for length in question["lengths"]:
+            test += _count(task, task.examples(0, per_length, length), field)
+    return {"train": _sorted(train), "test": _sorted(test)}
 
 
-def _counted(task: SequenceTask, batch: Batch, field: str) -> Counter[int]:
-    """How many examples of a batch (BOS question SEP answer EOS, the answer and EOS scored) have which length."""
+def _count(task: SequenceTask, batch: Batch, field: str) -> Counter[int]:
+    """Return the number of examples by length. A batch has BOS question SEP answer EOS, with answer and EOS scored."""
     if field == "length":
         return Counter(task.length_of(question, answer) for question, answer in task.pairs(batch))
     sizes = batch.scored.int().argmax(1) - 1 if field == "input" else batch.scored.sum(1) - 1
     return Counter(sizes.tolist())
 
 
-def _words(run: Run) -> SequenceTask:
+def _sequence_task(run: Run) -> SequenceTask:
     task = run.task.build()
     if not isinstance(task, SequenceTask):
         raise ConfigError(
-            f"{run.task.name} has no questions and answers to count the words of: its sequences are as long as they are asked for"
+            f"{run.task.name} has no questions and answers whose words could be counted; name a run of another task"
         )
     return task
 
 
-def _plain(counts: Counter[int]) -> dict[str, int]:
+def _sorted(counts: Counter[int]) -> dict[str, int]:
     return {str(length): count for length, count in sorted(counts.items())}

@@ -1,17 +1,18 @@
-"""Prompts made of repeated examples: which example stands at which place, as plain indices.
+"""Prompts with repeated examples, as indices of examples.
 
-All are made of the first `points` examples of a test prompt, each an x with its y. With d dims:
+Each prompt consists of the first `points` examples of a test prompt, each an x with its y. With d dimensions, its parts are:
 
-    instruction I   the first 2 d
-    noise z         the last of them
+    instruction I   the first 2 d examples
+    noise z         the last example of I, repeated
     answers A       the last d of the points
     target          the last ⌈d / 2⌉ of the points, so it is a part of A
 
-A repeated example is the same pair, so its label is the function's (with the same noise, where a task has noisy labels). With 16
-dims and 50 points the target begins at place 50, 212 or 392 of 400, counted from 0.
+A repeated example is the same pair, so it has the same label (with the same noise, for tasks with noisy labels). With 16 dims and
+50 points, the target begins at index 50, 212 or 392 of 400, counted from 0.
 
 Source: the evaluation code of "How Do Position Encodings Affect Length Generalization?", which calls them duplicated examples.
-Differs: where noise is cut in two halves and its count is odd, the second half has one more, so that every prompt has its length.
+Differs: if an odd number of noise examples is split into two halves, the second half has one more, so that every prompt has the
+full length.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,9 +24,9 @@ WHERE = ("begin", "middle", "end")
 
 
 @dataclass(frozen=True)
-class Made:
-    """A prompt. `examples[n]` is the example at place n, from 0. The places from `start` up to `stop` are those that the prompt is
-    about: the target, or the instruction."""
+class Prompt:
+    """A prompt. `examples[n]` is the n-th example, from 0. The examples from `start` up to `stop` are scored: the target, or the
+    instruction. `kind` and `at` name the prompt in results."""
 
     kind: str
     at: int | str
@@ -36,7 +37,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of prompts of `length` examples, made of `points` examples with `dims` coordinates."""
+    """The parts of prompts with `length` examples, taken from `points` examples with `dims` coordinates."""
 
     dims: int
     points: int
@@ -45,8 +46,8 @@ class Parts:
     def __post_init__(self) -> None:
         if self.points < 2 * self.dims:
             raise ConfigError(
-                f"the instruction is the first {2 * self.dims} examples (2 for each of {self.dims} dims) of {self.points}, which "
-                f"has too few; take at least {2 * self.dims} (--points)"
+                f"points must be at least {2 * self.dims} (the instruction has 2 examples for each of {self.dims} dims), got "
+                f"{self.points}; set --points"
             )
 
     @property
@@ -64,93 +65,90 @@ class Parts:
     def noise(self, count: int) -> tuple[int, ...]:
         return (2 * self.dims - 1,) * count
 
-    def left(self, *parts: tuple[int, ...]) -> int:
-        """How many examples of noise fill a prompt up that has these parts."""
-        there = sum(map(len, parts))
-        if there > self.length:
+    def remaining(self, *parts: tuple[int, ...]) -> int:
+        """Return the number of noise examples that fill up a prompt with these parts."""
+        size = sum(map(len, parts))
+        if size > self.length:
             raise ConfigError(
-                f"a prompt of {self.length} examples is shorter than what it is made of: {there} with {self.dims} dims; ask for a "
-                f"length of at least {there}"
+                f"the prompt's length must be at least {size} with {self.dims} dims, got {self.length}; set --lengths"
             )
-        return self.length - there
+        return self.length - size
 
 
-def noised(parts: Parts, count: int) -> Made:
-    """The points without their last `count`, as many of noise, and the target: it begins where training ends."""
+def noise_prompt(parts: Parts, count: int) -> Prompt:
+    """Return the points with their last `count` replaced by noise, and then the target, which begins at index `points`."""
     if not 0 < count < parts.points:
-        raise ConfigError(
-            f"{count} examples of noise cannot replace the last of {parts.points}; take 1 to {parts.points - 1}"
-        )
+        raise ConfigError(f"noise must be from 1 to {parts.points - 1} of the {parts.points} examples, got {count}")
     examples = (*range(parts.points - count), *parts.noise(count), *parts.target)
-    return Made("noise", count, examples, parts.points, len(examples))
+    return Prompt("noise", count, examples, parts.points, len(examples))
 
 
-def all_noise(parts: Parts) -> Made:
-    """Noise only."""
-    return Made("all", "all", parts.noise(parts.length), parts.length - 1, parts.length)
+def all_noise_prompt(parts: Parts) -> Prompt:
+    """Return only noise."""
+    return Prompt("all", "all", parts.noise(parts.length), parts.length - 1, parts.length)
 
 
-def instructed(parts: Parts, where: str) -> Made:
-    """The instruction at the beginning, in the middle or at the end of noise."""
-    before, after = _around(parts.left(parts.instruction), where)
+def instruction_prompt(parts: Parts, where: str) -> Prompt:
+    """Return noise with the instruction at its beginning, in its middle or at its end."""
+    before, after = _split_noise(parts.remaining(parts.instruction), where)
     examples = (*parts.noise(before), *parts.instruction, *parts.noise(after))
-    return Made("instruction", where, examples, before, before + len(parts.instruction))
+    return Prompt("instruction", where, examples, before, before + len(parts.instruction))
 
 
-def targeted(parts: Parts, where: str) -> Made:
-    """Instruction, noise, target: the target begins at place `points`, half-way or at the end of the length, and is the end."""
-    left = parts.left(parts.instruction, parts.target)
-    count = {"begin": parts.points - len(parts.instruction), "middle": left // 2, "end": left}[where]
-    if count > left:
+def target_prompt(parts: Parts, where: str) -> Prompt:
+    """Return instruction, noise and target. The target begins at index `points`, half-way or at the end of the length."""
+    remaining = parts.remaining(parts.instruction, parts.target)
+    count = {"begin": parts.points - len(parts.instruction), "middle": remaining // 2, "end": remaining}[where]
+    if count > remaining:
         raise ConfigError(
-            f"a prompt of {parts.length} examples is too short for a target after the first {parts.points}; ask for a length of at "
-            f"least {parts.points + len(parts.target)}"
+            f"the prompt's length must be at least {parts.points + len(parts.target)} for a target after the first {parts.points} "
+            f"examples, got {parts.length}; set --lengths"
         )
     examples = (*parts.instruction, *parts.noise(count), *parts.target)
-    return Made("target", where, examples, len(examples) - len(parts.target), len(examples))
+    return Prompt("target", where, examples, len(examples) - len(parts.target), len(examples))
 
 
-def answered(parts: Parts, where: str) -> Made:
-    """Instruction, the answers before, amid or after noise, and the target, each of which is one of the answers."""
-    before, after = _around(parts.left(parts.instruction, parts.answers, parts.target), where)
+def answers_prompt(parts: Parts, where: str) -> Prompt:
+    """Return the instruction, the answers before, amid or after noise, and the target, which repeats some of the answers."""
+    before, after = _split_noise(parts.remaining(parts.instruction, parts.answers, parts.target), where)
     examples = (*parts.instruction, *parts.noise(before), *parts.answers, *parts.noise(after), *parts.target)
-    return Made("answers", where, examples, parts.length - len(parts.target), parts.length)
+    return Prompt("answers", where, examples, parts.length - len(parts.target), parts.length)
 
 
-def duplicates(parts: Parts, counts: Iterable[int]) -> Iterator[Made]:
-    """All prompts of duplicated examples; `counts`: of noise before the target."""
-    yield from (noised(parts, count) for count in counts)
-    yield all_noise(parts)
-    yield from (instructed(parts, where) for where in WHERE)
-    yield from (targeted(parts, where) for where in WHERE)
+def duplicates(parts: Parts, counts: Iterable[int]) -> Iterator[Prompt]:
+    """Yield all prompts of the probe `duplicates`. `counts` are the numbers of noise examples before the target."""
+    yield from (noise_prompt(parts, count) for count in counts)
+    yield all_noise_prompt(parts)
+    yield from (instruction_prompt(parts, where) for where in WHERE)
+    yield from (target_prompt(parts, where) for where in WHERE)
 
 
-def serial(length: int, position: int | None) -> Made:
-    """The last example, 1, stands once more at `position` (None: nowhere) among copies of another one, 0."""
+def duplicate_prompt(length: int, position: int | None) -> Prompt:
+    """Return copies of example 0 and, at the end, example 1, which also occurs at `position` (None: nowhere else)."""
     examples = [0] * length
     examples[-1] = 1
     if position is not None:
         if not 0 <= position < length - 1:
-            raise ConfigError(f"a duplicate at {position} cannot be in a prompt of {length}; take 0 to {length - 2}")
+            raise ConfigError(f"the position must be from 0 to {length - 2} in a prompt of {length}, got {position}")
         examples[position] = 1
-    return Made("serial", "none" if position is None else position, tuple(examples), length - 1, length)
+    return Prompt("serial", "none" if position is None else position, tuple(examples), length - 1, length)
 
 
 def positions(length: int, count: int) -> list[int]:
-    """`count` positions for a duplicate, the first and the last that there are and evenly between; fewer in short prompts."""
+    """Return `count` evenly spaced positions for a duplicate, including the first and the last; fewer in short prompts."""
     if length < 2 or count < 2:
         raise ConfigError(
-            f"{count} positions in a prompt of {length} are no curve; take at least 2 positions and a length of 3"
+            f"positions must be at least 2 and the length at least 3, got {count} positions in a prompt of {length}"
         )
     return sorted({round(n * (length - 2) / (count - 1)) for n in range(count)})
 
 
-def repeated(points: int, repeats: int) -> Made:
-    """The points over and over."""
-    return Made("repeated", repeats, tuple(range(points)) * repeats, points, points * repeats)
+def repeated_prompt(points: int, repeats: int) -> Prompt:
+    """Return the points, repeated."""
+    return Prompt("repeated", repeats, tuple(range(points)) * repeats, points, points * repeats)
 
 
-def _around(count: int, where: str) -> tuple[int, int]:
-    """Noise before and after something."""
+def _split_noise(count: int, where: str) -> tuple[int, int]:
+    """Return the numbers of noise examples before and after another part."""
     before = {"begin": 0, "middle": count // 2, "end": count}[where]
     return before, count - before

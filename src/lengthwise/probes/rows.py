@@ -1,4 +1,4 @@
-"""The logits of a trained model's attention, layer by layer, some queries at a time: never a whole matrix of them."""
+"""Attention logits of a trained model, layer by layer, in blocks of queries, so that no full matrix is stored."""
 
 import math
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from lengthwise.forms import AttentionModifiers, table_dtype
 from lengthwise.models import Model, attending
 from lengthwise.span import Span
 
-NUMBERS = {"cpu": 1 << 18, "other": 1 << 24}  # in a block of rows of all heads
+MAX_NUMBERS = {"cpu": 1 << 18, "other": 1 << 24}  # in a block of rows of all heads
 
 
 @dataclass(frozen=True)
-class Call:
-    """What a layer's attention is called with."""
+class AttentionCall:
+    """The arguments of one layer's attention."""
 
     modifiers: AttentionModifiers
     span: Span
@@ -35,24 +35,26 @@ class Call:
         return self.q.shape[1]
 
     def blocks(self, rows: int) -> Iterator[tuple[slice, slice, Float[Tensor, "b h i j"]]]:
-        """For each block of `rows` queries: which they are, which keys they may see, and the logits, −inf where a key is
-        not seen. In `forms.table_dtype` precision, from products in float32 at least."""
-        yield from self._of(list(blocks_of(self.mask, rows)))
+        """Yield for each block of `rows` queries: the queries, the keys that they may see, and the logits, −inf at masked keys.
+
+        Logits have the dtype `forms.table_dtype`, and are computed from products in float32 or a higher precision.
+        """
+        yield from self._logits(list(blocks_of(self.mask, rows)))
 
     def row(self, query: int) -> Float[Tensor, "b h j"]:
-        """The logits of one query, for all keys: −inf where it does not see them. No other query's are worked out."""
+        """Return the logits of one query for all keys, −inf at masked keys, without computing those of other queries."""
         borders = [0, query, query + 1, self.mask.queries]
         slices = [(slice(a, b), slice(0, self.mask.keys)) for a, b in pairwise(borders) if a < b]
-        ((_, _, logits),) = self._of(slices, only=query)
+        ((_, _, logits),) = self._logits(slices, only=query)
         return logits[:, :, 0]
 
-    def _of(
+    def _logits(
         self, slices: list[Slices], only: int | None = None
     ) -> Iterator[tuple[slice, slice, Float[Tensor, "b h i j"]]]:
-        compute = torch.promote_types(self.q.dtype, torch.float32)
-        q, k = self.q.to(compute), self.k.to(compute).repeat_interleave(self.heads // self.k.shape[1], 1)
-        each = zip(slices, sliced(self.modifiers, self.span, slices), strict=True)
-        for (queries, keys), (modifiers, span) in each:
+        dtype = torch.promote_types(self.q.dtype, torch.float32)
+        q, k = self.q.to(dtype), self.k.to(dtype).repeat_interleave(self.heads // self.k.shape[1], 1)
+        blocks = zip(slices, sliced(self.modifiers, self.span, slices), strict=True)
+        for (queries, keys), (modifiers, span) in blocks:
             if only is not None and queries.start != only:
                 continue
             visible = self.mask.visible(q.device, queries, keys)[:, None]
@@ -60,27 +62,27 @@ class Call:
             yield queries, keys, logits.to(table_dtype(q.device)).masked_fill(~visible, -math.inf)
 
 
-def calls_of(
+def attention_calls(
     model: Model,
     inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"],
     positions: Int[Tensor, "#b t"] | None = None,
-) -> list[Call]:
-    """What the attention of every layer is called with when the model reads `inputs`, in the order of the layers."""
+) -> list[AttentionCall]:
+    """Return the arguments of every layer's attention when the model reads `inputs`, in the order of the layers."""
     model = attending(model)
     if model.training:
-        raise ConfigError("a probe needs the model in evaluation mode; call model.eval() first")
-    calls: list[Call] = []
+        raise ConfigError("the model must be in evaluation mode for a probe; call model.eval() first")
+    calls: list[AttentionCall] = []
 
     def watch(
         layer: int, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float
     ) -> None:
-        calls.append(Call(modifiers, span, mask, q, k, scale))
+        calls.append(AttentionCall(modifiers, span, mask, q, k, scale))
 
     model(inputs, positions=positions, watch=watch)
     return calls
 
 
 def block_rows(device: torch.device, numbers_per_row: int) -> int:
-    """How many queries a block has, when each of them takes so many numbers."""
-    most = NUMBERS["cpu" if device.type == "cpu" else "other"]
-    return min(max(most // max(1, numbers_per_row), 1), 256)
+    """Return the number of queries in a block, if each query needs `numbers_per_row` numbers."""
+    limit = MAX_NUMBERS["cpu" if device.type == "cpu" else "other"]
+    return min(max(limit // max(1, numbers_per_row), 1), 256)

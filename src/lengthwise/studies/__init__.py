@@ -1,13 +1,13 @@
-"""Studies: a Python file per question, expanded into runs, and executed here.
+"""Studies: each is a Python file with a question, which is expanded into runs and executed.
 
     study = Study(
         name="shift",
-        question="Which encoding still copies at four times the trained length?",
+        question="Which encoding still copies at four times the training length?",
         runs=grid(["nope", "rope", "fire-s"], ["copy"], seeds=3, training=TrainingConfig(train_length=8, steps=500)),
         evaluation=EvaluationConfig(lengths=(8, 16, 32)),
     )
 
-`lengthwise run FILE` executes the `study` that a file leaves; `execute(study, results)` is the same from Python.
+`lengthwise run FILE` executes the `study` that a file defines; `execute(study, results)` is the same from Python.
 """
 
 from lengthwise.studies.events import Event

@@ -1,4 +1,4 @@
-"""How long a study will take, from a few measured training steps."""
+"""Estimate the duration of a study from a few measured training steps."""
 
 import heapq
 import time
@@ -15,7 +15,7 @@ from lengthwise.studies.cost import Cost
 from lengthwise.training import measure_step
 
 MEASURING_SECONDS = 5.0  # for all measurements together, after the first
-START_SECONDS = 3.0  # a guess: for a worker to import torch and to build its first model
+START_SECONDS = 3.0  # a guess of the time in which a worker imports torch and builds its first model
 
 
 def estimate_seconds(
@@ -28,25 +28,25 @@ def estimate_seconds(
     backend: str,
     threads: int,
 ) -> float | None:
-    """Return about how many seconds `workers` processes need for `runs`, or None where no step could be measured.
+    """Return about how many seconds `workers` processes need for `runs`, or None if no step could be measured.
 
-    `costs` has the cost of every run by its key, `trained` the keys of those that only have to be evaluated. Runs that
-    differ in nothing but their seed take equally long. A few training steps of each kind are measured, for about five
-    seconds in all, the most different kinds first; a kind that was not measured takes as long per unit of cost as the
-    kinds that are most like it. The time of evaluation follows from `costs`. The estimate knows nothing of what else the
-    machine does, of checkpoints of an earlier call, or of other calls that share the work.
+    `costs` has the cost of every run by its key, `trained` the keys of runs that only have to be evaluated. Runs that differ only
+    in their seed are assumed to take equally long. A few training steps of each kind of run are measured, for about five seconds
+    in all, starting with the most different kinds. A kind that was not measured gets the mean time per unit of cost of the most
+    similar kinds. The time of evaluation follows from `costs`. The estimate ignores other load on the machine, checkpoints of
+    earlier calls, and other calls that share the runs.
     """
     kinds = {run.key: replace(run, seed=0) for run in runs}
     rates: dict[Run, float] = {}  # seconds per unit of cost
-    begin = time.perf_counter()
+    start = time.perf_counter()
     with _torch_threads(threads):
-        for tried, run in enumerate(_most_different_first(runs)):
-            left = MEASURING_SECONDS - (time.perf_counter() - begin)
-            if left <= 0 and tried:
+        for n, run in enumerate(_most_different_first(runs)):
+            left = MEASURING_SECONDS - (time.perf_counter() - start)
+            if left <= 0 and n:
                 break
             try:
                 seconds = measure_step(run, device=device, backend=backend, seconds=min(0.5, max(left, 0.1)))
-            except Exception:  # the run itself says what is wrong, in a worker process
+            except Exception:  # the worker that trains this run will report the error
                 continue
             rates[kinds[run.key]] = seconds * run.training.steps / costs[run.key].train
     if torch.device(device).type == "cuda":
@@ -58,24 +58,24 @@ def estimate_seconds(
 
 
 def _most_different_first(runs: Iterable[Run]) -> Iterator[Run]:
-    """Yield a run of each task, model and training, then one of another encoding of each, and so on; no second seed."""
+    """Yield one run of each task, model and training, then one with another encoding of each, and so on; one seed only."""
     groups: dict[object, dict[str, Run]] = {}
     for run in runs:
         groups.setdefault((run.task, run.model, run.training), {}).setdefault(run.label, run)
-    for same in zip_longest(*(group.values() for group in groups.values())):
-        yield from filter(None, same)
+    for round_of_groups in zip_longest(*(group.values() for group in groups.values())):
+        yield from filter(None, round_of_groups)
 
 
 def _rate(kind: Run, rates: dict[Run, float]) -> float:
-    """Return the seconds per unit of cost: as measured, or else the mean of the measured kinds that are most like it."""
+    """Return the seconds per unit of cost: as measured, or the mean of the most similar measured kinds."""
     if kind in rates:
         return rates[kind]
-    alike = [rate for other, rate in rates.items() if (other.task, other.model) == (kind.task, kind.model)]
-    return fmean(alike or rates.values())
+    similar = [rate for other, rate in rates.items() if (other.task, other.model) == (kind.task, kind.model)]
+    return fmean(similar or rates.values())
 
 
 def _longest_queue(seconds: Sequence[float], workers: int) -> float:
-    """Return when the last worker ends, where each takes the next run as soon as it is free."""
+    """Return when the last worker ends, if each one takes the next run as soon as it is free."""
     ends = [0.0] * max(1, workers)
     for run in seconds:
         heapq.heapreplace(ends, ends[0] + run)

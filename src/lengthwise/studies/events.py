@@ -1,4 +1,4 @@
-"""What an execution tells whoever watches it."""
+"""Events that `execute` reports to its `on_event`."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,15 +8,15 @@ from lengthwise.studies.cost import Cost
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happened to a run, or (key "") to the whole study."""
+    """An event of the run with this key, or of the whole study if the key is empty."""
 
     key: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Begun(Event):
-    """The study is in the store. `counts` of its `total` runs by status; `costs` of those that are still to do; `seconds` that
-    they will take, where that was estimated."""
+    """The study was added to the store. `counts`: its `total` runs by status. `costs`: of unfinished runs. `seconds`: the
+    estimated duration, if it was estimated."""
 
     total: int
     counts: dict[str, int]
@@ -27,14 +27,14 @@ class Begun(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Started(Event):
-    """A worker took the run: `train` it, or only `evaluate` a trained one."""
+    """A worker has started to `train` the run, or to `evaluate` it if it is already trained."""
 
     what: Literal["train", "evaluate"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advanced(Event):
-    """How far a run is: `step` of `steps`; while evaluating, `length` is asked, the `nth` of `lengths`."""
+    """Progress of a run: `step` of `steps`. During evaluation, `length` is the `nth` of `lengths`."""
 
     phase: Literal["train", "evaluate"]
     step: int
@@ -49,31 +49,31 @@ class Advanced(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Done(Event):
-    """The run has all its scores: (length, mean) of those that are new, how many are new of shifts, and the seconds that this
-    sitting took."""
+    """The run has all its scores. `scores`: the new ones, as (length, mean). `shift_scores`: the number of new scores under
+    shifts. `seconds`: the time since `Started`."""
 
     scores: tuple[tuple[int, float], ...]
     seconds: float
-    of_shifts: int = 0
+    shift_scores: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failed(Event):
-    """The run was given up; the others go on. `error` is one line."""
+    """The run failed; the others continue. `error` is one line."""
 
     error: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Released(Event):
-    """The run was given back unfinished, to be continued later or elsewhere."""
+    """The run was released unfinished, to be continued later or by another worker."""
 
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counted(Event):
-    """How many runs have each status now, by whichever call. `waiting`: other calls hold all that are left."""
+    """The current numbers of runs by status, over all calls. `waiting`: other calls have all unfinished runs."""
 
     counts: dict[str, int]
     waiting: bool
@@ -81,6 +81,6 @@ class Counted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Note(Event):
-    """One line that people should see: a damaged checkpoint, a worker that was killed."""
+    """One line for the user, such as a damaged checkpoint or a killed worker."""
 
     text: str

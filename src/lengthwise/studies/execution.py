@@ -1,4 +1,4 @@
-"""The local executor: worker processes on this machine take a study's runs from the store until none is left."""
+"""The local executor: worker processes on this machine take a study's runs from the store until all are finished."""
 
 import os
 import pickle
@@ -25,20 +25,20 @@ from lengthwise.store import RunRow, Store, StoreError, StoreGone, open_results,
 from lengthwise.studies.cost import costs
 from lengthwise.studies.estimate import estimate_seconds
 from lengthwise.studies.events import Begun, Counted, Done, Event, Failed, Note, Released, Started
-from lengthwise.studies.stored import but_for_content, change_of_content
+from lengthwise.studies.stored import replaced_runs, retraining_note
 from lengthwise.studies.study import Study
 from lengthwise.studies.worker import Exit, Ready, Spec, main
 from lengthwise.training.checkpoint import WEIGHTS
 from lengthwise.values import require_no_address
 
-TICK_SECONDS = 0.2  # the longest that a signal waits
-COUNT_SECONDS = 1.0  # between two looks at what other calls have done
+POLL_SECONDS = 0.2  # the longest time until a signal is handled
+COUNT_SECONDS = 1.0  # between two reads of the progress, which other processes may share
 STOP_SECONDS = 30.0  # for the workers' last checkpoints
-MOST_DEATHS = 2  # of a run's worker, until the run is given up
+MAX_DEATHS = 2  # of the workers of one run, before the run fails
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM. Everything done so far is kept: the same call continues."""
+    """Ctrl-C or SIGTERM stopped the execution. All progress is saved, and the same call continues."""
 
     def __init__(self, number: int, counts: dict[str, int]):
         super().__init__(f"interrupted by {signal.Signals(number).name}")
@@ -46,15 +46,15 @@ class Interrupted(KeyboardInterrupt):
 
 
 class WorkerError(ValueError):
-    """Worker processes that cannot work. One line."""
+    """The worker processes cannot work. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a study stands at the end of a call."""
+    """The state of a study at the end of a call."""
 
-    counts: dict[str, int]  # of runs: pending, running, done, failed
-    failed: tuple[tuple[str, str], ...]  # (key, one line)
+    counts: dict[str, int]  # runs by status: pending, running, done, failed
+    failed: tuple[tuple[str, str], ...]  # (key, error message in one line)
     seconds: float
 
 
@@ -69,21 +69,21 @@ def execute(
     estimate: bool = False,
     on_event: Callable[[Event], None] | None = None,
 ) -> Outcome:
-    """Train and evaluate what the folder `results` does not have yet of `study`; finished runs are not repeated.
+    """Train and evaluate all runs of `study` that are not yet finished in the folder `results`.
 
-    Everything is checked before anything trains. `workers`: processes, one run each at a time; None: as many as there
-    are cores (on a GPU one), and no more than runs. `threads`: of torch in each worker; the same number gives the same
-    bits. `estimate`: measure a few training steps before the workers start, which takes about five seconds, and tell in
-    `Begun` how long the study will take. Other calls may execute the same study in the same folder at the same time: no
-    run is done twice, and all calls end when all runs are done. A run that fails does not stop the others.
+    Everything is checked before anything trains. `workers`: number of processes, each with one run at a time; None: one per CPU
+    core (one in all on a GPU), but no more than runs. `threads`: torch threads per worker; results are reproducible bit for bit
+    with the same number. `estimate`: measure a few training steps first, which takes about five seconds, and report the expected
+    duration in `Begun`. Several calls may execute the same study in the same folder at the same time: they share the runs, and
+    all return when all runs are finished. A failing run does not stop the others.
 
-    Raises `ConfigError`, `StoreError`, `WorkerError`; `Interrupted` after Ctrl-C or SIGTERM, when the workers have
-    saved where they are. Workers are spawned: a script calls this under `if __name__ == "__main__":`.
+    Raise `ConfigError`, `StoreError` or `WorkerError`, and `Interrupted` after Ctrl-C or SIGTERM, once the workers have saved
+    their checkpoints. Workers are spawned, so scripts must call this under `if __name__ == "__main__":`.
     """
     require_no_address("the results folder", results)
     _check(workers, device, backend, threads)
     study.check()
-    tell = on_event or (lambda event: None)
+    emit = on_event or (lambda event: None)
     with open_results(results) as store:
         spec = Spec(
             store=store.url,
@@ -91,71 +91,72 @@ def execute(
             results=str(store.folder.resolve()),
             runs=_pickled(study),
             plugins=loaded_plugins(),
-            source=_own_source(study),
+            source=_source_for_workers(study),
             device=device,
             backend=backend,
             threads=threads,
         )
         notes = _add(store, study)
-        return _WorkerPool(store, study, spec, workers, estimate, tell).work(notes)
+        return _WorkerPool(store, study, spec, workers, estimate, emit).work(notes)
 
 
 def _add(store: Store, study: Study) -> list[str]:
-    """Put the study into the store. Return what is different from before, in lines: runs that the study has no more, lengths that
-    it asks no more, classes that have changed, weights that are missing."""
-    known = any(row.name == study.name for row in store.studies())
-    before = store.runs(study.name) if known else []
-    left = store.add_study(**study.about(), runs=study.rows())
+    """Add the study to the store. Return notes on what changed since the last time: removed runs, removed lengths, changed
+    classes, and missing weights."""
+    exists = any(row.name == study.name for row in store.studies())
+    before = store.runs(study.name) if exists else []
+    unlisted = store.add_study(**study.metadata(), runs=study.rows())
     now = store.runs(study.name)
-    replaced = but_for_content(left, now)
-    gone = [row for row in left if row.key not in replaced]
+    replaced = replaced_runs(unlisted, now)
+    removed = [row for row in unlisted if row.key not in replaced]
     notes = (
-        _said_of_left(study.name, gone),
-        _said_of_lengths(study.name, before, now),
-        change_of_content(replaced.values()),
+        _removed_runs_note(study.name, removed),
+        _removed_lengths_note(study.name, before, now),
+        retraining_note(replaced.values()),
         _reopen(store, study.name),
     )
     return list(filter(None, notes))
 
 
 def cores() -> int:
-    """Processor cores that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def _said_of_left(study: str, left: list[RunRow]) -> str:
-    """One line about the runs that the study had before; "" where it has them all."""
-    if not left:
+def _removed_runs_note(study: str, removed: list[RunRow]) -> str:
+    """Return one line about runs that the study no longer lists, or an empty string."""
+    if not removed:
         return ""
-    named = ", ".join(f"{run.label} on {run.task}, seed {run.seed} ({run.key[:8]})" for run in left[:3])
-    more = f" and {len(left) - 3} more" if len(left) > 3 else ""
-    one = len(left) == 1
+    runs = ", ".join(f"{run.label} on {run.task}, seed {run.seed} ({run.key[:8]})" for run in removed[:3])
+    more = f" and {len(removed) - 3} more" if len(removed) > 3 else ""
+    single = len(removed) == 1
     return (
-        f"{study} does not list {len(left)} run{'' if one else 's'} any more that it had before: {named}{more}; "
-        f"{'it leaves' if one else 'they leave'} its report and {'stays' if one else 'stay'} in the database "
+        f"{study} no longer lists {len(removed)} run{'' if single else 's'}: {runs}{more}; "
+        f"{'it is' if single else 'they are'} not in its report, but still in the database "
         "(`lengthwise list runs` shows every run)"
     )
 
 
-def _said_of_lengths(study: str, before: list[RunRow], now: list[RunRow]) -> str:
-    """Return one line about the lengths that the study asked before and asks no more of the runs that it still lists; "" without
-    any."""
-    asks = {run.key: {question["length"] for question in run.asked} for run in now}
-    lost = sorted({q["length"] for run in before if run.key in asks for q in run.asked} - set().union(*asks.values()))
-    if not lost:
+def _removed_lengths_note(study: str, before: list[RunRow], now: list[RunRow]) -> str:
+    """Return one line about lengths that the study no longer evaluates for runs that it still lists, or an empty string."""
+    lengths = {run.key: {question["length"] for question in run.asked} for run in now}
+    removed = sorted(
+        {q["length"] for run in before if run.key in lengths for q in run.asked} - set().union(*lengths.values())
+    )
+    if not removed:
         return ""
-    one = len(lost) == 1
+    single = len(removed) == 1
     return (
-        f"{study} asked length{'' if one else 's'} {', '.join(map(str, lost))} before and does not any more; "
-        f"{'its' if one else 'their'} scores leave the report and stay in the database (list "
-        f"{'it' if one else 'them'} again to see them; nothing is computed twice)"
+        f"{study} no longer evaluates length{'' if single else 's'} {', '.join(map(str, removed))}; "
+        f"{'its' if single else 'their'} scores are not in the report, but still in the database (list "
+        f"{'it' if single else 'them'} again to show them; nothing is computed twice)"
     )
 
 
 def _reopen(store: Store, study: str) -> str:
-    """Have the study's finished runs trained again whose weights are not there any more; one line about them, or ""."""
+    """Mark finished runs whose weights are missing for training. Return one line about them, or an empty string."""
     missing = [
         run.key
         for run in store.runs(study)
@@ -164,20 +165,20 @@ def _reopen(store: Store, study: str) -> str:
     reopened = store.reopen(missing)
     if not reopened:
         return ""
-    one = reopened == 1
+    single = reopened == 1
     return (
-        f"{study}: the weights of {reopened} finished run{'' if one else 's'} are missing in {store.folder / 'runs'}, and "
-        f"{'it is' if one else 'they are'} trained again; the scores are kept (`lengthwise report` needs no weights)"
+        f"{study}: the weights of {reopened} finished run{'' if single else 's'} are missing in {store.folder / 'runs'}, so "
+        f"{'it is' if single else 'they are'} trained again; the scores are kept (`lengthwise report` needs no weights)"
     )
 
 
 def _check(workers: int | None, device: str, backend: str, threads: int) -> None:
     for name, value in (("workers", workers), ("threads", threads)):
         if value is not None and value < 1:
-            raise ConfigError(f"{name} is {value}; it has to be at least 1")
+            raise ConfigError(f"{name} must be at least 1, got {value}")
     check_backend(backend)
     try:
-        torch.zeros(1, device=device).tolist()  # "meta" makes tensors and has no numbers
+        torch.zeros(1, device=device).tolist()  # tolist fails on "meta", which has no data
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         first = str(error).strip().splitlines()[0]
         hint = "this PyTorch or this machine has no CUDA" if device.startswith("cuda") else first
@@ -185,48 +186,48 @@ def _check(workers: int | None, device: str, backend: str, threads: int) -> None
 
 
 def _pickled(study: Study) -> bytes:
-    """The runs, for the workers, which import each class by its name."""
+    """Return the pickled runs for the workers, which import each class by its name."""
     for run in study.runs:
         for choice in run.choices:
             try:
                 pickle.dumps(choice.make)
             except (pickle.PicklingError, AttributeError) as error:
                 raise ConfigError(
-                    f"{choice.name} cannot be found by its name in {choice.make.__module__}, as worker processes have "
-                    "to; define it at the top level of a module or of the study's file"
+                    f"worker processes cannot import {choice.name} from {choice.make.__module__}; define it at the top level "
+                    "of a module or of the study file"
                 ) from error
     return pickle.dumps({run.key: run for run in study.runs})
 
 
-def _own_source(study: Study) -> str | None:
-    """The study's file when some class is from outside lengthwise: defined there, or in a neighbour that the file imports."""
+def _source_for_workers(study: Study) -> str | None:
+    """Return the study's file if a class is from outside lengthwise, since the file or one that it imports may define it."""
     outside = any(not is_own(choice.make) for run in study.runs for choice in run.choices)
     return str(study.source) if outside and study.source is not None else None
 
 
 class _Worker:
-    """A worker process as its parent sees it."""
+    """The parent's handle of a worker process."""
 
     def __init__(self, spec: Spec):
         context = get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=main, args=(theirs, spec), daemon=True)
-        with ctrl_c_held_back():  # the child inherits that, so that Ctrl-C does not hit it while it starts
+        self.pipe, child_pipe = context.Pipe()
+        self.process = context.Process(target=main, args=(child_pipe, spec), daemon=True)
+        with ctrl_c_held_back():  # the child inherits this, so Ctrl-C cannot hit it while it starts
             self.process.start()
-        theirs.close()
-        self.name: str | None = None  # in the store; None until it is ready
-        self.key = ""  # the run it works on
-        self.bye: Exit | None = None
+        child_pipe.close()
+        self.name: str | None = None  # its name in the store; None until it is ready
+        self.key = ""  # of its current run
+        self.exit: Exit | None = None
 
     def stop(self) -> None:
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has already ended
             self.pipe.send("stop")
         if self.name is None:
-            self.process.terminate()  # it is still importing and holds nothing
+            self.process.terminate()  # it is still importing, and has no run yet
 
 
 class _WorkerPool:
-    """The workers of one call, and what they say."""
+    """The workers of one call, and their messages."""
 
     def __init__(
         self,
@@ -235,48 +236,54 @@ class _WorkerPool:
         spec: Spec,
         workers: int | None,
         estimate: bool,
-        tell: Callable[[Event], None],
+        emit: Callable[[Event], None],
     ):
-        self.store, self.study, self.spec, self.tell = store, study, spec, tell
-        self.wanted, self.estimate = workers, estimate
-        self.crew: list[_Worker] = []
-        self.deaths: Counter[str] = Counter()
-        self.idle_deaths = 0  # of workers without a run, since a run was begun
+        self.store, self.study, self.spec, self.emit = store, study, spec, emit
+        self.max_workers, self.estimate = workers, estimate
+        self.workers: list[_Worker] = []
+        self.deaths: Counter[str] = Counter()  # of workers, by run
+        self.idle_deaths = 0  # of workers without a run, since a run last started
         self.signal: int | None = None
         self.error: str | None = None
-        self.counted: tuple[dict[str, int], bool] | None = None
-        self.count_at = 0.0
-        self.idle = False  # at the last look no worker of ours had a run, and another call had
+        self.last_counts: tuple[dict[str, int], bool] | None = None
+        self.next_count = 0.0
+        self.idle = False  # at the last count, only other calls had runs
 
     def work(self, notes: list[str]) -> Outcome:
-        begin = time.perf_counter()
+        start = time.perf_counter()
         counts = self.store.progress(self.study.name)
-        left = counts["pending"] + counts["running"]
-        usual = 1 if torch.device(self.spec.device).type == "cuda" else cores()
-        number = min(self.wanted or usual, left)
-        todo = {row.key: row for row in self.store.runs(self.study.name) if row.status in ("pending", "running")}
-        runs = [run for run in self.study.runs if run.key in todo]
-        cost = costs((run, self.study.evaluation_of(run)) for run in runs)
-        trained = {row.key for row in todo.values() if row.finished is not None}
+        unfinished = counts["pending"] + counts["running"]
+        default = 1 if torch.device(self.spec.device).type == "cuda" else cores()
+        number = min(self.max_workers or default, unfinished)
+        rows = {row.key: row for row in self.store.runs(self.study.name) if row.status in ("pending", "running")}
+        runs = [run for run in self.study.runs if run.key in rows]
+        cost_by_key = costs((run, self.study.evaluation_of(run)) for run in runs)
+        trained = {row.key for row in rows.values() if row.finished is not None}
         seconds = None
         if self.estimate and runs:
-            self.tell(Note(text="measuring a few training steps, to estimate how long this takes"))
+            self.emit(Note(text="measuring a few training steps to estimate the duration"))
             spec = self.spec
             seconds = estimate_seconds(
-                runs, cost, trained, workers=number, device=spec.device, backend=spec.backend, threads=spec.threads
+                runs,
+                cost_by_key,
+                trained,
+                workers=number,
+                device=spec.device,
+                backend=spec.backend,
+                threads=spec.threads,
             )
             if seconds is None:
-                self.tell(Note(text="no training step could be measured, so the duration is not estimated"))
-        cost = {key: replace(own, train=0.0) if key in trained else own for key, own in cost.items()}
-        self.tell(Begun(total=len(self.study.runs), counts=counts, workers=number, costs=cost, seconds=seconds))
+                self.emit(Note(text="no training step could be measured, so the duration is not estimated"))
+        cost_by_key = {key: replace(cost, train=0.0) if key in trained else cost for key, cost in cost_by_key.items()}
+        self.emit(Begun(total=len(self.study.runs), counts=counts, workers=number, costs=cost_by_key, seconds=seconds))
         for note in notes:
-            self.tell(Note(text=note))
+            self.emit(Note(text=note))
         with self._signals():
             try:
                 for _ in range(number):
-                    self.crew.append(_Worker(self.spec))
-                while self.crew and self.signal is None and self.error is None:
-                    self._listen(TICK_SECONDS)
+                    self.workers.append(_Worker(self.spec))
+                while self.workers and self.signal is None and self.error is None:
+                    self._listen(POLL_SECONDS)
                     self._count()
             finally:
                 self._stop()
@@ -286,87 +293,89 @@ class _WorkerPool:
         if self.error is not None:
             raise WorkerError(self.error)
         failed = tuple((r.key, r.error or "") for r in self.store.runs(self.study.name) if r.status == "failed")
-        return Outcome(counts, failed, time.perf_counter() - begin)
+        return Outcome(counts, failed, time.perf_counter() - start)
 
-    # ---- what workers say ---------------------------------------------------------------------------------------
+    # ---- messages of workers ------------------------------------------------------------------------------------
 
-    def _listen(self, seconds: float) -> None:
-        """Hear what has been said, waiting at most so long for the first word."""
-        by_pipe = {worker.pipe: worker for worker in self.crew}
-        for pipe in connection.wait(list(by_pipe), seconds):
+    def _listen(self, timeout: float) -> None:
+        """Handle all messages that have arrived. Wait at most `timeout` seconds for the first one."""
+        by_pipe = {worker.pipe: worker for worker in self.workers}
+        for pipe in connection.wait(list(by_pipe), timeout):
             worker = by_pipe[pipe]  # type: ignore[index]
             try:
                 while worker.pipe.poll():
-                    self._hear(worker, worker.pipe.recv())
+                    self._handle(worker, worker.pipe.recv())
             except (EOFError, OSError, pickle.UnpicklingError):
-                self._ended(worker)
+                self._handle_end(worker)
 
-    def _hear(self, worker: _Worker, message: Event | Ready | Exit) -> None:
+    def _handle(self, worker: _Worker, message: Event | Ready | Exit) -> None:
         if isinstance(message, Ready):
             worker.name = message.name
         elif isinstance(message, Exit):
-            worker.bye = message
+            worker.exit = message
             self.error = self.error or message.error
-            worker.process.kill()  # it has let go of everything; taking torch down would only take time
+            worker.process.kill()  # it has released everything; shutting torch down would only take time
         else:
             if isinstance(message, Started):
                 worker.key, self.idle_deaths = message.key, 0
             elif isinstance(message, (Done, Failed, Released)):
                 worker.key = ""
-            self.tell(message)
+            self.emit(message)
             if isinstance(message, (Done, Failed)):
                 self._count(now=True)
 
-    def _ended(self, worker: _Worker) -> None:
-        """A worker's pipe is closed: it said good-bye, or it was killed."""
-        self.crew.remove(worker)
+    def _handle_end(self, worker: _Worker) -> None:
+        """Handle a closed pipe: the worker sent `Exit` before, or it was killed."""
+        self.workers.remove(worker)
         worker.process.join(STOP_SECONDS)
         worker.pipe.close()
-        if worker.bye is not None or self._stopping:
+        if worker.exit is not None or self._stopping:
             return
-        how = _how(worker.process.exitcode)
+        reason = _exit_reason(worker.process.exitcode)
         if worker.key:
-            self._died_at(worker, worker.key, how)
+            self._handle_death(worker, worker.key, reason)
         else:
             self.idle_deaths += 1
-            if self.idle_deaths > len(self.crew) + 1:
-                self.error = f"worker processes end before they begin a run ({how}); what they printed may say why"
+            if self.idle_deaths > len(self.workers) + 1:
+                self.error = (
+                    f"worker processes end before they start a run ({reason}); see their output above for the cause"
+                )
                 return
-        self.crew.append(_Worker(self.spec))
+        self.workers.append(_Worker(self.spec))
 
-    def _died_at(self, worker: _Worker, key: str, how: str) -> None:
+    def _handle_death(self, worker: _Worker, key: str, reason: str) -> None:
         self.deaths[key] += 1
-        if self.deaths[key] < MOST_DEATHS or worker.name is None:
-            self.tell(Released(key=key, reason=f"its worker ended ({how})"))
-            self.tell(Note(key=key, text=f"a worker ended ({how}); the run continues from its last checkpoint"))
+        if self.deaths[key] < MAX_DEATHS or worker.name is None:
+            self.emit(Released(key=key, reason=f"its worker ended ({reason})"))
+            self.emit(Note(key=key, text=f"a worker ended ({reason}); the run continues from its last checkpoint"))
             return
-        error = f"its worker ended {self.deaths[key]} times ({how}); if memory was short, use fewer --workers"
-        # The dead worker still holds the run: nobody else takes it before this.
+        error = f"its worker ended {self.deaths[key]} times ({reason}); if memory ran out, use fewer --workers"
+        # In the store, the dead worker still holds the run, so no other worker can take it before this.
         if self.store.fail(key, worker.name, error):
-            self.tell(Failed(key=key, error=error))
+            self.emit(Failed(key=key, error=error))
 
     def _count(self, now: bool = False) -> None:
-        """Tell how many runs are done, other calls' too, when that has changed."""
-        begin = time.perf_counter()
-        if not now and begin < self.count_at:
+        """Emit `Counted` if the numbers of runs by status have changed, which other calls may do too."""
+        start = time.perf_counter()
+        if not now and start < self.next_count:
             return
         try:
             counts = self.store.progress(self.study.name)
         except StoreGone as error:
             self.error = str(error)
             return
-        except StoreError:  # locked for long: the next look will tell
+        except StoreError:  # locked for long; count again later
             return
         end = time.perf_counter()
-        self.count_at = end + max(COUNT_SECONDS, 10 * (end - begin))  # counting thousands of runs takes a while
-        ours = sum(1 for worker in self.crew if worker.key)
-        ready = any(worker.name for worker in self.crew)
-        # A worker of ours that took a run a moment ago may not have said so yet: only the next look tells.
-        idle = ready and not ours and counts["running"] > 0 and not counts["pending"]
+        self.next_count = end + max(COUNT_SECONDS, 10 * (end - start))  # counting thousands of runs takes a while
+        busy = any(worker.key for worker in self.workers)
+        ready = any(worker.name for worker in self.workers)
+        # The message of a worker that has just taken a run may not have arrived: wait for the next count.
+        idle = ready and not busy and counts["running"] > 0 and not counts["pending"]
         waiting, self.idle = idle and self.idle and not now, idle
-        if self.counted != (counts, waiting):
-            self.counted = counts, waiting
-            self.tell(Counted(counts=counts, waiting=waiting))
+        if self.last_counts != (counts, waiting):
+            self.last_counts = counts, waiting
+            self.emit(Counted(counts=counts, waiting=waiting))
 
     # ---- the end ------------------------------------------------------------------------------------------------
 
@@ -375,38 +384,38 @@ class _WorkerPool:
         return self.signal is not None or self.error is not None
 
     def _stop(self) -> None:
-        """Let every worker save where it is and give its run back; after a while, or a second signal, end it."""
+        """Let every worker save a checkpoint and release its run. Kill it after a timeout or a second signal."""
         first = self.signal
-        for worker in self.crew:
+        for worker in self.workers:
             worker.stop()
         end = time.perf_counter() + STOP_SECONDS
-        while self.crew and time.perf_counter() < end and self.signal == first:
-            self._listen_to_the_end()
-        for worker in self.crew:
+        while self.workers and time.perf_counter() < end and self.signal == first:
+            self._listen_while_stopping()
+        for worker in self.workers:
             worker.process.kill()
             worker.process.join()
             worker.pipe.close()
-        self.crew.clear()
+        self.workers.clear()
 
-    def _listen_to_the_end(self) -> None:
+    def _listen_while_stopping(self) -> None:
         if self.error is None and self.signal is None:
-            self.error = "stopped"  # an exception is under way: no worker is replaced
-        self._listen(TICK_SECONDS)
+            self.error = "stopped"  # an exception is being raised, so workers are not replaced
+        self._listen(POLL_SECONDS)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM are noted instead of raised wherever the parent happens to be."""
+        """Record Ctrl-C and SIGTERM, instead of raising an exception at an arbitrary line of the parent."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
-        def note(number: int, frame: FrameType | None) -> None:
-            if self.signal is not None:  # the second one: do not wait for checkpoints
-                for worker in self.crew:
+        def record(number: int, frame: FrameType | None) -> None:
+            if self.signal is not None:  # at the second signal, do not wait for checkpoints
+                for worker in self.workers:
                     worker.process.kill()
             self.signal = number
 
-        old: dict[int, Any] = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        old: dict[int, Any] = {number: signal.signal(number, record) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
@@ -414,7 +423,7 @@ class _WorkerPool:
                 signal.signal(number, handler)
 
 
-def _how(code: int | None) -> str:
+def _exit_reason(code: int | None) -> str:
     if code is not None and code < 0:
         try:
             return f"killed by {signal.Signals(-code).name}"

@@ -1,4 +1,4 @@
-"""A study file, run: the `study` that it leaves."""
+"""Load a study file: a Python file that defines a variable `study`."""
 
 import dataclasses
 import os
@@ -12,29 +12,29 @@ from lengthwise.studies.study import Study
 
 
 class StudyError(ValueError):
-    """A study file that leaves no study. One line: the file, the line in it, and what went wrong there."""
+    """A study file defines no study. The message is one line with the file, the line in it, and the problem."""
 
 
 def load(path: str | Path) -> Study:
-    """The `study` of a Python file. The file may import its neighbours and define encodings and tasks of its own.
+    """Return the `study` of a Python file. The file may import neighbouring files and define its own encodings and tasks.
 
-    A file that is loaded as a plug-in already is not run a second time: its classes stay those in the lists.
+    A file that is already loaded as a plug-in is not run again, so that its classes stay those in the lists.
 
-    Raises `StudyError` in one line, with the file's line, for whatever the file raises.
+    Raise `StudyError` in one line, with the line number in the file, for any error in the file.
     """
-    given = str(path)
-    module = already_loaded(given) or load_file(given, StudyError, "study")
-    study = _study(given, module)
-    command = study.command or shlex.join(["lengthwise", "run", given])
+    name = str(path)
+    module = already_loaded(name) or load_file(name, StudyError, "study")
+    study = _study(name, module)
+    command = study.command or shlex.join(["lengthwise", "run", name])
     return dataclasses.replace(study, source=Path(os.path.expanduser(path)).resolve(), command=command)
 
 
-def _study(given: str, module: ModuleType) -> Study:
+def _study(file: str, module: ModuleType) -> Study:
     study: Any = getattr(module, "study", None)
     if isinstance(study, Study):
         return study
     if study is not None:
-        raise StudyError(f"{given}: its `study` is a {type(study).__name__}; it has to be a lengthwise.studies.Study")
-    others = [name for name, value in vars(module).items() if isinstance(value, Study)]
-    hint = f"; it leaves {others[0]}: call that `study`" if others else "; end it with study = Study(...)"
-    raise StudyError(f"{given} leaves no `study`{hint}")
+        raise StudyError(f"{file}: its `study` must be a lengthwise.studies.Study, got {type(study).__name__}")
+    names = [name for name, value in vars(module).items() if isinstance(value, Study)]
+    hint = f"; rename its variable {names[0]} to `study`" if names else "; end it with study = Study(...)"
+    raise StudyError(f"{file} defines no `study`{hint}")

@@ -1,4 +1,4 @@
-"""Probes of the runs in a store: who is compared with whom, and every answer stored, so that it is not asked twice."""
+"""Probes of stored runs: which runs are measured or compared, and results that are stored and reused."""
 
 import re
 import time
@@ -18,17 +18,17 @@ from lengthwise.probes import (
     IN_CONTEXT,
     ProbeQuestion,
     TrainedRun,
-    ask_attended,
-    ask_distance,
-    ask_in_context,
-    ask_lengths,
     attended_question,
+    count_lengths,
     distance_question,
     in_context_question,
     lengths_question,
     load_trained_run,
-    require_alike,
+    measure_attended_distance,
+    measure_attention_distance,
+    measure_in_context,
     require_attention,
+    require_comparable,
     require_in_context,
 )
 from lengthwise.store import ProbeRow, RunRow, Store, StoreError, run_folder
@@ -39,117 +39,127 @@ from lengthwise.training.checkpoint import WEIGHTS
 from lengthwise.training.tensorfile import CheckpointError, DamagedFile
 from lengthwise.values import require_no_address
 
-KEPT = 2  # trained models in memory: of a pair that is compared
+MAX_LOADED = 2  # trained models in memory: those of one comparison
 
 
 @dataclass(frozen=True)
-class Item:
-    """One question to one run; `against` is the run that it is compared with, if there is one."""
+class ProbeJob:
+    """One question about one run. `against` is the run that it is compared with, if any."""
 
     run: RunRow
-    asked: ProbeQuestion
+    question: ProbeQuestion
     against: RunRow | None = None
 
     @property
     def name(self) -> str:
-        against = f" against {_named(self.against)}" if self.against else ""
-        return f"{_named(self.run)}{against}, length {self.asked['length']}"
+        against = f" against {_description(self.against)}" if self.against else ""
+        return f"{_description(self.run)}{against}, length {self.question['length']}"
 
     @property
     def work(self) -> float:
-        """In no unit: what it costs, beside others."""
-        return float(self.asked["examples"] * self.asked["length"] ** 2)
+        """Return the cost relative to other jobs, for progress display."""
+        return float(self.question["examples"] * self.question["length"] ** 2)
 
 
 @dataclass(frozen=True)
-class Answer:
-    """An item, and what was found; `new`: in this call."""
+class ProbeResult:
+    """A job with its stored result. `new` is True if it was measured in this call."""
 
-    item: Item
+    job: ProbeJob
     row: ProbeRow
     new: bool
 
 
-# ---- who is asked what --------------------------------------------------------------------------------------------
+# ---- jobs ---------------------------------------------------------------------------------------------------------
 
 
-def distances(pairs: Iterable[tuple[RunRow, RunRow]], lengths: Sequence[int] | None, **settings: Any) -> list[Item]:
-    """What is asked of each pair: at `lengths`, or at those that the run's evaluation asks for."""
+def attention_distance_jobs(
+    pairs: Iterable[tuple[RunRow, RunRow]], lengths: Sequence[int] | None, **settings: Any
+) -> list[ProbeJob]:
+    """Return the jobs for each pair, at `lengths` or at the lengths of the run's evaluation."""
     return [
-        Item(run, distance_question(against.key, length, **settings), against)
+        ProbeJob(run, distance_question(against.key, length, **settings), against)
         for run, against in pairs
-        for length in (lengths if lengths is not None else _asked_lengths(run))
+        for length in (lengths if lengths is not None else _evaluated_lengths(run))
     ]
 
 
-def attended_distance_jobs(runs: Iterable[RunRow], lengths: Sequence[int] | None, **settings: Any) -> list[Item]:
-    """What is asked of each run: at `lengths`, or at those of its evaluation that are longer than the trained one."""
-    items = []
+def attended_distance_jobs(runs: Iterable[RunRow], lengths: Sequence[int] | None, **settings: Any) -> list[ProbeJob]:
+    """Return the jobs for each run, at `lengths` or at the evaluated lengths that are longer than training."""
+    jobs = []
     for run in runs:
-        usual = _asked_lengths(run) if lengths is None else []
-        longer = [length for length in usual if length > run.train_length]
-        items += [Item(run, attended_question(length, **settings)) for length in lengths or longer or usual]
-    return items
+        evaluated = _evaluated_lengths(run) if lengths is None else []
+        longer = [length for length in evaluated if length > run.train_length]
+        jobs += [ProbeJob(run, attended_question(length, **settings)) for length in lengths or longer or evaluated]
+    return jobs
 
 
-def in_context(runs: Iterable[RunRow], probe: str, lengths: Sequence[int] | None, **settings: Any) -> list[Item]:
-    """What is asked of each run that learns functions in context: at `lengths`, or at the published multiple of the trained one.
-    Settings that are None are as published."""
-    wanted: Sequence[int | None] = lengths or [None]
+def in_context_jobs(
+    runs: Iterable[RunRow], probe: str, lengths: Sequence[int] | None, **settings: Any
+) -> list[ProbeJob]:
+    """Return the jobs for runs that learn functions in context, at `lengths` or at the published multiple of the training length.
+
+    Settings that are None take the published values.
+    """
+    job_lengths: Sequence[int | None] = lengths or [None]
     return [
-        Item(run, in_context_question(probe, run.train_length, length, **settings)) for run in runs for length in wanted
+        ProbeJob(run, in_context_question(probe, run.train_length, length, **settings))
+        for run in runs
+        for length in job_lengths
     ]
 
 
-def split_supported(items: Iterable[Item]) -> tuple[list[Item], list[str]]:
-    """The questions that can be put to their runs, and why the others cannot: of a whole study, some encodings end before."""
-    kept, left_out = [], []
-    for item in items:
+def split_supported(jobs: Iterable[ProbeJob]) -> tuple[list[ProbeJob], list[str]]:
+    """Return the jobs that their runs support, and the reasons for the others, such as an encoding's maximal length."""
+    supported, reasons = [], []
+    for job in jobs:
         try:
-            require_in_context(stored_run(item.run), item.asked)
+            require_in_context(stored_run(job.run), job.question)
         except ConfigError as error:
-            left_out.append(f"{_named(item.run)}: {error}")
+            reasons.append(f"{_description(job.run)}: {error}")
         else:
-            kept.append(item)
-    return kept, left_out
+            supported.append(job)
+    return supported, reasons
 
 
-def of_task(runs: Sequence[RunRow], word: str, study: str) -> list[RunRow]:
-    """The runs of a study that have a task, by one word (`addition:scratchpad=full`, other settings as usual) or by its label.
+def runs_with_task(runs: Sequence[RunRow], name: str, study: str) -> list[RunRow]:
+    """Return the runs of a study with a task, given as on the command line (`addition:scratchpad=full`) or by its label.
 
-    `ConfigError` where there are none; it names the near miss.
+    Settings that `name` omits have their defaults. Raise `ConfigError` with a suggestion if there are no such runs.
     """
     labels = list(dict.fromkeys(run.task for run in runs))
-    if word in labels:
-        return [run for run in runs if run.task == word]
-    if "(" not in word.partition(":")[0]:  # else it is a label, with a mistake in it
-        choice = task(word)
+    if name in labels:
+        return [run for run in runs if run.task == name]
+    if "(" not in name.partition(":")[0]:  # otherwise it is a misspelled label
+        choice = task(name)
         skip = getattr(choice.make, "excluded_from_key", ())
 
-        def identity(data: dict[str, Any]) -> Any:  # of a changed class too: whoever asks its runs is told
+        def identity(data: dict[str, Any]) -> Any:  # ignores class versions; `stored_run` reports a changed class
             return {k: v for k, v in without_versions(data).items() if k not in skip}
 
-        found = [run for run in runs if identity(run.config["task"]) == identity(choice.to_data())]
-        if found:
-            return found
-        word = choice.label
+        matching = [run for run in runs if identity(run.config["task"]) == identity(choice.to_data())]
+        if matching:
+            return matching
+        name = choice.label
     raise ConfigError(
-        f"study {study!r} has no run of {word}{near_miss(word, labels)}; its tasks are: {', '.join(labels)}"
+        f"study {study!r} has no run of {name}{near_miss(name, labels)}; its tasks are: {', '.join(labels)}"
     )
 
 
-def is_encoding(word: str) -> bool:
+def is_encoding(name: str) -> bool:
     try:
-        encoding(word)
+        encoding(name)
     except ConfigError:
         return False
     return True
 
 
-def why_not(runs: Iterable[RunRow]) -> list[str]:
-    """The runs that cannot be looked into, each with the reason."""
+def unsupported_reasons(runs: Iterable[RunRow]) -> list[str]:
+    """Return why runs cannot be probed, for those that are unfinished or have no attention."""
     reasons = ((run, "has no attention" if not has_attention(run) else f"is {run.status}") for run in runs)
-    return [f"{_named(run)} {why}" for run, why in reasons if run.finished is None or not has_attention(run)]
+    return [
+        f"{_description(run)} {reason}" for run, reason in reasons if run.finished is None or not has_attention(run)
+    ]
 
 
 def has_attention(run: RunRow) -> bool:
@@ -157,70 +167,72 @@ def has_attention(run: RunRow) -> bool:
 
 
 def require_no_misspelling(key: str) -> None:
-    """Raise `ConfigError` for what is no key of a run, but an encoding's name or settings with a mistake in them."""
+    """Raise `ConfigError` if `key` looks like a misspelled encoding rather than a run's key."""
     name = key.partition(":")[0]
     if not re.fullmatch("[0-9a-fA-F]+", key) and (name != key or near_miss(name, ENCODINGS.names())):
         encoding(key)
 
 
 def partners(
-    runs: Sequence[RunRow], word: str, *, across: bool = False
+    runs: Sequence[RunRow], encoding_name: str, *, across_seeds: bool = False
 ) -> tuple[list[tuple[RunRow, RunRow]], list[str]]:
-    """Each finished run with the run of an encoding (`word`) that has its task, model, training and seed, and consecutive
-    positions; and why others are left out.
+    """Pair each finished run with the named encoding's run that has the same task, model, training and seed.
 
-    `across`: with the run of the next seed instead. Two runs of one seed begin with the same weights, and what training leaves of
-    that makes them alike. Runs of that encoding itself are always paired with the next seed, the last with the first.
+    The encoding's run must have consecutive positions. Return the pairs, and the reasons why other runs have no partner.
+    `across_seeds`: pair with the run of the next seed instead, because two runs of the same seed start from the same weights, which
+    keeps their attention similar. Runs of the named encoding itself are always paired with the next seed, the last with the first.
     """
-    choice, share = encoding(word)
+    choice, share = encoding(encoding_name)
 
-    def refers(run: RunRow) -> bool:
+    def is_reference(run: RunRow) -> bool:
         config = run.config
         shared = share is None or config["model"].get("share_encoding") == share
         return config["encoding"] == choice.to_data() and shared and config["training"].get("positions") is None
 
     references: dict[str, dict[int, RunRow]] = defaultdict(dict)
     finished = [run for run in runs if run.finished is not None and has_attention(run)]
-    for run in filter(refers, finished):
+    for run in filter(is_reference, finished):
         references[_protocol(run)][run.seed] = run
     pairs: list[tuple[RunRow, RunRow]] = []
-    left_out = why_not(runs)
+    reasons = unsupported_reasons(runs)
     for run in finished:
-        other = _reference(references[_protocol(run)], run.seed, across or refers(run))
+        next_seed = across_seeds or is_reference(run)
+        other = _reference(references[_protocol(run)], run.seed, next_seed)
         if other is None:
-            seed = "another seed" if across or refers(run) else "seed"
-            left_out.append(
-                f"{_named(run)} has no finished run of {choice.label} with its task, model, training and {seed}"
+            seed = "another seed" if next_seed else "seed"
+            reasons.append(
+                f"{_description(run)} has no finished run of {choice.label} with its task, model, training and {seed}"
             )
         elif (other, run) not in pairs:  # two seeds of the reference are one pair
             pairs.append((run, other))
-    return pairs, left_out
+    return pairs, reasons
 
 
-def _reference(of_seed: dict[int, RunRow], seed: int, across: bool) -> RunRow | None:
-    """The reference's run of that seed, or of the next one, after the last the first."""
-    if not across:
-        return of_seed.get(seed)
-    others = sorted(other for other in of_seed if other != seed)
+def _reference(by_seed: dict[int, RunRow], seed: int, next_seed: bool) -> RunRow | None:
+    """Return the run with that seed, or with the next seed; the first follows the last."""
+    if not next_seed:
+        return by_seed.get(seed)
+    others = sorted(other for other in by_seed if other != seed)
     following = next((other for other in others if other > seed), others[0] if others else None)
-    return None if following is None else of_seed[following]
+    return None if following is None else by_seed[following]
 
 
-def partner(run: RunRow, runs: Sequence[RunRow], word: str, *, across: bool = False) -> RunRow:
-    """The run that `partners` puts beside `run`. `ConfigError` where there is none."""
-    for one, other in partners([run, *(r for r in runs if r.key != run.key)], word, across=across)[0]:
-        if one.key == run.key:
-            return other
+def partner(run: RunRow, runs: Sequence[RunRow], encoding_name: str, *, across_seeds: bool = False) -> RunRow:
+    """Return the run that `partners` pairs with `run`. Raise `ConfigError` if there is none."""
+    candidates = [run, *(r for r in runs if r.key != run.key)]
+    for first, second in partners(candidates, encoding_name, across_seeds=across_seeds)[0]:
+        if first.key == run.key:
+            return second
     raise ConfigError(
-        f"run {_named(run)} has no finished run of {word} to be compared with, of its task, model and training and of its seed "
-        "(where that would be itself, or with --across-seeds, of another one); train one, or name a run by its key"
+        f"run {_description(run)} has no finished run of {encoding_name} with its task, model, training and seed (with another "
+        "seed for the same encoding or --across-seeds); train one, or give a run's key"
     )
 
 
-def _asked_lengths(run: RunRow) -> list[int]:
+def _evaluated_lengths(run: RunRow) -> list[int]:
     lengths = [question["length"] for question in run.asked]
     if not lengths:
-        raise ConfigError(f"no study asks anything of run {_named(run)}; say at which lengths: --lengths 20,40")
+        raise ConfigError(f"no study evaluates run {_description(run)}; give the lengths: --lengths 20,40")
     return lengths
 
 
@@ -228,128 +240,127 @@ def _protocol(run: RunRow) -> str:
     return canonical(protocol(run.config))
 
 
-def _named(run: RunRow) -> str:
+def _description(run: RunRow) -> str:
     return f"{run.key[:8]} ({run.label}, seed {run.seed})"
 
 
-# ---- what needs no model -------------------------------------------------------------------------------------------
+# ---- example lengths, which need no model --------------------------------------------------------------------------
 
 
 def lengths_of(store: Store, row: RunRow, field: str) -> ProbeRow:
-    """How long the run's examples are, from its rows where it is known; else counted, and stored where the store can be written."""
+    """Return the lengths of a run's examples. They are counted if they are not stored yet, and stored if the store is writable."""
     run = stored_run(row)
     asked = lengths_question(run, field, [question["length"] for question in row.asked])
-    if (known := store.probe(row.key, asked)) is not None:
-        return known
-    result, found = ask_lengths(run, asked), facts("cpu", torch.get_num_threads())
+    if (stored := store.probe(row.key, asked)) is not None:
+        return stored
+    result, origin = count_lengths(run, asked), facts("cpu", torch.get_num_threads())
     if store.readonly:
-        return ProbeRow(key=row.key, asked=asked, result=result, facts=found, created=time.time())
-    store.add_probe(row.key, asked, result, found)
+        return ProbeRow(key=row.key, asked=asked, result=result, facts=origin, created=time.time())
+    store.add_probe(row.key, asked, result, origin)
     stored = store.probe(row.key, asked)
     assert stored is not None
     return stored
 
 
-# ---- asking -------------------------------------------------------------------------------------------------------
+# ---- measurements -------------------------------------------------------------------------------------------------
 
 
-class Asker:
-    """Answers questions about the runs of a store, from its rows where they are known and else from the trained models, which
-    lie under `folder`."""
+class Prober:
+    """Probes the trained models under `folder`, and stores the results."""
 
     def __init__(self, store: Store, folder: Path, *, device: str = "cpu", threads: int = 1):
         require_no_address("the results folder", folder)
         self.store, self.folder, self.device = store, folder, device
         self.facts = facts(device, threads)
-        self._subjects: dict[str, TrainedRun] = {}
+        self._loaded: dict[str, TrainedRun] = {}
 
-    def known(self, items: Sequence[Item]) -> dict[int, ProbeRow]:
-        """The answers that are stored, by the item's place."""
-        keys = dict.fromkeys(item.run.key for item in items)
+    def stored(self, jobs: Sequence[ProbeJob]) -> dict[int, ProbeRow]:
+        """Return the results that are already stored, by the job's index."""
+        keys = dict.fromkeys(job.run.key for job in jobs)
         rows = {(row.key, canonical(row.asked)): row for row in self.store.probes(keys)}
-        found = ((n, rows.get((item.run.key, canonical(item.asked)))) for n, item in enumerate(items))
-        return {n: row for n, row in found if row is not None}
+        results = ((n, rows.get((job.run.key, canonical(job.question)))) for n, job in enumerate(jobs))
+        return {n: row for n, row in results if row is not None}
 
-    def require(self, items: Iterable[Item]) -> None:
-        """Raise `ConfigError` (or another plain error) for what cannot be asked: before anything is computed."""
-        by_pair: dict[tuple[str, str | None], list[Item]] = defaultdict(list)
-        for item in items:
-            by_pair[item.run.key, item.against.key if item.against else None].append(item)
-        for some in by_pair.values():
-            first, lengths = some[0], [item.asked["length"] for item in some if item.asked["probe"] not in IN_CONTEXT]
+    def require(self, jobs: Iterable[ProbeJob]) -> None:
+        """Raise `ConfigError` or `StoreError` for jobs that cannot be done, before anything is computed."""
+        by_pair: dict[tuple[str, str | None], list[ProbeJob]] = defaultdict(list)
+        for job in jobs:
+            by_pair[job.run.key, job.against.key if job.against else None].append(job)
+        for group in by_pair.values():
+            first = group[0]
+            lengths = [job.question["length"] for job in group if job.question["probe"] not in IN_CONTEXT]
             run = self._run(first.run)
-            for item in some:
-                if item.asked["probe"] in IN_CONTEXT:
-                    require_in_context(run, item.asked)
+            for job in group:
+                if job.question["probe"] in IN_CONTEXT:
+                    require_in_context(run, job.question)
             if not lengths:
                 continue
             if first.against is None:
                 require_attention(run)
                 check_lengths(run, lengths)
             else:
-                require_alike(run, self._run(first.against), lengths)
+                require_comparable(run, self._run(first.against), lengths)
         if by_pair and self.store.readonly:
-            raise StoreError(f"{self.store.name} is read-only, and answers are stored; change its permissions")
+            raise StoreError(f"{self.store.name} is read-only, so results cannot be stored; change its permissions")
 
-    def answer(self, item: Item, on_portion: Callable[[float], None] | None = None) -> ProbeRow:
-        """Ask, store, and give back what is stored."""
-        run = self._subject(item.run, item.against)
-        if item.asked["probe"] in IN_CONTEXT:
-            result = ask_in_context(run, item.asked, on_portion)
-        elif item.against is None:
-            result = ask_attended(run, item.asked, on_portion)
+    def measure(self, job: ProbeJob, on_progress: Callable[[float], None] | None = None) -> ProbeRow:
+        """Measure, store, and return the stored result. `on_progress` receives numbers of finished examples."""
+        run = self._trained_run(job.run, job.against)
+        if job.question["probe"] in IN_CONTEXT:
+            result = measure_in_context(run, job.question, on_progress)
+        elif job.against is None:
+            result = measure_attended_distance(run, job.question, on_progress)
         else:
-            result = ask_distance(run, self._subject(item.against, item.run), item.asked, on_portion)
-        self.store.add_probe(item.run.key, item.asked, result, self.facts)
-        row = self.store.probe(item.run.key, item.asked)
+            result = measure_attention_distance(run, self._trained_run(job.against, job.run), job.question, on_progress)
+        self.store.add_probe(job.run.key, job.question, result, self.facts)
+        row = self.store.probe(job.run.key, job.question)
         assert row is not None
         return row
 
     def _run(self, row: RunRow) -> Run:
         if row.finished is None:
             raise ConfigError(
-                f"run {_named(row)} is {row.status}, and only a trained model can be looked into; run its study"
+                f"run {_description(row)} is {row.status}, and only trained models can be probed; run its study"
             )
         run = stored_run(row)
         if not (weights := run_folder(self.folder, row.key) / WEIGHTS).is_file():
             raise ConfigError(
-                f"run {_named(row)} has no weights here ({weights}); bring them here from where it was trained, or run its study "
-                "again, which trains it again"
+                f"run {_description(row)} has no weights here ({weights}); copy them from where it was trained, or run its study "
+                "again to retrain it"
             )
         return run
 
-    def _subject(self, row: RunRow, beside: RunRow | None) -> TrainedRun:
-        if row.key not in self._subjects:
-            while len(self._subjects) >= KEPT:
-                other = next(key for key in self._subjects if beside is None or key != beside.key)
-                del self._subjects[other]
+    def _trained_run(self, row: RunRow, partner: RunRow | None) -> TrainedRun:
+        if row.key not in self._loaded:
+            while len(self._loaded) >= MAX_LOADED:
+                other = next(key for key in self._loaded if partner is None or key != partner.key)
+                del self._loaded[other]
             folder = run_folder(self.folder, row.key)
             try:
-                self._subjects[row.key] = load_trained_run(self._run(row), folder, device=torch.device(self.device))
+                self._loaded[row.key] = load_trained_run(self._run(row), folder, device=torch.device(self.device))
             except DamagedFile as error:
                 raise CheckpointError(
-                    f"{error}; bring it here again from where it was trained, or remove it and run its study again, which "
-                    "trains it again"
+                    f"{error}; copy it again from where it was trained, or delete it and run its study again to retrain it"
                 ) from error
-        return self._subjects[row.key]
+        return self._loaded[row.key]
 
 
-def ask_all(
-    asker: Asker, items: Sequence[Item], on_progress: Callable[[Item, float], None] | None = None
-) -> list[Answer]:
-    """The answers, in the order of the items. `on_progress(item, examples)` after each portion of what is new."""
-    known = asker.known(items)
-    todo = [n for n in range(len(items)) if n not in known]
-    asker.require(items[n] for n in todo)
-    # One reference after the other: each is then loaded once.
-    todo.sort(key=lambda n: (items[n].against.key if items[n].against else "", items[n].run.key))  # type: ignore[union-attr]
-    for n in todo:
-        item = items[n]
+def probe_all(
+    prober: Prober, jobs: Sequence[ProbeJob], on_progress: Callable[[ProbeJob, float], None] | None = None
+) -> list[ProbeResult]:
+    """Return the results in the order of the jobs. `on_progress(job, examples)` is called after each batch of a new result."""
+    rows = prober.stored(jobs)
+    pending = [n for n in range(len(jobs)) if n not in rows]
+    prober.require(jobs[n] for n in pending)
+    # Sort by reference model, so that each one is loaded once.
+    pending.sort(key=lambda n: (jobs[n].against.key if jobs[n].against else "", jobs[n].run.key))  # type: ignore[union-attr]
+    for n in pending:
+        job = jobs[n]
 
-        def tell(examples: float, item: Item = item) -> None:
+        def report(examples: float, job: ProbeJob = job) -> None:
             if on_progress is not None:
-                on_progress(item, examples)
+                on_progress(job, examples)
 
-        known[n] = asker.answer(item, tell)
-    new = set(todo)
-    return [Answer(item, known[n], n in new) for n, item in enumerate(items)]
+        rows[n] = prober.measure(job, report)
+    new = set(pending)
+    return [ProbeResult(job, rows[n], n in new) for n, job in enumerate(jobs)]

@@ -1,4 +1,4 @@
-"""Where a number comes from: versions, device, commit."""
+"""The origin of results: versions, device and commit."""
 
 import platform
 import subprocess
@@ -13,7 +13,7 @@ from lengthwise.models.linear import multiplied_by
 
 
 def facts(device: str, threads: int) -> dict[str, Any]:
-    """What is the same for everything that this process computes."""
+    """Return the facts that are stored with every result of this process."""
     return {
         "versions": {"lengthwise": lengthwise.__version__, "torch": torch.__version__, "numpy": numpy.__version__},
         "python": platform.python_version(),
@@ -26,7 +26,7 @@ def facts(device: str, threads: int) -> dict[str, Any]:
 
 
 def device_name(device: str) -> str:
-    """The device as its maker calls it: "cpu (AMD EPYC 7763)", "cuda (NVIDIA H200)"."""
+    """Return the device with its model name: "cpu (AMD EPYC 7763)", "cuda (NVIDIA H200)"."""
     kind = torch.device(device).type
     name = torch.cuda.get_device_name(device) if kind == "cuda" else _processor() if kind == "cpu" else ""
     return f"{kind} ({name})" if name else kind
@@ -44,22 +44,24 @@ def _processor() -> str:
 
 
 def commit(file: Path, besides: str | None = None) -> dict[str, Any]:
-    """The commit of the checkout that `file` is tracked in, and whether tracked files were changed, those in the folder
-    `besides` (from the checkout's root) left out; {} without one."""
+    """Return the commit of the git checkout that tracks `file`, and whether tracked files have uncommitted changes.
+
+    Changes in the folder `besides`, relative to the checkout's root, are ignored. Return {} without a checkout.
+    """
     folder = str(file.parent)
     try:
-        # A copy in site-packages may lie inside some checkout without being part of it.
+        # An installed copy may lie inside an unrelated checkout, which does not track it.
         _git(folder, "ls-files", "--error-unmatch", file.name)
         head = _git(folder, "rev-parse", "--short=12", "HEAD")
-        which = ["--", ":/", f":(top,exclude){besides}"] if besides else []
-        return {"commit": head, "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no", *which))}
+        paths = ["--", ":/", f":(top,exclude){besides}"] if besides else []
+        return {"commit": head, "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no", *paths))}
     except (OSError, subprocess.SubprocessError):
         return {}
 
 
 def _git(folder: str, *arguments: str) -> str:
     command = ["git", "--no-optional-locks", "-C", folder, *arguments]
-    ran = subprocess.run(
+    process = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=True, timeout=10
     )
-    return ran.stdout.decode("utf-8", "replace").strip()
+    return process.stdout.decode("utf-8", "replace").strip()

@@ -1,4 +1,4 @@
-"""Numbers of a publication that a study cites: checked when the study is made, since nobody would see a wrong name later."""
+"""Check of the published numbers that a study cites. A misspelled task or encoding would otherwise go unnoticed."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -6,43 +6,43 @@ from typing import Any
 
 from lengthwise.config import ConfigError, Run, near_miss
 
-PARTS = ("source", "about", "scores", "ranks")
+FIELDS = ("source", "about", "scores", "ranks")
 
 
-def require_published(study: str, given: Any, runs: Iterable[Run]) -> None:
-    """Raise `ConfigError` for a part, a task or an encoding that there is not, and for what is no number."""
-    what = f"study {study!r}: published"
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"{what} is {given!r}; give an object with {', '.join(PARTS)}")
-    for name in given:
-        if name not in PARTS:
+def require_published(study: str, published: Any, runs: Iterable[Run]) -> None:
+    """Raise `ConfigError` for an unknown field, task or encoding, and for values that are not finite numbers."""
+    where = f"study {study!r}: published"
+    if not isinstance(published, Mapping):
+        raise ConfigError(f"{where} must be a mapping with {', '.join(FIELDS)}, got {published!r}")
+    for name in published:
+        if name not in FIELDS:
             raise ConfigError(
-                f"{what} has no part {name!r}{near_miss(str(name), PARTS)}; there are: {', '.join(PARTS)}"
+                f"{where} has no field {name!r}{near_miss(str(name), FIELDS)}; available: {', '.join(FIELDS)}"
             )
-    if not isinstance(given.get("source"), str) or not given["source"].strip():
-        raise ConfigError(f"{what} does not say its source; add 'source': who measured it, and where it is to be found")
-    if not isinstance(given.get("about", ""), str):
-        raise ConfigError(f"{what}: about is {given['about']!r}; it has to be text")
+    if not isinstance(published.get("source"), str) or not published["source"].strip():
+        raise ConfigError(f"{where} lacks its source; add 'source': the authors and where to find the publication")
+    if not isinstance(published.get("about", ""), str):
+        raise ConfigError(f"{where}: about must be a string, got {published['about']!r}")
     runs = list(runs)
     tasks, encodings = ([*dict.fromkeys(names)] for names in ([r.task.label for r in runs], [r.label for r in runs]))
-    scores = _object(f"{what}: scores", given.get("scores", {}), tasks)
+    scores = _mapping(f"{where}: scores", published.get("scores", {}), tasks)
     for task, by_encoding in scores.items():
-        _numbers(f"{what}: scores of {task}", by_encoding, encodings)
-    _numbers(f"{what}: ranks", given.get("ranks", {}), encodings)
+        _require_numbers(f"{where}: scores of {task}", by_encoding, encodings)
+    _require_numbers(f"{where}: ranks", published.get("ranks", {}), encodings)
 
 
-def _object(what: str, given: Any, known: list[str]) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"{what} are {given!r}; give an object")
-    for name in given:
+def _mapping(where: str, value: Any, known: list[str]) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where} must be a mapping, got {value!r}")
+    for name in value:
         if name not in known:
             raise ConfigError(
-                f"{what} names {name!r}{near_miss(str(name), known)}, which no run has; there are: {', '.join(known)}"
+                f"{where}: no run has {name!r}{near_miss(str(name), known)}; available: {', '.join(known)}"
             )
-    return given
+    return value
 
 
-def _numbers(what: str, given: Any, known: list[str]) -> None:
-    for name, value in _object(what, given, known).items():
+def _require_numbers(where: str, values: Any, known: list[str]) -> None:
+    for name, value in _mapping(where, values, known).items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise ConfigError(f"{what}: {name} is {value!r}; it has to be a number")
+            raise ConfigError(f"{where}: {name} must be a finite number, got {value!r}")

@@ -1,4 +1,4 @@
-"""A worker process: claims runs of a study from the store, trains and evaluates them, until nothing is left."""
+"""A worker process: it claims runs of a study from the store, and trains and evaluates them, until all are finished."""
 
 import os
 import pickle
@@ -17,7 +17,7 @@ from typing import Any
 from lengthwise.class_versions import is_own
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import Score, evaluate, shifted, together
-from lengthwise.plugins import fault_of_a_file, load_plugins
+from lengthwise.plugins import error_in_user_file, load_plugins
 from lengthwise.store import (
     ClaimLost,
     RunRow,
@@ -38,21 +38,21 @@ from lengthwise.training import Progress, Stopped, Trained, train
 from lengthwise.training.checkpoint import WEIGHTS
 from lengthwise.training.numerics import use_process
 
-BEAT_SECONDS = 5.0  # the store takes a worker for dead after 60 s of silence
-IDLE_SECONDS = 1.0  # between two looks for work, while others hold all runs that are left
-ORPHAN_SECONDS = 20.0  # for a last checkpoint when the parent is gone
+HEARTBEAT_SECONDS = 5.0  # the store considers a worker dead after 60 s without a heartbeat
+IDLE_SECONDS = 1.0  # between two attempts to claim a run, while other workers have all unfinished runs
+ORPHAN_SECONDS = 20.0  # for a last checkpoint after the parent has ended
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What a worker is told: plain data, since it is unpickled before anything can be caught."""
+    """The arguments of a worker: only plain data, because errors during its unpickling could not be caught."""
 
     store: str  # URL
     study: str
     results: str
     runs: bytes  # {key: Run}, pickled
-    plugins: tuple[str, ...]  # that the parent has loaded, so that stored runs find their classes by name
-    source: str | None  # the study's file, when runs are made of classes from outside lengthwise
+    plugins: tuple[str, ...]  # those of the parent, so that the classes of stored runs are found by name
+    source: str | None  # the study's file, if runs use classes from outside lengthwise
     device: str
     backend: str
     threads: int
@@ -67,13 +67,13 @@ class Ready:
 
 @dataclass(frozen=True)
 class Exit:
-    """The last message; `error` when it cannot go on, in one line."""
+    """The last message. `error` is one line if the worker cannot continue."""
 
     error: str | None = None
 
 
 class ParentPipe:
-    """The pipe to the parent: messages go out; what comes in says stop, and its end says that the parent is gone."""
+    """The pipe to the parent. A received message means stop, and a closed pipe means that the parent has ended."""
 
     def __init__(self, pipe: Connection):
         self.stop = threading.Event()
@@ -81,8 +81,7 @@ class ParentPipe:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def send(self, message: Event | Ready | Exit) -> None:
-        # Without a parent nobody wants to know.
-        with self._lock, suppress(OSError):
+        with self._lock, suppress(OSError):  # the parent may have ended
             self._pipe.send(message)
 
     def _listen(self) -> None:
@@ -96,13 +95,13 @@ class ParentPipe:
 
 
 class Heartbeat:
-    """Tells the store, from a thread, that the worker lives and how far it is."""
+    """A thread that tells the store that the worker is alive, and its training step."""
 
     def __init__(self, store: Store, key: str, worker: str):
         self.step = self.steps = 0
         self.lost = False
         self._store, self._key, self._worker = store, key, worker
-        self._over = threading.Event()
+        self._finished = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> "Heartbeat":
@@ -110,113 +109,112 @@ class Heartbeat:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        self._finished.set()
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(BEAT_SECONDS):
-            # A beat that the store could not take is not the end: many more come before it takes us for dead.
+        while not self._finished.wait(HEARTBEAT_SECONDS):
             try:
                 self.lost = not self._store.heartbeat(self._key, self._worker, self.step, self.steps)
-            except StoreGone:  # what is trained from now on could not be kept
+            except StoreGone:  # further training could not be stored
                 self.lost = True
-            except StoreError:
+            except StoreError:  # a failed heartbeat is harmless, because many follow before the worker counts as dead
                 pass
             if self.lost:
                 return
 
 
 def main(pipe: Connection, spec: Spec) -> None:
-    """Work until nothing is left, the parent says stop, or the parent is gone."""
-    # Ctrl-C reaches the whole terminal; the parent hears it and says stop.
+    """Work until all runs are finished, the parent sends stop, or the parent has ended."""
+    # Ctrl-C is sent to all processes of the terminal; the parent handles it and sends stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    link = ParentPipe(pipe)
-    signal.signal(signal.SIGTERM, lambda *_: link.stop.set())
+    parent = ParentPipe(pipe)
+    signal.signal(signal.SIGTERM, lambda *_: parent.stop.set())
     try:
         use_process(spec.threads)
-        warnings.simplefilter("ignore", StoreWarning)  # the parent reads the same rows, and says it
+        warnings.simplefilter("ignore", StoreWarning)  # the parent reads the same rows and prints the warning
         load_plugins(spec.plugins)
         if spec.source is not None:
             load(spec.source)
         runs: dict[str, Run] = pickle.loads(spec.runs)
-        require_same(runs)
+        require_same_keys(runs)
         with open_store(spec.store, create=False) as store:
-            Worker(spec, link, store, runs).work()
+            Worker(spec, parent, store, runs).work()
     except Exception as error:
         if debugging():
             traceback.print_exc()
-        link.send(Exit(plain(error)))
+        parent.send(Exit(error_line(error)))
     else:
-        link.send(Exit())
+        parent.send(Exit())
 
 
 class Worker:
     """One process's work on a study."""
 
-    def __init__(self, spec: Spec, link: ParentPipe, store: Store, runs: dict[str, Run]):
-        self.spec, self.link, self.store, self.runs = spec, link, store, runs
+    def __init__(self, spec: Spec, parent: ParentPipe, store: Store, runs: dict[str, Run]):
+        self.spec, self.parent, self.store, self.runs = spec, parent, store, runs
         self.name = worker_name()
         self.facts = facts(spec.device, spec.threads)
 
     def work(self) -> None:
-        self.link.send(Ready(self.name))
-        while not self.link.stop.is_set():
+        self.parent.send(Ready(self.name))
+        while not self.parent.stop.is_set():
             row = self.store.claim(self.spec.study, self.name)
             if row is not None:
-                self.take(row)
+                self.process(row)
                 continue
             counts = self.store.progress(self.spec.study)
             if not counts["running"] and not counts["pending"]:
                 return
-            # Others hold what is left; one that dies leaves its run to us.
-            self.link.stop.wait(IDLE_SECONDS)
+            # Other workers have the unfinished runs. If one of them dies, its run can be claimed here.
+            self.parent.stop.wait(IDLE_SECONDS)
 
-    def take(self, row: RunRow) -> None:
-        """Bring the run to its end, or give it back, or give it up."""
-        begin = time.perf_counter()
+    def process(self, row: RunRow) -> None:
+        """Finish the run, release it, or mark it as failed."""
+        start = time.perf_counter()
         folder = run_folder(self.spec.results, row.key)
-        with Heartbeat(self.store, row.key, self.name) as beat:
+        with Heartbeat(self.store, row.key, self.name) as heartbeat:
             try:
                 with self.warnings_as_notes(row.key):
-                    scores, of_shifts = self.run(row, folder, beat)
+                    scores, shift_scores = self.run(row, folder, heartbeat)
             except Stopped as stopped:
                 self.store.require_there()
-                if stopped.phase == "training" and not beat.lost:  # what the last checkpoint has
-                    beat.step, beat.steps = stopped.step, stopped.steps
+                if stopped.phase == "training" and not heartbeat.lost:  # the step of the last checkpoint
+                    heartbeat.step, heartbeat.steps = stopped.step, stopped.steps
                     self.store.heartbeat(row.key, self.name, stopped.step, stopped.steps)
-                self.give_back(row, "claim lost" if beat.lost else "stopped")
+                self.release(row, "claim lost" if heartbeat.lost else "stopped")
             except ClaimLost:
-                self.link.send(Released(key=row.key, reason="claim lost"))
+                self.parent.send(Released(key=row.key, reason="claim lost"))
             except Unstorable as error:
-                self.give_up(row, folder, error)
+                self.fail(row, folder, error)
             except StoreError:
                 with suppress(StoreError):
-                    self.give_back(row, "the store failed")
+                    self.release(row, "the store failed")
                 raise
             except Exception as error:
-                self.store.require_there()  # else whatever went wrong follows from that
-                self.give_up(row, folder, error)
+                self.store.require_there()  # a missing store would be the cause of the error
+                self.fail(row, folder, error)
             else:
-                seconds = time.perf_counter() - begin
-                self.link.send(Done(key=row.key, scores=scores, of_shifts=of_shifts, seconds=seconds))
+                seconds = time.perf_counter() - start
+                self.parent.send(Done(key=row.key, scores=scores, shift_scores=shift_scores, seconds=seconds))
 
-    def run(self, row: RunRow, folder: Path, beat: Heartbeat) -> tuple[tuple[tuple[int, float], ...], int]:
+    def run(self, row: RunRow, folder: Path, heartbeat: Heartbeat) -> tuple[tuple[tuple[int, float], ...], int]:
         run = self.runs.get(row.key) or stored_run(row)
         missing = self.store.missing(row.key, row.asked)
         is_trained = row.finished is not None
         weights = folder / WEIGHTS
-        self.link.send(Started(key=row.key, what="evaluate" if weights.is_file() else "train"))
+        self.parent.send(Started(key=row.key, what="evaluate" if weights.is_file() else "train"))
         if is_trained and not weights.is_file():
             self.note(row.key, f"its weights are missing ({weights}); training again")
 
         def should_stop() -> bool:
-            return beat.lost or self.link.stop.is_set()
+            return heartbeat.lost or self.parent.stop.is_set()
 
         def on_training(progress: Progress) -> None:
-            beat.step, beat.steps = progress.step, progress.steps
+            heartbeat.step, heartbeat.steps = progress.step, progress.steps
             self.advance(row.key, progress)
 
-        trained_at = time.time()
+        start_time = time.time()
         trained = train(
             run,
             folder,
@@ -225,24 +223,26 @@ class Worker:
             on_progress=on_training,
             should_stop=should_stop,
         )
-        beat.step = beat.steps = run.training.steps
+        heartbeat.step = heartbeat.steps = run.training.steps
         self.store.add_curve(row.key, trained.curve, worker=self.name)
-        scores = self.ask(row, run, trained, missing, should_stop)
-        new = not is_trained or weights.stat().st_mtime >= trained_at
+        scores = self.evaluate(row, run, trained, missing, should_stop)
+        new = not is_trained or weights.stat().st_mtime >= start_time
         self.store.heartbeat(row.key, self.name, run.training.steps, run.training.steps)
         self.store.finish(row.key, self.name, self.facts_of(row.key, trained) if new else {})
         return scores
 
-    def ask(
+    def evaluate(
         self, row: RunRow, run: Run, trained: Trained, missing: list[dict[str, Any]], should_stop: Callable[[], bool]
     ) -> tuple[tuple[tuple[int, float], ...], int]:
-        """Score the trained model; each answer is stored as soon as it is there. (length, mean) of the task as it was trained, and
-        how many answers there are of shifts."""
-        found: list[tuple[int, float]] = []
-        asked = 0
+        """Evaluate the trained model, and store each score immediately.
+
+        Return (length, mean) for the task as trained, and the number of scores under shifts.
+        """
+        means: list[tuple[int, float]] = []
+        evaluated = 0
         for config, shift in together(missing):
 
-            def on_progress(progress: Progress, nth: int = asked + 1) -> None:
+            def on_progress(progress: Progress, nth: int = evaluated + 1) -> None:
                 self.advance(row.key, progress, nth=nth, lengths=len(missing))
 
             task = shifted(run.task, shift).build() if shift else trained.task
@@ -256,14 +256,14 @@ class Worker:
                 on_progress=on_progress,
                 should_stop=should_stop,
             )
-            answers = []
+            rows = []
             for score in scores:
-                facts = {**self.facts, **_said_of(score, task.note(score.length, _fewer(score)))}
-                answers.append({name: getattr(score, name) for name in _SCORE} | {"facts": facts})
-            self.store.add_scores(row.key, answers, worker=self.name)
-            asked += len(scores)
-            found += [] if shift else [(score.length, score.mean) for score in scores]
-        return tuple(found), asked - len(found)
+                facts = {**self.facts, **_score_facts(score, task.note(score.length, _reduced_count(score)))}
+                rows.append({name: getattr(score, name) for name in _SCORE} | {"facts": facts})
+            self.store.add_scores(row.key, rows, worker=self.name)
+            evaluated += len(scores)
+            means += [] if shift else [(score.length, score.mean) for score in scores]
+        return tuple(means), evaluated - len(means)
 
     def facts_of(self, key: str, trained: Trained) -> dict[str, Any]:
         return {
@@ -278,39 +278,39 @@ class Worker:
 
     def advance(self, key: str, progress: Progress, *, nth: int = 0, lengths: int = 0) -> None:
         values = {name: getattr(progress, name) for name in _PROGRESS}
-        self.link.send(Advanced(key=key, **values, nth=nth, lengths=lengths))
+        self.parent.send(Advanced(key=key, **values, nth=nth, lengths=lengths))
 
-    def give_back(self, row: RunRow, reason: str) -> None:
+    def release(self, row: RunRow, reason: str) -> None:
         self.store.release(row.key, self.name)
-        self.link.send(Released(key=row.key, reason=reason))
+        self.parent.send(Released(key=row.key, reason=reason))
 
-    def give_up(self, row: RunRow, folder: Path, error: Exception) -> None:
-        said = plain(error)
-        if not is_plain(error):  # a fault in the code of an encoding or a task: its author wants to see where
+    def fail(self, row: RunRow, folder: Path, error: Exception) -> None:
+        message = error_line(error)
+        if not is_own_error(error):  # a bug in an encoding or a task, whose author needs the traceback
             with suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / "error.txt").unlink(missing_ok=True)  # a link there may lead anywhere
+                (folder / "error.txt").unlink(missing_ok=True)  # a link could lead anywhere
                 with open(folder / "error.txt", "x", encoding="utf-8") as file:
                     file.write("".join(traceback.format_exception(error)))
-                said += f" (see {folder / 'error.txt'})"
+                message += f" (see {folder / 'error.txt'})"
         if debugging():
             traceback.print_exception(error)
-        self.store.fail(row.key, self.name, said)
-        self.link.send(Failed(key=row.key, error=said))
+        self.store.fail(row.key, self.name, message)
+        self.parent.send(Failed(key=row.key, error=message))
 
     def note(self, key: str, text: str) -> None:
-        self.link.send(Note(key=key, text=text))
+        self.parent.send(Note(key=key, text=text))
 
     @contextmanager
     def warnings_as_notes(self, key: str) -> Iterator[None]:
-        """Warnings go to the parent, which knows how to print beside moving bars; each once."""
+        """Send each warning once to the parent, which can print it beside progress bars."""
         with warnings.catch_warnings():
-            said: set[str] = set()
+            sent: set[str] = set()
 
             def show(message: Warning | str, *_: Any, **__: Any) -> None:
                 first = (str(message).strip().splitlines() or [""])[0]
-                if first not in said:
-                    said.add(first)
+                if first not in sent:
+                    sent.add(first)
                     self.note(key, first)
 
             warnings.showwarning = show
@@ -321,36 +321,35 @@ _SCORE = ("asked", "length", "metric", "better", "n", "mean", "standard_error", 
 _PROGRESS = ("phase", "step", "steps", "loss", "steps_per_second", "eta_seconds", "length")
 
 
-def _fewer(score: Score) -> int | None:
-    """How many examples were scored, if fewer than were asked for."""
+def _reduced_count(score: Score) -> int | None:
+    """Return the number of scored examples if it is less than requested, else None."""
     return score.n if score.n < score.asked.get("examples", 0) else None
 
 
-def _said_of(score: Score, note: str | None) -> dict[str, Any]:
-    """What is stored beside a score: a note for readers, and the details of decoded answers."""
+def _score_facts(score: Score, note: str | None) -> dict[str, Any]:
+    """Return what is stored with a score: a note for readers, and the details of decoded answers."""
     return {**({"note": note} if note else {}), **({"details": score.details} if score.details else {})}
 
 
-def require_same(runs: dict[str, Run]) -> None:
-    """Raise `ConfigError` where a class is another one in this process than where the study was read: its file was edited
-    since."""
+def require_same_keys(runs: dict[str, Run]) -> None:
+    """Raise `ConfigError` if a run's key differs from the parent's, because a class's file was edited in the meantime."""
     for key, run in runs.items():
         if run.key != key:
             names = ", ".join(sorted({choice.name for choice in run.choices if not is_own(choice.make)}))
-            raise ConfigError(f"the file of {names} changed while the study was at work; run the same command again")
+            raise ConfigError(f"the file of {names} changed while the study was running; run the same command again")
 
 
-def is_plain(error: BaseException) -> bool:
-    """Whether the error is one of ours, which say what to do in one line."""
+def is_own_error(error: BaseException) -> bool:
+    """Return whether lengthwise raised the error on purpose, with a message that says what to do."""
     return isinstance(error, ValueError) and type(error).__module__.startswith("lengthwise.")
 
 
-def plain(error: BaseException) -> str:
-    """An error in one line; the kind of error too, unless it is one of ours, and the line of a user's file that it came from."""
+def error_line(error: BaseException) -> str:
+    """Return an error in one line. For errors that lengthwise did not raise, add the type, and the line in a user's file."""
     first = (str(error).strip().splitlines() or [""])[0]
-    if is_plain(error):
+    if is_own_error(error):
         return first
-    return fault_of_a_file(error) or (f"{type(error).__name__}: {first}" if first else type(error).__name__)
+    return error_in_user_file(error) or (f"{type(error).__name__}: {first}" if first else type(error).__name__)
 
 
 def debugging() -> bool:

@@ -315,7 +315,7 @@ def test_dims_of_boolean_functions_are_always_open():
 
 
 BAD = [
-    (LinearRegression, {"dims": 0}, "dims is 0; it has to be a whole number, at least 1"),
+    (LinearRegression, {"dims": 0}, "dims must be a whole number of at least 1, got 0"),
     (Conjunction, {"dims": -2}, "dims is -2"),
     (
         SparseLinearRegression,
@@ -351,13 +351,13 @@ BAD = [
         "label_scale must be between 1e-06 and 1,000,000, so that squares fit into float32, got 1e-09",
     ),
     (LinearRegression, {"noise": 1e300}, "a standard deviation, must be between 0 and 1,000,000, got 1e"),
-    (LinearRegression, {"dims": 10**20}, "dims is 100000000000000000000; it has to be at most 100,000"),
-    (Conjunction, {"dims": 10**20}, "dims is 100000000000000000000; it has to be at most 100,000"),
+    (LinearRegression, {"dims": 10**20}, "dims must be at most 100,000, got 100000000000000000000"),
+    (Conjunction, {"dims": 10**20}, "dims must be at most 100,000, got 100000000000000000000"),
     (DecisionTree, {"label_scale": -1.0}, "label_scale must be between 1e-06 and 1,000,000"),
     (DecisionTree, {"depth": 0}, "depth is 0"),
-    (DecisionTree, {"depth": 40}, "depth is 40; it has to be at most 16"),
+    (DecisionTree, {"depth": 40}, "depth must be at most 16, got 40"),
     (TASKS.find("ReLUNetwork"), {"width": 0}, "width is 0"),
-    (TASKS.find("ReLUNetwork"), {"width": 10**7}, "has to be at most 100,000"),
+    (TASKS.find("ReLUNetwork"), {"width": 10**7}, "must be at most 100,000"),
 ]
 
 
