@@ -280,7 +280,7 @@ def test_a_long_rotation_costs_nothing():
         (RoPE, {"head_dim": 10**9}, "cannot be shown"),
         (RoPE, {"seed": -1}, "seed is -1"),
         (RoPE, {"seed": 2**63}, "seed is"),
-        (Sinusoidal, {"d_model": 7}, "make it even"),
+        (Sinusoidal, {"d_model": 7}, "d_model must be even"),
         (Learned, {"length": 2049}, "position 2048 is past the 2048 rows"),
         (Learned, {"length": 10**9}, f"at most {MOST:,} are shown"),
         (FIRE, {"length": 5000}, "225,000,000 numbers"),

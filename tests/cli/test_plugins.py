@@ -236,9 +236,9 @@ class Curved(Flat):
     [
         (
             "flat",
-            "bad.py, line 11: Flat.bias returned a tensor of shape [2]; it has to be [heads, distances], here [4, 2]",
+            "bad.py, line 11: Flat.bias must return a tensor [heads, distances], here [4, 2], got a tensor of shape [2]",
         ),
-        ("number", "Number.bias returned float, no tensor; it has to be [heads, distances], here [4, 2]"),
+        ("number", "Number.bias must return a tensor [heads, distances], here [4, 2], got float, no tensor"),
         ("typo", "bad.py, line 17: AttributeError: module 'torch' has no attribute 'lg1p'"),
     ],
 )

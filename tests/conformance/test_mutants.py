@@ -63,7 +63,7 @@ class Crowd(PositionEncoding):
 
 
 def all_visible(self, logits, q, visible, scale):
-    return CoPE.rewrite(self, logits, q, torch.ones_like(visible), scale)
+    return CoPE.add_bias(self, logits, q, torch.ones_like(visible), scale)
 
 
 def all_between(self, features, span, documents):
