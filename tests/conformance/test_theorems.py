@@ -10,7 +10,7 @@ from lengthwise import attend
 from lengthwise.cli import main as lengthwise
 from lengthwise.config import ConfigError
 from lengthwise.conformance import theorems
-from lengthwise.conformance.cases import asked_backends
+from lengthwise.conformance.cases import differentiable_backends
 from lengthwise.conformance.theorems import (
     THEOREMS,
     Result,
@@ -172,7 +172,7 @@ def test_pieces_that_are_not_the_mlp_fail_in_attention(make, by, monkeypatch):
     assert all(verdicts(fire_expresses.prove(make)))
     monkeypatch.setattr(module, "relu_pieces", spoiled)
     results = list(fire_expresses.prove(make))
-    assert {r.compared.rpartition(", ")[2] for r in results if not r.ok} == set(asked_backends())
+    assert {r.compared.rpartition(", ")[2] for r in results if not r.ok} == set(differentiable_backends())
     assert all(r.ok == r.compared.startswith("all pairs") for r in results)
 
 
@@ -401,9 +401,9 @@ def test_a_setting_that_is_declared_not_invariant_has_to_change_something():
     class Modest(DAPE):
         """Says of itself with "fire" that it is not invariant, and has a base that is."""
 
-        def _bias(self, span):
+        def _bias_function(self, span):
             heads = self.second.out_features
-            return lambda some: torch.zeros(1, heads, some.q.shape[1], some.k.shape[1], dtype=torch.float64)
+            return lambda part: torch.zeros(1, heads, part.q.shape[1], part.k.shape[1], dtype=torch.float64)
 
     (result,) = shift_invariance.prove(DAPE)
     assert result.ok

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from lengthwise.attention import attend, unsupported_reason
 from lengthwise.config import ConfigError
-from lengthwise.conformance.cases import HEAD_DIM, EncodingCase, asked_backends, numbers
+from lengthwise.conformance.cases import HEAD_DIM, EncodingCase, differentiable_backends, numbers
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
 from lengthwise.encodings import FIRE, T5, ALiBi, DistanceBias, KerpleLog, KerplePower, PositionEncoding, Sandwich
 from lengthwise.encodings.base import at_least, project
@@ -268,7 +268,7 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
                 found.append((difference(fire, head, bound), rounding(fire)))
         yield Result.of(THEOREM, make, f"all pairs to position {bound:,}, settings: {len(encodings)}", found)
         if make in PLAIN:
-            for backend in asked_backends():
+            for backend in differentiable_backends():
                 pairs = [(as_fire(encoding, bound), encoding) for encoding in encodings]
                 if not any(_refused(e, backend) for made, own in pairs for e in (own, *made)):
                     off = [found for made, own in pairs for found in in_attention(made, own, bound, backend)]

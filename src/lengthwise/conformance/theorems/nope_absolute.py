@@ -26,7 +26,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ModelConfig, choose
-from lengthwise.conformance.cases import asked_backends
+from lengthwise.conformance.cases import differentiable_backends
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
 from lengthwise.encodings import NoPE, PositionEncoding
 from lengthwise.models import Decoder
@@ -139,7 +139,7 @@ def places_allowed(t: int) -> float:
 
 
 def prove(make: type[PositionEncoding]) -> Iterator[Result]:
-    for backend in asked_backends():
+    for backend in differentiable_backends():
         yield from compare(decoder(BOUND, backend=backend), BOUND)
 
 

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.attention import attend
-from lengthwise.conformance.cases import asked_backends, numbers
+from lengthwise.conformance.cases import differentiable_backends, numbers
 from lengthwise.conformance.theorems import nope_absolute
 from lengthwise.conformance.theorems.nope_absolute import BOUND, CONTENT, HEADS, LENGTHS, ONE, PLACE, WIDTH, blocks
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
@@ -91,7 +91,7 @@ def compare(model: Decoder, bound: int) -> Iterator[Result]:
 
 
 def prove(make: type[PositionEncoding]) -> Iterator[Result]:
-    for backend in asked_backends():
+    for backend in differentiable_backends():
         yield from compare(decoder(BOUND, backend=backend), BOUND)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, numbers
-from lengthwise.conformance.causality import COUNT, SHIFT_ALLOWED, moved_by_shifts
+from lengthwise.conformance.causality import COUNT, SHIFT_TOLERANCE, shift_effects
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
 from lengthwise.encodings import ENCODINGS, PositionEncoding
 from lengthwise.forms import DenseBias, Rotation
@@ -39,7 +39,7 @@ def allowed(case: EncodingCase, shift: int) -> float:
     modifiers = encoding.modifiers(Span(at, at, int(at.max()) + 1))
     turn = modifiers.rotation
     if turn is None:
-        return SHIFT_ALLOWED if any(isinstance(term, DenseBias) for term in modifiers.terms) else 0.0
+        return SHIFT_TOLERANCE if any(isinstance(term, DenseBias) for term in modifiers.terms) else 0.0
     q, k, v = Layer(encoding, "reference").qkv(numbers(54, 1, COUNT, HEADS * HEAD_DIM))
     q, k = turn.query(q), turn.key(k)
     angle = torch.as_tensor(turn.angle_q).abs()  # of queries and keys alike: they are the same tokens
@@ -63,14 +63,14 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
     cases = EncodingCase.of(make).variants()
     found, others, furthest = [], [], 0
     for case in cases:
-        moved = list(moved_by_shifts(case, "reference"))
+        moved = list(shift_effects(case, "reference"))
         furthest = max(furthest, *(shift for _, shift, _ in moved))
         if case.shift_invariant:
             found += [(off, allowed(case, shift)) for _, shift, off in moved]
         else:
             most = max(off for _, _, off in moved)
             others.append(f"{case.label} is declared not invariant, and moves by {most:.2g}")
-            if not most > SHIFT_ALLOWED:
+            if not most > SHIFT_TOLERANCE:
                 found.append((float("nan"), 0.0))
     what = f"layer and model, moved by up to {furthest:,}, settings: {len(cases) - len(others)}"
     yield Result.of(THEOREM, make, "; ".join([what, *others]), found)
