@@ -271,21 +271,21 @@ def test_a_long_rotation_costs_nothing():
 @pytest.mark.parametrize(
     ("make", "sizes", "says"),
     [
-        (ALiBi, {"num_heads": 0}, "num_heads is 0"),
+        (ALiBi, {"num_heads": 0}, "num_heads must be at least 1, got 0"),
         (RoPE, {"head_dim": 7}, "even number"),
-        (RoPE, {"length": 0}, "length is 0"),
-        (RoPE, {"length": -3}, "length is -3"),
-        (RoPE, {"train_length": 0}, "train_length is 0"),
-        (RoPE, {"length": 2**53 + 1}, "cannot be shown"),
-        (RoPE, {"head_dim": 10**9}, "cannot be shown"),
-        (RoPE, {"seed": -1}, "seed is -1"),
-        (RoPE, {"seed": 2**63}, "seed is"),
-        (Sinusoidal, {"d_model": 7}, "make it even"),
+        (RoPE, {"length": 0}, "length must be at least 1, got 0"),
+        (RoPE, {"length": -3}, "length must be at least 1, got -3"),
+        (RoPE, {"train_length": 0}, "train_length must be at least 1, got 0"),
+        (RoPE, {"length": 2**53 + 1}, "length must be at most"),
+        (RoPE, {"head_dim": 10**9}, "head_dim must be at most"),
+        (RoPE, {"seed": -1}, "seed must be in"),
+        (RoPE, {"seed": 2**63}, "seed must be"),
+        (Sinusoidal, {"d_model": 7}, "d_model must be even"),
         (Learned, {"length": 2049}, "position 2048 is past the 2048 rows"),
-        (Learned, {"length": 10**9}, f"at most {MOST:,} are shown"),
-        (FIRE, {"length": 5000}, "225,000,000 numbers"),
-        (ALiBi, {"length": 10**12}, f"at most {MOST:,} are shown"),
-        (T5, {"num_heads": 10**7, "d_model": 8}, "at most 50,000,000 are made"),
+        (Learned, {"length": 10**9}, f"at most {MOST:,} numbers"),
+        (FIRE, {"length": 5000}, "got 225,000,000"),
+        (ALiBi, {"length": 10**12}, f"at most {MOST:,} numbers"),
+        (T5, {"num_heads": 10**7, "d_model": 8}, "at most 50,000,000 parameters"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(make, sizes, says):
@@ -295,5 +295,5 @@ def test_what_cannot_be_shown_is_refused(make, sizes, says):
 
 
 def test_a_pattern_over_layers_is_refused():
-    with pytest.raises(ConfigError, match="one by one"):
+    with pytest.raises(ConfigError, match="one at a time"):
         inspect(ENCODINGS.parse("rope*3+nope"))

@@ -1,8 +1,8 @@
-"""What an encoding does at positions 0 ... N-1, as plain data: `lengthwise inspect`, the gallery and other programs read it.
+"""Describe what an encoding does at positions 0 ... N-1, as plain data for `lengthwise inspect`, the gallery and others.
 
-Nothing here knows a method by name: an encoding is asked for what its family has (frequencies, a bias per distance, an
-embedding), for `slopes` (of a bias that is linear in the distance), `bucket` and `coordinate` where it has them, and its
-effect for the forms it is made of.
+No encoding is treated by name. The data come from what its base class defines (frequencies, a bias for each distance, an
+embedding), from `slopes` (of a bias that is linear in the distance), `bucket` and `coordinate` if it has them, and from the
+forms of its modifiers.
 """
 
 import math
@@ -22,10 +22,10 @@ from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
 from lengthwise.forms import AttentionModifiers, KeyBias, RelativeKeyBias, RelativeValues, Term, ToeplitzBias
 from lengthwise.span import Span
 
-MOST = 10_000_000  # numbers in one answer: about a gigabyte as JSON is written
+MOST = 10_000_000  # numbers in one result: about a gigabyte while JSON is written
 MOST_PARAMETERS = 50_000_000
-LARGEST = 2**53  # positions past it are no exact float64 numbers
-WIDEST = 10_000_000  # heads, dims
+LARGEST = 2**53  # float64 represents whole numbers exactly up to it
+WIDEST = 10_000_000  # heads or dimensions
 
 Data = dict[str, Any]
 
@@ -40,33 +40,35 @@ def inspect(
     length: int | None = None,
     seed: int = 0,
 ) -> Data:
-    """What an encoding does at positions 0 ... N-1, N = `length` (twice `train_length` when not given).
+    """Return what an encoding does at positions 0 ... N-1, N = `length` (default: twice `train_length`).
 
-    Plain numbers, lists and None (for what is no finite number, and for keys after the query), in float64 and never
-    rounded: parameters are drawn in float64 with `seed`. Always there: `name`, `label`, `settings` with defaults written
-    out, the sizes, `seed`, `parameters` {name: shape}, `learned` (their count), what the class declares, `forms` of its
-    effect, and `backends` {name: None, or why it refuses}. And where they apply:
+    The result has only numbers, lists and None (for numbers that are not finite, and for keys after the query). Numbers are
+    float64 and not rounded, and parameters are initialized in float64 with `seed`. The result always has `name`, `label`,
+    `settings` including defaults, the sizes, `seed`, `parameters` {name: shape}, `learned` (the number of parameters), the
+    class's declarations, the `forms` of its modifiers, and `backends` {name: None, or why it is unsupported}. If they apply,
+    it also has:
 
-    - `frequencies` [pair], radians per position at length N, and `gain`, by which q and k are both stretched: one number
-      (1.0: nothing), or, where it depends on the position (xPos), {"query": [position][pair], "key": ...}. Methods that
-      depend on the length also have `effective_length`, the length that they are made for at N, and `frequencies_trained` and
-      `gain_trained`, the same at `train_length`.
-    - `bias` [h][distance] in nats for distances 0 ... N-1; `bias_ahead` [h][n] for distances -1, -2, ... where the method
-      looks both ways; `slopes` [h] of a bias that is -slope times
-      the distance; `buckets` [distance] and `buckets_ahead`. Of Transformer-XL, what its vector v makes
-      of each distance at the scale 1/sqrt(head_dim).
-    - `bias` [h][i][j] where the distance alone does not decide, with `coordinate` [i][j] for a normalised distance.
-      `bias_given`: what it was computed for, where it depends on the tokens' content (drawn with `seed` too).
+    - `frequencies` [pair], in radians per position at length N, and `gain`, which multiplies q and k each. The gain is one
+      number (1.0: none), or {"query": [position][pair], "key": ...} if it depends on the position (xPos). Encodings that
+      depend on the length also have `effective_length`, the length that they are scaled for at N, and `frequencies_trained`
+      and `gain_trained`, the same at `train_length`.
+    - `bias` [h][distance] in nats for distances 0 ... N-1; `bias_ahead` [h][n] for distances -1, -2, ... if the encoding is
+      bidirectional; `slopes` [h] if the bias is -slope times the distance; `buckets` [distance] and `buckets_ahead`. For
+      Transformer-XL, the bias is the product of its vector v with each distance's vector, at the scale 1/sqrt(head_dim).
+    - `bias` [h][i][j] if it depends on more than the distance, with `coordinate` [i][j] for a normalized distance.
+      `bias_given` states the input if the bias depends on content (random, with `seed`).
     - `embedding` [position][c], what is added to the embeddings.
     - `query_gain` [h][i], which multiplies the logits of a query.
-    - `query_vectors`, `value_vectors` [{"first": distance of the first row, "table": [h][n][d]}], `key_vectors` [h][d]:
-      tables whose product with q (and a `vector` [h][d] that joins it) or k is added to the logits, or which is added to
-      the values.
-    - `logits_before`, `logits_after` [h][i][j] for methods that rewrite logits: q, k drawn from N(0, 1) with `seed`.
+    - `query_vectors`, `value_vectors` [{"first": distance of the first row, "table": [h][n][d]}], `key_vectors` [h][d].
+      The product of q, plus a `vector` [h][d] if there is one, with the first of them is added to the logits, and so is the
+      product of k with `key_vectors`. `value_vectors` are added to the values.
+    - `logits_before`, `logits_after` [h][i][j] for encodings that transform logits, with q and k from N(0, 1) and `seed`.
+
+    Raise `ConfigError` for sizes that are out of range and for results that would be too large.
     """
     require_choice("inspect()", choice)
     if choice.remaining_layers:
-        raise ConfigError(f"{choice.label} is a pattern over layers; inspect its encodings one by one")
+        raise ConfigError(f"{choice.label} is a pattern over layers; inspect its encodings one at a time")
     length = 2 * train_length if length is None else length
     width = num_heads * head_dim if d_model is None else d_model
     sizes = {"num_heads": num_heads, "head_dim": head_dim, "d_model": width, "train_length": train_length}
@@ -89,7 +91,7 @@ def inspect(
         "max_length": encoding.max_length,
     }
     with torch.no_grad():
-        for part in (_forms, _rotation, _distances, _pairs, _vectors, _rewritten, _embedding):
+        for part in (_forms, _rotation, _distances, _pairs, _vectors, _transformed, _embedding):
             data |= part(encoding, data)
     return data
 
@@ -97,31 +99,32 @@ def inspect(
 def _check(**sizes: int) -> None:
     for name, value in sizes.items():
         if value < 1:
-            raise ConfigError(f"{name} is {value}; it has to be at least 1")
+            raise ConfigError(f"{name} must be at least 1, got {value}")
         most = LARGEST if name.endswith("length") else WIDEST
         if value > most:
-            name += " (num_heads times head_dim, where it is not given)" if name == "d_model" else ""
-            raise ConfigError(f"{name} is {str(value)[:40]}; more than {most:,} cannot be shown")
+            name += " (default: num_heads times head_dim)" if name == "d_model" else ""
+            raise ConfigError(f"{name} must be at most {most:,}, got {str(value)[:40]}")
 
 
 def _build(choice: Choice, sizes: dict[str, int], seed: int) -> PositionEncoding:
     if not 0 <= seed < 2**63:
-        raise ConfigError(f"seed is {str(seed)[:40]}; it has to lie in 0 ... 2^63 - 1")
+        raise ConfigError(f"seed must be in 0 ... 2^63 - 1, got {str(seed)[:40]}")
     with torch.device("meta"):
         learned = sum(p.numel() for p in choice.build(**sizes).parameters())
     if learned > MOST_PARAMETERS:
         raise ConfigError(
-            f"{choice.label} has {learned:,} parameters at these sizes; at most {MOST_PARAMETERS:,} are made"
+            f"{choice.label} must have at most {MOST_PARAMETERS:,} parameters to be inspected, got {learned:,} at these sizes; "
+            "make the sizes smaller"
         )
-    with torch.random.fork_rng(devices=[]), _doubles():
+    with torch.random.fork_rng(devices=[]), _default_float64():
         torch.manual_seed(seed)
         encoding: PositionEncoding = choice.build(**sizes)
     return encoding.double().eval()
 
 
 @contextmanager
-def _doubles() -> Iterator[None]:
-    """Parameters are made in float64, so that 0.1 is 0.1 and not the float32 number next to it."""
+def _default_float64() -> Iterator[None]:
+    """Initialize parameters in float64, so that 0.1 is not rounded to float32."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -131,11 +134,11 @@ def _doubles() -> Iterator[None]:
 
 
 def afford(data: Data, numbers: int) -> None:
-    """Refuse what would be more numbers than can be shown."""
+    """Raise `ConfigError` if a result would have more than `MOST` numbers."""
     if numbers > MOST:
         raise ConfigError(
-            f"{data['name']} at length {data['length']:,} would be {numbers:,} numbers at these sizes, and at most "
-            f"{MOST:,} are shown; ask for a shorter length, fewer heads or smaller dims"
+            f"{data['name']} at length {data['length']:,} must have at most {MOST:,} numbers, got {numbers:,}; choose a "
+            "shorter length, fewer heads or smaller dimensions"
         )
 
 
@@ -143,17 +146,17 @@ def afford(data: Data, numbers: int) -> None:
 
 
 def _glimpse(encoding: PositionEncoding, data: Data) -> AttentionModifiers:
-    """The modifiers for so few positions that it costs nothing: which forms there are, and how wide they are."""
-    return _effect(encoding, data, min(data["length"], 2))
+    """Return the modifiers for at most 2 positions: enough to know the forms and their widths, at little cost."""
+    return _modifiers(encoding, data, min(data["length"], 2))
 
 
-def _effect(encoding: PositionEncoding, data: Data, length: int) -> AttentionModifiers:
-    """The modifiers; for encodings that read content, with the terms that an input drawn with the seed gives."""
+def _modifiers(encoding: PositionEncoding, data: Data, length: int) -> AttentionModifiers:
+    """Return the modifiers; for encodings that read content, with the terms of a random input."""
     span = Span.of(length)
     modifiers = encoding.modifiers(span)
     if encoding.reads_content():
-        drawn = torch.Generator().manual_seed(data["seed"])
-        x = torch.randn(1, length, data["d_model"], generator=drawn, dtype=torch.float64)
+        generator = torch.Generator().manual_seed(data["seed"])
+        x = torch.randn(1, length, data["d_model"], generator=generator, dtype=torch.float64)
         modifiers = with_content(modifiers, encoding, encoding.features(x), span, Mask(length, length))
     modifiers = replace(modifiers, encoding=type(encoding).__name__)
     require_fit(modifiers, Mask(length, length), torch.empty(1, data["num_heads"], length, data["head_dim"]))
@@ -162,8 +165,8 @@ def _effect(encoding: PositionEncoding, data: Data, length: int) -> AttentionMod
 
 def _forms(encoding: PositionEncoding, data: Data) -> Data:
     modifiers = _glimpse(encoding, data)
-    alone = (modifiers.rotation, *modifiers.terms, *modifiers.values, modifiers.rewrite, modifiers.gain)
-    names = list(dict.fromkeys(type(form).__name__ for form in alone if form is not None))
+    forms = (modifiers.rotation, *modifiers.terms, *modifiers.values, modifiers.rewrite, modifiers.gain)
+    names = list(dict.fromkeys(type(form).__name__ for form in forms if form is not None))
     return {
         "forms": names,
         "backends": {name: unsupported_reason(name, modifiers, Span.of(min(data["length"], 2))) for name in BACKENDS},
@@ -180,45 +183,47 @@ def _rotation(encoding: PositionEncoding, data: Data) -> Data:
             gain = _listed(gain.flatten()) if gain.numel() > 1 else float(gain)
         return _listed(encoding.frequencies(torch.tensor(length)).flatten()), 1.0 if gain is None else gain
 
-    found: Data = {"layout": encoding.layout}
-    found["frequencies"], found["gain"] = at(data["length"])
+    result: Data = {"layout": encoding.layout}
+    result["frequencies"], result["gain"] = at(data["length"])
     if (
         isinstance(getattr(_glimpse(encoding, data).rotation, "gain_q", None), Tensor)
         and encoding.gain(torch.tensor(1)) is None
     ):
-        afford(data, 2 * data["length"] * len(found["frequencies"]))
+        afford(data, 2 * data["length"] * len(result["frequencies"]))
         rotation = encoding.modifiers(Span.of(data["length"])).rotation
         assert rotation is not None
-        found["gain"] = {"query": _listed(rotation.gain_q[0]), "key": _listed(rotation.gain_k[0])}  # type: ignore[index]
+        result["gain"] = {"query": _listed(rotation.gain_q[0]), "key": _listed(rotation.gain_k[0])}  # type: ignore[index]
     if encoding.depends_on_length():
-        found["effective_length"] = int(encoding.effective_length(torch.tensor(data["length"])))
-        found["frequencies_trained"], found["gain_trained"] = at(data["train_length"])
-    return found
+        result["effective_length"] = int(encoding.effective_length(torch.tensor(data["length"])))
+        result["frequencies_trained"], result["gain_trained"] = at(data["train_length"])
+    return result
 
 
 def _distances(encoding: PositionEncoding, data: Data) -> Data:
-    """What depends on the distance alone: a table over distances."""
+    """Return a bias that depends only on the distance, as a table over distances, with its slopes and buckets."""
     n = data["length"]
-    found: Data = {}
+    result: Data = {}
     if (slopes := _slopes(encoding)) is not None:
-        found["slopes"] = slopes
+        result["slopes"] = slopes
     few = _glimpse(encoding, data)
     tables = _tables(few)
     if not tables or not all(isinstance(t, ToeplitzBias) for t in _biases(few)):
-        return found
+        return result
     afford(data, max(_heads(table) for table in tables) * n)
-    asked = {"": torch.arange(n)} | ({"_ahead": -torch.arange(1, n)} if all(t.first < 0 for t in tables) else {})
+    distances_of = {"": torch.arange(n)} | ({"_ahead": -torch.arange(1, n)} if all(t.first < 0 for t in tables) else {})
     bucket: Callable[[Tensor], Tensor] | None = getattr(encoding, "bucket", None)
-    for suffix, distances in asked.items():
-        found[f"bias{suffix}"] = _listed(_by_distance(encoding, data, distances))
+    for suffix, distances in distances_of.items():
+        result[f"bias{suffix}"] = _listed(_by_distance(encoding, data, distances))
         if bucket is not None:
-            found[f"buckets{suffix}"] = _listed(bucket(distances))
-    return found
+            result[f"buckets{suffix}"] = _listed(bucket(distances))
+    return result
 
 
 def _slopes(encoding: PositionEncoding) -> list[float] | None:
-    """The `slopes` m_h of an encoding whose bias is -m_h times the distance; None where it has none, or they mean something
-    else."""
+    """Return the `slopes` m_h of an encoding whose bias is -m_h times the distance.
+
+    Return None if it has no such attribute, or if that is something else.
+    """
     slopes = getattr(encoding, "slopes", None)
     if not isinstance(encoding, DistanceBias) or not isinstance(slopes, tuple | list | Tensor):
         return None
@@ -234,7 +239,7 @@ def _slopes(encoding: PositionEncoding) -> list[float] | None:
 
 
 def _tables(modifiers: AttentionModifiers) -> list[ToeplitzBias | RelativeKeyBias]:
-    """The terms that are a number for each distance: tables, and what a vector that joins the query makes of one."""
+    """Return the terms that add a number for each distance: Toeplitz biases, and key biases with a vector added to q."""
     kinds = (ToeplitzBias, RelativeKeyBias)
     return [
         t for t in modifiers.terms if isinstance(t, kinds) and not (isinstance(t, RelativeKeyBias) and t.vector is None)
@@ -256,8 +261,8 @@ def _by_distance(encoding: PositionEncoding, data: Data, distances: Tensor) -> T
 
 
 def _pairs(encoding: PositionEncoding, data: Data) -> Data:
-    """What needs query and key: a number for every pair that is seen."""
-    found: Data = {}
+    """Return a bias that needs query and key, as a number for every pair, and the normalized distance."""
+    result: Data = {}
     few = _biases(_glimpse(encoding, data))
     n, heads = data["length"], max((_heads(t) for t in few), default=0)
     coordinate = getattr(encoding, "coordinate", None)
@@ -265,20 +270,20 @@ def _pairs(encoding: PositionEncoding, data: Data) -> Data:
     afford(data, n * n * (heads * pairs + (coordinate is not None)) + n * data["d_model"] * data["reads_content"])
     if coordinate is not None:
         i = torch.arange(n)[:, None]
-        found["coordinate"] = _causal(coordinate(i, torch.minimum(i, torch.arange(n))))
+        result["coordinate"] = _causal(coordinate(i, torch.minimum(i, torch.arange(n))))
     if pairs:
         span = Span.of(n)
         nothing = torch.zeros(1, heads, n, 1, dtype=torch.float64)
-        total = sum(reference.dense(t, nothing, nothing, span, 1.0)[0] for t in _biases(_effect(encoding, data, n)))
+        total = sum(reference.dense(t, nothing, nothing, span, 1.0)[0] for t in _biases(_modifiers(encoding, data, n)))
         assert isinstance(total, Tensor)
-        found["bias"] = _causal(total)
+        result["bias"] = _causal(total)
         if encoding.reads_content():
-            found["bias_given"] = "an input drawn from N(0, 1)"
-    return found
+            result["bias_given"] = "an input drawn from N(0, 1)"
+    return result
 
 
 def _biases(modifiers: AttentionModifiers) -> list[Term]:
-    """The terms that say something without knowing q and k."""
+    """Return the terms that do not depend on q and k."""
     return [term for term in modifiers.terms if not isinstance(term, (RelativeKeyBias, KeyBias))]
 
 
@@ -286,51 +291,52 @@ def _heads(term: Term) -> int:
     for name, axis in (("content", 1), ("table", 0), ("slope", 0), ("vector", 0), ("bias", 1), ("total", 1)):
         if hasattr(term, name):
             return int(getattr(term, name).shape[axis])
-    raise AssertionError(f"a term that is not in the vocabulary: {term}")
+    raise AssertionError(f"unknown term: {term}")
 
 
 def _vectors(encoding: PositionEncoding, data: Data) -> Data:
-    def asked(modifiers: AttentionModifiers) -> tuple[list[RelativeKeyBias], list[KeyBias]]:
+    def vector_terms(modifiers: AttentionModifiers) -> tuple[list[RelativeKeyBias], list[KeyBias]]:
         terms = modifiers.terms
         return [t for t in terms if isinstance(t, RelativeKeyBias)], [t for t in terms if isinstance(t, KeyBias)]
 
     few = _glimpse(encoding, data)
-    n, (queries, keys) = data["length"], asked(few)
+    n, (queries, keys) = data["length"], vector_terms(few)
     if few.gain is None and not queries and not keys and not few.values:
         return {}
-    # Shaw's tables have fixed sizes, Transformer-XL's grow with the length, to both sides at most.
+    # Shaw's tables have fixed sizes. Transformer-XL's grow with the length, in both directions if it is bidirectional.
     tables: list[RelativeKeyBias | RelativeValues] = [*queries, *few.values]
     afford(data, n * (few.gain.gain.shape[1] if few.gain else 0))
     afford(data, 2 * n * sum(form.table.shape[0] * form.table.shape[2] for form in tables))
-    modifiers = _effect(encoding, data, n)
-    queries, keys = asked(modifiers)
-    found: Data = {}
+    modifiers = _modifiers(encoding, data, n)
+    queries, keys = vector_terms(modifiers)
+    result: Data = {}
     if modifiers.gain is not None:
-        found["query_gain"] = _listed(modifiers.gain.gain[0])
+        result["query_gain"] = _listed(modifiers.gain.gain[0])
     if queries:
-        found["query_vectors"] = [
+        result["query_vectors"] = [
             {"first": form.first, "table": _listed(form.table)}
             | ({} if form.vector is None else {"vector": _listed(form.vector)})
             for form in queries
         ]
     if modifiers.values:
-        found["value_vectors"] = [{"first": form.first, "table": _listed(form.table)} for form in modifiers.values]
+        result["value_vectors"] = [{"first": form.first, "table": _listed(form.table)} for form in modifiers.values]
     if keys:
-        found["key_vectors"] = _listed(torch.stack([form.vector for form in keys]).sum(0))
-    return found
+        result["key_vectors"] = _listed(torch.stack([form.vector for form in keys]).sum(0))
+    return result
 
 
-def _rewritten(encoding: PositionEncoding, data: Data) -> Data:
+def _transformed(encoding: PositionEncoding, data: Data) -> Data:
     if _glimpse(encoding, data).rewrite is None:
         return {}
     n, heads, dim = data["length"], data["num_heads"], data["head_dim"]
     afford(data, 2 * heads * n * n)
-    modifiers, span = _effect(encoding, data, n), Span.of(n)
-    drawn = torch.Generator().manual_seed(data["seed"])
-    q, k = torch.randn(2, 1, heads, n, dim, generator=drawn, dtype=torch.float64)
+    modifiers, span = _modifiers(encoding, data, n), Span.of(n)
+    generator = torch.Generator().manual_seed(data["seed"])
+    q, k = torch.randn(2, 1, heads, n, dim, generator=generator, dtype=torch.float64)
     visible, scale = Mask(n, n).visible(q.device)[:, None], dim**-0.5
     before, after = (
-        reference.logits(one, q, k, span, visible, scale)[0] for one in (replace(modifiers, rewrite=None), modifiers)
+        reference.logits(version, q, k, span, visible, scale)[0]
+        for version in (replace(modifiers, rewrite=None), modifiers)
     )
     return {"logits_before": _causal(before), "logits_after": _causal(after)}
 
@@ -348,16 +354,16 @@ def _embedding(encoding: PositionEncoding, data: Data) -> Data:
 
 
 def _causal(x: Tensor) -> list[Any]:
-    """[..., i, j] as lists, with None for keys after the query."""
+    """Return [..., i, j] as lists, with None for keys after the query."""
     ahead = torch.ones(x.shape[-2:], dtype=torch.bool).triu(1)
     return _listed(x.masked_fill(ahead, math.nan))
 
 
 def _listed(x: Tensor) -> Any:
-    """Nested lists of float64 numbers (or whole ones), None where one is not finite."""
+    """Return nested lists of float64 or whole numbers, with None for numbers that are not finite."""
     if not x.is_floating_point():
         return x.tolist()
-    values = x.double() + 0.0  # -0.0 is 0.0
+    values = x.double() + 0.0  # turns -0.0 into 0.0
     return values.tolist() if bool(values.isfinite().all()) else _plain(values.tolist())
 
 

@@ -238,9 +238,9 @@ class Curved(Flat):
     [
         (
             "flat",
-            "bad.py, line 11: Flat.bias returned a tensor of shape [2]; it has to be [heads, distances], here [4, 2]",
+            "bad.py, line 11: Flat.bias must return a tensor [heads, distances], here [4, 2], got a tensor of shape [2]",
         ),
-        ("number", "Number.bias returned float, no tensor; it has to be [heads, distances], here [4, 2]"),
+        ("number", "Number.bias must return a tensor [heads, distances], here [4, 2], got float, no tensor"),
         ("typo", "bad.py, line 17: AttributeError: module 'torch' has no attribute 'lg1p'"),
     ],
 )
@@ -550,7 +550,10 @@ CONTRACT = {
         "return digits, digits[:, :1]",
         "Largest.draw must return Pairs(questions, answers), got an object of type tuple",
     ),
-    "floats": ("return Pairs(digits.float(), digits[:, :1])", "questions as integers [count, words], got torch.float32 of shape [4, 3]"),
+    "floats": (
+        "return Pairs(digits.float(), digits[:, :1])",
+        "questions as integers [count, words], got torch.float32 of shape [4, 3]",
+    ),
     "flat": (
         "return Pairs(digits, digits.max(1).values)",
         "answers as integers [count, words], got torch.int64 of shape [4]",

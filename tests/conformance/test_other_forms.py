@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from lengthwise.attention import Mask
-from lengthwise.conformance import QUESTIONS, EncodingCase, Verdict, asked_on
-from lengthwise.conformance.cases import asked_backends
+from lengthwise.conformance import QUESTIONS, EncodingCase, Verdict, backends_of
+from lengthwise.conformance.cases import differentiable_backends
 from lengthwise.encodings import ENCODINGS, PositionEncoding, RoPE
 from lengthwise.forms import (
     AttentionModifiers,
@@ -129,14 +129,14 @@ MADE = pytest.mark.parametrize(
 @MADE
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
 def test_form(make: Any, question: Any, refused_form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    require(make, question, asked_backends() if question.on_backend else [""], refused_form, monkeypatch)
+    require(make, question, differentiable_backends() if question.on_backend else [""], refused_form, monkeypatch)
 
 
 @pytest.mark.slow
 @MADE
 def test_form_on_every_backend(make: Any, refused_form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     agrees = next(question for question in QUESTIONS if question.name == "agrees")
-    require(make, agrees, asked_on(agrees), refused_form, monkeypatch)
+    require(make, agrees, backends_of(agrees), refused_form, monkeypatch)
 
 
 def require(make: Any, question: Any, backends: list[str], refused_form: Any, monkeypatch: Any) -> None:

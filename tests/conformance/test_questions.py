@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from lengthwise.conformance import QUESTIONS, Answer, EncodingCase, Verdict, asked_on
-from lengthwise.conformance.cases import asked_backends
+from lengthwise.conformance import QUESTIONS, Answer, EncodingCase, Verdict, backends_of
+from lengthwise.conformance.cases import differentiable_backends
 from lengthwise.encodings import ENCODINGS
 
 ASKED = [
     pytest.param(make, question, backend, id=f"{make.__name__}-{question.name}{'-' * bool(backend)}{backend}")
     for make in ENCODINGS
     for question in QUESTIONS
-    for backend in asked_on(question)
+    for backend in backends_of(question)
 ]
 # FlexAttention takes half a second for every kind of effect: the quick tests ask it what is in attention/test_flex.py.
-QUICK = [asked for asked in ASKED if asked.values[2] in ("", *asked_backends())]
+QUICK = [asked for asked in ASKED if asked.values[2] in ("", *differentiable_backends())]
 
 # What a question itself may refuse, and the words that have to be said; what a backend may, is in conftest.py.
 REFUSED = {("Learned", "lengths"): "max_length", ("XPos", "lengths"): "max_length"}

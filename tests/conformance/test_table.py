@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from lengthwise.attention import BACKENDS
-from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, asked_on, main, table
+from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, backends_of, main, table
 from lengthwise.encodings import ENCODINGS
 
 
 def test_json_of_one_encoding(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(json=True, encodings=["NOPE"]) == 0
     out, err = capsys.readouterr()
-    assert f"NoPE: {len(QUESTIONS)} of {len(QUESTIONS)} asked" in err  # a file is told how far it is
+    assert f"NoPE: {len(QUESTIONS)} of {len(QUESTIONS)} questions answered" in err  # a file is told how far it is
     said = json.loads(out)
     assert said["ok"] is True
     assert {a["encoding"] for a in said["answers"]} == {"NoPE"}
@@ -48,7 +48,7 @@ def answers(names: list[str], on_answer: Any) -> list[Row]:
         Row(name, backend, question, odd.get(question.name, Answer(Verdict.OK)))
         for name in names
         for question in QUESTIONS
-        for backend in asked_on(question)
+        for backend in backends_of(question)
     ]
 
 
@@ -62,7 +62,7 @@ def test_the_table_fits_a_terminal_and_holds_every_reason(
     words = " ".join(out.split())
     assert "…" not in out
     assert max(map(len, out.splitlines())) <= 80
-    asked = {q.name: asked_on(q) for q in QUESTIONS}
+    asked = {q.name: backends_of(q) for q in QUESTIONS}
     assert asked["future"] == [name for name in BACKENDS if name != "flex"]
     assert f"KerplePower {next(iter(BACKENDS))}" in words
     assert f"NoPE, agrees on {' and '.join(BACKENDS)}: it has [no] biases" in words

@@ -10,7 +10,7 @@ from lengthwise import attend
 from lengthwise.cli import main as lengthwise
 from lengthwise.config import ConfigError
 from lengthwise.conformance import theorems
-from lengthwise.conformance.cases import asked_backends
+from lengthwise.conformance.cases import differentiable_backends
 from lengthwise.conformance.theorems import (
     THEOREMS,
     Result,
@@ -172,12 +172,12 @@ def test_pieces_that_are_not_the_mlp_fail_in_attention(make, by, monkeypatch):
     assert all(verdicts(fire_expresses.prove(make)))
     monkeypatch.setattr(module, "relu_segments", spoiled)
     results = list(fire_expresses.prove(make))
-    assert {r.compared.rpartition(", ")[2] for r in results if not r.ok} == set(asked_backends())
+    assert {r.compared.rpartition(", ")[2] for r in results if not r.ok} == set(differentiable_backends())
     assert all(r.ok == r.compared.startswith("all pairs") for r in results)
 
 
 def test_only_the_five_are_in_the_theorem():
-    with pytest.raises(ConfigError, match="says nothing of NoPE"):
+    with pytest.raises(ConfigError, match="got NoPE"):
         as_fire(NoPE(), 16)
     with pytest.raises(ConfigError, match="bound is 0"):
         as_fire(ALiBi(num_heads=2), 0)
@@ -192,7 +192,7 @@ def verdicts(results) -> list[bool]:
 
 def test_printed_values_of_the_first_theorem():
     model = nope_absolute.decoder(8)
-    seen = nope_absolute.stages(model, nope_absolute.texts(6))
+    seen = nope_absolute.stages(model, nope_absolute.token_ids(6))
     inverse = seen["attention 0"][..., nope_absolute.PLACE]
     torch.testing.assert_close(
         inverse[0], torch.tensor([1, 0.5, 0.333333, 0.25, 0.2, 0.166667]).double(), rtol=0, atol=4e-7
@@ -361,7 +361,7 @@ class StillInHalves(RoPE):
 def test_a_rotation_that_no_distance_changes_fails(make):
     (result,) = rope_relative.prove(make)
     assert not result.ok
-    assert "other distances: 0 |q| |k|" in result.compared
+    assert "other distances change them by 0 |q| |k|" in result.compared
 
 
 class Leaning(ALiBi):
@@ -401,16 +401,16 @@ def test_a_setting_that_is_declared_not_invariant_has_to_change_something():
     class Modest(DAPE):
         """Says of itself with "fire" that it is not invariant, and has a base that is."""
 
-        def _bias(self, span):
+        def _bias_function(self, span):
             heads = self.second.out_features
-            return lambda some: torch.zeros(1, heads, some.q.shape[1], some.k.shape[1], dtype=torch.float64)
+            return lambda part: torch.zeros(1, heads, part.q.shape[1], part.k.shape[1], dtype=torch.float64)
 
     (result,) = shift_invariance.prove(DAPE)
     assert result.ok
-    assert "base=fire is declared not invariant, and moves by 0." in result.compared
+    assert "base=fire is declared not invariant, and changes by 0." in result.compared
     (result,) = shift_invariance.prove(Modest)
     assert not result.ok
-    assert "base=fire is declared not invariant, and moves by 0" in result.compared
+    assert "base=fire is declared not invariant, and changes by 0" in result.compared
 
 
 def test_who_is_asked():
@@ -431,15 +431,15 @@ def test_names_limit_what_is_asked():
         ("NoPE attends relatively", "NoPE"),
         ("Shift invariance", "NoPE"),
     }
-    assert fire_expresses.THEOREM.asked_of([FIRE]) == list(BIASES)  # FIRE is the one that expresses them
-    assert fire_expresses.THEOREM.asked_of([T5, NoPE]) == [T5]
+    assert fire_expresses.THEOREM.select([FIRE]) == list(BIASES)  # FIRE is the one that expresses them
+    assert fire_expresses.THEOREM.select([T5, NoPE]) == [T5]
     with pytest.raises(ConfigError, match="no theorem here is about Learned"):
         theorems.run([NoPE, Learned])
 
 
 def test_the_command_prints_and_fails(capsys, monkeypatch):
     assert lengthwise(["check", "--theorems", "nope"]) == 0
-    assert "none further apart" in capsys.readouterr().out
+    assert "none with a larger difference" in capsys.readouterr().out
     assert lengthwise(["check", "--theorems", "nope", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["ok"]
@@ -449,7 +449,7 @@ def test_the_command_prints_and_fails(capsys, monkeypatch):
     monkeypatch.setattr("lengthwise.conformance.theorems.table.run", lambda *_, **__: [wrong])
     assert lengthwise(["check", "--theorems"]) == 1
     out = capsys.readouterr().out
-    assert "1 further apart" in out
+    assert "1 with a larger difference" in out
     assert "[t=1]" in out
     assert lengthwise(["check", "--theorems", "--json"]) == 1
     said = json.loads(capsys.readouterr().out)

@@ -54,9 +54,9 @@ CANNOT_BE: list[tuple[Any, dict[str, Any], str]] = [
     (RoPE, {"rotary_fraction": 0.0}, "at most 1"),
     (RoPE, {"rotary_fraction": 1.5}, "at most 1"),
     (RoPE, {"rotary_fraction": math.nan}, "at most 1"),
-    (RoPE, {"rotary_fraction": 0.32}, "is 5 dims"),
-    (RoPE, {"rotary_fraction": 0.05}, "0 dims"),
-    (RoPE, {"rotary_fraction": 0.58, "head_dim": 50}, "29 dims"),
+    (RoPE, {"rotary_fraction": 0.32}, "got 5;"),
+    (RoPE, {"rotary_fraction": 0.05}, "got 0;"),
+    (RoPE, {"rotary_fraction": 0.58, "head_dim": 50}, "got 29;"),
     (RoPE, {"base": 0.0}, "base"),
     (RoPE, {"base": math.inf}, "finite"),
     (RoPE, {"base": "10000"}, "finite number"),
@@ -65,7 +65,7 @@ CANNOT_BE: list[tuple[Any, dict[str, Any], str]] = [
     (ALiBi, {"num_heads": True}, "whole number"),
     (ALiBi, {"num_heads": 8.0}, "whole number"),
     (T5, {"num_buckets": 1}, "at least 2"),
-    (T5, {"num_buckets": 32, "max_distance": 16}, "max_distance more than 16"),
+    (T5, {"num_buckets": 32, "max_distance": 16}, "max_distance must be more than 16"),
     (T5, {"num_buckets": 0}, "at least 1"),
     (T5, {"max_distance": -5}, "at least 1"),
     (T5, {"std": math.nan}, "std"),
@@ -78,10 +78,10 @@ CANNOT_BE: list[tuple[Any, dict[str, Any], str]] = [
     (FIRE, {"hidden_layers": True}, "True"),
     (FIRE, {"width": 0}, "width"),
     (FIRE, {"activation": "elu"}, "relu, gelu"),
-    (FIRE, {"c": 0.0}, "c is 0.0"),
-    (FIRE, {"c": "a"}, "c is 'a'"),
+    (FIRE, {"c": 0.0}, "c must be .* got 0.0"),
+    (FIRE, {"c": "a"}, "c must be .* got 'a'"),
     (FIRE, {"c": math.inf}, "finite"),
-    (FIRE, {"L": 0.0}, "L is 0.0"),
+    (FIRE, {"L": 0.0}, "L must be .* got 0.0"),
     (FIRE, {"L": -512.0}, "more than 0"),
     (FIRE, {"eps": -1e-9}, "0 or more"),
     (FIRE, {"eps": math.nan}, "0 or more"),
@@ -128,10 +128,10 @@ CANNOT_BE: list[tuple[Any, dict[str, Any], str]] = [
     (XPos, {"gamma": 5e-324}, "overflows float32"),
     (XPos, {"scale_base": -512.0}, "scale_base"),
     (XPos, {"scale_base": 64.0}, "scale_base larger"),
-    (LogN, {"train_length": 1}, "logarithm is 0"),
+    (LogN, {"train_length": 1}, "ln 1 = 0"),
     (LogN, {"train_length": 0}, "at least 1"),
     (LogN, {"rotary_fraction": -0.1}, "0 or more"),
-    (LogN, {"rotary_fraction": 0.01}, "0 dims"),
+    (LogN, {"rotary_fraction": 0.01}, "got 0;"),
     *(
         (make, given, words)
         for make in (NTKByParts, YaRN, DynamicYaRN)
@@ -140,8 +140,8 @@ CANNOT_BE: list[tuple[Any, dict[str, Any], str]] = [
             ({"layout": "neox"}, "half"),
             ({"train_length": 0}, "train_length"),
             ({"base": 1.0}, "more than 1"),
-            ({"beta_fast": 1.0}, "beta_fast has to be more"),
-            ({"beta_slow": 32.0}, "beta_fast has to be more"),
+            ({"beta_fast": 1.0}, "beta_fast must be more"),
+            ({"beta_slow": 32.0}, "beta_fast must be more"),
             ({"beta_slow": 0.0}, "beta_slow"),
             ({"beta_fast": math.inf}, "finite"),
             ({"beta_slow": math.nan}, "finite"),
@@ -166,19 +166,23 @@ CANNOT_BE: list[tuple[Any, dict[str, Any], str]] = [
     (DynamicYaRN, {"scale_step": 0}, "scale_step"),
     (DynamicYaRN, {"scale_step": 1.5}, "whole number"),
     (Llama3, {"train_length": 0}, "train_length"),
-    (Llama3, {"low_freq_factor": 4.0}, "high has to be more"),
-    (Llama3, {"high_freq_factor": 0.5}, "high has to be more"),
+    (Llama3, {"low_freq_factor": 4.0}, "high_freq_factor must be more"),
+    (Llama3, {"high_freq_factor": 0.5}, "high_freq_factor must be more"),
     (Llama3, {"low_freq_factor": 0.0}, "low_freq_factor"),
     (Llama3, {"high_freq_factor": math.inf}, "finite"),
     (Llama3, {"low_freq_factor": math.nan}, "finite"),
     (LongRoPE, {"train_length": 0}, "at least 1"),
     (LongRoPE, {"train_length": 1}, "give attention_factor"),
-    (LongRoPE, {"short_factor": (1.0,) * 7}, "short_factor has 7 numbers; 16 dims turn in 8 pairs"),
-    (LongRoPE, {"long_factor": (1.0,) * 9}, "give 8"),
-    (LongRoPE, {"long_factor": (1.0,) * 8, "rotary_fraction": 0.5}, "give 4"),
+    (
+        LongRoPE,
+        {"short_factor": (1.0,) * 7},
+        "short_factor must have 8 numbers, .* 8 pairs of 16 rotated dimensions, got 7",
+    ),
+    (LongRoPE, {"long_factor": (1.0,) * 9}, "must have 8 numbers"),
+    (LongRoPE, {"long_factor": (1.0,) * 8, "rotary_fraction": 0.5}, "must have 4 numbers"),
     (LongRoPE, {"long_factor": ()}, "one for each pair"),
     (LongRoPE, {"long_factor": 4.0}, "list of numbers"),
-    (LongRoPE, {"long_factor": (1.0,) * 7 + (0.0,)}, "long_factor.7. is 0.0"),
+    (LongRoPE, {"long_factor": (1.0,) * 7 + (0.0,)}, "long_factor.7. must be .* got 0.0"),
     (LongRoPE, {"short_factor": (math.nan,) * 8}, "finite"),
     (LongRoPE, {"short_factor": ("1",) * 8}, "finite"),
     (LongRoPE, {"attention_factor": -1.0}, "more than 0"),
@@ -191,7 +195,7 @@ CANNOT_BE: list[tuple[Any, dict[str, Any], str]] = [
     (DAPE, {"train_length": 0}, "train_length"),
     (DAPE, {"width": 0}, "width"),
     (DAPE, {"base": "rope"}, "alibi, kerple_log, fire"),
-    (DAPE, {"base": None}, "base is None"),
+    (DAPE, {"base": None}, "base must be .* got None"),
     (FoX, {"num_heads": 0}, "num_heads"),
     (FoX, {"d_model": -1}, "d_model"),
     (BandedBias, {"num_heads": 2.0}, "whole number"),
@@ -202,7 +206,7 @@ CANNOT_BE: list[tuple[Any, dict[str, Any], str]] = [
     (T5, {"num_buckets": 2, "bidirectional": True}, "at least 4"),
     (T5, {"num_buckets": 32, "max_distance": 8, "bidirectional": True}, "first 8 of 16"),
     (ALiBi, {"num_heads": 0, "learned": True}, "at least 1"),
-    (FIRE, {"transform": "sqrt"}, "transform is 'sqrt'; it is 'log' or 'identity'"),
+    (FIRE, {"transform": "sqrt"}, "transform must be 'log' or 'identity', got 'sqrt'"),
     (Shaw, {"clip": 0}, "at least 1"),
     (Shaw, {"clip": 1.5}, "whole number"),
     (Shaw, {"head_dim": 0}, "head_dim"),
@@ -220,8 +224,8 @@ CANNOT_BE: list[tuple[Any, dict[str, Any], str]] = [
     (Shaw, {"values": "x"}, "values is 'x'"),
     (FIRE, {"threshold": 0}, "threshold must be true or false, got 0"),
     (FIRE, {"final_activation": "no"}, "final_activation is 'no'"),
-    (RoPE, {"rotary_fraction": "x"}, "rotary_fraction is 'x'; it has to be more than 0"),
-    (RoPE, {"rotary_fraction": True}, "rotary_fraction is True"),
+    (RoPE, {"rotary_fraction": "x"}, "rotary_fraction must be more than 0 .* got 'x'"),
+    (RoPE, {"rotary_fraction": True}, "rotary_fraction must be .* got True"),
 ]
 
 
@@ -282,9 +286,9 @@ def refused(words: str, call: Any, *given: Any) -> None:
 @pytest.mark.parametrize(
     ("x", "words"),
     [
-        (torch.zeros(1, 2, 8), "made for inputs 4 wide, and x is 8; set d_model to that"),
-        (torch.zeros(2, 4), r"x has the shape \[2, 4\]; give a tensor \[batch, tokens, 4\]"),
-        ([[[0.0] * 4]], "x is a list; give a tensor"),
+        (torch.zeros(1, 2, 8), "last dimension of x must be d_model = 4, got 8; set d_model to that"),
+        (torch.zeros(2, 4), r"x must be a tensor \[batch, tokens, 4\], got shape \[2, 4\]"),
+        ([[[0.0] * 4]], "x must be a tensor .*, got list"),
     ],
 )
 def test_inputs_that_cannot_be(make: Any, x: Any, words: str) -> None:
@@ -299,13 +303,13 @@ def test_inputs_that_cannot_be(make: Any, x: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("positions", "words"),
     [
-        (torch.zeros(1, 2), "positions are torch.float32; they are whole numbers"),
-        (torch.zeros(1, 2).bool(), "positions are torch.bool"),
-        (torch.zeros(1, 2, dtype=torch.uint8), "positions are torch.uint8"),
-        (torch.zeros(2, 2).long(), r"shape \[2, 2\]; x has 3 × 2 tokens, so give \[3, 2\] or \[1, 2\]"),
-        (torch.zeros(1, 3).long(), r"shape \[1, 3\]"),
-        (torch.zeros(2).long(), r"shape \[2\]"),
-        ([[0, 1]], "positions are a list; give a tensor"),
+        (torch.zeros(1, 2), "positions must be whole numbers .*, got torch.float32"),
+        (torch.zeros(1, 2).bool(), "got torch.bool"),
+        (torch.zeros(1, 2, dtype=torch.uint8), "got torch.uint8"),
+        (torch.zeros(2, 2).long(), r"shape \[3, 2\] or \[1, 2\], like the tokens of x, got \[2, 2\]"),
+        (torch.zeros(1, 3).long(), r"got \[1, 3\]"),
+        (torch.zeros(2).long(), r"got \[2\]"),
+        ([[0, 1]], "positions must be a tensor of int64, got list"),
     ],
 )
 def test_positions_that_cannot_be(make: Any, positions: Any, words: str) -> None:
@@ -314,7 +318,7 @@ def test_positions_that_cannot_be(make: Any, positions: Any, words: str) -> None
 
 def test_a_table_never_wraps_around() -> None:
     learned = Learned(d_model=4, max_length=3)
-    for positions, words in (([-1, 0], "go down to -1"), ([0, 3], "position 3 is past the 3 rows")):
+    for positions, words in (([-1, 0], "must be at least 0, got -1"), ([0, 3], "position 3 is past the 3 rows")):
         with pytest.raises(ConfigError, match=words):
             learned.embed(torch.zeros(1, 2, 4), torch.tensor([positions]))
 

@@ -46,5 +46,5 @@ def test_a_bias_stays_in_float32_under_autocast() -> None:
 
 def test_an_input_of_another_width_gets_a_plain_answer() -> None:
     q = torch.randn(1, 2, 5, 4)
-    with pytest.raises(ConfigError, match="BandedBias was made for inputs 6 wide, and x is 8"):
+    with pytest.raises(ConfigError, match="BandedBias: the last dimension of x must be d_model = 6, got 8"):
         attend(q, q, q, BandedBias(num_heads=2, d_model=6), x=torch.randn(1, 5, 8))

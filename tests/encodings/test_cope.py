@@ -26,7 +26,7 @@ def test_keys_that_all_count_are_distances() -> None:
     p = (torch.arange(8)[:, None] - torch.arange(8) + 1).clamp(0, 4)
     wanted = 50 + torch.einsum("bhid,ijd->bhij", q, cope.e[p])
     torch.testing.assert_close(
-        cope.rewrite(logits, q, seen[None, None], 0.5)[..., seen], wanted[..., seen], atol=1e-12, rtol=0
+        cope.add_bias(logits, q, seen[None, None], 0.5)[..., seen], wanted[..., seen], atol=1e-12, rtol=0
     )
 
 
@@ -37,9 +37,9 @@ def test_nothing_is_lost_in_a_long_count() -> None:
     cope.e.data[1::2] = 1.0  # every second row: what is added is the way to the next even one
     logits = 5 + torch.rand(1, 1, 1, length, generator=torch.Generator().manual_seed(0))
     q, seen = torch.ones(1, 1, 1, 1), torch.ones(1, 1, 1, length, dtype=torch.bool)
-    added = cope.rewrite(torch.zeros_like(logits), q, seen, 1.0).detach()  # every gate is 1/2: exact in any precision
+    added = cope.add_bias(torch.zeros_like(logits), q, seen, 1.0).detach()  # every gate is 1/2: exact in any precision
     assert added[0, 0, 0, [-1, -2, 0]].tolist() == [0.5, 1.0, 0.0]
-    added = (cope.rewrite(logits, q, seen, 1.0) - logits).detach()
+    added = (cope.add_bias(logits, q, seen, 1.0) - logits).detach()
     gates = logits[0, 0, 0].sigmoid().tolist()
     for distance in (0, 99, 50_000, length - 1):
         part = math.fsum(gates[length - 1 - distance :]) % 2

@@ -87,5 +87,5 @@ def test_a_document_goes_by_its_own_gates_to_the_last_bit() -> None:
 
 def test_an_input_of_another_width_gets_a_plain_answer() -> None:
     q = torch.randn(1, 2, 5, 4)
-    with pytest.raises(ConfigError, match="FoX was made for inputs 6 wide, and x is 8"):
+    with pytest.raises(ConfigError, match="FoX: the last dimension of x must be d_model = 6, got 8"):
         attend(q, q, q, FoX(num_heads=2, d_model=6), x=torch.randn(1, 5, 8))

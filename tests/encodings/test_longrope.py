@@ -40,5 +40,7 @@ def test_a_list_is_a_setting_like_any_other() -> None:
     assert ENCODINGS.parse("longrope:short_factor=[1,1.5],long_factor=[2, 3]") == choice
     assert choice.build(head_dim=4, train_length=16).long_factor == (2.0, 3.0)
     # A list is for one size of head, which the model tells: 8 dims have 4 pairs.
-    with pytest.raises(ConfigError, match="short_factor has 2 numbers; 8 dims turn in 4 pairs"):
+    with pytest.raises(
+        ConfigError, match=r"short_factor must have 4 numbers, .* 4 pairs of 8 rotated dimensions, got 2"
+    ):
         choice.build(head_dim=8, train_length=16)

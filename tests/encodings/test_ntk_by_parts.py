@@ -16,8 +16,8 @@ ONE = torch.tensor(1)
     [(8, 64, 0, 2), (32, 102, 0, 5), (64, 512, 3, 16), (128, 2048, 16, 41), (128, 4096, 20, 46)],
 )
 def test_borders_of_the_index_ramp(head_dim: int, train_length: int, low: int, high: int) -> None:
-    assert NTKByParts(head_dim=head_dim, train_length=train_length).borders() == (low, high)
-    exact = NTKByParts(head_dim=head_dim, train_length=train_length, truncate=False).borders()
+    assert NTKByParts(head_dim=head_dim, train_length=train_length).ramp_bounds() == (low, high)
+    exact = NTKByParts(head_dim=head_dim, train_length=train_length, truncate=False).ramp_bounds()
     assert low <= exact[0] < low + 1
     assert high - 1 < exact[1] <= high
 

@@ -23,9 +23,9 @@ def test_fractions_of_a_pair_are_rounded_down() -> None:
         for sixteenths in range(1, 17):
             turning = int(sixteenths / 16 * head_dim // 2)
             if turning:
-                assert PRoPE(head_dim=head_dim, p=sixteenths / 16).turning == turning
-    assert PRoPE(head_dim=512, p=0.25).turning == 64
+                assert PRoPE(head_dim=head_dim, p=sixteenths / 16).rotated_pairs == turning
+    assert PRoPE(head_dim=512, p=0.25).rotated_pairs == 64
     # And where it is not: 0.58 of 100 dims are 58, though 0.58 * 50 is 28.999999999999996.
     for head_dim in range(2, 130, 2):
         for pairs in range(1, head_dim // 2 + 1):
-            assert PRoPE(head_dim=head_dim, p=pairs / (head_dim // 2)).turning == pairs
+            assert PRoPE(head_dim=head_dim, p=pairs / (head_dim // 2)).rotated_pairs == pairs

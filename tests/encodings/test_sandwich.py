@@ -12,7 +12,7 @@ from lengthwise.encodings import Sandwich, sandwich
 def test_distances_in_pieces_are_the_same(monkeypatch):
     encoding, distance = Sandwich(num_heads=3), torch.arange(1000)
     whole = encoding.bias(distance)
-    monkeypatch.setattr(sandwich, "_AT_ONCE", 7)
+    monkeypatch.setattr(sandwich, "_CHUNK_SIZE", 7)
     torch.testing.assert_close(encoding.bias(distance), whole, rtol=1e-14, atol=0)
 
 
@@ -45,9 +45,9 @@ def test_never_above_zero_and_the_last_head_is_the_flattest():
     [
         ({"num_heads": 0}, "num_heads is 0"),
         ({"dim": 0}, "dim is 0"),
-        ({"dim": 7}, "dim is 7; sines and cosines come in pairs"),
-        ({"base": 0.0}, "base is 0.0"),
-        ({"base": math.inf}, "base is inf"),
+        ({"dim": 7}, "dim must be even, because sines and cosines come in pairs, got 7"),
+        ({"base": 0.0}, "base must be .* got 0.0"),
+        ({"base": math.inf}, "base must be .* got inf"),
     ],
 )
 def test_what_cannot_be_is_refused(settings, words):

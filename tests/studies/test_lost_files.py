@@ -81,7 +81,9 @@ def test_a_link_in_the_place_of_a_run_s_folder_is_not_followed(place: Path, tmp_
     (tmp_path / "victim").mkdir()
     shutil.rmtree(folder)
     folder.symlink_to(tmp_path / "victim")
-    with pytest.raises(ValueError, match="must not be a link, because runs are written and deleted only inside the results folder"):
+    with pytest.raises(
+        ValueError, match="must not be a link, because runs are written and deleted only inside the results folder"
+    ):
         rerun(place)
     assert list((tmp_path / "victim").iterdir()) == []
 

@@ -1,6 +1,6 @@
-"""The conformance suite: the same questions to every encoding on every backend.
+"""The conformance suite: the same questions for every encoding on every backend.
 
-`lengthwise check` prints the answers. Encodings and backends come from their lists; adding one needs nothing here.
+`lengthwise check` prints the answers. A new encoding or backend is included as soon as it is in its list.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,8 +10,8 @@ from lengthwise.attention import BACKENDS
 from lengthwise.conformance import (
     agreement,
     causality,
+    configuration,
     decoding,
-    describing,
     documents,
     lengths,
     parameters,
@@ -19,7 +19,7 @@ from lengthwise.conformance import (
     vectors,
 )
 from lengthwise.conformance.answers import Answer, Question, Verdict
-from lengthwise.conformance.cases import EncodingCase, asked_backends
+from lengthwise.conformance.cases import EncodingCase, differentiable_backends
 from lengthwise.encodings import ENCODINGS, PositionEncoding
 
 QUESTIONS: tuple[Question, ...] = (
@@ -32,19 +32,19 @@ QUESTIONS: tuple[Question, ...] = (
     causality.no_future,
     causality.shifts,
     settings.settings_matter,
-    settings.instances_are_apart,
-    settings.nothing_else_is_on,
+    settings.instances_are_independent,
+    settings.no_other_positions,
     lengths.lengths,
     lengths.precision,
     parameters.gradients,
     parameters.saving,
-    describing.describes,
+    configuration.config,
 )
 
 
 @dataclass(frozen=True)
 class Row:
-    """One answer. `backend` is an empty string where the question does not depend on one."""
+    """One answer. `backend` is an empty string if the question does not depend on one."""
 
     encoding: str
     backend: str
@@ -55,7 +55,10 @@ class Row:
 def check(
     encodings: Iterable[type[PositionEncoding]] | None = None, on_answer: Callable[[Row], None] | None = None
 ) -> list[Row]:
-    """Every question to every encoding (all that are listed, when not given) on every backend, in this process."""
+    """Return the answers to every question for the given encodings (default: all listed) on every backend.
+
+    Everything runs in this process. `on_answer` is called with each row as soon as it is known.
+    """
     rows: list[Row] = []
     for make in ENCODINGS if encodings is None else encodings:
         for question in QUESTIONS:
@@ -67,26 +70,27 @@ def check(
 
 
 def ask(make: type[PositionEncoding], question: Question) -> list[Row]:
-    """One question to one encoding, on every backend where that matters."""
+    """Return the answers to one question for one encoding, on each of the question's backends."""
     case = EncodingCase.of(make)
-    return [Row(make.__name__, b, question, question(case, b)) for b in asked_on(question)]
+    return [Row(make.__name__, b, question, question(case, b)) for b in backends_of(question)]
 
 
-def asked_on(question: Question) -> list[str]:
-    """The backends that a question is asked on; an empty string alone where it does not depend on one."""
+def backends_of(question: Question) -> list[str]:
+    """Return the backends that a question is asked on: only an empty string if it does not depend on the backend."""
     if not question.on_backend:
         return [""]
-    return list(BACKENDS) if question is agreement.agrees else asked_backends()
+    return list(BACKENDS) if question is agreement.agrees else differentiable_backends()
 
 
 def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
-    """Ask everything (all encodings that are listed, or those named), on all cores.
+    """Run the suite on all cores for the named encodings (default: all listed), and print a table or one JSON object.
 
-    Prints the table, or one JSON object; returns 0, or 1 when any answer is a failure."""
+    Return the exit code: 1 if any answer is a failure, and 0 otherwise.
+    """
     from lengthwise.conformance import table
 
     names = [ENCODINGS.find(name).__name__ for name in encodings] or ENCODINGS.names()
     return table.show(names, json=json)
 
 
-__all__ = ["QUESTIONS", "Answer", "EncodingCase", "Question", "Row", "Verdict", "ask", "asked_on", "check", "main"]
+__all__ = ["QUESTIONS", "Answer", "EncodingCase", "Question", "Row", "Verdict", "ask", "backends_of", "check", "main"]

@@ -1,4 +1,4 @@
-"""Question 2: is the output, and every gradient, what the forms mean?"""
+"""Question 2: are the output and all gradients those that the forms define?"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lengthwise.attention import Mask, no_gradients
 from lengthwise.conformance import float64_reference
-from lengthwise.conformance.answers import Refused, Wrong, question
+from lengthwise.conformance.answers import Failure, Refused, question
 from lengthwise.conformance.batch_scenarios import SCENARIOS, Scenario, gaps, packed, require_close
 from lengthwise.conformance.cases import (
     HEAD_DIM,
@@ -20,7 +20,7 @@ from lengthwise.conformance.cases import (
     modifiers_with,
     numbers,
     run,
-    served,
+    supported_positions,
     tokens,
 )
 from lengthwise.encodings import PositionEncoding
@@ -30,202 +30,206 @@ from lengthwise.models.decoder import Block
 from lengthwise.positions import consecutive
 from lengthwise.span import Span, own_lengths
 
-Change = Callable[[PositionEncoding], PositionEncoding]
+Transform = Callable[[PositionEncoding], PositionEncoding]
 
-FAR = 2000  # a position past those of all scenes
+FAR = 2000  # a position beyond those of all scenarios
 
 
 @question(
     2,
     "agrees",
-    "Output and every gradient: the reference equals plain numbers pair by pair, the others equal the reference",
+    "Output and all gradients: the reference equals a scalar computation for each pair, other backends equal the reference",
 )
 def agrees(case: EncodingCase, backend: str) -> str:
     _model_applies(case, backend)
     if backend == "reference":
-        _equals_oracle(case)
-        _gradients_are_slopes(case)
+        _equals_float64_reference(case)
+        _gradients_equal_finite_differences(case)
         return "pair by pair and by finite differences"
-    why = no_gradients(backend, "cpu")
-    with torch.set_grad_enabled(why is None):
+    reason = no_gradients(backend, "cpu")
+    with torch.set_grad_enabled(reason is None):
         _equals_reference(case, backend)
-    if why:
-        raise Refused(f"outputs agree, and there are no gradients: {why}")
+    if reason:
+        raise Refused(f"outputs agree, and there are no gradients: {reason}")
     return f"{len(SCENARIOS)} shapes and a model"
 
 
 def _equals_reference(case: EncodingCase, backend: str) -> None:
-    """In its gradients too, where they are enabled.
+    """Compare outputs with the reference backend, and gradients too if they are enabled.
 
-    Where a form approximates a function, a backend has to equal the reference of the approximation itself, and its output
-    has to lie within the stated bound of the function. (Of gradients test_approximation.py derives the bounds.)
+    If a form approximates a function, a backend has to equal the reference of the approximation. Its output also has to be
+    within the stated bound of the exact function. (test_approximation.py derives the bounds for gradients.)
     """
-    bidirectional = _looks_both_ways(case)
-    for scene in SCENARIOS:
+    bidirectional = _is_bidirectional(case)
+    for scenario in SCENARIOS:
         for causal in (True, False) if bidirectional else (True,):
-            got = _output_and_gradients(case, backend, scene, causal=causal)
-            where = scene.name if causal else f"{scene.name}, both ways"
-            _compare(where, got, _wanted(case, scene, causal), 1e-10)
-            if (off := chord_error(case.build(num_heads=scene.heads))) > 0:
+            got = _output_and_gradients(case, backend, scenario, causal=causal)
+            where = scenario.name if causal else f"{scenario.name}, bidirectional"
+            _compare(where, got, _expected(case, scenario, causal), 1e-10)
+            if (error := chord_error(case.build(num_heads=scenario.heads))) > 0:
                 with torch.no_grad():
-                    exact = _output_and_gradients(case, "reference", scene, causal=causal)
-                # An error of `off` in every logit changes a weight by at most 2 · off of itself, and an output by at most
-                # that share of the largest value; 10 is more than any value here is.
-                _compare(f"{where}, the function itself", {"output": got["output"]}, exact, 1e-10 + 2 * off * 10)
-    _compare("2-layer model", _model_gradients(case, backend), _wanted(case, None, True), 1e-9)
+                    exact = _output_and_gradients(case, "reference", scenario, causal=causal)
+                # If every logit is off by at most `error`, every weight changes by at most the fraction 2 · error, and an
+                # output by at most that fraction of the largest value, which is less than 10 here.
+                _compare(f"{where}, the exact function", {"output": got["output"]}, exact, 1e-10 + 2 * error * 10)
+    _compare("2-layer model", _model_gradients(case, backend), _expected(case, None, True), 1e-9)
 
 
 def chord_error(encoding: PositionEncoding) -> float:
-    """How far the pieces of a bias are off in nats: max|f''| / (8 · 4095²) on [0, 1]; 0 where they are exact."""
-    at = torch.tensor([served(encoding, 0, FAR)])
-    terms = encoding.modifiers(Span(at, at, int(at.max()) + 1)).terms
+    """Return the bound of the chords' error in nats: max|f''| / (8 · 4095²) on [0, 1], or 0 if the segments are exact."""
+    positions = torch.tensor([supported_positions(encoding, 0, FAR)])
+    terms = encoding.modifiers(Span(positions, positions, int(positions.max()) + 1)).terms
     functions = [term.exact for term in terms if isinstance(term, PiecewiseLinearBias) and term.exact is not None]
-    return sum(1.02 * curvature(f) / (8 * (GRID - 1) ** 2) for f in functions)  # 2 %: differences miss a narrow peak
+    # 2 % more, because finite differences miss a narrow peak.
+    return sum(1.02 * curvature(f) / (8 * (GRID - 1) ** 2) for f in functions)
 
 
 @torch.no_grad()
 def curvature(f: Callable[[Tensor], Tensor]) -> float:
-    """max|f''| on [0, 1], of all heads, by second differences."""
+    """Return max|f''| on [0, 1] over all heads, by second differences."""
     x, step = torch.linspace(0, 1, 20_001, dtype=torch.float64)[:, None], 1e-4
     return float(((f(x + step) - 2 * f(x) + f(x - step)) / step**2).abs().max())
 
 
 def approximated(encoding: PositionEncoding) -> PositionEncoding:
-    """The encoding without the functions that its pieces approximate, so that the reference has what other backends have."""
-    say = encoding.modifiers
+    """Remove the exact functions from the encoding's forms, so that the reference uses the same segments as other backends."""
+    original = encoding.modifiers
 
     def modifiers(span: Span) -> AttentionModifiers:
-        whole = say(span)
-        pieces = (replace(t, exact=None) if isinstance(t, PiecewiseLinearBias) else t for t in whole.terms)
-        return replace(whole, terms=tuple(pieces))
+        exact = original(span)
+        terms = (replace(t, exact=None) if isinstance(t, PiecewiseLinearBias) else t for t in exact.terms)
+        return replace(exact, terms=tuple(terms))
 
     encoding.modifiers = modifiers  # type: ignore[method-assign]
     return encoding
 
 
-def _compare(where: str, got: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
-    assert got.keys() == (wanted.keys() if torch.is_grad_enabled() else got.keys() & wanted.keys())
+def _compare(where: str, got: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
+    assert got.keys() == (expected.keys() if torch.is_grad_enabled() else got.keys() & expected.keys())
     for name in got:
-        require_close(f"{where}: {name}", got[name], wanted[name], tolerance)
+        require_close(f"{where}: {name}", got[name], expected[name], tolerance)
 
 
-@lru_cache(maxsize=512)  # more than one encoding with all its settings has
-def _wanted(case: EncodingCase, scene: Scenario | None, causal: bool) -> dict[str, Tensor]:
-    """The reference's answers with all gradients, in a scene or (None) in a model: made once, asked for by every backend.
-    Of an approximation those of the approximation itself."""
+@lru_cache(maxsize=512)  # more than one encoding with all its settings needs
+def _expected(case: EncodingCase, scenario: Scenario | None, causal: bool) -> dict[str, Tensor]:
+    """Return the reference's output and gradients for a scenario, or for a model if it is None.
+
+    They are cached, because every backend is compared with them. If a form is an approximation, they are those of the
+    approximation.
+    """
     with torch.enable_grad():
-        if scene is None:
+        if scenario is None:
             return _model_gradients(case, "reference", approximated)
-        return _output_and_gradients(case, "reference", scene, approximated, causal=causal)
+        return _output_and_gradients(case, "reference", scenario, approximated, causal=causal)
 
 
-def _as_it_is(encoding: PositionEncoding) -> PositionEncoding:
+def _identity(encoding: PositionEncoding) -> PositionEncoding:
     return encoding
 
 
 def _output_and_gradients(
-    case: EncodingCase, backend: str, scene: Scenario, change: Change = _as_it_is, *, causal: bool = True
+    case: EncodingCase, backend: str, scenario: Scenario, transform: Transform = _identity, *, causal: bool = True
 ) -> dict[str, Tensor]:
-    encoding = change(case.build(num_heads=scene.heads))
-    layer = Layer(encoding, backend, num_heads=scene.heads, kv_heads=scene.kv_heads)
-    x = numbers(11, scene.batch, scene.keys, layer.width).requires_grad_()
+    encoding = transform(case.build(num_heads=scenario.heads))
+    layer = Layer(encoding, backend, num_heads=scenario.heads, kv_heads=scenario.kv_heads)
+    x = numbers(11, scenario.batch, scenario.keys, layer.width).requires_grad_()
     out = layer(
         x,
-        positions=scene.positions(scene.keys) if scene.positions else None,
-        documents=scene.documents(scene.keys) if scene.documents else None,
-        queries=scene.queries,
+        positions=scenario.positions(scenario.keys) if scenario.positions else None,
+        documents=scenario.documents(scenario.keys) if scenario.documents else None,
+        queries=scenario.queries,
         causal=causal,
     )
     if not torch.is_grad_enabled():
         return {"output": out}
     (out * numbers(12, *out.shape)).sum().backward()
     assert x.grad is not None
-    return {"output": out.detach(), "gradient of the input": x.grad, **_of_parameters(encoding)}
+    return {"output": out.detach(), "gradient of the input": x.grad, **_parameter_gradients(encoding)}
 
 
-def _of_parameters(module: torch.nn.Module) -> dict[str, Tensor]:
-    """A parameter that was not reached counts as one whose gradient is 0; question 10 asks for more."""
+def _parameter_gradients(module: torch.nn.Module) -> dict[str, Tensor]:
+    """Return all gradients, and 0 for a parameter without one. (Question 10 requires one for each parameter.)"""
     return {f"gradient of {n}": torch.zeros_like(p) if p.grad is None else p.grad for n, p in module.named_parameters()}
 
 
-def _model_gradients(case: EncodingCase, backend: str, change: Change = _as_it_is) -> dict[str, Tensor]:
+def _model_gradients(case: EncodingCase, backend: str, transform: Transform = _identity) -> dict[str, Tensor]:
     model = case.decoder(backend)
     for encoding in model.encodings:
-        change(cast(PositionEncoding, encoding))
+        transform(cast(PositionEncoding, encoding))
     logits = model(tokens(5, 3, 13))
     if not torch.is_grad_enabled():
         return {"logits": logits}
     (logits * numbers(13, *logits.shape)).sum().backward()
-    return {"logits": logits.detach(), **_of_parameters(model)}
+    return {"logits": logits.detach(), **_parameter_gradients(model)}
 
 
 def _model_applies(case: EncodingCase, backend: str) -> None:
-    """What a model's layers see and give is what the encoding says, module by module."""
-    ids, given_positions, documents = tokens(6, 2, 9), gaps(4, 2, 1500)(9), packed((4,), (7,))(9)
+    """Compare the embeddings and each layer's attention in a model with the encoding applied by hand."""
+    ids, gap_positions, documents = tokens(6, 2, 9), gaps(4, 2, 1500)(9), packed((4,), (7,))(9)
     for share in (True, False):
         model = case.decoder(backend, share=share)
         for encoding in model.encodings if backend != "reference" else ():
             approximated(cast(PositionEncoding, encoding))
-        seen: list[Tensor] = []
-        note = partial(_note, seen)
+        inputs: list[Tensor] = []
+        record = partial(_record, inputs)
         blocks = cast(list[Block], list(model.blocks))
         encodings = cast(
             list[PositionEncoding], [model.encodings[n % len(model.encodings)] for n in range(len(blocks))]
         )
         for block in blocks:
-            block.register_forward_pre_hook(note)
-            block.out.register_forward_pre_hook(note)
-        for name, given, at in (
+            block.register_forward_pre_hook(record)
+            block.out.register_forward_pre_hook(record)
+        for name, arguments, positions in (
             ("", {}, torch.arange(9)[None]),
-            (", given positions", {"positions": given_positions}, given_positions),
+            (", given positions", {"positions": gap_positions}, gap_positions),
             (", packed documents", {"documents": documents}, consecutive(documents)),
         ):
-            seen.clear()
+            inputs.clear()
             with torch.no_grad():
-                model(ids, **given)
-                require_close(
-                    f"2-layer model{name}: embedding", seen[0], encodings[0].embed(model.embed_inputs(ids), at)
-                )
-                pair = given.get("positions"), given.get("documents")
+                model(ids, **arguments)
+                embedded = encodings[0].embed(model.embed_inputs(ids), positions)
+                require_close(f"2-layer model{name}: embedding", inputs[0], embedded)
+                pair = arguments.get("positions"), arguments.get("documents")
                 for n, (block, encoding) in enumerate(zip(blocks, encodings, strict=True)):
-                    normed = block.attention_norm(seen[2 * n])
-                    wanted = run(encoding, "reference", *block.qkv_heads(normed), *pair, normed)
-                    require_close(f"2-layer model{name}: layer {n}", seen[2 * n + 1], wanted.transpose(1, 2).flatten(2))
+                    normed = block.attention_norm(inputs[2 * n])
+                    expected = run(encoding, "reference", *block.qkv_heads(normed), *pair, normed)
+                    got = inputs[2 * n + 1]
+                    require_close(f"2-layer model{name}: layer {n}", got, expected.transpose(1, 2).flatten(2))
 
 
-def _looks_both_ways(case: EncodingCase) -> bool:
-    """It says what it does to keys after the query."""
+def _is_bidirectional(case: EncodingCase) -> bool:
+    """Return whether the encoding is defined for keys after the query."""
     encoding = case.build()
     return modifiers_with(encoding, Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM)).bidirectional
 
 
-def _note(seen: list[Tensor], module: object, given: tuple[Tensor, ...]) -> None:
-    seen.append(given[0])
+def _record(inputs: list[Tensor], module: object, arguments: tuple[Tensor, ...]) -> None:
+    inputs.append(arguments[0])
 
 
-def _equals_oracle(case: EncodingCase) -> None:
+def _equals_float64_reference(case: EncodingCase) -> None:
     encoding = case.build()
     for name, documents, positions in (
         ("one row", None, torch.arange(7)[None]),
         ("packed, other positions in each row", torch.tensor([[0, 0, 0, 1, 1, 1, 1], [5, 5, 5, 5, 5, 5, 2]]), None),
         ("far apart", None, torch.tensor([[0, 2, 90, 130, 700, 1100, 2000]])),
     ):
-        at = positions if positions is not None else consecutive(documents)  # type: ignore[arg-type]
+        ids = positions if positions is not None else consecutive(documents)  # type: ignore[arg-type]
         layer = Layer(encoding, "reference", kv_heads=2)
-        x = numbers(14, len(at), 7, HEADS * HEAD_DIM)
-        embedded = encoding.embed(x, at)
-        for causal in (True, False) if _looks_both_ways(case) else (True,):
-            visible = Mask(7, 7, causal, documents).visible(x.device).expand(len(at), -1, -1)
-            own = own_lengths(at, documents).expand(len(at), -1)
-            wanted = float64_reference.output(
-                encoding, *layer.qkv(embedded), at, own, visible, HEAD_DIM**-0.5, embedded, documents
+        x = numbers(14, len(ids), 7, HEADS * HEAD_DIM)
+        embedded = encoding.embed(x, ids)
+        for causal in (True, False) if _is_bidirectional(case) else (True,):
+            visible = Mask(7, 7, causal, documents).visible(x.device).expand(len(ids), -1, -1)
+            lengths = own_lengths(ids, documents).expand(len(ids), -1)
+            expected = float64_reference.output(
+                encoding, *layer.qkv(embedded), ids, lengths, visible, HEAD_DIM**-0.5, embedded, documents
             )
             got = layer(x, positions, documents, causal=causal)
-            require_close(name if causal else f"{name}, both ways", got, wanted, 1e-11)
+            require_close(name if causal else f"{name}, bidirectional", got, expected, 1e-11)
 
 
-def _gradients_are_slopes(case: EncodingCase) -> None:
-    """Every gradient, along a random direction, against the difference of the loss on both sides."""
+def _gradients_equal_finite_differences(case: EncodingCase) -> None:
+    """Compare every gradient along a random direction with a central difference of the loss."""
     encoding = case.build()
     layer = Layer(encoding, "reference", kv_heads=2)
     x = numbers(15, 2, 9, HEADS * HEAD_DIM).requires_grad_()
@@ -234,7 +238,7 @@ def _gradients_are_slopes(case: EncodingCase) -> None:
     loss().backward()
     for n, (name, tensor) in enumerate([("the input", x), *encoding.named_parameters()]):
         direction = numbers(20 + n, *tensor.shape)
-        along = 0.0 if tensor.grad is None else float((tensor.grad * direction).sum())
+        derivative = 0.0 if tensor.grad is None else float((tensor.grad * direction).sum())
         with torch.no_grad():
             tensor += step * direction
             above = float(loss())
@@ -242,5 +246,7 @@ def _gradients_are_slopes(case: EncodingCase) -> None:
             below = float(loss())
             tensor += step * direction
         slope = (above - below) / (2 * step)
-        if not abs(along - slope) <= 1e-6 * max(1.0, abs(slope)):
-            raise Wrong(f"gradient of {name} along a direction: {along:.9g}, and the loss changes by {slope:.9g}")
+        if not abs(derivative - slope) <= 1e-6 * max(1.0, abs(slope)):
+            raise Failure(
+                f"gradient of {name} along a direction is {derivative:.9g}, but the loss changes by {slope:.9g}"
+            )

@@ -1,4 +1,4 @@
-"""Questions and answers: what a conformance question is, and the four things that can come back."""
+"""What a conformance question is, and the four possible verdicts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from lengthwise.conformance.cases import EncodingCase, unsupported_reason
 
 class Verdict(StrEnum):
     OK = "ok"
-    REFUSED = "refused"  # it says plainly why it does not serve this
+    REFUSED = "refused"  # not supported, with a reason
     NOT_APPLICABLE = "not applicable"
     FAILED = "failed"
 
@@ -20,39 +20,41 @@ class Answer:
     detail: str = ""
 
 
-class Wrong(Exception):
-    """The answer is no: says what was seen."""
+class Failure(Exception):
+    """The encoding or backend is wrong. The message states what was observed."""
 
 
 class Refused(Exception):
-    """The encoding or the backend does not serve this, and says why."""
+    """The encoding or backend does not support this. The message states the reason."""
 
 
 class NotApplicable(Exception):
-    """The question means nothing for this encoding: says why."""
+    """The question does not apply to this encoding. The message states the reason."""
 
 
-Ask = Callable[[EncodingCase, str], str | None]
+Test = Callable[[EncodingCase, str], str | None]
 
 
 @dataclass(frozen=True)
 class Question:
-    """Calling it asks one encoding on one backend.
+    """A question of the conformance suite. Calling it tests one encoding on one backend.
 
-    `ask` raises `Wrong`, `Refused` or `NotApplicable`; any other exception fails too. With `variants`, it is asked of
-    the defaults and again with every setting changed (of the defaults alone when called with `variants=False`)."""
+    `test` returns a detail to show or None, and raises `Failure`, `Refused` or `NotApplicable`. Any other exception is a
+    failure too. With `variants`, the encoding is tested with its defaults and again with every setting changed. Calling
+    the question with `variants=False` tests only the defaults. Without `on_backend`, the answer is the same for all backends.
+    """
 
     number: int
     name: str
     text: str
-    ask: Ask
+    test: Test
     on_backend: bool = True
     variants: bool = True
 
     def __call__(self, case: EncodingCase, backend: str, *, variants: bool = True) -> Answer:
         answers = []
         for variant in case.variants() if self.variants and variants else [case]:
-            answer = self._one(variant, backend)
+            answer = self._answer(variant, backend)
             if variant != case and answer.detail:
                 answer = Answer(answer.verdict, f"{variant.label}: {answer.detail}")
             if answer.verdict is Verdict.FAILED:
@@ -60,22 +62,23 @@ class Question:
             answers.append(answer)
         return next((a for a in answers if a.verdict is Verdict.REFUSED), answers[0])
 
-    def _one(self, case: EncodingCase, backend: str) -> Answer:
+    def _answer(self, case: EncodingCase, backend: str) -> Answer:
         try:
             if self.on_backend and (reason := unsupported_reason(case, backend)):
                 return Answer(Verdict.REFUSED, reason)
-            return Answer(Verdict.OK, self.ask(case, backend) or "")
-        except Refused as said:
-            return Answer(Verdict.REFUSED, str(said))
-        except NotApplicable as said:
-            return Answer(Verdict.NOT_APPLICABLE, str(said))
-        except Wrong as said:
-            return Answer(Verdict.FAILED, str(said))
-        except Exception as error:  # whatever breaks while it is asked is an answer too
+            return Answer(Verdict.OK, self.test(case, backend) or "")
+        except Refused as error:
+            return Answer(Verdict.REFUSED, str(error))
+        except NotApplicable as error:
+            return Answer(Verdict.NOT_APPLICABLE, str(error))
+        except Failure as error:
+            return Answer(Verdict.FAILED, str(error))
+        except Exception as error:  # one broken encoding must not stop the suite
             return Answer(Verdict.FAILED, f"{type(error).__name__}: {' '.join(str(error).split())}")
 
 
 def question(
     number: int, name: str, text: str, *, on_backend: bool = True, variants: bool = True
-) -> Callable[[Ask], Question]:
-    return lambda ask: Question(number, name, text, ask, on_backend, variants)
+) -> Callable[[Test], Question]:
+    """Return a decorator that turns a test function into a `Question`."""
+    return lambda test: Question(number, name, text, test, on_backend, variants)

@@ -1,4 +1,4 @@
-"""One encoding to be questioned: how to build it, in a layer and in a model, and other values of its settings."""
+"""One encoding under test: how to build it, alone, in a layer and in a model, and other values of its settings."""
 
 import typing
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ HEADS, HEAD_DIM, TRAIN_LENGTH, VOCABULARY = 4, 16, 16, 31
 
 @dataclass(frozen=True)
 class EncodingCase:
-    """An encoding class with some settings, in float64 unless asked otherwise; the same seed gives the same numbers.
+    """An encoding class with settings. It is built in float64, and the same seed gives the same parameters.
 
-    A class may help with two class variables: `alternatives`, values of settings for which no other can be guessed from
-    the annotation ({"path": ("a", "b")}), and `conformance_settings`, the settings to start from where some setting
-    means nothing under the defaults ({"factor": 4.0}).
+    A class may define two class variables for the suite. `alternatives` lists other values of settings, if none can be
+    guessed from the annotation ({"path": ("a", "b")}). `conformance_settings` are the settings to start from, if some
+    setting has no effect under the defaults ({"factor": 4.0}).
     """
 
     make: type[PositionEncoding]
@@ -47,17 +47,18 @@ class EncodingCase:
         return ", ".join(f"{name}={value}" for name, value in self.settings) or "defaults"
 
     @property
-    def is_usual(self) -> bool:
+    def is_default(self) -> bool:
+        """Whether the settings are those that the suite starts from."""
         return self == EncodingCase.of(self.make)
 
     @property
     def depends_on_length(self) -> bool:
-        """The current length changes what a pair of positions gets."""
+        """Whether the effect on a pair of positions changes with the current length."""
         return self.make.depends_on_length()
 
     @property
     def shift_invariant(self) -> bool:
-        """As the encoding itself declares it: a setting may change what the class says of its defaults."""
+        """The declaration of the built encoding, because a setting may override that of the class."""
         return self.build().shift_invariant
 
     def build(
@@ -65,15 +66,15 @@ class EncodingCase:
     ) -> PositionEncoding:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            made = self.choice.build(
+            encoding: PositionEncoding = self.choice.build(
                 num_heads=num_heads, head_dim=head_dim, d_model=num_heads * head_dim, train_length=train_length
             )
-        encoding: PositionEncoding = made.double().eval()
+        encoding = encoding.double().eval()
         randomize_parameters(encoding, seed)
         return encoding
 
     def decoder(self, backend: str, *, seed: int = 0, num_layers: int = 2, share: bool | None = None) -> Decoder:
-        """Two layers, four query and two key heads, in float64 and evaluation mode."""
+        """Return a model with four query heads and two key heads, in float64 and evaluation mode."""
         config = ModelConfig(
             d_model=HEADS * HEAD_DIM,
             num_layers=num_layers,
@@ -97,7 +98,7 @@ class EncodingCase:
         return model
 
     def variants(self) -> list["EncodingCase"]:
-        """This case, and one for every setting with every other value that the class accepts."""
+        """Return this case, and one case for every other value of every setting in `alternatives`."""
         return [self, *(self.changed(name, value) for name, values in alternatives(self).items() for value in values)]
 
     def changed(self, name: str, value: Any) -> "EncodingCase":
@@ -106,34 +107,34 @@ class EncodingCase:
 
 @cache
 def alternatives(case: EncodingCase) -> dict[str, list[Any]]:
-    """For every setting, other values that the class accepts at these sizes; an empty list where there are none."""
-    given: dict[str, tuple[Any, ...]] = getattr(case.make, "alternatives", {})
-    found = {}
+    """Return other values that the class accepts at these sizes, for each setting; an empty list if there are none."""
+    declared: dict[str, tuple[Any, ...]] = getattr(case.make, "alternatives", {})
+    values_of = {}
     for name, parameter in settings_of(case.make).items():
-        now = dict(case.settings).get(name, parameter.default)
-        others = given[name] if name in given else list(guesses(now, annotation(case.make, parameter)))
-        accepted = [value for value in others if value != now and _accepted(case.changed(name, value))]
-        # Every option of a Literal and every value that the class names; of a number one is enough.
-        several = name in given or not isinstance(now, (int, float)) or isinstance(now, bool)
-        found[name] = accepted if several else accepted[:1]
-    return found
+        current = dict(case.settings).get(name, parameter.default)
+        candidates = declared[name] if name in declared else list(guesses(current, annotation(case.make, parameter)))
+        accepted = [value for value in candidates if value != current and _is_accepted(case.changed(name, value))]
+        # All options of a Literal and all declared values, but only one value of a number.
+        several = name in declared or not isinstance(current, (int, float)) or isinstance(current, bool)
+        values_of[name] = accepted if several else accepted[:1]
+    return values_of
 
 
-def guesses(now: Any, wanted: Any) -> Iterator[Any]:
-    """Other values of a setting, from its type: a class may refuse them."""
-    if typing.get_origin(wanted) is typing.Literal:
-        yield from typing.get_args(wanted)
-    elif isinstance(now, bool):
-        yield not now
-    elif isinstance(now, int):
-        yield from (now + 1, 2 * now, now - 1)
-    elif isinstance(now, float):
-        yield from (now * 1.5, now * 0.5, now + 1.0, now + 0.25)
-    elif isinstance(now, tuple) and now:
-        for n, value in enumerate(now):
-            yield from ((*now[:n], other, *now[n + 1 :]) for other in guesses(value, type(value)))
-    elif now is None:
-        kinds = typing.get_args(wanted)
+def guesses(current: Any, annotated: Any) -> Iterator[Any]:
+    """Yield other values of a setting, guessed from its type. The class may reject them."""
+    if typing.get_origin(annotated) is typing.Literal:
+        yield from typing.get_args(annotated)
+    elif isinstance(current, bool):
+        yield not current
+    elif isinstance(current, int):
+        yield from (current + 1, 2 * current, current - 1)
+    elif isinstance(current, float):
+        yield from (current * 1.5, current * 0.5, current + 1.0, current + 0.25)
+    elif isinstance(current, tuple) and current:
+        for n, value in enumerate(current):
+            yield from ((*current[:n], other, *current[n + 1 :]) for other in guesses(value, type(value)))
+    elif current is None:
+        kinds = typing.get_args(annotated)
         yield from (
             v
             for kind, values in ((bool, (True,)), (int, (2, 1, 8)), (float, (2.0, 0.5)))
@@ -142,7 +143,7 @@ def guesses(now: Any, wanted: Any) -> Iterator[Any]:
         )
 
 
-def _accepted(case: EncodingCase) -> bool:
+def _is_accepted(case: EncodingCase) -> bool:
     try:
         case.build()
     except (ValueError, TypeError):
@@ -150,14 +151,21 @@ def _accepted(case: EncodingCase) -> bool:
     return True
 
 
-def asked_backends() -> list[str]:
-    """The backends that every question is asked on: those that have gradients here. FlexAttention on a CPU has none, and its
-    calls take fifty times those of others; of it no more is asked than whether its outputs agree with the reference."""
+def differentiable_backends() -> list[str]:
+    """Return the backends that have gradients on a CPU, which every question is asked on.
+
+    FlexAttention has none there, and takes about 50 times as long as others. So only its outputs are compared with the
+    reference.
+    """
     return [name for name in BACKENDS if not no_gradients(name, "cpu")]
 
 
 def unsupported_reason(case: EncodingCase, backend: str) -> str | None:
-    """The backend's reason not to serve this encoding. It has to raise then, and never falls back in silence."""
+    """Return the backend's reason why it does not support this encoding, or None.
+
+    Raise `AssertionError` if the backend does not raise a `ConfigError` with this reason, for example because it falls back
+    silently.
+    """
     modifiers = modifiers_with(case.build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
     reason = attention.unsupported_reason(backend, modifiers, Span.of(2))
     if reason is not None:
@@ -165,14 +173,14 @@ def unsupported_reason(case: EncodingCase, backend: str) -> str | None:
             plan(modifiers, Span.of(2), Mask(2, 2), torch.zeros(1, HEADS, 2, HEAD_DIM), backend=backend)
         except ConfigError as error:
             if reason not in str(error):
-                raise AssertionError(f"it refuses with another reason ({error}) than it gives ({reason})") from error
+                raise AssertionError(f"it raises {error}, but unsupported_reason returns {reason}") from error
         else:
-            raise AssertionError(f"it should refuse ({reason}), and serves")
+            raise AssertionError(f"it runs, but unsupported_reason returns {reason}")
     return reason
 
 
 class Layer(nn.Module):
-    """x [b, t, c] -> embed -> q, k, v by fixed matrices -> attention [b, h, i, d], for absolute and relative alike."""
+    """x [b, t, c] -> embed -> q, k, v by fixed random matrices -> attention [b, h, i, d], for any encoding."""
 
     def __init__(
         self,
@@ -192,6 +200,7 @@ class Layer(nn.Module):
         )
 
     def qkv(self, x: Float[Tensor, "b t c"]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return q, k and v [b, heads, t, d]."""
         q, k, v = (
             (x @ m.T.to(x.dtype)).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
             for m in (self.to_q, self.to_k, self.to_v)
@@ -208,10 +217,10 @@ class Layer(nn.Module):
     ) -> Float[Tensor, "b h i d"]:
         tokens = x.shape[1]
         queries = queries or tokens
-        at = positions
-        if at is None:
-            at = torch.arange(tokens)[None] if documents is None else consecutive(documents)
-        x = self.encoding.embed(x, at)
+        ids = positions
+        if ids is None:
+            ids = torch.arange(tokens)[None] if documents is None else consecutive(documents)
+        x = self.encoding.embed(x, ids)
         q, k, v = self.qkv(x)
         return run(self.encoding, self.backend, q[:, :, tokens - queries :], k, v, positions, documents, x, causal)
 
@@ -227,17 +236,17 @@ def run(
     x: Tensor | None = None,
     causal: bool = True,
 ) -> Tensor:
-    """`attend`, as a user calls it: what acts on embeddings was added there, and is left out here. `x`: the layer's input."""
+    """Call `attend` as a user does. `x` is the layer's input; an encoding of embeddings has been added to it already."""
     if encoding.acts_on_embedding():
         assert encoding.modifiers(Span.of(1)) == AttentionModifiers(), (
-            "acts on embeddings and on attention: no layer here knows how to use it"
+            "an encoding that acts on embeddings and on attention is not supported"
         )
         return attend(q, k, v, positions=positions, documents=documents, causal=causal, backend=backend)
     return attend(q, k, v, encoding, positions=positions, documents=documents, x=x, causal=causal, backend=backend)
 
 
 def modifiers_with(encoding: PositionEncoding, span: Span, x: Tensor) -> AttentionModifiers:
-    """Everything that the encoding does to a call, what follows from the content `x` [b, j, c] included."""
+    """Return the encoding's modifiers, including the terms that depend on the content `x` [b, j, c]."""
     modifiers = encoding.modifiers(span)
     if not encoding.reads_content():
         return modifiers
@@ -246,21 +255,22 @@ def modifiers_with(encoding: PositionEncoding, span: Span, x: Tensor) -> Attenti
 
 @torch.no_grad()
 def randomize_parameters(module: nn.Module, seed: int) -> None:
-    """Draw the parameters that begin at 0: else every question would be asked of an encoding that does nothing yet."""
+    """Replace parameters that are all 0 with random numbers, because an encoding may have no effect while they are 0."""
     for n, parameter in enumerate(module.parameters()):
         if not parameter.any():
             parameter.copy_(numbers(1000 * seed + n, *parameter.shape) / 4)
 
 
 def numbers(seed: int, *shape: int) -> Float[Tensor, "..."]:
-    """Normal numbers in float64, the same for the same seed and shape."""
+    """Return normally distributed random numbers in float64, a function of the seed and shape."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def tokens(seed: int, *shape: int) -> Int[Tensor, "..."]:
+    """Return random token IDs, a function of the seed and shape."""
     return torch.randint(VOCABULARY, shape, generator=torch.Generator().manual_seed(seed))
 
 
-def served(encoding: PositionEncoding, *positions: int) -> list[int]:
-    """Those of the given positions that the encoding can serve."""
+def supported_positions(encoding: PositionEncoding, *positions: int) -> list[int]:
+    """Return the positions that are below the encoding's `max_length`."""
     return [p for p in positions if encoding.max_length is None or p < encoding.max_length]

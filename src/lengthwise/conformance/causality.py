@@ -1,4 +1,4 @@
-"""Question 5: does it see what it may see, and position as it says it does?"""
+"""Question 5: is it causal, and is it shift invariant exactly if it declares so?"""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention import reference
-from lengthwise.conformance.answers import Wrong, question
+from lengthwise.conformance.answers import Failure, question
 from lengthwise.conformance.batch_scenarios import difference
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, TRAIN_LENGTH, EncodingCase, Layer, numbers, tokens
 from lengthwise.encodings import PositionEncoding, RotaryEncoding
@@ -15,84 +15,86 @@ from lengthwise.span import Span
 
 COUNT = 13
 SHIFTS = (1, 17, 1000, 5000)
-SHIFT_ALLOWED = 1e-9  # rotations by angles of 5000 radians in float64, two layers, and room
+SHIFT_TOLERANCE = 1e-9  # for rotations by 5000 radians in float64 through two layers, with a margin
 
 
-@question(5, "future", "The future does not leak")
+@question(5, "future", "Later tokens do not change earlier outputs")
 def no_future(case: EncodingCase, backend: str) -> None:
     layer, model = Layer(case.build(), backend, kv_heads=2), case.decoder(backend)
     x, ids = numbers(51, 2, COUNT, HEADS * HEAD_DIM), tokens(52, 2, COUNT)
     with torch.no_grad():
-        for name, run, given in (("layer", layer, x), ("2-layer model", model, ids)):
-            whole = run(given)
-            for now in range(1, COUNT):
-                changed = torch.cat([given[:, :now], given[:, now:].flip(0, 1) * (50 if run is layer else 1)], 1)
-                if not torch.equal(run(changed)[..., :now, :], whole[..., :now, :]):
-                    raise Wrong(f"{name}: tokens from {now} on change what is said before")
+        for name, run, inputs in (("layer", layer, x), ("2-layer model", model, ids)):
+            original = run(inputs)
+            for start in range(1, COUNT):
+                changed = torch.cat([inputs[:, :start], inputs[:, start:].flip(0, 1) * (50 if run is layer else 1)], 1)
+                if not torch.equal(run(changed)[..., :start, :], original[..., :start, :]):
+                    raise Failure(f"{name}: tokens from index {start} on change earlier outputs")
     x.requires_grad_()
     (gradient,) = torch.autograd.grad(layer(x)[:, :, : COUNT // 2].square().sum(), x)
     if gradient[:, COUNT // 2 :].any():
-        raise Wrong("gradients of the past reach tokens of the future")
+        raise Failure("gradients of earlier outputs reach later tokens")
 
 
-@question(5, "shift", "Shift invariance is what the class declares, both ways")
+@question(5, "shift", "Shifting all positions changes the output if and only if the class declares it")
 def shifts(case: EncodingCase, backend: str) -> str:
-    moved = []
-    for name, shift, off in moved_by_shifts(case, backend):
-        moved.append(off)
-        if case.shift_invariant and not off <= SHIFT_ALLOWED:
-            raise Wrong(f"{name}: declared shift invariant, and moving by {shift} changes the output by {off:.3g}")
+    changes = []
+    for name, shift, change in shift_effects(case, backend):
+        changes.append(change)
+        if case.shift_invariant and not change <= SHIFT_TOLERANCE:
+            raise Failure(
+                f"{name}: declared shift invariant, but a shift by {shift} changes the output by {change:.3g}"
+            )
     if case.shift_invariant:
-        return "no shift changes anything"
-    if not max(moved) > 1e-6:
-        raise Wrong(f"declared not shift invariant, and no shift changes the output by more than {max(moved):.3g}")
-    _turns_by_distance(case)
-    return f"not invariant: a shift changes the output by up to {max(moved):.2g}"
+        return "shifts do not change the output"
+    if not max(changes) > 1e-6:
+        raise Failure(f"declared not shift invariant, but no shift changes the output by more than {max(changes):.3g}")
+    _rotates_by_distance(case)
+    return f"not invariant: a shift changes the output by up to {max(changes):.2g}"
 
 
-def moved_by_shifts(case: EncodingCase, backend: str) -> Iterator[tuple[str, int, float]]:
-    """(layer or model, shift, by how much the output changes) for all shifts that the encoding serves."""
+def shift_effects(case: EncodingCase, backend: str) -> Iterator[tuple[str, int, float]]:
+    """Yield (layer or model, shift, change of the output) for all shifts that the encoding supports."""
     layer, model = Layer(case.build(), backend), case.decoder(backend)
     ids = torch.randperm(31, generator=torch.Generator().manual_seed(53))[None, :COUNT]
     limit = case.build().max_length
     with torch.no_grad():
-        for name, run, given in (
+        for name, run, inputs in (
             ("layer", layer, numbers(54, 1, COUNT, HEADS * HEAD_DIM)),
             ("2-layer model", model, ids),
         ):
             for positions in (torch.arange(COUNT), torch.arange(COUNT) ** 2):
-                here: Tensor = run(given, positions=positions[None])
+                original: Tensor = run(inputs, positions=positions[None])
                 for shift in SHIFTS:
                     if limit is None or int(positions.max()) + shift < limit:
-                        yield name, shift, difference(run(given, positions=positions[None] + shift), here)
+                        yield name, shift, difference(run(inputs, positions=positions[None] + shift), original)
 
 
-def _turns_by_distance(case: EncodingCase) -> None:
-    """What a rotation makes of a pair goes by its distance as long as the length stays what it is, whatever else does not."""
+def _rotates_by_distance(case: EncodingCase) -> None:
+    """Require that at a fixed length, rotated products depend only on the distance, even without shift invariance."""
     encoding = case.build()
     if not isinstance(encoding, RotaryEncoding):
         return
     q, k = (numbers(n, 1, HEADS, COUNT, HEAD_DIM) for n in (55, 56))
     near, spread = torch.arange(COUNT)[None], torch.arange(COUNT)[None] ** 2
-    # Every position is below the length that is held: the trained one, and one with room for the widest shift.
+    # All positions are below the fixed length: the training length, and one that is long enough for the largest shift.
     for length, positions, shifts in (
         (TRAIN_LENGTH, near, (1, TRAIN_LENGTH - COUNT)),
         (2 * SHIFTS[-1], spread, SHIFTS),
     ):
         if encoding.max_length is None or length <= encoding.max_length:
-            here = _turned(encoding, q, k, positions, length)
+            original = _rotated_logits(encoding, q, k, positions, length)
             for shift in shifts:
-                off = difference(_turned(encoding, q, k, positions + shift, length), here)
-                if not off <= SHIFT_ALLOWED:
-                    raise Wrong(
-                        f"its rotation goes by more than the distance: moving by {shift} changes products by {off:.3g} while "
-                        f"the length stays {length}"
+                change = difference(_rotated_logits(encoding, q, k, positions + shift, length), original)
+                if not change <= SHIFT_TOLERANCE:
+                    raise Failure(
+                        f"its rotation depends on more than the distance: at the fixed length {length}, a shift by {shift} "
+                        f"changes products by {change:.3g}"
                     )
 
 
-def _turned(encoding: PositionEncoding, q: Tensor, k: Tensor, positions: Tensor, length: int) -> Tensor:
-    own = torch.full_like(positions, length)
-    span = Span(positions, positions, length, length_q=own, length_k=own)
+def _rotated_logits(encoding: PositionEncoding, q: Tensor, k: Tensor, positions: Tensor, length: int) -> Tensor:
+    lengths = torch.full_like(positions, length)
+    span = Span(positions, positions, length, length_q=lengths, length_k=lengths)
     visible = torch.ones(1, 1, COUNT, COUNT, dtype=torch.bool).tril()
     with torch.no_grad():
         return reference.logits(

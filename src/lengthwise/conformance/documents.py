@@ -1,92 +1,92 @@
-"""Question 4: does anything but a document's own tokens change what is said about it?"""
+"""Question 4: does a document's output depend only on its own tokens?"""
 
 import torch
 from torch import Tensor
 
 from lengthwise.attention import KVCache
-from lengthwise.conformance.answers import Wrong, question
+from lengthwise.conformance.answers import Failure, question
 from lengthwise.conformance.batch_scenarios import packed, padded, require_close
-from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, numbers, served, tokens
+from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, numbers, supported_positions, tokens
 
 
-@question(4, "packed", "Packed documents equal each alone")
+@question(4, "packed", "Packed documents give the same outputs as each document alone")
 def packs(case: EncodingCase, backend: str) -> str:
-    sizes = [5, 23, 1, 7]  # one is longer than the trained length: what depends on length goes by each alone
+    sizes = [5, 23, 1, 7]  # one exceeds the training length, to test encodings that depend on the document's length
     cuts = [sum(sizes[:n]) for n in range(len(sizes) + 1)]
     starts = tuple(cuts[1:-1])
     documents, x, ids = packed(starts)(cuts[-1]), numbers(41, 2, cuts[-1], HEADS * HEAD_DIM), tokens(42, 2, cuts[-1])
     layer, model = Layer(case.build(), backend, kv_heads=2), case.decoder(backend)
     with torch.no_grad():
-        for name, run, given in (("layer", layer, x), ("2-layer model", model, ids)):
-            together = run(given, documents=documents)
+        for name, run, inputs in (("layer", layer, x), ("2-layer model", model, ids)):
+            together = run(inputs, documents=documents)
             for n, (start, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
-                alone, part = run(given[:, start:end]), _tokens(together, start, end)
+                alone, part = run(inputs[:, start:end]), _tokens(together, start, end)
                 require_close(f"{name}: document {n} of {sizes[n]} tokens", part, alone)
-            # A document's id is a name: any other that differs from its neighbours says the same.
-            if not torch.equal(run(given, documents=(7 - 3 * documents).expand(2, -1)), together):
-                raise Wrong(f"{name}: documents with other ids give other numbers")
+            # Document IDs only have to differ from each other; their values must not matter.
+            if not torch.equal(run(inputs, documents=(7 - 3 * documents).expand(2, -1)), together):
+                raise Failure(f"{name}: other document IDs change the output")
             for n, (start, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
-                changed = given.clone()
-                changed[:, start:end] = given[:, start:end].flip(0)
-                kept = [slice(a, b) for m, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False)) if m != n]
+                changed = inputs.clone()
+                changed[:, start:end] = inputs[:, start:end].flip(0)
+                others = [slice(a, b) for m, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False)) if m != n]
                 after = run(changed, documents=documents)
                 if any(
-                    not torch.equal(_tokens(after, s.start, s.stop), _tokens(together, s.start, s.stop)) for s in kept
+                    not torch.equal(_tokens(after, s.start, s.stop), _tokens(together, s.start, s.stop)) for s in others
                 ):
-                    raise Wrong(f"{name}: other tokens in document {n} change another document")
+                    raise Failure(f"{name}: other tokens in document {n} change another document")
     return f"{len(sizes)} documents"
 
 
-@question(4, "padding", "Left padding changes nothing")
+@question(4, "padding", "Left padding does not change the output")
 def pads(case: EncodingCase, backend: str) -> None:
     layer, model = Layer(case.build(), backend), case.decoder(backend)
     count = 9
     with torch.no_grad():
-        for name, run, given in (
+        for name, run, inputs in (
             ("layer", layer, numbers(43, 1, count, HEADS * HEAD_DIM)),
             ("2-layer model", model, tokens(44, 1, count)),
         ):
-            alone = run(given)
+            alone = run(inputs)
             for left in (1, 4, 3 * count):
-                filled = torch.cat([given.repeat_interleave(3, 1)[:, -left:], given], 1)
+                with_padding = torch.cat([inputs.repeat_interleave(3, 1)[:, -left:], inputs], 1)
                 require_close(
-                    f"{name}: {left} of padding",
-                    _tokens(run(filled, documents=padded(left)(left + count)), left, left + count),
+                    f"{name}: {left} tokens of padding",
+                    _tokens(run(with_padding, documents=padded(left)(left + count)), left, left + count),
                     alone,
                 )
 
 
-@question(4, "history", "Batch mates and what was called before change nothing")
+@question(4, "history", "Other rows of the batch and earlier calls do not change the output")
 def keeps_no_history(case: EncodingCase, backend: str) -> None:
     layer, model = Layer(case.build(), backend), case.decoder(backend)
     layer_again, model_again = Layer(case.build(), backend), case.decoder(backend)
     x, ids = numbers(45, 3, 12, HEADS * HEAD_DIM), tokens(46, 3, 12)
-    far = torch.tensor([served(case.build(), 0, 5, 100, 700, 3000)])
+    far = torch.tensor([supported_positions(case.build(), 0, 5, 100, 700, 3000)])
     with torch.no_grad():
-        for name, run, fresh, given in (("layer", layer, layer_again, x), ("2-layer model", model, model_again, ids)):
-            at = torch.arange(12) * torch.tensor([[1], [4], [2]])  # a batch mate that is longer
-            spread = run(given, positions=at)
+        for name, run, fresh, inputs in (("layer", layer, layer_again, x), ("2-layer model", model, model_again, ids)):
+            positions = torch.arange(12) * torch.tensor([[1], [4], [2]])  # another row is longer
+            batched = run(inputs, positions=positions)
             for row in range(3):
-                alone = run(given[row : row + 1], positions=at[row : row + 1])
-                require_close(f"{name}: a row alone, positions of its own", alone, spread[row : row + 1])
-            first, state = run(given), torch.get_rng_state()
+                alone = run(inputs[row : row + 1], positions=positions[row : row + 1])
+                require_close(f"{name}: a row alone, with its own positions", alone, batched[row : row + 1])
+            first, state = run(inputs), torch.get_rng_state()
             for row in range(3):
-                require_close(f"{name}: a row alone", run(given[row : row + 1]), first[row : row + 1])
+                require_close(f"{name}: a row alone", run(inputs[row : row + 1]), first[row : row + 1])
             for keys in (1, 5, 30):
-                run(torch.cat([given] * 3, 1)[:, :keys])
-            run(given[:, : far.shape[1]], positions=far)
+                run(torch.cat([inputs] * 3, 1)[:, :keys])
+            run(inputs[:, : far.shape[1]], positions=far)
             if run is model:
                 cache = KVCache(model.config.num_layers)
                 for start in range(0, 12, 4):
                     model(ids[:, start : start + 4], cache=cache)
-            if not torch.equal(run(given), first):
-                raise Wrong(f"{name}: other numbers for the same input after other calls")
-            if not torch.equal(fresh(given), first):
-                raise Wrong(f"{name}: other numbers from another object with the same weights that saw no other call")
+            if not torch.equal(run(inputs), first):
+                raise Failure(f"{name}: the output for the same input differs after other calls")
+            if not torch.equal(fresh(inputs), first):
+                raise Failure(f"{name}: a new instance with the same weights gives another output")
             if not torch.equal(torch.get_rng_state(), state):
-                raise Wrong(f"{name}: evaluation draws random numbers")
+                raise Failure(f"{name}: evaluation uses random numbers")
 
 
 def _tokens(out: Tensor, start: int, end: int) -> Tensor:
-    """Of [b, h, t, d] or [b, t, o], the tokens from `start` to `end`."""
+    """Return the tokens from `start` to `end` of [b, h, t, d] or [b, t, o]."""
     return out[..., start:end, :]

@@ -1,4 +1,4 @@
-"""What position does, asked pair by pair and computed with plain numbers: the judge of the reference backend."""
+"""Attention computed for each pair with Python floats, which the reference backend is compared with."""
 
 import cmath
 import math
@@ -31,74 +31,78 @@ def output(
     k: Tensor,
     v: Tensor,
     positions: Tensor,
-    own: Tensor,
+    document_lengths: Tensor,
     visible: Tensor,
     scale: float,
     x: Tensor,
     documents: Tensor | None = None,
 ) -> Float[Tensor, "b h i d"]:
-    """Attention, as many queries as keys. `positions`, `own` (lengths of the tokens' documents) [b, j], `visible` [b, i, j],
-    `x` [b, j, c], the layer's input, `documents` [b|1, j], which `visible` goes by too; each pair gets a span of its own.
-    What follows from content depends on the tokens between, so it is asked for whole and looked up; so is what rewrites
-    whole rows of logits."""
+    """Return the attention output for as many queries as keys. The encoding is evaluated for each pair with its own span.
+
+    `positions` and `document_lengths` (of each token's document) are [b, j], `visible` is [b, i, j], and `x`, the layer's
+    input, is [b, j, c]. `documents` [b|1, j] must be those of `visible`. Terms that depend on content also depend on the
+    tokens between query and key, so they are evaluated once for the whole sequence. So are transforms of whole rows of
+    logits.
+    """
     batch, heads, count, width = q.shape
     groups, length = heads // k.shape[1], int(positions.max()) + 1
     out = torch.zeros_like(q)
-    read: list[DenseBias | CumulativeBias | ContentBias] = []
+    content_terms: list[DenseBias | CumulativeBias | ContentBias] = []
     if encoding.reads_content():
-        at_all = positions.expand(batch, -1)
-        terms = encoding.content(encoding.features(x), Span(at_all, at_all, length), documents)
-        read = [term for term in terms if isinstance(term, (DenseBias, CumulativeBias, ContentBias))]
-        assert len(read) == len(terms), "the oracle knows content as DenseBias, CumulativeBias and ContentBias alone"
+        all_positions = positions.expand(batch, -1)
+        terms = encoding.content(encoding.features(x), Span(all_positions, all_positions, length), documents)
+        content_terms = [term for term in terms if isinstance(term, (DenseBias, CumulativeBias, ContentBias))]
+        assert len(content_terms) == len(terms), "content terms must be DenseBias, CumulativeBias or ContentBias"
     for b in range(batch):
-        at = positions[b].tolist()
-        row = Span(positions[b : b + 1], positions[b : b + 1], length, length_q=own[b : b + 1], length_k=own[b : b + 1])
-        rewrite = encoding.modifiers(row).rewrite
+        ids = positions[b].tolist()
+        lengths = document_lengths[b : b + 1]
+        row = Span(positions[b : b + 1], positions[b : b + 1], length, length_q=lengths, length_k=lengths)
+        transform = encoding.modifiers(row).rewrite
         logits = [[[-math.inf] * count for _ in range(count)] for _ in range(heads)]
-        effects = {}
+        modifiers_of = {}
         for i in range(count):
             for j in range(count):
                 if not visible[b, i, j]:
                     continue
                 span = Span(
-                    torch.tensor([[at[i]]]),
-                    torch.tensor([[at[j]]]),
+                    torch.tensor([[ids[i]]]),
+                    torch.tensor([[ids[j]]]),
                     length,
-                    length_q=own[b : b + 1, i : i + 1],
-                    length_k=own[b : b + 1, j : j + 1],
+                    length_q=lengths[:, i : i + 1],
+                    length_k=lengths[:, j : j + 1],
                 )
-                effects[i, j] = modifiers = encoding.modifiers(span)
+                modifiers_of[i, j] = modifiers = encoding.modifiers(span)
                 for h in range(heads):
                     logits[h][i][j] = pair(
-                        modifiers, h, q[b, h, i].tolist(), k[b, h // groups, j].tolist(), at[i] - at[j], scale
+                        modifiers, h, q[b, h, i].tolist(), k[b, h // groups, j].tolist(), ids[i] - ids[j], scale
                     )
-                    for term in read:
-                        logits[h][i][j] += _of_content(term, batch, heads, (b, h, i, j), at[i] - at[j])
-        if rewrite:
-            whole = torch.tensor(logits, dtype=torch.float64)[None]
-            logits = rewrite.function(whole, q[b : b + 1], visible[b : b + 1, None], scale, row)[0].tolist()
+                    for term in content_terms:
+                        logits[h][i][j] += _content_bias(term, batch, heads, (b, h, i, j), ids[i] - ids[j])
+        if transform:
+            all_logits = torch.tensor(logits, dtype=torch.float64)[None]
+            logits = transform.function(all_logits, q[b : b + 1], visible[b : b + 1, None], scale, row)[0].tolist()
         for h in range(heads):
             for i in range(count):
-                seen = [j for j in range(count) if visible[b, i, j]]
-                top = max(logits[h][i][j] for j in seen)
-                mass = [math.exp(logits[h][i][j] - top) for j in seen]
+                keys = [j for j in range(count) if visible[b, i, j]]
+                row_max = max(logits[h][i][j] for j in keys)
+                weights = [math.exp(logits[h][i][j] - row_max) for j in keys]
                 for d in range(width):
-                    parts = []
-                    for j, m in zip(seen, mass, strict=True):
-                        values = float(v[b, h // groups, j, d])
-                        for form in effects[i, j].values:
-                            values += float(_entry(form.table, h, at[i] - at[j] - form.first)[d])
-                        parts.append(m * values)
-                    out[b, h, i, d] = math.fsum(parts) / math.fsum(mass)
+                    products = []
+                    for j, weight in zip(keys, weights, strict=True):
+                        value = float(v[b, h // groups, j, d])
+                        for form in modifiers_of[i, j].values:
+                            value += float(_entry(form.table, h, ids[i] - ids[j] - form.first)[d])
+                        products.append(weight * value)
+                    out[b, h, i, d] = math.fsum(products) / math.fsum(weights)
     return out
 
 
 def pair(modifiers: AttentionModifiers, head: int, q: Numbers, k: Numbers, distance: int, scale: float) -> float:
-    """The logit of one query and one key, before softmax and before any rewrite."""
-    turned_q, turned_k = q, k
+    """Return the logit of one query and one key, before softmax and before any transform."""
+    rotated_q, rotated_k = q, k
     if (r := modifiers.rotation) is not None:
-        turned_q, turned_k = turn(q, r, r.angle_q, r.gain_q), turn(k, r, r.angle_k, r.gain_k)
-    total = scale * math.fsum(a * b for a, b in zip(turned_q, turned_k, strict=True))
+        rotated_q, rotated_k = turn(q, r, r.angle_q, r.gain_q), turn(k, r, r.angle_k, r.gain_k)
+    total = scale * math.fsum(a * b for a, b in zip(rotated_q, rotated_k, strict=True))
     if modifiers.gain:
         total *= float(modifiers.gain.gain[0, head if modifiers.gain.gain.shape[1] > 1 else 0, 0])
     for term in modifiers.terms:
@@ -113,9 +117,9 @@ def pair(modifiers: AttentionModifiers, head: int, q: Numbers, k: Numbers, dista
                 s = sum(knot <= x for knot in knots.tolist())
                 total += float(slope[head, s]) * x + float(intercept[head, s])
             case RelativeKeyBias(table, first, vector, distances):
-                more = [0.0] * len(q) if vector is None else vector[head].tolist()
+                added = [0.0] * len(q) if vector is None else vector[head].tolist()
                 entry = _entry(table, head, _column(distance, first, distances)).tolist()
-                total += scale * math.fsum((a + m) * b for a, m, b in zip(q, more, entry, strict=True))
+                total += scale * math.fsum((a + c) * b for a, c, b in zip(q, added, entry, strict=True))
             case KeyBias(vector):
                 total += scale * math.fsum(a * b for a, b in zip(k, vector[head].tolist(), strict=True))
             case DenseBias(bias):
@@ -123,14 +127,14 @@ def pair(modifiers: AttentionModifiers, head: int, q: Numbers, k: Numbers, dista
     return total
 
 
-def _of_content(
+def _content_bias(
     term: DenseBias | CumulativeBias | ContentBias,
     batch: int,
     heads: int,
-    place: tuple[int, int, int, int],
+    index: tuple[int, int, int, int],
     distance: int,
 ) -> float:
-    b, h, i, j = place
+    b, h, i, j = index
     if isinstance(term, DenseBias):
         return float(term.bias.expand(batch, heads, -1, -1)[b, h, i, j])
     if isinstance(term, CumulativeBias):
@@ -141,20 +145,21 @@ def _of_content(
 
 
 def turn(x: Numbers, rotation: Rotation, angle: Tensor | None, gain: Tensor | float | None) -> Numbers:
+    """Return one vector rotated by an angle [1, 1, pairs] in radians, and multiplied by the gain."""
     if angle is None:
         return x
     angles = angle.flatten().tolist()
     out, pairs = list(x), len(angles)
     for p, radians in enumerate(angles):
         a, b = (2 * p, 2 * p + 1) if rotation.layout == "interleaved" else (p, p + pairs)
-        stretch = (
+        factor = (
             1.0
             if gain is None
             else float(gain)
             if not isinstance(gain, Tensor)
             else float(gain.expand_as(angle).flatten()[p])
         )
-        z = complex(x[a], x[b]) * cmath.exp(1j * radians) * stretch
+        z = complex(x[a], x[b]) * cmath.exp(1j * radians) * factor
         out[a], out[b] = z.real, z.imag
     return out
 

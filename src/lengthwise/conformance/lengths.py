@@ -1,4 +1,4 @@
-"""Questions 8 and 9: does it work at every length and position, in every precision?"""
+"""Questions 8 and 9: does it work at every length, and is it precise at every position?"""
 
 import copy
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lengthwise import attention
-from lengthwise.conformance.answers import Refused, Wrong, question
+from lengthwise.conformance.answers import Failure, Refused, question
 from lengthwise.conformance.batch_scenarios import require_close
 from lengthwise.conformance.cases import (
     HEAD_DIM,
@@ -18,14 +18,14 @@ from lengthwise.conformance.cases import (
     modifiers_with,
     numbers,
     run,
-    served,
+    supported_positions,
     tokens,
 )
 from lengthwise.encodings import PositionEncoding
 from lengthwise.span import Span
 
 
-@question(8, "lengths", "Lengths 1, L, 4 L, 64 L: works, or an error that says why")
+@question(8, "lengths", "It works at the lengths 1, L, 4 L and 64 L, or raises an error with the reason")
 def lengths(case: EncodingCase, backend: str) -> str:
     limit = case.build().max_length
     refused = []
@@ -39,87 +39,95 @@ def lengths(case: EncodingCase, backend: str) -> str:
                 *([limit, limit + 1] if limit else []),
             ):
                 try:
-                    _works(case, backend, train_length, length)
+                    _require_works(case, backend, train_length, length)
                 except ValueError as error:
-                    _is_plain(case, error, limit, length)
+                    _require_clear_error(case, error, limit, length)
                     refused.append((length, str(error)))
                 else:
                     if limit is not None and length > limit:
-                        raise Wrong(f"max_length is {limit}, and length {length} gives no error")
+                        raise Failure(
+                            f"length {length} must raise an error, because max_length is {limit}, but gives no error"
+                        )
         model = case.decoder(backend)
         for length in (1, 4 * TRAIN_LENGTH):
             if not torch.isfinite(model(tokens(81, 1, length))).all():
-                raise Wrong(f"the model's logits at length {length} are not finite")
+                raise Failure(f"the model's logits at length {length} are not finite")
     if refused:
         length, reason = min(refused)
         raise Refused(f"length {length}: {reason}")
     return f"up to {64 * 512}"
 
 
-def _works(case: EncodingCase, backend: str, train_length: int, length: int) -> None:
-    """Finite, and the last queries get what they get in a call of their own. All queries where that is small."""
+def _require_works(case: EncodingCase, backend: str, train_length: int, length: int) -> None:
+    """Require finite outputs, and that the last query gets the same output in a call of its own.
+
+    At large lengths only the last 3 queries are computed.
+    """
     encoding = case.build(num_heads=2, train_length=train_length).float()
     layer = Layer(encoding, backend, num_heads=2)
     x = numbers(82, 1, length, layer.width).float()
-    few = min(length, 3)
-    many = length if length <= 64 * TRAIN_LENGTH else few
-    out = layer(x, queries=many)
+    queries = length if length <= 64 * TRAIN_LENGTH else min(length, 3)
+    out = layer(x, queries=queries)
     if not torch.isfinite(out).all():
-        raise Wrong(f"length {length}: {int((~torch.isfinite(out)).sum())} numbers are not finite")
+        raise Failure(f"length {length}: {int((~torch.isfinite(out)).sum())} numbers are not finite")
     require_close(f"length {length}: the last token alone", layer(x, queries=1), out[:, :, -1:], 1e-4)
 
 
-def _is_plain(case: EncodingCase, error: ValueError, limit: int | None, length: int) -> None:
+def _require_clear_error(case: EncodingCase, error: ValueError, limit: int | None, length: int) -> None:
     if limit is None or length <= limit:
-        raise Wrong(f"length {length} raises {error}, and max_length is {limit}")
+        raise Failure(f"length {length} raises {error}, but max_length is {limit}")
     if case.make.__name__ not in str(error) or "\n" in str(error):
-        raise Wrong(f"length {length}: the error {str(error)!r} has to be one line that names {case.make.__name__}")
+        raise Failure(
+            f"length {length}: the error must be one line that names {case.make.__name__}, got {str(error)!r}"
+        )
 
 
-@question(9, "precision", "float32 and bfloat16 against float64 at positions up to 10^6")
+@question(9, "precision", "float32 and bfloat16 agree with float64 at positions up to 10^6")
 def precision(case: EncodingCase, backend: str) -> str:
     exact = case.build()
     top = 1_000_000 if exact.max_length is None else exact.max_length - 1
     scattered = _scattered(exact, backend, top)
-    worst = []
-    for dtype, allowed in ((torch.float32, 2e-5), (torch.bfloat16, 1e-3)):
+    details = []
+    for dtype, tolerance in ((torch.float32, 2e-5), (torch.bfloat16, 1e-3)):
         low = case.build().to(dtype)
         exact = copy.deepcopy(low).double()  # the same rounded parameters
-        off = 0.0
+        worst = 0.0
         for positions in (list(range(top - 32, top + 1)), scattered, list(range(33))):
-            for what, got, wanted, gain in _pairs(low, exact, backend, dtype, torch.tensor([positions])):
+            for what, got, expected, gain in _pairs(low, exact, backend, dtype, torch.tensor([positions])):
                 if got.dtype != dtype:
-                    raise Wrong(f"{what} in {dtype} comes back in {got.dtype}")
-                # Its own rounding, once, is in every result; a vector that is added was rounded before.
-                rounded = 0.51 * torch.finfo(dtype).eps * (wanted.abs() + (what == "embedding"))
-                beyond = float((((got.double() - wanted).abs() - rounded) / gain).max())
-                limit = allowed if what == "attention" else 2e-6
-                if not beyond <= limit:
+                    raise Failure(f"{what} in {dtype} has the dtype {got.dtype}")
+                # Every result is rounded once. A vector that is added to an embedding was rounded before, too.
+                rounding = 0.51 * torch.finfo(dtype).eps * (expected.abs() + (what == "embedding"))
+                error = float((((got.double() - expected).abs() - rounding) / gain).max())
+                limit = tolerance if what == "attention" else 2e-6
+                if not error <= limit:
                     where = f"positions {positions[0]} to {positions[-1]}"
-                    raise Wrong(
-                        f"{what} in {dtype}, {where}: off by {beyond:.2g} beyond its rounding, allowed {limit:.2g}"
+                    raise Failure(
+                        f"{what} in {dtype}, {where}: off by {error:.2g} beyond its rounding, allowed {limit:.2g}"
                     )
-                off = max(off, beyond)
-        worst.append(f"{str(dtype).removeprefix('torch.')} off by {off:.1e} beyond its rounding")
+                worst = max(worst, error)
+        details.append(f"{str(dtype).removeprefix('torch.')} off by {worst:.1e} beyond its rounding")
     if case.shift_invariant:
         layer, near = Layer(case.build(), backend), torch.arange(33)[None]
         x = numbers(96, 1, 33, layer.width)
         with torch.no_grad():
-            # What is lost at 10^6 in every precision alike shows here.
+            # This finds a loss of precision at 10^6 that is the same in all dtypes.
             require_close(f"float64, positions {top - 32} to {top}", layer(x, near + top - 32), layer(x, near), 1e-8)
-    _has_the_digits(case, torch.arange(top - 32, top + 1)[None])
-    at_most = [f"positions to {top}, where its table ends"] if exact.max_length is not None else []
-    return ", ".join(worst + at_most)
+    _require_float64_digits(case, torch.arange(top - 32, top + 1)[None])
+    at_most = [f"positions up to {top}, the last below max_length"] if exact.max_length is not None else []
+    return ", ".join(details + at_most)
 
 
 def _scattered(encoding: PositionEncoding, backend: str, top: int) -> list[int]:
-    """30 positions up to `top`, from 0 on. For a backend whose tables have every distance, and which refuses such ones where a
-    table would be large, from 65,536 or 4,096 below `top` on."""
+    """Return 30 random positions from 0 to `top`.
+
+    A backend may need a table with all distances, and not support so many. Then they start 65,536 or 4,096 below `top`.
+    """
     for reach in (1_000_000, 2**16, 2**12):
-        drawn = torch.randperm(reach, generator=torch.Generator().manual_seed(91))[:29] + max(0, top - reach)
-        positions = served(encoding, *drawn.sort().values.tolist(), top)
-        at = torch.tensor([positions])
-        span = Span(at, at, top + 1)
+        random = torch.randperm(reach, generator=torch.Generator().manual_seed(91))[:29] + max(0, top - reach)
+        positions = supported_positions(encoding, *random.sort().values.tolist(), top)
+        ids = torch.tensor([positions])
+        span = Span(ids, ids, top + 1)
         x = numbers(95, 1, len(positions), 4 * HEAD_DIM)
         if attention.unsupported_reason(backend, modifiers_with(encoding, span, x), span) is None:
             return positions
@@ -127,44 +135,49 @@ def _scattered(encoding: PositionEncoding, backend: str, top: int) -> list[int]:
 
 
 def _pairs(
-    low: PositionEncoding, exact: PositionEncoding, backend: str, dtype: torch.dtype, at: Tensor
+    low: PositionEncoding, exact: PositionEncoding, backend: str, dtype: torch.dtype, positions: Tensor
 ) -> Iterator[tuple[str, Tensor, Tensor, Tensor]]:
-    """What the encoding makes of numbers in `dtype`, in float64, and what both are stretched by."""
-    q, k, v = (numbers(92 + n, 2, 4, at.shape[1], HEAD_DIM).to(dtype) for n in range(3))
-    x = numbers(95, 2, at.shape[1], 4 * HEAD_DIM).to(dtype)
+    """Yield (name, result in `dtype`, result in float64, gain) of each effect. The gain multiplies the error too."""
+    q, k, v = (numbers(92 + n, 2, 4, positions.shape[1], HEAD_DIM).to(dtype) for n in range(3))
+    x = numbers(95, 2, positions.shape[1], 4 * HEAD_DIM).to(dtype)
     with torch.no_grad():
-        wanted = run(exact, "reference", q.double(), k.double(), v.double(), at, x=x.double())
-        yield "attention", run(low, backend, q, k, v, at, x=x), wanted, torch.ones(())
-        yield "embedding", low.embed(x, at), exact.embed(x.double(), at), torch.ones(())
-        span = Span(at, at, int(at.max()) + 1)
-        one = other = None
-        if exact.modifiers(Span.of(1)).rotation:  # or else tables are made for nothing
-            one, other = low.modifiers(span).rotation, exact.modifiers(span).rotation
-        if one and other:  # keys go into a cache rotated, in the model's own dtype
-            assert other.angle_q is not None
-            assert other.angle_k is not None
-            # A gain stretches the error too, and is what becomes of ones that do not turn.
-            still = replace(other, angle_q=0 * other.angle_q, angle_k=0 * other.angle_k)
+        expected = run(exact, "reference", q.double(), k.double(), v.double(), positions, x=x.double())
+        yield "attention", run(low, backend, q, k, v, positions, x=x), expected, torch.ones(())
+        yield "embedding", low.embed(x, positions), exact.embed(x.double(), positions), torch.ones(())
+        span = Span(positions, positions, int(positions.max()) + 1)
+        low_rotation = exact_rotation = None
+        if exact.modifiers(Span.of(1)).rotation:  # a short span avoids computing large tables for encodings without one
+            low_rotation, exact_rotation = low.modifiers(span).rotation, exact.modifiers(span).rotation
+        if low_rotation and exact_rotation:  # a KV cache holds rotated keys in the model's dtype
+            assert exact_rotation.angle_q is not None
+            assert exact_rotation.angle_k is not None
+            # With angles of 0, a rotation of ones returns its gain.
+            angle_q, angle_k = 0 * exact_rotation.angle_q, 0 * exact_rotation.angle_k
+            gain_only = replace(exact_rotation, angle_q=angle_q, angle_k=angle_k)
             ones = torch.ones_like(q, dtype=torch.float64)
-            yield "a rotated query", one.query(q), other.query(q.double()), still.query(ones)
-            yield "a rotated key", one.key(k), other.key(k.double()), still.key(ones)
+            yield "a rotated query", low_rotation.query(q), exact_rotation.query(q.double()), gain_only.query(ones)
+            yield "a rotated key", low_rotation.key(k), exact_rotation.key(k.double()), gain_only.key(ones)
 
 
-def _has_the_digits(case: EncodingCase, at: Tensor) -> None:
-    """What is computed in float32 is a float32 number in float64 too; all numbers are that for no other reason."""
+def _require_float64_digits(case: EncodingCase, positions: Tensor) -> None:
+    """Require that the embedding and angles in float64 are not computed in float32.
+
+    A result that was computed in float32 consists of numbers that float32 can represent. Otherwise that is improbable.
+    """
     encoding = case.build()
     with torch.no_grad():
         for tensor in (*encoding.parameters(), *encoding.buffers()):
-            if tensor.is_floating_point():  # drawn in float32
+            if tensor.is_floating_point():  # initialized in float32, so give it digits that float32 does not have
                 tensor.mul_(1 + 2**-40)
-        nothing = torch.zeros(1, at.shape[1], 4 * HEAD_DIM, dtype=torch.float64)
-        seen = {"the embedding": encoding.embed(nothing, at)}
+        zeros = torch.zeros(1, positions.shape[1], 4 * HEAD_DIM, dtype=torch.float64)
+        results = {"the embedding": encoding.embed(zeros, positions)}
         if encoding.modifiers(Span.of(1)).rotation:
-            rotation = encoding.modifiers(Span(at, at, int(at.max()) + 1)).rotation
+            rotation = encoding.modifiers(Span(positions, positions, int(positions.max()) + 1)).rotation
             assert rotation
             angles = {"the angle of queries": rotation.angle_q, "the angle of keys": rotation.angle_k}
-            seen |= {what: angle for what, angle in angles.items() if angle is not None}
-    for what, x in seen.items():
-        # Whole numbers (nothing is added, pairs that turn by 1) are exact in either.
+            results |= {what: angle for what, angle in angles.items() if angle is not None}
+    for what, x in results.items():
+        # Whole numbers (0 if nothing is added, angles of pairs with 1 radian per position) are exact in both.
         if not torch.equal(x, x.round()) and torch.equal(x.double(), x.float().double()):
-            raise Wrong(f"{what} in float64 has float32's digits at positions {int(at.min())} to {int(at.max())}")
+            where = f"positions {int(positions.min())} to {int(positions.max())}"
+            raise Failure(f"{what} in float64 has only the digits of float32 at {where}")

@@ -1,4 +1,4 @@
-"""The answers as people read them: a table of marks, then every reason in words. Or as JSON."""
+"""Print the answers: a table of marks followed by all reasons, or JSON."""
 
 import json as json_text
 import multiprocessing
@@ -29,21 +29,22 @@ MARKS = {
 
 
 def show(names: Sequence[str], *, json: bool) -> int:
+    """Run the suite for the named encodings, print the answers, and return the exit code."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     started = time.perf_counter()
-    columns = (TextColumn("asking {task.description:<12}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    columns = (TextColumn("testing {task.description:<12}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("", total=len(names) * len(QUESTIONS))
 
         def show_progress(name: str) -> None:
             progress.update(bar, advance=1, description=name)
             done = int(progress.tasks[0].completed)
-            if not progress.console.is_terminal and done % len(QUESTIONS) == 0:  # a file has no bars
+            if not progress.console.is_terminal and done % len(QUESTIONS) == 0:  # a file shows no progress bar
                 seconds = time.perf_counter() - started
                 print(
-                    f"{name}: {done} of {progress.tasks[0].total:.0f} asked, {seconds:.0f} s",
+                    f"{name}: {done} of {progress.tasks[0].total:.0f} questions answered, {seconds:.0f} s",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -57,36 +58,39 @@ def show(names: Sequence[str], *, json: bool) -> int:
 
 
 def ask_in_processes(names: Sequence[str], on_answer: Callable[[str], None]) -> list[Row]:
-    """Every question to the encodings named, spread over the cores; rows come in the order of the table."""
+    """Return the answers to every question for the named encodings, computed on all cores, in the order of the table.
+
+    `on_answer` is called with the encoding's name after each question.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     tasks = [(name, n) for name in names for n in range(len(QUESTIONS))]
     rows: list[Row] = []
     spawn = multiprocessing.get_context("spawn")
     cpu.missing()  # compile the kernel here, so that the message is printed once and not by every worker
-    others = multiprocessing.active_children()
-    with ProcessPoolExecutor(min(cores, 8), spawn, initializer=_begin, initargs=(loaded_plugins(),)) as pool:
+    earlier_children = multiprocessing.active_children()
+    with ProcessPoolExecutor(min(cores, 8), spawn, initializer=_init_worker, initargs=(loaded_plugins(),)) as pool:
         try:
             with ctrl_c_held_back():
-                asked = [pool.submit(_ask, task) for task in tasks]
-            for (name, n), answers in zip(tasks, asked, strict=True):
-                rows += [Row(name, backend, QUESTIONS[n], answer) for backend, answer in answers.result()]
+                futures = [pool.submit(_ask, task) for task in tasks]
+            for (name, n), future in zip(tasks, futures, strict=True):
+                rows += [Row(name, backend, QUESTIONS[n], answer) for backend, answer in future.result()]
                 on_answer(name)
-        except BaseException:  # Ctrl-C, SIGTERM: leaving the pool would wait for what is being asked
+        except BaseException:  # Ctrl-C, SIGTERM: leaving the pool would wait for the running questions
             for process in multiprocessing.active_children():
-                if process not in others:
+                if process not in earlier_children:
                     process.kill()
             raise
     return rows
 
 
-def _begin(plugins: tuple[str, ...]) -> None:
-    """What a worker process does first."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the parent hears it
-    end_with_parent()  # the other workers hold the pool's pipes open, so that none would notice
+def _init_worker(plugins: tuple[str, ...]) -> None:
+    """Prepare a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal; the parent handles it
+    end_with_parent()  # workers hold each other's pipes open, so a closed pipe does not show that the parent ended
     torch.set_num_threads(1)
     warnings.filterwarnings(
         "ignore", "flex_attention called without torch.compile"
-    )  # its results are what is asked about
+    )  # the suite tests its results, not its speed
     load_plugins(plugins)
 
 
@@ -96,7 +100,7 @@ def _ask(task: tuple[str, int]) -> list[tuple[str, Answer]]:
 
 
 def as_data(rows: Sequence[Row]) -> dict[str, Any]:
-    """Every answer, and what gave it."""
+    """Return all answers, the questions, and the versions of torch and Python, as JSON-compatible data."""
     return {
         "torch": torch.__version__,
         "python": platform.python_version(),
@@ -120,7 +124,7 @@ def _print(console: Any, rows: Sequence[Row], seconds: float) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    found = {(row.encoding, row.backend, row.question.name): row.answer for row in rows}
+    answers = {(row.encoding, row.backend, row.question.name): row.answer for row in rows}
     table = Table(title="Conformance: encodings × questions × backends", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("encoding", no_wrap=True)
     table.add_column("backend", no_wrap=True)
@@ -131,14 +135,16 @@ def _print(console: Any, rows: Sequence[Row], seconds: float) -> None:
         for n, backend in enumerate(BACKENDS):
             marks = []
             for question in QUESTIONS:
-                answer = found.get((name, backend if question.on_backend else "", question.name))
+                answer = answers.get((name, backend if question.on_backend else "", question.name))
                 mark, style = MARKS[answer.verdict] if answer else ("", "")
                 marks.append(Text(mark, style=style))
             table.add_row("" if n else name, backend, *marks)
     console.print(table)
     for question in QUESTIONS:
         console.print(f"  {labels[question.name]:>3}  {question.name}: {question.text}", markup=False, highlight=False)
-    console.print("\n  ✓ yes   r refused, with a reason   · not applicable   ✗ no   blank: not asked", highlight=False)
+    console.print(
+        "\n  ✓ passed   r refused, with a reason   · not applicable   ✗ failed   blank: not tested", highlight=False
+    )
     for verdict, heading in (
         (Verdict.REFUSED, "Refused"),
         (Verdict.NOT_APPLICABLE, "Not applicable"),
@@ -150,26 +156,26 @@ def _print(console: Any, rows: Sequence[Row], seconds: float) -> None:
         for line in reasons:
             console.print(f"  {line}", markup=False, highlight=False)
     counts = {verdict: sum(row.answer.verdict is verdict for row in rows) for verdict in Verdict}
-    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    console.print(f"\n{len(rows)} answers in {seconds:.0f} s: {said}", highlight=False)
+    summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    console.print(f"\n{len(rows)} answers in {seconds:.0f} s: {summary}", highlight=False)
 
 
 def _labels() -> dict[str, str]:
-    """1, 2, 3, 4a, 4b, ...: questions of one number get letters."""
+    """Return each question's label: 1, 2, 3, 4a, 4b, ... Questions with the same number get letters."""
     labels = {}
     for question in QUESTIONS:
-        alike = [q.name for q in QUESTIONS if q.number == question.number]
-        labels[question.name] = str(question.number) + (chr(97 + alike.index(question.name)) if len(alike) > 1 else "")
+        group = [q.name for q in QUESTIONS if q.number == question.number]
+        labels[question.name] = str(question.number) + (chr(97 + group.index(question.name)) if len(group) > 1 else "")
     return labels
 
 
 def _reasons(rows: Sequence[Row], verdict: Verdict) -> list[str]:
-    """One line for each reason; backends that give the same one are named together."""
-    said: dict[tuple[str, str, str], list[str]] = {}
+    """Return one line for each reason, with all backends that have it."""
+    backends_with: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         if row.answer.verdict is verdict:
-            said.setdefault((row.encoding, row.question.name, row.answer.detail), []).append(row.backend)
+            backends_with.setdefault((row.encoding, row.question.name, row.answer.detail), []).append(row.backend)
     return [
         f"{encoding}, {name}{' on ' + ' and '.join(backends) if any(backends) else ''}: {detail}"
-        for (encoding, name, detail), backends in said.items()
+        for (encoding, name, detail), backends in backends_with.items()
     ]

@@ -1,7 +1,7 @@
-"""Position encodings: one file per method, one line per method here.
+"""Position encodings: one file for each method, and one line for each method in `ENCODINGS`.
 
-Every list (command line, docs, conformance, report) reads `ENCODINGS`. Another package adds its own through the
-entry-point group `lengthwise.encodings`.
+The command line, documentation, conformance suite and report all read `ENCODINGS`. Another package can add encodings
+through the entry-point group `lengthwise.encodings`.
 """
 
 from lengthwise.config import Registry

@@ -8,32 +8,35 @@ from lengthwise.encodings.base import DistanceBias, at_least
 from lengthwise.forms import table_dtype
 from lengthwise.values import ConfigError, require_bool
 
-MOST_HEADS = 2**20  # more than any model has; much more of them do not fit into memory
+MAX_HEADS = 2**20  # more than any model has, and few enough to fit into memory
 
 
 def slopes(num_heads: int) -> list[float]:
-    """2^(-8h/H) for h = 1 ... H when H is a power of two; else those of the largest power of two P below H, then every
-    second slope (1st, 3rd, ...) of 2P heads. `ConfigError` for more than 2^20 heads."""
-    if num_heads > MOST_HEADS:
-        raise ConfigError(f"ALiBi: num_heads is {num_heads}; it has to be at most {MOST_HEADS:,}, one slope for each")
+    """Return the slope of each of H heads: 2^(-8h/H) for h = 1 ... H if H is a power of two.
+
+    Otherwise return the slopes of the largest power of two P below H, then every second slope (1st, 3rd, ...) of 2P
+    heads. Raise `ConfigError` for more than 2^20 heads.
+    """
+    if num_heads > MAX_HEADS:
+        raise ConfigError(f"ALiBi: num_heads must be at most {MAX_HEADS:,}, got {num_heads}")
     power = 1 << (num_heads.bit_length() - 1)
-    listed = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
+    first = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
     between = [2.0 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]
-    return listed + between[: num_heads - power]
+    return first + between[: num_heads - power]
 
 
 class ALiBi(DistanceBias):
     """b(h, i, j) = -m_h (i - j) nats, with the fixed slopes m_h of `slopes`.
 
-    `bidirectional`: -m_h |i - j|, which serves keys after the query too. `learned`: m_h = exp(log_slopes_h), which starts at
-    the fixed slopes and stays above 0.
+    `bidirectional`: b = -m_h |i - j|, which is also defined for keys after the query. `learned`: m_h = exp(log_slopes_h),
+    initialized with the fixed slopes and always above 0.
 
-    Past the trained length: the same line goes on, so far keys fade; a window in effect.
+    Past the trained length: the bias continues on the same line, so distant keys get almost no weight, as with a window.
 
     Source: Press et al. 2022, "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation".
-    Code: the authors' adds m_h · j, equal under a causal softmax; this is the bias itself. Learned slopes are in the NoPE
-    paper's code and not in the paper: exp(log m_h), one set for all layers.
-    Differs: the NoPE paper's eq. 13 has a sign slip in the slopes (its code is right).
+    Code: the authors' code adds m_h · j, which is equal under a causal softmax; this class adds the bias as published.
+    Learned slopes are in the NoPE paper's code and not in the paper: exp(log m_h), one set for all layers.
+    Differs: the NoPE paper's eq. 13 has a sign error in the slopes (its code is correct).
 
     >>> ALiBi(num_heads=2).bias(torch.tensor([0, 1, 16]))   # slopes 1/16, 1/256
     tensor([[ 0.0000, -0.0625, -1.0000],
@@ -45,17 +48,17 @@ class ALiBi(DistanceBias):
         at_least("ALiBi", num_heads=num_heads)
         require_bool("ALiBi", bidirectional=bidirectional, learned=learned)
         self.bidirectional = bidirectional
-        self.published = slopes(num_heads)  # no buffer: a buffer would be rounded with the model's dtype
-        self.log_slopes = nn.Parameter(torch.tensor(self.published).log()) if learned else None
+        self.fixed_slopes = slopes(num_heads)  # not a buffer, which would be rounded to the model's dtype
+        self.log_slopes = nn.Parameter(torch.tensor(self.fixed_slopes).log()) if learned else None
 
     def _slopes(self, device: torch.device) -> Float[Tensor, " h"]:
         if self.log_slopes is not None:
             return self.log_slopes.to(table_dtype(device)).exp()
-        return torch.tensor(self.published, dtype=table_dtype(device), device=device)
+        return torch.tensor(self.fixed_slopes, dtype=table_dtype(device), device=device)
 
     @property
     def slopes(self) -> tuple[float, ...]:
-        """m_h of every head, as they are now."""
+        """The current slope m_h of each head."""
         device = torch.device("cpu") if self.log_slopes is None else self.log_slopes.device
         return tuple(self._slopes(device).tolist())
 

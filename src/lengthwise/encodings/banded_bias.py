@@ -1,4 +1,4 @@
-"""BandedBias: a curve over the distance that the query's content chooses, inside a band."""
+"""BandedBias: a bias for nearby distances, computed from the query's content."""
 
 from typing import ClassVar
 
@@ -16,17 +16,17 @@ from lengthwise.span import Span
 class BandedBias(PositionEncoding):
     """b(h, i, j) = <W_h x_i, P[:, i - j]> nats for 0 <= i - j < `band`, and 0 outside.
 
-    x_i is the attention layer's input at the query. The `rank` rows of P are curves over the distance that all heads share, and
-    each head mixes them by what its own W_h reads. W is drawn from N(0, 1 / d_model), P from N(0, 0.02^2).
+    x_i is the attention layer's input at the query. The `rank` rows of P are functions of the distance that all heads share.
+    Each head combines them with the weights W_h x_i. W is initialized from N(0, 1 / d_model), P from N(0, 0.02^2).
 
-    Past the trained length: distances from `band` on have no bias, and keys after the query have none; what lies beyond the band
-    is found by content alone.
+    Past the trained length: distances from `band` on have no bias, and neither have keys after the query. Beyond the band,
+    only content decides.
 
-    Source: Thinking Machines Lab 2026, the relative logits of the Inkling model; no paper is known, the name is ours.
+    Source: Thinking Machines Lab 2026, the relative logits of the Inkling model; no paper is known, and the name is ours.
     Code: huggingface/transformers, models/inkling (`rel_extent` is `band`, 1024 and 512 in sliding layers; `d_rel` is `rank`).
-    Differs: the model also stretches q and this bias by 1 + 0.1 ln(max(1, (i + 1) / n)) where its config names an n, and
-    normalises q and k; neither is part of the bias. transformers draws W from N(0, 0.02^2), which at its width is about 1.6
-    times wider than here.
+    Differs: if its config has an n, the model also multiplies q and this bias by 1 + 0.1 ln(max(1, (i + 1) / n)). It also
+    normalizes q and k. Neither is part of the bias. transformers initializes W from N(0, 0.02^2), which at its width is
+    about 1.6 times wider than here.
 
     >>> banded = BandedBias(num_heads=1, d_model=1, band=2, rank=1)
     >>> _ = banded.W.data.fill_(2.0), banded.P.data.copy_(torch.tensor([[0.5, 3.0]]))
@@ -47,7 +47,7 @@ class BandedBias(PositionEncoding):
         self.P = nn.Parameter(torch.randn(rank, band) * 0.02)
 
     def features(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t hr"]:
-        """W_h x_t of all heads, one after the other."""
+        """Return W_h x_t of all heads, concatenated."""
         require_input("BandedBias", x, self.W.shape[2])
         dtype = torch.promote_types(x.dtype, torch.float32)
         with torch.autocast(x.device.type, enabled=False):
@@ -56,6 +56,6 @@ class BandedBias(PositionEncoding):
     def content(
         self, features: Float[Tensor, "b j hr"], span: Span, documents: Int[Tensor, "#b j"] | None
     ) -> tuple[ContentBias, ...]:
-        curves = F.pad(self.P[:, : span.reach], (1, 1))  # 0 at either end, for all distances past it
-        read = features[:, -span.q.shape[1] :].unflatten(-1, self.W.shape[:2]).transpose(1, 2)  # [b, h, i, r]
-        return (ContentBias(read, curves.to(read.dtype).mT[None], first=-1),)
+        curves = F.pad(self.P[:, : span.reach], (1, 1))  # 0 at both ends, for all distances outside the table
+        coefficients = features[:, -span.q.shape[1] :].unflatten(-1, self.W.shape[:2]).transpose(1, 2)  # [b, h, i, r]
+        return (ContentBias(coefficients, curves.to(coefficients.dtype).mT[None], first=-1),)

@@ -1,4 +1,7 @@
-"""The families of position encodings. A method overrides `embed`, `modifiers`, `features` with `content`, or (NoPE) none."""
+"""Base classes of position encodings.
+
+An encoding overrides `embed`, `modifiers`, or `features` together with `content`; NoPE overrides none of them.
+"""
 
 import inspect
 import math
@@ -18,66 +21,73 @@ from lengthwise.forms import AttentionModifiers, Rotation, Term, ToeplitzBias, t
 from lengthwise.span import Span
 from lengthwise.values import require_known, require_whole
 
-# What a choice is checked against before any model is known; every method has to work at these sizes.
-_NOMINAL = {"num_heads": 8, "head_dim": 64, "d_model": 512, "train_length": 512}
+# Sizes for checking settings before the model is known; every encoding has to work at these sizes.
+_NOMINAL_SIZES = {"num_heads": 8, "head_dim": 64, "d_model": 512, "train_length": 512}
 
 
 class PositionEncoding(nn.Module, ABC):
-    """Parameters, plus what positions do.
+    """Base class of all position encodings: a module with parameters and a description of what positions do to attention.
 
-    Arguments are keyword-only: those without a default (among `num_heads`, `head_dim`, `d_model`, `train_length`) are
-    what the model tells the encoding, those with one are its settings.
+    Constructor arguments are keyword-only. Those without a default (some of `num_heads`, `head_dim`, `d_model` and
+    `train_length`) are provided by the model. Those with a default are the settings of the encoding.
     """
 
     kind: ClassVar[str] = "encoding"
-    version: ClassVar[int] = (
-        1  # counts for a run's key; raise it in the class whenever what it does to attention changes
-    )
+    version: ClassVar[int] = 1  # part of a run's key; raise it in the class whenever its effect on attention changes
     shared_across_layers: ClassVar[bool] = (
-        True  # one module serves every layer, as in the source (or nothing is learned)
+        True  # by default one module serves every layer, as in the source (or nothing is learned)
     )
-    # Moving every position by the same amount changes no logit; an instance may say otherwise (DAPE: as its base).
+    # Adding the same number to every position ID changes no logit. An instance may override it (DAPE takes its base's).
     shift_invariant: ClassVar[bool] = True
-    always_shown: ClassVar[tuple[str, ...]] = ()  # settings that labels show even where they are the default
-    max_length: int | None = None  # positions it can serve; None: any
-    given: dict[str, Any]  # the arguments that it was made with
+    always_shown: ClassVar[tuple[str, ...]] = ()  # settings that labels show even if they have their default
+    max_length: int | None = None  # position IDs have to be below it; None: no limit
+    init_arguments: dict[str, Any]  # the keyword arguments of the constructor
 
-    def __new__(cls, *args: Any, **given: Any) -> Any:
-        """Check the names of arguments here, so that an unknown one is said with what is meant."""
+    def __new__(cls, *args: Any, **arguments: Any) -> Any:
+        """Check argument names before Python does, so that the error can suggest the intended name."""
         if not is_own(cls):
             require_complete(cls)
-        if not _takes_anything(cls):
-            require_known(cls.__name__, given, [*context_of(cls), *settings_of(cls)])
-        made = super().__new__(cls)
-        made.__dict__["given"] = given
-        return made
+        if not _accepts_any_keyword(cls):
+            require_known(cls.__name__, arguments, [*context_of(cls), *settings_of(cls)])
+        encoding = super().__new__(cls)
+        encoding.__dict__["init_arguments"] = arguments
+        return encoding
 
     def extra_repr(self) -> str:
-        """The settings as in the label of a choice: `RoPE(base=500000.0)`."""
-        return shown_settings(type(self), self.given)
+        """Return the settings as a choice's label shows them: `RoPE(base=500000.0)`."""
+        return shown_settings(type(self), self.init_arguments)
 
     def embed(self, x: Float[Tensor, "b t c"], positions: Int[Tensor, "#b t"]) -> Float[Tensor, "b t c"]:
-        """What absolute encodings do to the embeddings, once, before the first layer."""
+        """Return the token embeddings with the positions added. Called once, before the first layer."""
         return x
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        """What relative encodings do to one attention call."""
+        """Return what the positions of `span` do to one attention call, as forms."""
         return AttentionModifiers()
 
     def effective_length(self, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
-        """The length that the encoding is made for at a current length: where it depends on the current length at all, it
-        depends on this alone. Two lengths of one stretch share a cache; a cache is made anew in the next."""
+        """Return the length that the encoding is scaled for, at each current length.
+
+        An encoding may depend on the current length only through this value. While it stays the same, a KV cache
+        remains valid; when it changes, the cache is computed again.
+        """
         return torch.zeros_like(length)
 
     def features(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t r"]:
-        """What a content-dependent encoding keeps of each token: a function of the attention layer's input alone."""
+        """Return r numbers for each token, which are cached beside its key. `x` is the attention layer's input.
+
+        Only content-dependent encodings have features, and a token's features depend on nothing but its own `x`.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not read content")
 
     def content(
         self, features: Float[Tensor, "b j r"], span: Span, documents: Int[Tensor, "#b j"] | None
     ) -> tuple[Term, ...]:
-        """The terms that follow from the features of all keys (queries are the last i of the j), beside `modifiers`. `documents`
-        of the keys, None where all are of one: what a token's document does not have changes nothing for it."""
+        """Return the terms that follow from the features of all j keys, in addition to those of `modifiers`.
+
+        The queries are the last i of the j tokens. `documents` has the document of each key, or is None if all keys
+        belong to one document. A token's terms must not depend on tokens of other documents.
+        """
         return ()
 
     @classmethod
@@ -86,7 +96,7 @@ class PositionEncoding(nn.Module, ABC):
 
     @classmethod
     def depends_on_length(cls) -> bool:
-        """What a pair of positions gets changes with the current length."""
+        """Return whether the effect on a pair of positions changes with the current length."""
         return cls.effective_length is not PositionEncoding.effective_length
 
     @classmethod
@@ -95,63 +105,70 @@ class PositionEncoding(nn.Module, ABC):
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """Raise `ValueError` for settings that cannot be: the constructor judges, on a device without memory."""
+        """Return `settings`, or raise `ConfigError` if the constructor rejects them.
+
+        The encoding is constructed at nominal sizes on the meta device, which allocates no memory.
+        """
         try:
             with torch.device("meta"):
-                cls(**from_context(cls, _NOMINAL), **settings)
+                cls(**from_context(cls, _NOMINAL_SIZES), **settings)
         except (RuntimeError, OverflowError) as error:  # sizes that no tensor can have
             reason = " ".join(str(error).split())
             raise ConfigError(
-                f"{cls.__name__}: such an encoding cannot be made ({reason}); make a setting smaller"
+                f"{cls.__name__}: an encoding with these settings cannot be made ({reason}); make a setting smaller"
             ) from error
         return settings
 
 
-def _takes_anything(make: type) -> bool:
-    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(make).parameters.values())
+def _accepts_any_keyword(encoding_class: type) -> bool:
+    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(encoding_class).parameters.values())
 
 
-LARGEST = 2**31  # of a setting that counts something
-MOST_DISTANCES = 2**28
+LARGEST = 2**31  # largest value of a setting that is a count
+MAX_DISTANCES = 2**28  # of one table
 MOST_NUMBERS = 2**29  # of a table over distances: 4 GiB in float64
-MOST_PAIRS = 2**25  # whose distances are sorted to find those that occur
-_SHORT = 2**16  # distances that any table may have
-_SMALL = 2**22  # numbers of a table that is made without a look at which distances occur: 32 MiB in float64
+MOST_PAIRS = 2**25  # the most pairs whose distances are sorted to find the distinct ones
+_SHORT = 2**16  # a table with up to this many distances always has all of them
+_SMALL = 2**22  # a table with up to this many numbers has all distances too: 32 MiB in float64
 
 
 @dataclass(frozen=True)
-class Columns:
-    """The distances of a table's columns, ascending: first, first + 1, ..., or (`listed`) those that occur."""
+class TableColumns:
+    """The distances of a table's columns, in ascending order.
+
+    They are first, first + 1, ...; or, if `sparse`, only the distances that occur in the span.
+    """
 
     distance: Int[Tensor, " n"]
     first: int = 0
-    listed: bool = False
+    sparse: bool = False
 
     @property
     def distances(self) -> Int[Tensor, " n"] | None:
-        """What a form is told: None where columns follow from `first`."""
-        return self.distance if self.listed else None
+        """The `distances` argument of a form: None if the columns follow from `first`."""
+        return self.distance if self.sparse else None
 
 
-def columns(span: Span, first: int, end: int, each: Callable[[], int]) -> Columns:
-    """Return the columns of a table for the distances first ... end - 1 of a span, with `each()` numbers in a column.
+def table_columns(span: Span, first: int, end: int, numbers_per_column: Callable[[], int]) -> TableColumns:
+    """Return the columns of a table for the distances first ... end - 1 of a span.
 
-    All of them, unless positions lie so far apart that such a table is large and the pairs of query and key are fewer:
-    then those that occur. Raise `ConfigError` for a table of more than `MOST_NUMBERS`.
+    The table has a column for every distance, unless position IDs are so far apart that it would be large and there are
+    fewer pairs of query and key than distances. Then only distances that occur get a column. Raise `ConfigError` for a
+    table of more than `MOST_NUMBERS` numbers.
     """
     size, device = end - first, span.q.device
     if torch.compiler.is_compiling() or size <= _SHORT:
-        return Columns(distances(first, end, device), first)
-    width, pairs = each(), max(len(span.q), len(span.k)) * span.q.shape[1] * span.k.shape[1]
+        return TableColumns(distances(first, end, device), first)
+    width, pairs = numbers_per_column(), max(len(span.q), len(span.k)) * span.q.shape[1] * span.k.shape[1]
     if size * width <= _SMALL or span.consecutive or pairs >= size or pairs > MOST_PAIRS:
-        _require_table(size, size * width)
-        return Columns(distances(first, end, device), first)
+        _require_table_fits(size, size * width)
+        return TableColumns(distances(first, end, device), first)
     distance = span.distance().clamp(first, end - 1).unique()
-    _require_table(size, len(distance) * width)
-    return Columns(distance, first, listed=True)
+    _require_table_fits(size, len(distance) * width)
+    return TableColumns(distance, first, sparse=True)
 
 
-def _require_table(size: int, numbers: int) -> None:
+def _require_table_fits(size: int, numbers: int) -> None:
     if numbers > MOST_NUMBERS:
         raise ConfigError(
             f"positions reach over {size:,} distances, and a table for these tokens would have {numbers:,} numbers, more than "
@@ -161,39 +178,43 @@ def _require_table(size: int, numbers: int) -> None:
 
 
 def distances(first: int, end: int, device: torch.device) -> Int[Tensor, " n"]:
-    """first, first + 1, ..., end - 1, for a table over them; `ConfigError` where no memory holds one."""
-    if torch.compiler.is_compiling():  # where positions are given, `end` is known when the graph runs
+    """Return first, first + 1, ..., end - 1. Raise `ConfigError` if a table over them would be too large."""
+    if torch.compiler.is_compiling():  # if position IDs are passed, `end` is known only when the graph runs
         torch._check(
-            end - first <= MOST_DISTANCES, lambda: f"positions reach over more than {MOST_DISTANCES:,} distances"
+            end - first <= MAX_DISTANCES, lambda: f"positions reach over more than {MAX_DISTANCES:,} distances"
         )
     else:
-        _require_table(end - first, end - first)
+        _require_table_fits(end - first, end - first)
     return torch.arange(first, end, device=device)
 
 
-def some_at_a_time(distance: Int[Tensor, " n"], most: int) -> tuple[Int[Tensor, " m"], ...]:
-    """Distances in parts of at most `most`, so that what is made of them need not be in memory together. In a compiled graph,
-    where it may not be known how many there are, they are one part."""
-    return (distance,) if torch.compiler.is_compiling() else distance.split(most)
+def distance_chunks(distance: Int[Tensor, " n"], chunk_size: int) -> tuple[Int[Tensor, " m"], ...]:
+    """Split distances into chunks of at most `chunk_size`, to bound the memory of what is computed from each.
+
+    In a compiled graph, where their number may be unknown, they are one chunk.
+    """
+    return (distance,) if torch.compiler.is_compiling() else distance.split(chunk_size)
 
 
 def at_least(what: str, **values: object) -> None:
-    """Raise `ConfigError` unless each value is a whole number, 1 to LARGEST."""
+    """Raise `ConfigError` unless each value is a whole number from 1 to LARGEST. `what` starts the message."""
     require_whole(what, 1, **values)
     for name, value in values.items():
         if isinstance(value, int) and value > LARGEST:
-            raise ConfigError(f"{what}: {name} is {value}; it has to be at most {LARGEST:,}")
+            raise ConfigError(f"{what}: {name} must be at most {LARGEST:,}, got {value}")
 
 
 def positive(what: str, **values: object) -> None:
-    """Raise `ConfigError` unless each value is a number more than 0, and finite."""
+    """Raise `ConfigError` unless each value is a finite number more than 0. `what` starts the message."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-            raise ConfigError(f"{what}: {name} is {value!r}; it has to be a finite number, more than 0")
+            raise ConfigError(f"{what}: {name} must be a finite number more than 0, got {value!r}")
 
 
 def stretched(length: Int[Tensor, "*n"], train_length: int, scale_step: int) -> Int[Tensor, "*n"]:
-    """L up to the trained length L; beyond it L and the excess, rounded up to a multiple of `scale_step`.
+    """Return the training length plus the excess over it, rounded up to a multiple of `scale_step`.
+
+    Lengths up to the training length have no excess.
 
     >>> stretched(torch.tensor([10, 64, 65, 96, 97]), 64, 32)
     tensor([ 64,  64,  96,  96, 128])
@@ -203,56 +224,63 @@ def stretched(length: Int[Tensor, "*n"], train_length: int, scale_step: int) -> 
 
 
 class RotaryEncoding(PositionEncoding):
-    """A method gives `frequencies(length)`; the rotation of q and k (never v, in every layer) is here, once."""
+    """Base class of encodings that rotate q and k, never v, in every layer. A subclass defines `frequencies(length)`."""
 
     layout: Any = "interleaved"
 
     @abstractmethod
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
-        """Radians per position, one for each pair of dims, at each current length; [pairs] where that changes nothing."""
+        """Return radians per position for each pair of dimensions, at each current length.
+
+        The shape is [pairs] if the current length makes no difference.
+        """
 
     def gain(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n 1"] | float | None:
-        """What q and k are both stretched by (logits get its square); None: nothing."""
+        """Return the factor that multiplies q and k each, so that logits get its square. None: no factor."""
         return None
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        # float64 until the cosine is taken: at position 10^6 a float32 angle is off by 0.06 radians.
+        # Angles are float64 until the cosine is taken: at position 10^6 a float32 angle is off by 0.06 radians.
         angle_k, gain_k = self._turn(span.k, span.length_k, span.length)
         angle_q, gain_q = angle_k, gain_k
-        if not span.consecutive or span.q.shape != span.k.shape:  # or both turn alike, and cosines are taken once
+        if not span.consecutive or span.q.shape != span.k.shape:  # otherwise q and k share one set of cosines
             angle_q, gain_q = self._turn(span.q, span.length_q, span.length)
         return AttentionModifiers(rotation=Rotation(angle_q, angle_k, gain_q, gain_k, self.layout))
 
-    def _turn(self, positions: Tensor, own: Tensor | None, length: int) -> tuple[Tensor, Tensor | float | None]:
-        if own is None or not self.depends_on_length():
-            own = torch.tensor(length, device=positions.device)
-        gain = self.gain(own)
-        angle = positions[..., None] * self.frequencies(own)
+    def _turn(
+        self, positions: Tensor, document_lengths: Tensor | None, length: int
+    ) -> tuple[Tensor, Tensor | float | None]:
+        """Return the angle of each position and pair, in radians, and the gain."""
+        if document_lengths is None or not self.depends_on_length():
+            document_lengths = torch.tensor(length, device=positions.device)
+        gain = self.gain(document_lengths)
+        angle = positions[..., None] * self.frequencies(document_lengths)
         return angle, gain.expand(*angle.shape[:-1], -1) if isinstance(gain, Tensor) else gain
 
 
 class DistanceBias(PositionEncoding):
-    """A method gives `bias(distance)`; a table over distances is all that attention needs.
+    """Base class of biases that depend only on the distance. A subclass defines `bias(distance)`.
 
-    One way, a key at a higher position than its query is at distance 0: the mask hides keys that come later, and positions
-    may go back (the position scheme `Digits`).
+    Unless it is `bidirectional`, a key whose position ID is higher than its query's counts as distance 0. The causal mask
+    hides keys by index, so this happens only where position IDs decrease, as in the position scheme `Digits`.
     """
 
-    constant_beyond: int | None = (
-        None  # the bias is the same at all distances from this one on; None: it always changes
-    )
-    bidirectional: bool = False  # whether it has something to say about keys after the query (distances below 0)
+    constant_beyond: int | None = None  # the bias is constant from this distance on; None: it never is
+    bidirectional: bool = False  # whether the bias is defined for keys after the query (distances below 0)
 
     @abstractmethod
     def bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
-        """Nats to add to the logits at each distance (query position - key position; below 0 only with `bidirectional`)."""
+        """Return the bias for each head and distance, in nats.
+
+        Distance is query position minus key position; it is below 0 only if the encoding is `bidirectional`.
+        """
 
     def modifiers(self, span: Span) -> AttentionModifiers:
         n = span.reach if self.constant_beyond is None else torch.sym_min(span.reach, self.constant_beyond + 1)
         if self.constant_beyond is not None and not is_own(type(self)) and not torch.compiler.is_compiling():
             self._require_constant(self.constant_beyond, span.q.device)
-        at = columns(span, -n if self.bidirectional else 0, n, lambda: self._heads(span.q.device))
-        return AttentionModifiers(terms=(ToeplitzBias(self.checked_bias(at.distance), at.first, at.distances),))
+        cols = table_columns(span, -n if self.bidirectional else 0, n, lambda: self._num_heads(span.q.device))
+        return AttentionModifiers(terms=(ToeplitzBias(self.checked_bias(cols.distance), cols.first, cols.distances),))
 
     def _require_constant(self, last: int, device: torch.device) -> None:
         """Raise `ConfigError` if the bias still changes beyond `constant_beyond`: attention would never see that."""
@@ -266,21 +294,21 @@ class DistanceBias(PositionEncoding):
                 )
 
     def checked_bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
-        """`bias(distance)`; `ConfigError` where that is no table of heads by distances."""
-        found: object = self.bias(distance)
+        """Return `bias(distance)`. Raise `ConfigError` unless it is a tensor [heads, distances]."""
+        table: object = self.bias(distance)
         if torch.compiler.is_compiling():  # sizes may not be known yet
-            return found  # type: ignore[return-value]
-        if not isinstance(found, Tensor) or found.ndim != 2 or found.shape[1] != len(distance):
-            is_tensor = isinstance(found, Tensor)
-            what = f"a tensor of shape {list(found.shape)}" if is_tensor else f"{type(found).__name__}, no tensor"  # type: ignore[attr-defined]
-            heads = self.given.get("num_heads", "heads")
+            return table  # type: ignore[return-value]
+        if not isinstance(table, Tensor) or table.ndim != 2 or table.shape[1] != len(distance):
+            is_tensor = isinstance(table, Tensor)
+            got = f"a tensor of shape {list(table.shape)}" if is_tensor else f"{type(table).__name__}, no tensor"  # type: ignore[attr-defined]
+            heads = self.init_arguments.get("num_heads", "heads")
             raise ConfigError(
-                f"{place(type(self).bias)}: {type(self).__name__}.bias returned {what}; it has to be [heads, distances], here "
-                f"[{heads}, {len(distance)}]"
+                f"{place(type(self).bias)}: {type(self).__name__}.bias must return a tensor [heads, distances], here "
+                f"[{heads}, {len(distance)}], got {got}"
             )
-        return found
+        return table
 
-    def _heads(self, device: torch.device) -> int:
+    def _num_heads(self, device: torch.device) -> int:
         return len(self.checked_bias(torch.zeros(1, dtype=torch.long, device=device)))
 
 
@@ -299,10 +327,10 @@ class _Project(torch.autograd.Function):
 
 
 def project(x: Float[Tensor, "..."], low: float, high: float = float("inf")) -> Float[Tensor, "..."]:
-    """`x` clamped to [low, high], in float64, with the gradient of projected descent.
+    """Return `x` clamped to [low, high], in float64, with the gradient of projected gradient descent.
 
-    A parameter at or past a bound still gets the gradient that leads back inside, so it never dies there, and none that
-    leads further out, so it does not drift away. The parameter itself is not written to.
+    A parameter at or past a bound keeps the gradient that leads back inside, so it is never stuck there. A gradient that
+    leads further out is 0, so it does not drift away. The parameter itself is not modified.
     """
     result: Tensor = _Project.apply(x.to(table_dtype(x.device)), low, high)
     return result

@@ -1,4 +1,4 @@
-"""DAPE: a bias that an MLP adapts to the logits it meets."""
+"""DAPE: a bias that an MLP adapts to the products of queries and keys."""
 
 from collections.abc import Callable
 from typing import ClassVar, Literal, get_args
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.alibi import ALiBi
-from lengthwise.encodings.base import DistanceBias, PositionEncoding, at_least, columns
+from lengthwise.encodings.base import DistanceBias, PositionEncoding, at_least, table_columns
 from lengthwise.encodings.fire import FIRE
 from lengthwise.encodings.kerple_log import KerpleLog
 from lengthwise.forms import AttentionModifiers, LogitTransform, column
@@ -22,18 +22,20 @@ _Base = Literal["alibi", "kerple_log", "fire"]
 class DAPE(PositionEncoding):
     """logit(h, i, j) = A + B + f(A, B)_h with A = scaled <q_i, k_j>, B = the bias of `base`, in nats, and f an MLP across heads:
 
-        f(A, B) = W2 leaky(W1 [A_1 ... A_H, B_1 ... B_H] + b1) + b2,     leaky(x) = max(x, 0.01 x), `width` between
+        f(A, B) = W2 leaky(W1 [A_1 ... A_H, B_1 ... B_H] + b1) + b2,     leaky(x) = max(x, 0.01 x)
 
-    f sees one pair of tokens at a time, all heads of it, so a pair that is masked changes no other. A key at a higher
-    position than its query (position scheme `Digits`) is at distance 0. W and b are drawn as torch draws those of nn.Linear.
+    The hidden layer has `width` units. f reads all heads of one pair of tokens, so a masked pair does not affect others. A
+    key whose position ID is higher than its query's (position scheme `Digits`) counts as distance 0. W and b are
+    initialized like those of nn.Linear.
 
-    Past the trained length: B as its base has it, and f at values of B that it has not met ("fire" stays in its range, and
-    there goes by the query's position too, so that moving all positions changes what it does).
+    Past the trained length: B behaves as in its base encoding, and f gets values of B that it did not see in training. With
+    "fire", B stays in the range of training but also depends on the query's position, so shifting all positions changes
+    the result.
 
     Source: Zheng et al. 2024, "DAPE: Data-Adaptive Positional Encoding for Length Extrapolation"; DAPE-ALiBi, -Kerple, -FIRE.
-    Code: chuanyang-Zheng/DAPE (32 wide).
-    Differs: in the code FIRE's own MLP is leaky as well; here it is FIRE with one hidden layer as there, and relu. Its L begins at
-    half the trained length, where the authors' training code has 256 for 512.
+    Code: chuanyang-Zheng/DAPE (with 32 hidden units).
+    Differs: in the code, FIRE's own MLP has a leaky relu too. Here FIRE has one hidden layer as there, and relu. Its L is
+    initialized with half the training length; the authors' training code has 256 for 512.
 
     >>> dape = DAPE(num_heads=1, train_length=8, base="alibi", width=1)      # slope 1/256
     >>> for p in dape.parameters(): _ = p.data.fill_(1.0)
@@ -48,42 +50,42 @@ class DAPE(PositionEncoding):
         super().__init__()
         at_least("DAPE", num_heads=num_heads, train_length=train_length, width=width)
         if base not in get_args(_Base):
-            raise ConfigError(f"DAPE: base is {base!r}; it is one of {', '.join(get_args(_Base))}")
+            raise ConfigError(f"DAPE: base must be one of {', '.join(get_args(_Base))}, got {base!r}")
         self.base: ALiBi | KerpleLog | FIRE
         if base == "fire":
             self.base = FIRE(num_heads=num_heads, hidden_layers=1, width=width, L=train_length / 2)
         else:
             self.base = (ALiBi if base == "alibi" else KerpleLog)(num_heads=num_heads)
-        self.shift_invariant = self.base.shift_invariant  # type: ignore[misc]  # the base decides
+        self.shift_invariant = self.base.shift_invariant  # type: ignore[misc]
         self.first, self.second = nn.Linear(2 * num_heads, width), nn.Linear(width, num_heads)
 
     def bias(self, span: Span) -> Float[Tensor, "b h i j"]:
-        """B of every pair; what it is for keys after the query does not matter."""
-        return self._bias(span)(span)
+        """Return B of every pair. Its values for keys after the query are arbitrary."""
+        return self._bias_function(span)(span)
 
-    def _bias(self, span: Span) -> Callable[[Span], Float[Tensor, "b h i j"]]:
-        """B of the pairs of parts of a span.
+    def _bias_function(self, span: Span) -> Callable[[Span], Float[Tensor, "b h i j"]]:
+        """Return a function that computes B for a part of the span.
 
-        A bias of distance is computed once for the whole span: its parameters may have bounds, at which `project` goes by the
-        sign of their gradient, and a part's gradient may have another sign than the sum.
+        A distance bias is computed once, for the whole span. If its parameters have bounds, `project` uses the sign of their
+        gradient, and the gradient of one part may differ in sign from that of the whole.
         """
         if not isinstance(self.base, DistanceBias):
-            return self._fire
-        at = columns(span, 0, span.reach, lambda: self.second.out_features)
-        table = self.base.bias(at.distance)
+            return self._fire_bias
+        cols = table_columns(span, 0, span.reach, lambda: self.second.out_features)
+        table = self.base.bias(cols.distance)
 
-        def of(some: Span) -> Float[Tensor, "b h i j"]:
-            return table[:, column(some.distance(), len(at.distance), 0, at.distances)].transpose(0, 1)
+        def bias_of(part: Span) -> Float[Tensor, "b h i j"]:
+            return table[:, column(part.distance(), len(cols.distance), 0, cols.distances)].transpose(0, 1)
 
-        return of
+        return bias_of
 
-    def _fire(self, span: Span) -> Float[Tensor, "b h i j"]:
+    def _fire_bias(self, span: Span) -> Float[Tensor, "b h i j"]:
         assert isinstance(self.base, FIRE)
         query = span.q[:, :, None]
         return self.base.f(self.base.coordinate(query, span.k[:, None].minimum(query))[..., None]).permute(0, 3, 1, 2)
 
     def mix(self, logits: Float[Tensor, "b h i j"], bias: Float[Tensor, "#b g i j"]) -> Float[Tensor, "b h i j"]:
-        """A + B + f(A, B)."""
+        """Return A + B + f(A, B), with `logits` = A and `bias` = B."""
         if logits.shape[1] != self.second.out_features:
             heads = self.second.out_features
             raise ConfigError(f"DAPE was made for {heads} heads, and q has {logits.shape[1]}; set num_heads to that")
@@ -93,8 +95,8 @@ class DAPE(PositionEncoding):
         return logits + bias + F.linear(F.leaky_relu(F.linear(pairs, w1, b1)), w2, b2).movedim(-1, 1)
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        # B is no term: at far distances it is so large that the logits could not be had back from the sum.
-        bias = self._bias(span)
+        # B is not a separate term: at large distances it is so large that A could not be recovered from A + B.
+        bias_of = self._bias_function(span)
         return AttentionModifiers(
-            rewrite=LogitTransform(lambda logits, q, visible, scale, some: self.mix(logits, bias(some)))
+            rewrite=LogitTransform(lambda logits, q, visible, scale, part: self.mix(logits, bias_of(part)))
         )

@@ -11,28 +11,29 @@ from lengthwise.forms import table_dtype
 
 
 class DynamicNTK(NTKAware):
-    """`NTKAware` with s = max(1, f n / L - (f - 1)), n the current length, L the trained length, f = `factor` >= 1.
+    """`NTKAware` with s = max(1, f n / L - (f - 1)), n the current length, L the training length, f = `factor` >= 1.
 
-    f = 1 is s = max(1, n / L). Up to L it is RoPE, bit for bit. Nothing is kept between calls: a text gives the same
-    numbers whatever was read before. `scale_step` counts n - L in steps, rounded up: a cache is then made anew once in a
-    step, and not at every token (1, the published form).
+    With f = 1, s = max(1, n / L). Up to L it equals RoPE bit for bit. There is no state between calls, so earlier sequences
+    do not affect the result. `scale_step` rounds n - L up to a multiple of itself. A KV cache is then computed again only
+    once per step, and not at every token as in the published form (`scale_step=1`).
 
-    Past the trained length: every new token changes the angles of all, so that what is said at a position depends on the
-    length of the whole document (its furthest position + 1).
+    Past the trained length: every new token changes the angles of all tokens. So the result at each position depends on
+    the length of the whole document (its highest position ID + 1).
 
     Source: emozilla 2023, "Dynamically Scaled RoPE further increases performance of long context LLaMA with zero fine-tuning";
     Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3.3.
     Code: jquesnelle/yarn; Hugging Face transformers, `rope_type` "dynamic" (f is its `factor`).
-    Differs: the paper has f = 1; with f the code has s = f n / L - (f - 1), so that s at n = f L is f² - f + 1 (57 for f 8).
-    In the code keys cached under an older base are not rotated anew, and a long text leaves its base to later, shorter ones.
+    Differs: the paper has f = 1. With f, the code has s = f n / L - (f - 1), so that s at n = f L is f² - f + 1 (57 for f = 8).
+    The code does not rotate cached keys again when the base changes, and keeps the base of a long sequence for later,
+    shorter ones.
 
     >>> ntk = DynamicNTK(head_dim=8, train_length=16)
     >>> ntk.frequencies(torch.tensor([16, 32]))[:, -1] / ntk.frequencies(torch.tensor(1))[-1]  # 1 / s
     tensor([1.0000, 0.5000], dtype=torch.float64)
     """
 
-    shift_invariant: ClassVar[bool] = False  # a text that begins later ends later, and is longer
-    always_shown: ClassVar[tuple[str, ...]] = ()  # a factor of 1 goes without saying
+    shift_invariant: ClassVar[bool] = False  # shifted position IDs end higher, which makes the document longer
+    always_shown: ClassVar[tuple[str, ...]] = ()  # labels omit the default factor of 1
 
     def __init__(
         self,
@@ -54,4 +55,4 @@ class DynamicNTK(NTKAware):
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
         excess = (self.effective_length(length) - self.train_length).to(table_dtype(length.device))
-        return self.slowed(length, 1 + self.factor * excess / self.train_length)
+        return self.scaled_frequencies(length, 1 + self.factor * excess / self.train_length)

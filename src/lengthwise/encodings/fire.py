@@ -1,4 +1,4 @@
-"""FIRE: a learned function of a normalised distance."""
+"""FIRE: a learned function of a normalized distance."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings import piecewise
-from lengthwise.encodings.base import PositionEncoding, at_least, columns, positive
+from lengthwise.encodings.base import PositionEncoding, at_least, positive, table_columns
 from lengthwise.encodings.piecewise import grid_segments, relu_segments
 from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, ToeplitzBias, table_dtype
 from lengthwise.span import Span
@@ -29,31 +29,31 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class FIRE(PositionEncoding):
     """b(h, i, j) = f(x)_h nats, with x = ψ(i - j) / (ψ(max(L, i)) + eps) and ψ(d) = ln(|c| d + 1).
 
-    f is an MLP from one number to one per head: `hidden_layers` of `width` with an activation between, none at the end;
-    c and L are learned, L as |multiplier| · `L`. Positions count from 0, and a key at a higher position than its query
-    (position scheme `Digits`) is at distance 0.
+    f is an MLP from one number to one number for each head. It has `hidden_layers` layers of `width` units, with an
+    activation after each, and a linear output layer. c and L are learned, L as |multiplier| · `L`. Positions count from 0. A key
+    whose position ID is higher than its query's (position scheme `Digits`) counts as distance 0.
 
-    The paper's ablations: `threshold=False` divides by ψ(i), without L (eq. 22; 0/0, at position 0, is 0),
-    `transform="identity"` has ψ(d) = d, without c (both: eq. 21), `final_activation` puts one after the last layer too.
+    The paper's ablations: `threshold=False` divides by ψ(i), without L (eq. 22; 0/0 at position 0 is 0).
+    `transform="identity"` has ψ(d) = d, without c (both: eq. 21). `final_activation` adds an activation after the last layer.
 
-    Attention gets the straight pieces of the MLP (`piecewise.py`) and does not evaluate it on pairs. For relu they are exact.
-    For smooth activations attention gets a table over distances, which is exact too, while all positions are below
-    |multiplier| · `L`. Past it, and in graphs of `torch.compile`, it gets 4,095 chords: b is off by at most 7.5e-9 max|f''|,
-    and f', which is in the gradients of c and the multiplier, by at most 1.23e-4 max|f''|, because it is the slope of a chord.
-    `backend="reference"` evaluates the MLP on every pair instead and has neither error. With one module for all layers
-    (`share_encoding`) this is FIRE-S.
+    Attention does not evaluate the MLP on every pair. For relu, the MLP is piecewise linear and attention gets its linear
+    segments, which are exact (`piecewise.py`). For smooth activations it gets a table over distances, which is exact too,
+    while all positions are below |multiplier| · `L`. Past it, and in graphs of `torch.compile`, it gets 4,095 chords. Their
+    error in b is at most 7.5e-9 max|f''|. Their error in f', which is in the gradients of c and the multiplier, is at most
+    1.23e-4 max|f''|, because f' is the slope of a chord. `backend="reference"` evaluates the MLP on every pair and has
+    neither error. With one module for all layers (`share_encoding`) this is FIRE-S.
 
-    Past the trained length: distances are squeezed into the interval that was trained, for x lies in [0, 1] for every causal
-    pair, whatever the length.
+    Past the trained length: x lies in [0, 1] for every causal pair at any length, so distances stay in the interval of
+    training.
 
     Source: Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context Transformers", eq. 4, 21-23.
     Code: no official code; the widely copied listing has one hidden layer, the paper's text and ablation two.
-    Differs: the paper counts the query position from 1, the copies from 0 with eps 1e-6; this follows the copies.
+    Differs: the paper counts the query position from 1, the copies from 0 with eps 1e-6; this class follows the copies.
 
-    Choosing `L`, in tokens: in models of two layers trained on 18 to 256 tokens, L = 512 and L = 1,024 had the best mean scores at
-    twice the training length and beyond, on text and on copying, ahead of a 16th, a quarter, once and (where that is not 512)
-    twice the training length (studies/fire/threshold.py). Take several times the training length, and at least the default. While
-    all positions are below L, the bias depends on the distance alone.
+    Choosing `L`, in tokens: take several times the training length, and at least the default. In models of two layers trained
+    on 18 to 256 tokens, L = 512 and L = 1,024 had the best mean scores at twice the training length and beyond, on text and
+    on copying. They were ahead of a 16th, a quarter, once and (if that is not 512) twice the training length
+    (studies/fire/threshold.py). While all positions are below L, the bias depends only on the distance.
 
     >>> FIRE(num_heads=8).coordinate(torch.tensor(3), torch.tensor(1))     # ψ(2) / ψ(512)
     tensor(0.0461, dtype=torch.float64, grad_fn=<DivBackward0>)
@@ -82,14 +82,14 @@ class FIRE(PositionEncoding):
         require_bool("FIRE", final_activation=final_activation, threshold=threshold)
         if type(hidden_layers) is not int or not 0 <= hidden_layers <= 4:
             raise ConfigError(
-                f"FIRE: hidden_layers is {hidden_layers!r}; it has to be 0 (linear) to 4, and the paper has 2"
+                f"FIRE: hidden_layers must be a whole number from 0 (linear) to 4, got {hidden_layers!r}; the paper has 2"
             )
         if not isinstance(activation, str) or activation not in _ACTIVATIONS:
-            raise ConfigError(f"FIRE: activation is {activation!r}; it is one of {', '.join(_ACTIVATIONS)}")
+            raise ConfigError(f"FIRE: activation must be one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
         if transform not in ("log", "identity"):
-            raise ConfigError(f"FIRE: transform is {transform!r}; it is 'log' or 'identity'")
+            raise ConfigError(f"FIRE: transform must be 'log' or 'identity', got {transform!r}")
         if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 <= eps < math.inf:
-            raise ConfigError(f"FIRE: eps is {eps!r}; it has to be 0 or more, and finite")
+            raise ConfigError(f"FIRE: eps must be a finite number, 0 or more, got {eps!r}")
         sizes = [1, *[width] * hidden_layers, num_heads]
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
         self.c = nn.Parameter(torch.tensor(float(c))) if transform == "log" else None
@@ -100,6 +100,7 @@ class FIRE(PositionEncoding):
         return cast(list[nn.Linear], list(self.layers))
 
     def psi(self, distance: Tensor) -> Tensor:
+        """Return ψ of each distance."""
         dtype = table_dtype(distance.device)
         return distance.to(dtype) if self.c is None else torch.log1p(self.c.to(dtype).abs() * distance)
 
@@ -107,17 +108,17 @@ class FIRE(PositionEncoding):
         if self.L_multiplier is not None:
             query = torch.maximum((self.L_multiplier.to(table_dtype(query.device)) * self.L).abs(), query)
         value = self.psi(query) + self.eps
-        return torch.where(value > 0, value, 1.0)  # where it is 0, so is every distance
+        return torch.where(value > 0, value, 1.0)  # if it is 0, every distance is 0 too
 
     def coordinate(self, query: Int[Tensor, "..."], key: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """The normalised distance x of query and key positions (key <= query)."""
+        """Return the normalized distance x of query and key positions (key <= query)."""
         return self.psi(query - key) / self._denominator(query)
 
     def activate(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         return _ACTIVATIONS[self.activation](x)
 
     def f(self, x: Float[Tensor, "*n 1"]) -> Float[Tensor, "*n h"]:
-        """The MLP itself: [..., 1] -> [..., num_heads]."""
+        """Evaluate the MLP: [..., 1] -> [..., num_heads]."""
         for n, layer in enumerate(self._linears()):
             x = self.activate(x) if n else x
             x = F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
@@ -125,14 +126,16 @@ class FIRE(PositionEncoding):
 
     def modifiers(self, span: Span) -> AttentionModifiers:
         layers = self._linears()
-        at, exact = columns(span, 0, span.reach, self._widest), None
-        distance = at.distance
+        cols, exact = table_columns(span, 0, span.reach, self._max_layer_width), None
+        distance = cols.distance
         if self.activation == "relu" or (len(layers) == 1 and not self.final_activation):
             slope, intercept, knots = relu_segments(layers, final=self.final_activation)
         elif self._below_threshold(span):
             start = torch.zeros((), dtype=torch.long, device=distance.device)
             x = self.psi(distance) / self._denominator(start)
-            return AttentionModifiers(terms=(ToeplitzBias(self.f(x[:, None]).T.contiguous(), distances=at.distances),))
+            return AttentionModifiers(
+                terms=(ToeplitzBias(self.f(x[:, None]).T.contiguous(), distances=cols.distances),)
+            )
         else:
             exact = self.f
             slope, intercept, knots = grid_segments(self.f, like=layers[0].weight)
@@ -147,28 +150,33 @@ class FIRE(PositionEncoding):
                 self.c, self.L_multiplier, distance, span.q.long(), self.L, self.eps
             )
         return AttentionModifiers(
-            terms=(PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, at.distances),)
+            terms=(PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, cols.distances),)
         )
 
-    def _widest(self) -> int:
-        """The most numbers that are made for a distance."""
+    def _max_layer_width(self) -> int:
+        """Return the most numbers that any layer computes for one distance."""
         return max(layer.out_features for layer in self._linears())
 
     def _below_threshold(self, span: Span) -> bool:
-        """Whether every query is divided by ψ(|multiplier| · `L`), so that the bias is a function of the distance alone. Never
-        in a graph of `torch.compile`, which cannot ask."""
+        """Return whether all positions are below the threshold |multiplier| · `L`.
+
+        If so, the denominator is the same for all queries, and the bias depends only on the distance. It is False in a graph
+        of `torch.compile`, which cannot read the multiplier.
+        """
         if self.L_multiplier is None or self.L_multiplier.is_meta or torch.compiler.is_compiling():
             return False
         return span.length - 1 < abs(self.L_multiplier.item() * self.L)
 
 
 class _Tables(torch.autograd.Function):
-    """`distance_feature` and `query_scale`: ψ of every distance over ψ(`L`), and ψ(`L`) over the denominator of every query.
-    Without ψ(`L`), c would stretch all of the former and shrink all of the latter, and errors of their gradients would remain
-    where these changes cancel.
+    """Compute the two factors of x: the distance feature ψ(distance) / ψ(`L`) and the query scale ψ(`L`) / denominator.
 
-    By hand, as in piecewise.py: for short sequences most of the time was autograd's own. Functions of c and the multiplier, so
-    that there are second derivatives too."""
+    Without ψ(`L`), a change of c would scale all of the former up and all of the latter down. The two gradients would nearly
+    cancel, and their rounding errors would remain.
+
+    The backward pass is written by hand, as in piecewise.py: for short sequences most of the time was spent in autograd
+    itself. It is a differentiable function of c and the multiplier, so that second derivatives exist.
+    """
 
     @staticmethod
     def forward(
@@ -178,12 +186,12 @@ class _Tables(torch.autograd.Function):
         ctx.L, ctx.eps = L, eps
         size, reached, _, unit = _Tables.of(c, multiplier, query, L)
         value = torch.log1p(size * reached) + eps
-        query_scale = unit / torch.where(value > 0, value, 1.0)  # where it is 0, so is every distance
+        query_scale = unit / torch.where(value > 0, value, 1.0)  # if it is 0, every distance is 0 too
         return torch.log1p(size * distance) / unit, query_scale
 
     @staticmethod
     def of(c: Tensor, multiplier: Tensor, query: Tensor, L: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """|c|, max(threshold, i), the threshold |multiplier| · `L`, and ψ(`L`), or 1 where that is 0."""
+        """Return |c|, max(threshold, i), the threshold |multiplier| · `L`, and ψ(`L`), or 1 if that is 0."""
         threshold = (multiplier.to(table_dtype(query.device)) * L).abs()
         size = c.to(threshold.dtype).abs()
         unit = torch.log1p(size * L)
@@ -193,7 +201,7 @@ class _Tables(torch.autograd.Function):
     def in_one_call(
         ctx: Any, made: ModuleType, kept: tuple[Tensor, ...], of_u: Tensor, of_w: Tensor
     ) -> tuple[Tensor | None, ...]:
-        """`backward` in one call."""
+        """Compute `backward` with one call of the compiled library."""
         c, multiplier, distance, query = kept
         of_c, of_multiplier = c.new_empty(()), multiplier.new_empty(())
         signed, times = c.item(), multiplier.item() * ctx.L
@@ -204,7 +212,7 @@ class _Tables(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, of_u: Tensor, of_w: Tensor) -> tuple[Tensor | None, ...]:
-        kept = ctx.saved_tensors  # once: under checkpointing a second look is an error
+        kept = ctx.saved_tensors  # read only once: under checkpointing a second access is an error
         if not torch.is_grad_enabled() and (made := piecewise.library(*kept, of_u, of_w)):
             return _Tables.in_one_call(ctx, made, kept, of_u, of_w)
         c, multiplier, distance, query = kept
@@ -218,7 +226,7 @@ class _Tables(torch.autograd.Function):
         of_inner = torch.where(counts, of_w * over * over, 0.0) * unit / (-1 - size * reached)
         of_size = (of_u * (distance / (1 + size * distance))).sum() / unit + (of_inner * reached).sum()
         of_size = of_size + of_unit * (ctx.L / (1 + size * ctx.L))
-        above = ((threshold.detach() - query).sign() + 1) / 2  # half of it where both are the maximum, as torch has it
+        above = ((threshold.detach() - query).sign() + 1) / 2  # 1/2 at ties, like the gradient of torch.maximum
         of_threshold = (of_inner * above).sum() * size
         return (
             (of_size * c.sign()).to(c.dtype),

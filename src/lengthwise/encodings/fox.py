@@ -1,4 +1,4 @@
-"""FoX: a forget gate on every token, read from its content."""
+"""FoX: a forget gate for every token, computed from its content."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.encodings.base import MOST_DISTANCES, PositionEncoding, at_least
+from lengthwise.encodings.base import MAX_DISTANCES, PositionEncoding, at_least
 from lengthwise.encodings.inputs import require_input
 from lengthwise.forms import CumulativeBias, table_dtype
 from lengthwise.span import Span
@@ -16,18 +16,17 @@ from lengthwise.span import Span
 class FoX(PositionEncoding):
     """b(h, i, j) = ln f_j+1 + ... + ln f_i nats, with one gate f_t = sigmoid(<w_h, x_t> + b_h) for each token and head.
 
-    x_t is the attention layer's input. The sum goes over the tokens between key and query that the query sees (its own
-    document), in float64; a query's own bias is 0. w is drawn from N(0, 0.02^2), b begins at 0: at first every token halves the
-    weight of all before it. With a gate that does not depend on x this is ALiBi with learned slopes, -b = slope · (i - j).
-    The positions that tokens claim are never read.
+    x_t is the attention layer's input. The sum goes over the tokens between key and query in the query's document, in
+    float64. A query's own bias is 0. w is initialized from N(0, 0.02^2) and b with 0, so at first every token halves the
+    weight of all tokens before it. If the gate does not depend on x, this is ALiBi with learned slopes, -b(h, i, j) =
+    slope · (i - j). Position IDs are not used.
 
-    Past the trained length: the same gates go on, so a key's weight falls with every token that forgets, and no further where
-    they keep.
+    Past the trained length: the gates act in the same way. A key's weight decreases with every token whose gate is below 1.
 
     Source: Lin et al. 2025, "Forgetting Transformer: Softmax Attention with a Forget Gate".
     Code: zhixuan-lin/forgetting-transformer, gate of type "full".
-    Differs: nothing in the gate. The authors' Pro block (output gate, norms, shift of keys and values) is no part of it, and
-    their sum goes over everything in the sequence.
+    Differs: the gate does not differ. The authors' Pro block (output gate, norms, shift of keys and values) is not included,
+    and their sum goes over the whole sequence.
 
     >>> fox = FoX(num_heads=1, d_model=1); _ = fox.w.data.fill_(1.0)
     >>> log_f = fox.features(torch.zeros(1, 3, 1))    # every gate is 1/2
@@ -45,7 +44,7 @@ class FoX(PositionEncoding):
         self.b = nn.Parameter(torch.zeros(num_heads))
 
     def features(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t h"]:
-        """ln f_t of every head."""
+        """Return ln f_t of every head."""
         require_input("FoX", x, self.w.shape[1])
         dtype = torch.promote_types(x.dtype, torch.float32)
         with torch.autocast(x.device.type, enabled=False):
@@ -55,21 +54,24 @@ class FoX(PositionEncoding):
         self, features: Float[Tensor, "b j h"], span: Span, documents: Int[Tensor, "#b j"] | None
     ) -> tuple[CumulativeBias, ...]:
         log_f = features.to(table_dtype(features.device)).mT
-        return (CumulativeBias(log_f.cumsum(-1) if documents is None else _within(log_f, documents)),)
+        return (CumulativeBias(log_f.cumsum(-1) if documents is None else _document_cumsum(log_f, documents)),)
 
 
-def _within(x: Float[Tensor, "b h j"], documents: Int[Tensor, "#b j"]) -> Float[Tensor, "b h j"]:
-    """The sum from the first token of each one's document up to it: to the last bit, NaN included, by that document's own
-    numbers. So it is added up by doubling, of runs of 1, 2, 4, ... tokens, and never past the first."""
-    together, order = documents.expand(len(x), -1).sort(dim=1, stable=True)
-    begins = F.pad(together[:, 1:] != together[:, :-1], (1, 0))
+def _document_cumsum(x: Float[Tensor, "b h j"], documents: Int[Tensor, "#b j"]) -> Float[Tensor, "b h j"]:
+    """Return the cumulative sum of `x` within each document.
+
+    It depends only on that document's numbers, to the last bit and also for NaN. So sums of 1, 2, 4, ... tokens are added up
+    (a parallel prefix sum) and never reach before the first token of the document.
+    """
+    sorted_documents, order = documents.expand(len(x), -1).sort(dim=1, stable=True)
+    is_first = F.pad(sorted_documents[:, 1:] != sorted_documents[:, :-1], (1, 0))
     index = torch.arange(x.shape[2], device=x.device)
-    start = (begins * index).cummax(1).values[:, None]
+    start = (is_first * index).cummax(1).values[:, None]
     order = order[:, None].expand_as(x)
     total = x.gather(2, order)
-    # A compiled graph is one for all lengths.
-    steps = MOST_DISTANCES.bit_length() if torch.compiler.is_compiling() else (x.shape[2] - 1).bit_length()
-    for before in (index - 2**n for n in range(steps)):
-        more = total.gather(2, before.clamp(min=0).expand_as(x))
-        total = total + torch.where(before >= start, more, 0.0)
+    # A compiled graph serves all lengths, so it has as many steps as the longest needs.
+    steps = MAX_DISTANCES.bit_length() if torch.compiler.is_compiling() else (x.shape[2] - 1).bit_length()
+    for source in (index - 2**n for n in range(steps)):
+        addend = total.gather(2, source.clamp(min=0).expand_as(x))
+        total = total + torch.where(source >= start, addend, 0.0)
     return torch.zeros_like(x).scatter(2, order, total)

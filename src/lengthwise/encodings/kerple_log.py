@@ -8,13 +8,16 @@ from lengthwise.encodings.base import DistanceBias, at_least, project
 
 
 class KerpleLog(DistanceBias):
-    """b(h, i, j) = -r1 ln(1 + r2 (i - j)) nats, with r1, r2 >= 0.01 learned per head; r1 ~ U(0, 2), r2 ~ U(0, 1) at first.
+    """b(h, i, j) = -r1 ln(1 + r2 (i - j)) nats, with r1, r2 >= 0.01 learned for each head.
 
-    Past the trained length: the same curve goes on; -r1 ln(d) for far keys, so a weight falls like d^-r1.
+    They are initialized from r1 ~ U(0, 2) and r2 ~ U(0, 1).
+
+    Past the trained length: the bias continues on the same curve. It is close to -r1 ln(d) plus a constant at large
+    distances d, so a weight decreases like d^-r1.
 
     Source: Chi et al. 2022, "KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation".
     Code: the authors share one module among all layers and clamp the parameters in place before use.
-    Differs: here the clamp leaves the parameter alone (see `project`): a forward pass changes nothing.
+    Differs: here a forward pass clamps a copy and does not modify the parameters (see `project`).
 
     >>> k = KerpleLog(num_heads=1); _ = nn.init.ones_(k.r1), nn.init.ones_(k.r2)
     >>> k.bias(torch.tensor([0, 1, 3])).detach()    # 0, -ln 2, -ln 4

@@ -12,9 +12,10 @@ from lengthwise.encodings.inputs import require_input, require_positions
 
 
 class Learned(PositionEncoding):
-    """x + P[position], P in R^{max_length x c}, drawn from N(0, std^2).
+    """x + P[position], P in R^{max_length x c}, initialized from N(0, std^2).
 
-    Past the trained length: rows never trained, and past `max_length` no row at all: a `ValueError`, never a wrap-around.
+    Past the trained length: the rows of P were never trained. From position `max_length` on there is no row, which is a
+    `ValueError` and never a wrap-around.
 
     Source: Gehring et al. 2017, "Convolutional Sequence to Sequence Learning"; used by GPT-2 and BERT.
 
@@ -40,13 +41,13 @@ class Learned(PositionEncoding):
 
     def _require_rows(self, positions: Tensor) -> None:
         rows = len(self.table)
-        if torch.compiler.is_compiling():  # a graph has no numbers to speak of; the error is a RuntimeError then
+        if torch.compiler.is_compiling():  # a graph cannot read the values: here the error is a RuntimeError
             within = ((positions >= 0) & (positions < rows)).all()
             torch._assert_async(within, f"Learned: a position is below 0, or past the {rows} rows of its table")
             return
         first, last = (int(p) for p in torch.aminmax(positions)) if positions.numel() else (0, 0)
         if first < 0:
-            raise ConfigError(f"Learned: positions go down to {first}; the first position is 0")
+            raise ConfigError(f"Learned: positions must be at least 0, got {first}")
         if last >= rows:
             raise ConfigError(
                 f"Learned: position {last} is past the {rows} rows of its table; "

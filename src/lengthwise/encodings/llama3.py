@@ -1,4 +1,4 @@
-"""Llama 3.1's scaling of RoPE: slow pairs interpolated, fast ones kept, by their turns within the trained length."""
+"""Llama 3.1's scaling of RoPE: interpolate pairs that make few turns within the training length."""
 
 from typing import ClassVar, Literal
 
@@ -7,20 +7,20 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import at_least, positive
-from lengthwise.encodings.ntk_by_parts import kept
+from lengthwise.encodings.ntk_by_parts import unscaled_share
 from lengthwise.encodings.rope import RoPE, require_factor
 
 
 class Llama3(RoPE):
-    """RoPE whose pair p turns by θ_p (γ_p + (1 - γ_p) / s) radians per position, θ_p = base^(-2p/r), s = `factor`.
+    """RoPE whose pair p is rotated by θ_p (γ_p + (1 - γ_p) / s) radians per position, θ_p = base^(-2p/r), s = `factor`.
 
-    γ_p = clip((L θ_p / 2π - low) / (high - low), 0, 1), by the turns of the pair within the trained length L: pairs with up to
-    `low_freq_factor` turns are slowed s times, those with `high_freq_factor` or more stay: NTK-by-parts with the ramp over
-    turns and other borders.
+    γ_p = clip((L θ_p / 2π - low) / (high - low), 0, 1), where L θ_p / 2π is the number of turns within the training length L.
+    Pairs with at most low = `low_freq_factor` turns have their frequency divided by s. Pairs with high =
+    `high_freq_factor` turns or more keep it. This is NTK-by-parts with `ramp="rotations"` and other bounds.
 
     Past the trained length: up to s·L slow pairs reach no angle that RoPE does not reach up to L.
 
-    Source: Llama Team 2024, "The Llama 3 Herd of Models" (the models' scaling is in the code alone).
+    Source: Llama Team 2024, "The Llama 3 Herd of Models" (the scaling is only in the code).
     Code: meta-llama/llama-models, models/llama3/model.py; Hugging Face transformers, `rope_type` "llama3".
     Differs: Llama 3.1 has base 500000 and L = 8192 (3.2: factor 32); base is 10000 here as in every other encoding.
 
@@ -49,13 +49,14 @@ class Llama3(RoPE):
         positive(name, low_freq_factor=low_freq_factor, high_freq_factor=high_freq_factor)
         if low_freq_factor >= high_freq_factor:
             raise ConfigError(
-                f"{name}: low_freq_factor is {low_freq_factor} and high_freq_factor {high_freq_factor}; they are turns within "
-                "the trained length up to which pairs are slowed and from which they stay, so high has to be more"
+                f"{name}: high_freq_factor must be more than low_freq_factor, got {high_freq_factor} and {low_freq_factor}; "
+                "pairs with up to low_freq_factor turns within the training length are interpolated, and pairs with "
+                "high_freq_factor turns or more keep their frequency"
             )
         self.train_length, self.factor = train_length, factor
         self.low_freq_factor, self.high_freq_factor = low_freq_factor, high_freq_factor
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
         theta = super().frequencies(length)
-        share = kept(theta, self.train_length, self.low_freq_factor, self.high_freq_factor)
-        return theta * (share + (1 - share) / self.factor)
+        gamma = unscaled_share(theta, self.train_length, self.low_freq_factor, self.high_freq_factor)
+        return theta * (gamma + (1 - gamma) / self.factor)

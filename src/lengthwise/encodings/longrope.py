@@ -1,4 +1,4 @@
-"""LongRoPE: a divisor of its own for every pair, one list for texts up to the trained length and one for longer ones."""
+"""LongRoPE: RoPE with a divisor for each pair's frequency: one list up to the training length, and one past it."""
 
 import math
 from typing import Any, ClassVar, Literal
@@ -13,21 +13,23 @@ from lengthwise.encodings.rope import RoPE, require_factor
 
 
 class LongRoPE(RoPE):
-    """Pair p turns by θ_p / λ_p radians per position, θ_p = base^(-2p/r); λ is `short_factor` up to L and `long_factor` past it.
+    """Pair p is rotated by θ_p / λ_p radians per position, θ_p = base^(-2p/r); λ is `short_factor` up to L, `long_factor` past it.
 
-    The current length decides, for all tokens alike. Rotated q and k are multiplied by m = sqrt(1 + ln s / ln L), or by
-    `attention_factor`, at every length; s = `factor` is the length to reach over the trained length L, and m is 1 for s = 1.
+    The current length selects the list for all tokens alike. L is the training length, and s = `factor` is the target length
+    divided by L. At every length, rotated q and k are multiplied by m = sqrt(1 + ln s / ln L), or by `attention_factor`.
+    For s = 1, m is 1.
 
-    Published lists were searched for one model each (by perplexity, with evolution), so there is none that fits all: None is
-    1 for every pair in `short_factor`, and in `long_factor` s^(p / (P - 1)) for p = 0 ... P - 1, from 1 for the fastest pair to s
-    for the slowest, which is NTK-aware scaling by s. A list has one number for each of the P pairs.
+    A list has one number for each of the P pairs. Published lists were searched for one model each (by perplexity, with an
+    evolutionary search), so none fits all models. The default None means 1 for every pair in `short_factor`. In
+    `long_factor` it means s^(p / (P - 1)) for p = 0 ... P - 1, from 1 for the fastest pair to s for the slowest, which is
+    NTK-aware scaling by s.
 
-    Past the trained length: at L + 1 every token turns anew (Phi-3 empties its cache of keys there); from then on nothing
-    changes, and pairs with λ_p = s meet no new angle up to s·L.
+    Past the trained length: at L + 1 the angles of all tokens change (Phi-3 empties its KV cache there). From then on
+    nothing changes, and pairs with λ_p = s reach no new angle up to s·L.
 
-    Source: Ding et al. 2024, "LongRoPE: Extending LLM Context Window Beyond 2 Million Tokens"; m: the code alone.
+    Source: Ding et al. 2024, "LongRoPE: Extending LLM Context Window Beyond 2 Million Tokens"; m is only in the code.
     Code: microsoft/LongRoPE; Hugging Face transformers, `rope_type` "longrope" (Phi-3, Phi-4-mini).
-    Differs: the paper also leaves the first tokens as they are (its n̂); the Phi models do not, nor does this.
+    Differs: the paper also leaves the first tokens unscaled (its n̂); the Phi models and this class do not.
 
     >>> long = LongRoPE(head_dim=8, train_length=64, factor=8.0)
     >>> long.frequencies(torch.tensor([64, 65]))
@@ -37,8 +39,8 @@ class LongRoPE(RoPE):
     1.224744871391589
     """
 
-    shift_invariant: ClassVar[bool] = False  # a text that begins later ends later, and is longer
-    # For the 8 pairs of the conformance suite.
+    shift_invariant: ClassVar[bool] = False  # shifted position IDs end higher, which makes the document longer
+    # Lists for the 8 pairs of the conformance suite.
     alternatives: ClassVar[dict[str, tuple[Any, ...]]] = {
         "short_factor": ((1.0, 1.0, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0),),
         "long_factor": ((1.0, 1.1, 1.5, 2.0, 4.0, 8.0, 9.5, 12.0),),
@@ -71,7 +73,8 @@ class LongRoPE(RoPE):
             attention_factor = 1.0
         elif train_length == 1:
             raise ConfigError(
-                f"{name}: train_length is 1, and sqrt(1 + ln s / ln L) is infinite; give attention_factor"
+                f"{name}: train_length must be at least 2, because sqrt(1 + ln s / ln L) is infinite for L = 1, got 1; or "
+                "give attention_factor"
             )
         else:
             attention_factor = math.sqrt(1 + math.log(factor) / math.log(train_length))
@@ -79,14 +82,14 @@ class LongRoPE(RoPE):
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        # How many pairs there are is known with the model; until then a list is judged as numbers.
+        # The number of pairs is unknown before the model is; until then only the numbers of a list are checked.
         for what in ("short_factor", "long_factor"):
-            _divisors(cls.__name__, what, settings[what], usual=settings[what] or ())
+            _divisors(cls.__name__, what, settings[what], default=settings[what] or ())
         super().check({**settings, "short_factor": None, "long_factor": None})
         return settings
 
     def effective_length(self, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
-        return self.train_length + (length > self.train_length).to(length.dtype)  # L + 1 stands for all that is longer
+        return self.train_length + (length > self.train_length).to(length.dtype)  # L + 1 for all lengths past L
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
         theta = super().frequencies(length)
@@ -97,15 +100,19 @@ class LongRoPE(RoPE):
         return self.attention_factor
 
 
-def _divisors(name: str, what: str, given: object, usual: tuple[float, ...]) -> tuple[float, ...]:
-    """`given`, or the usual ones; `ConfigError` unless they are positive numbers, as many as usual."""
-    if given is None:
-        return usual
-    if not isinstance(given, (tuple, list)) or not given:
-        raise ConfigError(f"{name}: {what} is {given!r}; it is a list of numbers, one for each pair")
-    positive(name, **{f"{what}[{n}]": divisor for n, divisor in enumerate(given)})
-    if len(given) != (pairs := len(usual)):
+def _divisors(name: str, what: str, divisors: object, default: tuple[float, ...]) -> tuple[float, ...]:
+    """Return `divisors`, or `default` if they are None.
+
+    Raise `ConfigError` unless they are positive numbers, as many as `default` has.
+    """
+    if divisors is None:
+        return default
+    if not isinstance(divisors, (tuple, list)) or not divisors:
+        raise ConfigError(f"{name}: {what} must be a list of numbers, one for each pair, got {divisors!r}")
+    positive(name, **{f"{what}[{n}]": divisor for n, divisor in enumerate(divisors)})
+    if len(divisors) != (pairs := len(default)):
         raise ConfigError(
-            f"{name}: {what} has {len(given)} numbers; {2 * pairs} dims turn in {pairs} pairs, so give {pairs}"
+            f"{name}: {what} must have {pairs} numbers, one for each of the {pairs} pairs of {2 * pairs} rotated dimensions, "
+            f"got {len(divisors)}"
         )
-    return tuple(given)
+    return tuple(divisors)

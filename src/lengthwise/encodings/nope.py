@@ -4,9 +4,9 @@ from lengthwise.encodings.base import PositionEncoding
 
 
 class NoPE(PositionEncoding):
-    """Nothing: b(i, j) = 0, q and k unchanged. The causal mask alone tells positions apart.
+    """b(i, j) = 0, and q and k are unchanged. Only the causal mask gives information about positions.
 
-    Past the trained length: defined everywhere; nothing about it was trained there.
+    Past the trained length: defined at every length; a trained model has not seen so many keys.
 
     Source: Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in Transformers", eq. 16.
 

@@ -1,4 +1,4 @@
-"""NTK-aware scaling: RoPE with a larger base, so that the fast pairs stay and the slow ones are interpolated."""
+"""NTK-aware scaling: RoPE with a larger base, which keeps fast pairs and interpolates slow ones."""
 
 from typing import ClassVar, Literal
 
@@ -12,13 +12,14 @@ from lengthwise.forms import table_dtype
 
 
 class NTKAware(RoPE):
-    """RoPE with base' = base · s^(r/(r-2)), r rotary dims, s = `factor` >= 1: pair p turns by θ_p · s^(-2p/(r-2)) radians.
+    """RoPE with base' = base · s^(r/(r-2)), r rotary dimensions, s = `factor` >= 1.
 
-    The first pair keeps its frequency and the last has exactly θ / s, as all have in `PI`. One pair (r = 2) would be first
-    and last at once: there is no such base. Meant for use without fine-tuning.
+    Pair p is rotated by position · θ_p · s^(-2p/(r-2)) radians, θ_p = base^(-2p/r). The first pair keeps its frequency and
+    the last has exactly θ_p / s, which `PI` applies to all pairs. A single pair (r = 2) would be both first and last, so
+    no such base exists. The method is meant for use without fine-tuning.
 
-    Past the trained length: the pairs between first and last reach angles never seen before s times that length is
-    reached, so that it serves less than s times, and s is chosen larger.
+    Past the trained length: the pairs between first and last reach angles never seen in training before s times that
+    length. So it serves less than s times the training length, and s is chosen larger.
 
     Source: bloc97 2023, "NTK-Aware Scaled RoPE allows LLaMA models to have extended (8k+) context size"; Peng et al. 2023,
     "YaRN: Efficient Context Window Extension of Large Language Models", section 3.1.
@@ -44,15 +45,17 @@ class NTKAware(RoPE):
         require_factor(name, factor)
         if self.rotary_dims == 2:
             raise ConfigError(
-                f"{name}: 2 dims turn, one pair, and the exponent r/(r-2) of the base has no value there; rotate at least 4"
+                f"{name}: at least 4 dimensions must be rotated, got 2 (one pair), where the base's exponent r/(r-2) is "
+                "undefined; make head_dim or rotary_fraction larger"
             )
         self.factor = factor
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
-        return self.slowed(length, torch.tensor(self.factor, dtype=table_dtype(length.device), device=length.device))
+        factor = torch.tensor(self.factor, dtype=table_dtype(length.device), device=length.device)
+        return self.scaled_frequencies(length, factor)
 
-    def slowed(self, length: Int[Tensor, "*n"], by: Float[Tensor, "*n"]) -> Float[Tensor, "*n pairs"]:
-        """RoPE's frequencies, the last of them divided by a number, those before it by as much of it as the base does."""
+    def scaled_frequencies(self, length: Int[Tensor, "*n"], factor: Float[Tensor, "*n"]) -> Float[Tensor, "*n pairs"]:
+        """Return θ_p · s^(-2p/(r-2)) for each factor s."""
         theta = super().frequencies(length)
-        share = torch.linspace(0, 1, len(theta), dtype=theta.dtype, device=theta.device)  # 2p/(r-2)
-        return theta * by.to(theta.dtype)[..., None] ** -share
+        exponent = torch.linspace(0, 1, len(theta), dtype=theta.dtype, device=theta.device)  # 2p/(r-2)
+        return theta * factor.to(theta.dtype)[..., None] ** -exponent

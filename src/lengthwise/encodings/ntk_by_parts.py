@@ -14,29 +14,32 @@ from lengthwise.values import require_bool
 
 
 class NTKByParts(RoPE):
-    """RoPE whose pair p turns by θ_p (ρ_p / s + 1 - ρ_p) radians per position: θ_p = base^(-2p/r), s = `factor`.
+    """RoPE whose pair p is rotated by θ_p (ρ_p / s + 1 - ρ_p) radians per position: θ_p = base^(-2p/r), s = `factor`.
 
-    What turns often within the trained length L tells neighbours apart and stays (ρ = 0); what does not finish one turn is
-    interpolated (ρ = 1).
+    Pairs that make many turns within the training length L distinguish neighbouring tokens and keep their frequency (ρ = 0).
+    Pairs that do not complete one turn are interpolated (ρ = 1).
 
-    `ramp="index"`: ρ_p = clip((p - low) / (high - low), 0, 1); low and high are the indices b(n) = r ln(L / 2πn) / (2 ln base)
-    of the pairs that turn n = `beta_fast` and `beta_slow` times within L. `truncate` rounds them outwards; low is at least 0,
-    high at most r - 1, and at least low + 0.001. `ramp="rotations"`: 1 - ρ_p = clip((n_p - beta_slow) / (beta_fast - beta_slow),
-    0, 1) with n_p = L θ_p / 2π turns within L. Where L < 2π·32 = 201 nothing turns 32 times: all pairs but the first are changed
-    then, and the betas want other values.
+    `ramp="index"`: ρ_p = clip((p - low) / (high - low), 0, 1). Here low and high are b(`beta_fast`) and b(`beta_slow`), and
+    b(n) = r ln(L / 2πn) / (2 ln base) is the index of the pair that makes n turns within L. `truncate` rounds low down and
+    high up. low is at least 0; high is at most r - 1, and at least low + 0.001.
+
+    `ramp="rotations"`: 1 - ρ_p = clip((n_p - beta_slow) / (beta_fast - beta_slow), 0, 1), where n_p = L θ_p / 2π is the number
+    of turns within L.
+
+    If L < 2π·32 = 201, no pair makes 32 turns. The defaults then change all pairs but the first, so choose other betas.
 
     Past the trained length: up to s·L it reaches no angle that plain RoPE does not reach up to L.
 
     Source: Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3.2.
-    Code: jquesnelle/yarn; Hugging Face transformers, `rope_type` "yarn" (which has the temperature of YaRN too).
-    Differs: the paper's ramp is linear in the number of turns ("rotations"), all code's in the index. In the code the borders
-    can cross where every pair lies beyond one of them, and the ramp runs backwards there; here high stays above low.
+    Code: jquesnelle/yarn; Hugging Face transformers, `rope_type` "yarn" (which also has YaRN's temperature).
+    Differs: the paper's ramp is linear in the number of turns ("rotations"), that of all implementations in the index. In
+    these, low can exceed high if all pairs lie beyond one of them, and the ramp is reversed; here high stays above low.
 
     >>> NTKByParts(head_dim=8, train_length=64).frequencies(torch.tensor(1))  # ρ = 0, 1/2, 1, 1
     tensor([1.0000e+00, 6.2500e-02, 2.5000e-03, 2.5000e-04], dtype=torch.float64)
     """
 
-    # At the sizes of the conformance suite (16 positions, 8 pairs) no pair turns 32 times.
+    # At the sizes of the conformance suite (16 positions, 8 pairs) no pair makes 32 turns.
     conformance_settings: ClassVar[dict[str, Any]] = {"beta_slow": 0.1}
     alternatives: ClassVar[dict[str, tuple[Any, ...]]] = {"beta_fast": (0.5,), "beta_slow": (0.02,)}
     always_shown: ClassVar[tuple[str, ...]] = ("factor",)
@@ -61,38 +64,38 @@ class NTKByParts(RoPE):
         require_factor(name, factor)
         positive(name, beta_fast=beta_fast, beta_slow=beta_slow)
         if base <= 1:
-            raise ConfigError(f"{name}: base is {base}; it has to be more than 1, so that later pairs turn slower")
+            raise ConfigError(f"{name}: base must be more than 1, so that later pairs rotate more slowly, got {base}")
         if beta_fast <= beta_slow:
             raise ConfigError(
-                f"{name}: beta_fast is {beta_fast} and beta_slow {beta_slow}; pairs that turn beta_fast times stay and "
-                "those that turn beta_slow times are interpolated, so beta_fast has to be more"
+                f"{name}: beta_fast must be more than beta_slow, got {beta_fast} and {beta_slow}; pairs with beta_fast turns "
+                "keep their frequency and pairs with beta_slow turns are interpolated"
             )
         if ramp not in ("index", "rotations"):
-            raise ConfigError(f"{name}: ramp is {ramp!r}; it is 'index' or 'rotations'")
+            raise ConfigError(f"{name}: ramp must be 'index' or 'rotations', got {ramp!r}")
         require_bool(name, truncate=truncate)
         if ramp == "rotations" and not truncate:
-            raise ConfigError(f"{name}: truncate=False is about the ramp 'index'; leave it out with 'rotations'")
+            raise ConfigError(f"{name}: truncate=False applies only to ramp='index'; leave it out with 'rotations'")
         self.train_length, self.factor, self.ramp, self.truncate = train_length, factor, ramp, truncate
         self.beta_fast, self.beta_slow = beta_fast, beta_slow
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
-        return self.interpolated(length, self.factor)
+        return self.interpolated_frequencies(length, self.factor)
 
-    def interpolated(
+    def interpolated_frequencies(
         self, length: Int[Tensor, "*n"], scale: float | Float[Tensor, "*n 1"]
     ) -> Float[Tensor, "*#n pairs"]:
-        """θ (ρ / s + 1 - ρ) for one s, or for one at each length."""
+        """Return θ (ρ / s + 1 - ρ) for one factor s, or for one at each length."""
         theta = super().frequencies(length)
         if self.ramp == "rotations":
-            share = 1 - kept(theta, self.train_length, self.beta_slow, self.beta_fast)
+            rho = 1 - unscaled_share(theta, self.train_length, self.beta_slow, self.beta_fast)
         else:
-            low, high = self.borders()
+            low, high = self.ramp_bounds()
             pair = torch.arange(len(theta), dtype=theta.dtype, device=theta.device)
-            share = ((pair - low) / (high - low)).clamp(0, 1)
-        return theta * (share / scale + (1 - share))
+            rho = ((pair - low) / (high - low)).clamp(0, 1)
+        return theta * (rho / scale + (1 - rho))
 
-    def borders(self) -> tuple[float, float]:
-        """The index of the last pair that stays and of the first that is interpolated in full."""
+    def ramp_bounds(self) -> tuple[float, float]:
+        """Return the index of the last pair that keeps its frequency and of the first that is fully interpolated."""
         dims = self.rotary_dims
         low, high = (
             dims * math.log(self.train_length / (2 * math.pi * turns)) / (2 * math.log(self.base))
@@ -101,9 +104,11 @@ class NTKByParts(RoPE):
         if self.truncate:
             low, high = math.floor(low), math.ceil(high)
         low, high = max(low, 0), min(high, dims - 1)
-        return float(low), float(high if high > low else low + 0.001)  # rounded, they are whole numbers
+        return float(low), float(high if high > low else low + 0.001)  # with `truncate` they are ints until here
 
 
-def kept(theta: Float[Tensor, " pairs"], train_length: int, slow: float, fast: float) -> Float[Tensor, " pairs"]:
-    """How much of each pair stays, by its turns within the trained length: 0 up to `slow` turns, 1 from `fast` on."""
+def unscaled_share(
+    theta: Float[Tensor, " pairs"], train_length: int, slow: float, fast: float
+) -> Float[Tensor, " pairs"]:
+    """Return 0 for pairs with at most `slow` turns within the training length, 1 from `fast` turns on, linear between."""
     return ((train_length * theta / (2 * math.pi) - slow) / (fast - slow)).clamp(0, 1)

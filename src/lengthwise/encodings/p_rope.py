@@ -1,4 +1,4 @@
-"""p-RoPE: only the fastest pairs of RoPE turn."""
+"""p-RoPE: RoPE that rotates only the fastest pairs."""
 
 from typing import Literal
 
@@ -11,20 +11,20 @@ from lengthwise.encodings.rope import RoPE
 
 
 class PRoPE(RoPE):
-    """Pair i of all d/2 turns by position · base^(-2i/d) radians for i < floor(p d / 2); the slower pairs do not turn.
+    """Pair i of all d/2 pairs is rotated by position · base^(-2i/d) radians if i < floor(p d / 2); slower pairs are not rotated.
 
-    The slowest pairs of RoPE carry meaning rather than position, and in long texts their slow turning blurs it; here they
-    are the same at every distance. p = 1 is RoPE, and p = 0 would be NoPE.
+    According to the paper, the slowest pairs of RoPE carry meaning rather than position, and their slow rotation distorts
+    it in long sequences. Here they are the same at every distance. p = 1 is RoPE, and p = 0 would be NoPE.
 
-    Not RoPE's `rotary_fraction`: that spaces frequencies anew over the dims that turn, down to nearly 1 / base, and with
-    `layout="half"` pairs dims within them; here the spacing and the pairs are those of the whole head.
+    This is not RoPE's `rotary_fraction`. That spaces frequencies over the rotated dimensions only, down to nearly 1 / base,
+    and with `layout="half"` pairs dimensions within them. Here the spacing and the pairs are those of the whole head.
 
-    Past the trained length: what turns is as in RoPE, but the slowest angles, those never seen to their end in training, are
-    gone.
+    Past the trained length: rotated pairs behave as in RoPE. The slowest pairs, which do not complete a turn in training,
+    are not rotated.
 
     Source: Barbero et al. 2024, "Round and Round We Go! What makes Rotary Positional Encodings useful?".
     Code: google-deepmind/gemma (`rope_proportion`); Hugging Face transformers, `rope_type` "proportional". Both round down.
-    Differs: a p that turns no pair is refused. p d that is whole but for the rounding of its product counts as whole.
+    Differs: a p that rotates no pair is an error. If p d is a whole number except for a rounding error, it counts as whole.
 
     >>> PRoPE(head_dim=8, p=0.75).frequencies(torch.tensor(1))
     tensor([1.0000, 0.1000, 0.0100, 0.0000], dtype=torch.float64)
@@ -40,15 +40,17 @@ class PRoPE(RoPE):
     ):
         super().__init__(head_dim=head_dim, base=base, layout=layout)
         if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 < p <= 1:
-            raise ConfigError(f"PRoPE: p is {p!r}; it is the fraction of pairs that turn, more than 0 and at most 1")
-        self.turning = int(p * head_dim / 2 + 1e-9)  # 0.58 * 100 / 2 is 28.999999999999996
-        if not self.turning:
             raise ConfigError(
-                f"PRoPE: p {p} of the {head_dim // 2} pairs of head_dim {head_dim} is less than one pair; "
+                f"PRoPE: p (the fraction of pairs that are rotated) must be more than 0 and at most 1, got {p!r}"
+            )
+        self.rotated_pairs = int(p * head_dim / 2 + 1e-9)  # 0.58 * 100 / 2 is 28.999999999999996
+        if not self.rotated_pairs:
+            raise ConfigError(
+                f"PRoPE: p of the {head_dim // 2} pairs of head_dim {head_dim} must be at least one pair, got p {p}; "
                 "make p larger, or choose NoPE"
             )
         self.p = p
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
         theta = super().frequencies(length)
-        return theta * (torch.arange(len(theta), device=theta.device) < self.turning)
+        return theta * (torch.arange(len(theta), device=theta.device) < self.rotated_pairs)

@@ -9,16 +9,18 @@ from lengthwise.encodings.rope import RoPE, require_factor
 
 
 class PI(RoPE):
-    """Position Interpolation: RoPE whose pair p turns by position · θ_p / s radians, θ_p = base^(-2p/r), s = `factor` >= 1.
+    """Position Interpolation: RoPE whose pair p is rotated by position · θ_p / s radians, θ_p = base^(-2p/r), s = `factor` >= 1.
 
-    Every pair alike: neighbours are s times closer in angle than in training, which asks for some fine-tuning. With the factor
-    there from the first step, the model never sees whole positions.
+    All pairs are scaled alike. Neighbouring tokens are s times closer in angle than with RoPE, so a model that was trained
+    with RoPE needs some fine-tuning. A model that is trained with the factor from the start never sees unscaled angles.
 
-    Past the trained length: no angle is new up to s times that length; beyond it, as RoPE.
+    Past the trained length: angles stay within the range of RoPE's training length up to s times that length. Beyond it,
+    slow pairs reach new angles, as in RoPE.
 
     Source: Chen et al. 2023, "Extending Context Window of Large Language Models via Positional Interpolation".
     Code: Hugging Face transformers, `rope_type` "linear"; jquesnelle/yarn.
-    Differs: some write s for the trained length over the longer one; here it is the longer over the trained, as in YaRN.
+    Differs: some authors define s as training length / target length; here it is target length / training length, as in
+    YaRN.
 
     >>> PI(head_dim=8, factor=4.0).frequencies(torch.tensor(1))
     tensor([0.2500, 0.0250, 0.0025, 0.0003], dtype=torch.float64)

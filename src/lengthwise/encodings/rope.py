@@ -12,13 +12,13 @@ from lengthwise.forms import table_dtype
 
 
 class RoPE(RotaryEncoding):
-    """Pair p of the first r = rotary_fraction · d dims of q and k turns by position · base^(-2p/r) radians, p = 0 ... r/2 - 1.
+    """Pair p of q and k is rotated by position · base^(-2p/r) radians, p = 0 ... r/2 - 1, r = rotary_fraction · d.
 
-    <R_i q, R_j k> depends on i - j alone. `layout="interleaved"` pairs dims (2p, 2p+1) as in the paper, `"half"` pairs
-    (p, p + r/2) as Llama, NeoX and Hugging Face weights do; the two are the same up to an order of dims, and weights are
-    not interchangeable.
+    The product <R_i q, R_j k> depends only on i - j. The first r dimensions of a head are rotated.
+    `layout="interleaved"` pairs dimensions (2p, 2p+1) as in the paper. `"half"` pairs (p, p + r/2) as Llama, NeoX and
+    Hugging Face weights do. The two differ only in the order of dimensions, but weights are not interchangeable.
 
-    Past the trained length: slow pairs reach angles never seen, which is what PI, NTK and YaRN mend.
+    Past the trained length: slow pairs reach angles never seen in training, which PI, NTK and YaRN avoid.
 
     Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", eq. 14-15.
     Differs: the NoPE paper's code rotates a quarter of each head (`rotary_fraction=0.25`); the paper says only "Rotary".
@@ -27,7 +27,7 @@ class RoPE(RotaryEncoding):
     tensor([1.0000, 0.1000, 0.0100, 0.0010], dtype=torch.float64)
     """
 
-    may_stand_still: ClassVar[bool] = False  # rotary_fraction may be 0: for a subclass that does more than rotate
+    allows_no_rotation: ClassVar[bool] = False  # whether rotary_fraction may be 0: a subclass may do more than rotate
 
     def __init__(
         self,
@@ -42,22 +42,22 @@ class RoPE(RotaryEncoding):
         at_least(name, head_dim=head_dim)
         positive(name, base=base)
         number = isinstance(rotary_fraction, (int, float)) and not isinstance(rotary_fraction, bool)
-        if not number or not (0 < rotary_fraction <= 1 or (rotary_fraction == 0 and self.may_stand_still)):
-            low = "0 or more" if self.may_stand_still else "more than 0"
-            raise ConfigError(f"{name}: rotary_fraction is {rotary_fraction!r}; it has to be {low} and at most 1")
+        if not number or not (0 < rotary_fraction <= 1 or (rotary_fraction == 0 and self.allows_no_rotation)):
+            low = "0 or more" if self.allows_no_rotation else "more than 0"
+            raise ConfigError(f"{name}: rotary_fraction must be {low} and at most 1, got {rotary_fraction!r}")
         if layout not in ("interleaved", "half"):
-            raise ConfigError(f"{name}: layout is {layout!r}; it is 'interleaved' or 'half'")
+            raise ConfigError(f"{name}: layout must be 'interleaved' or 'half', got {layout!r}")
         self.rotary_dims = int(rotary_fraction * head_dim + 1e-9)  # 0.58 * 50 is 28.999999999999996
         if (self.rotary_dims < 2 and rotary_fraction) or self.rotary_dims % 2:
             raise ConfigError(
-                f"{name}: rotary_fraction {rotary_fraction} of head_dim {head_dim} is {self.rotary_dims} dims; "
-                "dims turn in pairs, so choose them so that an even number, at least 2, is rotated"
+                f"{name}: rotary_fraction {rotary_fraction} of head_dim {head_dim} must be an even number of dimensions, at "
+                f"least 2, because they are rotated in pairs, got {self.rotary_dims}; change one of the two"
             )
         self.head_dim, self.base, self.layout = head_dim, base, layout
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        # How many dims a fraction is, is known with the model: 0.4 is 32 of 80 dims, and no even number of 64.
+        # Whether a fraction is valid depends on the model's head_dim: 0.4 of 80 is 32, but 0.4 of 64 is not even.
         if 0 < settings.get("rotary_fraction", 1.0) < 1:
             super().check({**settings, "rotary_fraction": 1.0})
             return settings
@@ -69,7 +69,7 @@ class RoPE(RotaryEncoding):
 
 
 def require_factor(what: str, factor: object) -> None:
-    """Raise `ConfigError` unless a factor that stretches lengths is a finite number, at least 1."""
+    """Raise `ConfigError` unless `factor` is a finite number, at least 1. `what` starts the message."""
     positive(what, factor=factor)
     if factor < 1:  # type: ignore[operator]
-        raise ConfigError(f"{what}: factor is {factor}; it is the length to reach over the trained one, at least 1")
+        raise ConfigError(f"{what}: factor (target length / training length) must be at least 1, got {factor}")

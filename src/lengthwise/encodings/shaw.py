@@ -1,4 +1,4 @@
-"""Shaw: a learned vector for each distance, on keys and on values."""
+"""Shaw: a learned vector for each distance, added to keys and to values."""
 
 from typing import ClassVar
 
@@ -12,17 +12,17 @@ from lengthwise.values import require_bool
 
 
 class Shaw(PositionEncoding):
-    """scale · <q_i, k_j + w^K_r> before softmax and Σ_j weight_ij (v_j + w^V_r) after it, r = clip(j - i, -clip, clip).
+    """Logits are scale · <q_i, k_j + w^K_r> and the output is Σ_j weight_ij (v_j + w^V_r), r = clip(j - i, -clip, clip).
 
-    w^K and w^V have 2 clip + 1 rows of head_dim numbers, row r + clip for r, shared by the heads of a layer and not by
-    layers; both are drawn from U(-a, a), a² = 6 / (2 clip + 1 + head_dim). Under a causal mask the rows with r > 0 are
-    used only where positions go back (position scheme `Digits`). `values=False` leaves w^V out, which fused attention can serve.
+    w^K and w^V have 2 clip + 1 rows of head_dim numbers, with row r + clip for r. The heads of a layer share them; layers do
+    not. Both are initialized from U(-a, a), a² = 6 / (2 clip + 1 + head_dim). Under a causal mask, rows with r > 0 are used
+    only if position IDs decrease (position scheme `Digits`). `values=False` omits w^V, so that fused attention can be used.
 
-    Past the trained length: every distance from `clip` on has the same vector.
+    Past the trained length: all distances from `clip` on have the same vector.
 
     Source: Shaw et al. 2018, "Self-Attention with Relative Position Representations", eq. 3-5 (clip 16 in the base model).
     Code: tensor2tensor (`dot_product_attention_relative`).
-    Differs: the paper does not say how the vectors are drawn; this is the library's default for a matrix.
+    Differs: the paper does not say how the vectors are initialized; this is the default of tensor2tensor for a matrix.
 
     >>> shaw = Shaw(head_dim=1, clip=2); _ = nn.init.zeros_(shaw.key_vectors.data)[3:].fill_(7.0)
     >>> shaw.modifiers(Span.of(3)).terms[0].table[0, :, 0].detach()     # distances i - j from -2 to 2
@@ -36,14 +36,14 @@ class Shaw(PositionEncoding):
         at_least("Shaw", head_dim=head_dim, clip=clip)
         require_bool("Shaw", values=values)
         self.head_dim, self.clip = head_dim, clip
-        self.key_vectors = self._drawn()
-        self.value_vectors = self._drawn() if values else None
+        self.key_vectors = self._initial_vectors()
+        self.value_vectors = self._initial_vectors() if values else None
 
-    def _drawn(self) -> nn.Parameter:
+    def _initial_vectors(self) -> nn.Parameter:
         return nn.Parameter(nn.init.xavier_uniform_(torch.empty(2 * self.clip + 1, self.head_dim)))
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        # Rows go by j - i, columns of a form by i - j.
+        # Rows are ordered by j - i, a form's table by i - j.
         keys, values = (
             None if rows is None else rows.to(table_dtype(span.q.device)).flip(0)[None]
             for rows in (self.key_vectors, self.value_vectors)

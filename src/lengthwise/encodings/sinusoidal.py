@@ -17,10 +17,10 @@ class Sinusoidal(PositionEncoding):
 
     `layout="concat"` puts all sines before all cosines: the same numbers in another order.
 
-    Past the trained length: defined everywhere, but a trained model has not seen those vectors.
+    Past the trained length: defined at every position, but a trained model has not seen those vectors.
 
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
-    Differs: the NoPE paper's eq. 11 counts i from 1, its code concatenates; this counts from 0 as Vaswani does.
+    Differs: the NoPE paper's eq. 11 counts i from 1, and its code concatenates. This class counts from 0 as Vaswani does.
 
     >>> Sinusoidal(d_model=4).table(torch.tensor([1]))   # sin 1, cos 1, sin 0.01, cos 0.01 = 0.99995
     tensor([[0.8415, 0.5403, 0.0100, 1.0000]], dtype=torch.float64)
@@ -35,13 +35,15 @@ class Sinusoidal(PositionEncoding):
         at_least("Sinusoidal", d_model=d_model)
         positive("Sinusoidal", base=base)
         if d_model % 2:
-            raise ConfigError(f"Sinusoidal: d_model is {d_model}; sines and cosines come in pairs, so make it even")
+            raise ConfigError(
+                f"Sinusoidal: d_model must be even, because sines and cosines come in pairs, got {d_model}"
+            )
         if layout not in ("interleaved", "concat"):
-            raise ConfigError(f"Sinusoidal: layout is {layout!r}; it is 'interleaved' or 'concat'")
+            raise ConfigError(f"Sinusoidal: layout must be 'interleaved' or 'concat', got {layout!r}")
         self.d_model, self.base, self.layout = d_model, base, layout
 
     def table(self, positions: Int[Tensor, "*t"]) -> Float[Tensor, "*t c"]:
-        """The vectors of the given positions."""
+        """Return the vector of each position."""
         pair = torch.arange(0, self.d_model, 2, dtype=table_dtype(positions.device), device=positions.device)
         angle = positions[..., None] * self.base ** -(pair / self.d_model)
         parts = angle.sin(), angle.cos()

@@ -13,22 +13,26 @@ from lengthwise.values import require_bool
 
 
 class T5(DistanceBias):
-    """b(h, i, j) = E[h, bucket(i - j)] nats, B buckets, the first m = B // 2 for one distance each, then logarithmic to D:
+    """b(h, i, j) = E[h, bucket(i - j)] nats, with B = `num_buckets` and D = `max_distance`:
 
         bucket(d) = d                                                  for d < m
                     min(B - 1, m + floor(ln(d/m) / ln(D/m) · (B - m)))  otherwise
 
-    `bidirectional` gives each way B/2 buckets by the same rule of |d|: the first half to keys before the query and the
-    query itself, the second half to keys after it (its first bucket stays empty). Without, keys after the query are in bucket 0.
+    The first m = B // 2 buckets hold one distance each. The others have logarithmic widths up to D.
 
-    E is drawn from N(0, std^2).
+    `bidirectional` applies the same rule to |d| with B/2 buckets for each direction. The first half is for the query itself
+    and keys before it, the second half for keys after it (its first bucket stays empty). Otherwise keys after the query
+    are in bucket 0.
 
-    Past the trained length: every distance from D on shares the last bucket.
+    E is initialized from N(0, std^2).
+
+    Past the trained length: all distances from D on share the last bucket.
 
     Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer".
-    Code: the rule of the published T5 models (B 32, D 128; bidirectional in their encoders). The FIRE paper's baseline has B 64.
-    Differs: the NoPE paper prints B/2 without the floor, against its own matrix for B 5, D 6. T5 draws E with
-    std d_model^-0.5; `std` is that for d_model 512.
+    Code: the rule of the published T5 models (B = 32, D = 128; bidirectional in their encoders). The FIRE paper's baseline has
+    B = 64.
+    Differs: the NoPE paper prints B/2 without the floor, which contradicts its own matrix for B = 5, D = 6. T5 initializes E
+    with std d_model^-0.5; the default `std` is that for d_model 512.
 
     >>> T5(num_heads=1, num_buckets=5, max_distance=6).bucket(torch.arange(8))
     tensor([0, 1, 2, 3, 3, 4, 4, 4])
@@ -49,29 +53,30 @@ class T5(DistanceBias):
         require_bool("T5", bidirectional=bidirectional)
         if bidirectional and (num_buckets % 2 or num_buckets < 4):
             raise ConfigError(
-                f"T5: num_buckets is {num_buckets}; both ways get half of them, near and far: an even number, at least 4"
+                f"T5: num_buckets must be an even number, at least 4, if bidirectional, got {num_buckets}; each direction "
+                "gets half of them"
             )
         if num_buckets < 2:
-            raise ConfigError(f"T5: num_buckets is {num_buckets}; near and far need at least 2")
-        self.buckets_per_direction = num_buckets // 2 if bidirectional else num_buckets  # buckets for each way
+            raise ConfigError(f"T5: num_buckets must be at least 2, got {num_buckets}")
+        self.buckets_per_direction = num_buckets // 2 if bidirectional else num_buckets
         exact = self.buckets_per_direction // 2
         if max_distance <= exact:
             raise ConfigError(
-                f"T5: max_distance is {max_distance}, but the first {exact} of {self.buckets_per_direction} buckets hold one "
-                f"distance each; make max_distance more than {exact}, or num_buckets smaller"
+                f"T5: max_distance must be more than {exact}, because the first {exact} of {self.buckets_per_direction} buckets "
+                f"hold one distance each, got {max_distance}; make max_distance larger or num_buckets smaller"
             )
         self.num_buckets, self.max_distance = num_buckets, max_distance
         self.constant_beyond, self.bidirectional = max_distance, bidirectional
         self.weight = nn.Parameter(torch.randn(num_heads, num_buckets) * std)
 
     def bucket(self, distance: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
-        """The bucket of each distance (query position - key position; below 0 for keys after the query)."""
+        """Return the bucket of each distance (query position - key position; below 0 for keys after the query)."""
         exact, after = self.buckets_per_direction // 2, self.bidirectional * self.buckets_per_direction * (distance < 0)
         distance = distance.abs() if self.bidirectional else distance.clamp(min=0)
         ratio = torch.log(distance.clamp(min=exact).to(table_dtype(distance.device)) / exact) / math.log(
             self.max_distance / exact
         )
-        # A border that is a whole number is rounded to either side: ln 2 / ln 32 · 5 is 0.9999999999999999.
+        # 1e-9 corrects rounding errors at whole numbers: ln 2 / ln 32 · 5 is 0.9999999999999999 and not 1.
         steps = (ratio * (self.buckets_per_direction - exact) + 1e-9).floor().long()
         far = (exact + steps).clamp(max=self.buckets_per_direction - 1)
         return after + torch.where(distance < exact, distance, far)

@@ -1,4 +1,4 @@
-"""xPos: RoPE whose pairs fade with distance, the fast ones sooner."""
+"""xPos: RoPE whose products decay with distance, those of fast pairs sooner."""
 
 import math
 from dataclasses import replace
@@ -14,28 +14,31 @@ from lengthwise.encodings.rope import RoPE
 from lengthwise.forms import AttentionModifiers, table_dtype
 from lengthwise.span import Span
 
-# What is left of float32 for the products of q and k themselves, beside the gains.
-_ROOM = math.log(torch.finfo(torch.float32).max / 2.0**12)
+# The logarithm of the largest product of gains: float32's range, less 2^12 for the products of q and k themselves.
+_MAX_LOG_GAIN = math.log(torch.finfo(torch.float32).max / 2.0**12)
 
 
 class XPos(RoPE):
-    """RoPE, and the part of a product that pair i gives is multiplied by ζ_i^((m - n) / B), query m, key n, B = `scale_base`.
+    """RoPE, and pair i's part of the product of query m and key n is multiplied by ζ_i^((m - n) / B), B = `scale_base`.
 
         ζ_i = (2i + γ r) / ((1 + γ) r)        gain of q: ζ_i^((m - c) / B)        gain of k: ζ_i^(-(n - c) / B)
 
-    Less than 1 for keys before the query, the less the faster the pair turns; a key after it would grow, so this is for causal
-    attention. The centre c = `max_length` // 2 is fixed and cancels: nothing depends on the current length, and a cache keeps
-    rotated keys. The product over all positions, ((1 + γ) / γ)^((max_length - 1) / B), has to stay in float32, because a key
-    after its query is multiplied before it is masked, with 2^12 to spare for q and k: at most 32,862 positions at γ 0.4 and
-    B 512. A larger `max_length` is refused, and so is a position past it; `scale_base` stretches both. Gains of q and k reach
-    10^17 at the ends, which float32 and bfloat16 hold; float16 those of a few thousand positions only.
+    For keys before the query the factor is less than 1, and it is smallest for the fastest pairs. For a key after the query
+    it would be more than 1, so this is for causal attention. The centre c = `max_length` // 2 is fixed and cancels. So
+    nothing depends on the current length, and a KV cache holds rotated keys.
 
-    Past the trained length: what is far has faded as no distance did in training, and attention stays near.
+    A key after its query is multiplied before it is masked, so the largest product of two gains,
+    ((1 + γ) / γ)^((max_length - 1) / B), must fit into float32, with 2^12 to spare for q and k. That is at most 32,862
+    positions at γ = 0.4 and B = 512; more with a larger `scale_base`. A larger `max_length` is an error, and so is a
+    position past it. Gains of q and k reach 10^17 at the first and last position, which float32 and bfloat16 can hold.
+    float16 holds those of a few thousand positions only.
+
+    Past the trained length: distant keys have decayed more than any did in training, and attention stays near the query.
 
     Source: Sun et al. 2022, "A Length-Extrapolatable Transformer".
     Code: microsoft/torchscale.
-    Differs: the code centres at half the current length, so its gains change with every token; the products do not.
-    The paper's blockwise causal attention for long texts is a mask of its own, and not part of this.
+    Differs: the code centres at half the current length, so its gains change with every token, but the products do not.
+    The paper's blockwise causal attention for long sequences is a mask, and not part of this class.
 
     >>> rotation = XPos(head_dim=8, max_length=513).modifiers(Span.of(513)).rotation
     >>> rotation.gain_q[0, 512] * rotation.gain_k[0, 0]  # one scale base apart: ζ
@@ -56,31 +59,36 @@ class XPos(RoPE):
         super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout)
         at_least("XPos", max_length=max_length)
         positive("XPos", gamma=gamma, scale_base=scale_base)
-        longest = _ROOM * scale_base / math.log1p(1 / gamma) + 1
+        longest = _MAX_LOG_GAIN * scale_base / math.log1p(1 / gamma) + 1
         if max_length > longest:
             raise ConfigError(
-                f"XPos: max_length is {max_length}, and over so many positions the decay of gamma {gamma} and scale_base "
-                f"{scale_base} overflows float32; make it at most {int(longest)}, or scale_base larger"
+                f"XPos: max_length must be at most {int(longest)}, got {max_length}, where the decay of gamma {gamma} and "
+                f"scale_base {scale_base} overflows float32; make max_length smaller or scale_base larger"
             )
         self.gamma, self.scale_base, self.max_length = gamma, scale_base, max_length
 
     def modifiers(self, span: Span) -> AttentionModifiers:
         assert self.max_length is not None
-        if torch.compiler.is_compiling():  # in a graph `length` may be no more than a bound
-            torch._assert_async((span.k < self.max_length).all(), f"XPos: a position is past its {self.max_length}")
+        if torch.compiler.is_compiling():  # in a graph `length` may be only an upper bound
+            torch._assert_async(
+                (span.k < self.max_length).all(), f"XPos: a position is past its max_length {self.max_length}"
+            )
         elif span.length > self.max_length:
             raise ConfigError(
-                f"XPos: position {span.length - 1} is past its max_length {self.max_length}; make it larger (and scale_base "
-                "with it), or choose an encoding without decay"
+                f"XPos: position {span.length - 1} is past its max_length {self.max_length}; make max_length larger "
+                "(and scale_base with it), or choose an encoding without decay"
             )
         rotation = super().modifiers(span).rotation
         assert rotation is not None
         zeta, centre = self.zeta(span.q.device), self.max_length // 2
-        power_q, power_k = ((at - centre).to(zeta.dtype)[..., None] / self.scale_base for at in (span.q, span.k))
+        power_q, power_k = (
+            (positions - centre).to(zeta.dtype)[..., None] / self.scale_base for positions in (span.q, span.k)
+        )
         return AttentionModifiers(
             rotation=replace(rotation, gain_q=zeta**power_q, gain_k=zeta**-power_k, bidirectional=False)
         )
 
     def zeta(self, device: torch.device) -> Float[Tensor, " pairs"]:
+        """Return ζ_i of each pair."""
         pair = torch.arange(0, self.rotary_dims, 2, dtype=table_dtype(device), device=device)
         return (pair + self.gamma * self.rotary_dims) / ((1 + self.gamma) * self.rotary_dims)

@@ -1,4 +1,4 @@
-"""YaRN: NTK-by-parts, and sharper attention."""
+"""YaRN: NTK-by-parts with a temperature that makes attention sharper."""
 
 import math
 from typing import Literal
@@ -12,20 +12,21 @@ from lengthwise.encodings.ntk_by_parts import NTKByParts
 
 
 class YaRN(NTKByParts):
-    """The frequencies of `NTKByParts`, and rotated q and k times m = g(s, mscale) / g(s, mscale_all_dim), s = `factor`.
+    """`NTKByParts`, and rotated q and k are multiplied by m = g(s, mscale) / g(s, mscale_all_dim), s = `factor`.
 
-    g(s, x) = 0.1 x ln s + 1, so that m = 0.1 ln s + 1 by default, and <q, k> gets m² (1 / temperature): more keys flatten
-    softmax, m sharpens it again. `attention_factor` is m itself, in place of the formula. s and m hold at every
-    length, below L too, so a model is trained or tuned with them (`DynamicYaRN` is not).
+    g(s, x) = 0.1 x ln s + 1, so by default m = 0.1 ln s + 1. The product <q, k> is multiplied by m², which is
+    1 / temperature: more keys make softmax flatter, and m makes it sharper again. `attention_factor` sets m directly.
+    s and m apply at every length, also up to L, so a model is trained or fine-tuned with them (`DynamicYaRN` needs
+    neither).
 
-    Past the trained length: as with `NTKByParts`, no angle up to s·L that plain RoPE does not reach up to L.
+    Past the trained length: as with `NTKByParts`, up to s·L it reaches no angle that plain RoPE does not reach up to L.
 
     Source: Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3.4.
     Code: jquesnelle/yarn; Hugging Face transformers, `rope_type` "yarn"; deepseek-ai/DeepSeek-V3 (`mscale`, `mscale_all_dim`).
-    Differs: DeepSeek's attention multiplies its scale by g(s, mscale_all_dim)² besides, which reaches the dims that do not turn
-    as well; here m alone is applied. `mscale` takes effect by itself, as in DeepSeek's code; transformers heeds it only where
-    `mscale_all_dim` is given too, and neither is 0. Without tuning the model, the betas have to be tuned (issue 19 of
-    jquesnelle/yarn).
+    Differs: DeepSeek's attention also multiplies its softmax scale by g(s, mscale_all_dim)², which affects the dimensions
+    that are not rotated as well; here only m is applied. `mscale` takes effect on its own, as in DeepSeek's code;
+    transformers uses it only if `mscale_all_dim` is given too and neither is 0. Without fine-tuning the model, the betas
+    have to be tuned (issue 19 of jquesnelle/yarn).
 
     >>> yarn = YaRN(head_dim=8, train_length=64, factor=8.0)
     >>> yarn.gain(torch.tensor(1)), yarn.frequencies(torch.tensor(1))[-1] * 8  # 1 + 0.1 ln 8
@@ -64,24 +65,22 @@ class YaRN(NTKByParts):
         name = type(self).__name__
         for what, value in {"mscale": mscale, "mscale_all_dim": mscale_all_dim}.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-                raise ConfigError(f"{name}: {what} is {value!r}; it has to be a finite number, 0 or more")
-        self.attention_factor = sharpness(factor, mscale) / sharpness(factor, mscale_all_dim)
+                raise ConfigError(f"{name}: {what} must be a finite number, 0 or more, got {value!r}")
+        self.attention_factor = magnitude_scale(factor, mscale) / magnitude_scale(factor, mscale_all_dim)
         if attention_factor is not None:
             positive(name, attention_factor=attention_factor)
             if (mscale, mscale_all_dim) != (1, 0):
-                raise ConfigError(
-                    f"{name}: attention_factor takes the place of mscale and mscale_all_dim; give one or the other"
-                )
+                raise ConfigError(f"{name}: attention_factor replaces mscale and mscale_all_dim; pass one or the other")
             self.attention_factor = attention_factor
 
     def gain(self, length: Int[Tensor, "*n"]) -> float:
         return self.attention_factor
 
 
-def sharpness(scale: float, mscale: float = 1.0) -> float:
-    """g(s, x) = 0.1 x ln s + 1.
+def magnitude_scale(scale: float, mscale: float = 1.0) -> float:
+    """Return g(s, x) = 0.1 x ln s + 1.
 
-    >>> sharpness(4.0)
+    >>> magnitude_scale(4.0)
     1.138629436111989
     """
     return 0.1 * mscale * math.log(scale) + 1

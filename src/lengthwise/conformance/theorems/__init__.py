@@ -1,6 +1,6 @@
-"""Published theorems on position encodings, as proofs that run: constructions are built, and compared in numbers.
+"""Published theorems on position encodings: their constructions are built and checked numerically.
 
-`lengthwise check --theorems` prints what came out. One file per theorem; the list is here.
+`lengthwise check --theorems` prints the results. There is one file for each theorem, and the list is here.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,17 +29,20 @@ THEOREMS: tuple[Theorem, ...] = (
 def run(
     encodings: Iterable[type[PositionEncoding]] | None = None, on_start: Callable[[str], None] | None = None
 ) -> list[Result]:
-    """Every theorem, for all encodings that it is about or for those given; `ConfigError` for one that none is about."""
+    """Check every theorem for the given encodings (default: all that it is about), and return the results.
+
+    Raise `ConfigError` for an encoding that no theorem is about.
+    """
     named = None if encodings is None else list(encodings)
     for make in named or ():
-        if not any(theorem.asked_of([make]) for theorem in THEOREMS):
+        if not any(theorem.select([make]) for theorem in THEOREMS):
             raise ConfigError(
-                f"no theorem here is about {make.__name__}; leave it out, or ask the conformance questions of it "
+                f"no theorem here is about {make.__name__}; leave it out, or run the conformance suite "
                 f"(lengthwise check {make.__name__})"
             )
     results: list[Result] = []
     for theorem in THEOREMS:
-        for make in theorem.asked_of(named):
+        for make in theorem.select(named):
             if on_start:
                 on_start(f"{theorem.name}: {make.__name__}")
             results += theorem.prove(make)
@@ -47,7 +50,10 @@ def run(
 
 
 def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
-    """Run all theorems (or those on the encodings named), print a table or JSON; 1 when any does not hold."""
+    """Check all theorems (or those about the named encodings) and print a table or JSON.
+
+    Return the exit code: 1 if any theorem does not hold, and 0 otherwise.
+    """
     from lengthwise.conformance.theorems import table
 
     makes: list[type[PositionEncoding]] = [ENCODINGS.find(name) for name in encodings]

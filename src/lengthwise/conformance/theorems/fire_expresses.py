@@ -1,7 +1,7 @@
-"""FIRE's Theorem 3.1: FIRE can be T5, ALiBi, KERPLE or Sandwich, exactly, up to any length chosen beforehand.
+"""FIRE's Theorem 3.1: FIRE can equal T5, ALiBi, KERPLE or Sandwich exactly, up to any length that is chosen beforehand.
 
-The constructions set the threshold to that length, L = bound. Then every query up to it is divided by the same ψ(L), and
-FIRE is a function of the distance d alone:
+The constructions set the threshold to that length, L = bound. Then the denominator is ψ(L) for every query up to it, and
+FIRE depends only on the distance d:
 
     ALiBi          ψ(x) = x                f(x) = -m L x
     KERPLE, log    ψ(x) = ln(1 + r2 x)     f(x) = -r1 ln(1 + r2 L) x
@@ -9,10 +9,10 @@ FIRE is a function of the distance d alone:
     T5             ψ(x) = x                f(x) = E[0] + Σ_k (E[k] - E[k-1]) · [x >= s_k / L]     one step for each border
     Sandwich       ψ(x) = x                f(x) = Σ_p cos(L x / 10000^(2p/D)) · H/8h - const      one cosine for each p
 
-with m, r1, r2, E of one head: c is one number, so every head is a FIRE of its own.
+with m, r1, r2, E of one head. FIRE has a single c for all heads, so every head is a FIRE of its own.
 
-The bias is compared as the MLP gives it. Where the construction is a plain `FIRE` (ALiBi; KERPLE, log) attention with it is
-compared too, on every backend that serves it: that is the straight pieces which models and `attend` get.
+The bias is compared as the MLP computes it. If the construction is a plain `FIRE` (ALiBi; KERPLE, log), attention with it is
+compared too, on every backend that supports it. This tests the linear segments that models and `attend` use.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,25 +24,25 @@ from torch import Tensor, nn
 
 from lengthwise.attention import attend, unsupported_reason
 from lengthwise.config import ConfigError
-from lengthwise.conformance.cases import HEAD_DIM, EncodingCase, asked_backends, numbers
+from lengthwise.conformance.cases import HEAD_DIM, EncodingCase, differentiable_backends, numbers
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
 from lengthwise.encodings import FIRE, T5, ALiBi, DistanceBias, KerpleLog, KerplePower, PositionEncoding, Sandwich
 from lengthwise.encodings.base import at_least, project
 from lengthwise.forms import AttentionModifiers, DenseBias
 from lengthwise.span import Span
 
-BOUNDS = (16, 49, 512, 1000, 4096)  # a distance over 49 or 1,000 is rounded, over a power of two it is not
+BOUNDS = (16, 49, 512, 1000, 4096)  # distance / bound is rounded for 49 and 1,000, and exact for powers of two
 HEADS = 12
-TOKENS = 97  # of an attention call, if there are so many positions
-PLAIN = (ALiBi, KerpleLog)  # their constructions are FIREs with nothing of their own
+TOKENS = 97  # the most tokens in an attention call
+PLAIN = (ALiBi, KerpleLog)  # their constructions are of the class FIRE itself
 _ROWS = 256  # queries whose pairs are in memory together
 
 
 class PairwiseFIRE(FIRE):
-    """FIRE with an activation that has no straight pieces to offer: its MLP is evaluated for every pair."""
+    """FIRE with an activation for which there are no linear segments, so that its MLP is evaluated for every pair."""
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        return AttentionModifiers(terms=(DenseBias(of_pairs(self, span)),))
+        return AttentionModifiers(terms=(DenseBias(pairwise_bias(self, span)),))
 
 
 class StepFIRE(PairwiseFIRE):
@@ -63,7 +63,7 @@ class PowerFIRE(PairwiseFIRE):
 
 
 class Heads(PositionEncoding):
-    """FIREs of one head each, side by side: an encoding as any other, for `attend` and for models."""
+    """An encoding whose heads are FIREs of one head each, for `attend` and for models."""
 
     shared_across_layers = False
     shift_invariant = False
@@ -76,20 +76,20 @@ class Heads(PositionEncoding):
         return iter(cast(list[FIRE], list(self.fires)))
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        return AttentionModifiers(terms=(DenseBias(torch.cat([of_pairs(fire, span) for fire in self], 1)),))
+        return AttentionModifiers(terms=(DenseBias(torch.cat([pairwise_bias(fire, span) for fire in self], 1)),))
 
 
-def of_pairs(fire: FIRE, span: Span) -> Float[Tensor, "b h i j"]:
-    """b(h, i, j) from the MLP itself; keys after the query, which nobody sees, get what the query's own key gets."""
+def pairwise_bias(fire: FIRE, span: Span) -> Float[Tensor, "b h i j"]:
+    """Return b(h, i, j), evaluated with the MLP. Masked keys after the query get the bias of distance 0."""
     query = span.q[:, :, None]
     x = fire.coordinate(query, torch.minimum(span.k[:, None, :], query))
     return fire.f(x[..., None]).movedim(-1, 1)
 
 
 def as_fire(encoding: DistanceBias, bound: int) -> Heads:
-    """FIREs, one for each head, in float64, with the bias of `encoding` for all positions up to `bound`, and no further.
+    """Return FIREs, one for each head, in float64, that have the bias of `encoding` for all positions up to `bound`.
 
-    `encoding`: a T5, ALiBi, KerpleLog, KerplePower or Sandwich.
+    `encoding` is a T5, ALiBi, KerpleLog, KerplePower or Sandwich. Raise `ConfigError` for any other.
 
     >>> fires = as_fire(ALiBi(num_heads=2), bound=512)
     >>> [f.f(f.coordinate(torch.tensor(512), torch.tensor(496))[None]).item() for f in fires]   # distance 16
@@ -115,11 +115,11 @@ def as_fire(encoding: DistanceBias, bound: int) -> Heads:
                 theta, divisors = (part(torch.device("cpu")) for part in (encoding.frequencies, encoding.divisors))
                 return Heads(_cosines(bound, theta, float(by)) for by in divisors)
     raise ConfigError(
-        f"the theorem says nothing of {type(encoding).__name__}; give a T5, ALiBi, KerpleLog, KerplePower or Sandwich"
+        f"encoding must be a T5, ALiBi, KerpleLog, KerplePower or Sandwich, got {type(encoding).__name__}"
     )
 
 
-Layer = tuple[Tensor | float, Tensor | float]  # weight and bias; a number fills it
+Layer = tuple[Tensor | float, Tensor | float]  # weight and bias; a number fills the whole tensor
 F = TypeVar("F", bound=FIRE)
 
 
@@ -128,20 +128,20 @@ def _linear(bound: int, slope: float) -> FIRE:
 
 
 def _logarithm(bound: int, r1: float, r2: float) -> FIRE:
-    made = FIRE(num_heads=1, hidden_layers=0, L=float(bound), eps=0.0).double()
-    assert made.c is not None
-    made.c.fill_(r2)
-    return _fill(made, (-r1 * made.psi(torch.tensor(bound)), 0.0))
+    fire = FIRE(num_heads=1, hidden_layers=0, L=float(bound), eps=0.0).double()
+    assert fire.c is not None
+    fire.c.fill_(r2)
+    return _fill(fire, (-r1 * fire.psi(torch.tensor(bound)), 0.0))
 
 
 def _power(bound: int, r1: float, r2: float) -> FIRE:
-    made = _fire(PowerFIRE, bound, (1.0, 0.0), (-r1 * float(bound) ** r2, 0.0))
-    made.exponent = r2
-    return made
+    fire = _fire(PowerFIRE, bound, (1.0, 0.0), (-r1 * float(bound) ** r2, 0.0))
+    fire.exponent = r2
+    return fire
 
 
 def _steps(bound: int, borders: Tensor, values: Tensor) -> FIRE:
-    """`values` of all distances up to the bound, which change at the borders alone."""
+    """Return a FIRE with the given values for all distances up to the bound. They change only at the borders."""
     jumps = values[borders] - values[borders - 1]
     return _fire(StepFIRE, bound, (1.0, -borders.double() / bound), (jumps, values[0]), width=len(borders))
 
@@ -152,45 +152,45 @@ def _cosines(bound: int, theta: Tensor, divisor: float) -> FIRE:
 
 
 def _fire(make: type[F], bound: int, *layers: Layer, width: int = 1) -> F:
-    """ψ(x) = x, the threshold at the bound, no eps."""
+    """Return a FIRE with ψ(x) = x, the threshold at the bound, no eps, and the given layers."""
     hidden = len(layers) - 1
-    made = make(num_heads=1, hidden_layers=hidden, width=width, transform="identity", L=float(bound), eps=0.0)
-    return _fill(made.double(), *layers)
+    fire = make(num_heads=1, hidden_layers=hidden, width=width, transform="identity", L=float(bound), eps=0.0)
+    return _fill(fire.double(), *layers)
 
 
-def _fill(made: F, *layers: Layer) -> F:
-    for own, (weight, bias) in zip(cast(list[nn.Linear], list(made.layers)), layers, strict=True):
-        own.weight.copy_(torch.as_tensor(weight, dtype=torch.float64))
-        own.bias.copy_(torch.as_tensor(bias, dtype=torch.float64))
-    return made
+def _fill(fire: F, *layers: Layer) -> F:
+    for linear, (weight, bias) in zip(cast(list[nn.Linear], list(fire.layers)), layers, strict=True):
+        linear.weight.copy_(torch.as_tensor(weight, dtype=torch.float64))
+        linear.bias.copy_(torch.as_tensor(bias, dtype=torch.float64))
+    return fire
 
 
 @torch.no_grad()
 def difference(fire: FIRE, table: Float[Tensor, " n"], bound: int) -> float:
-    """The largest |b(i, j) - table[i - j]| of a one-head FIRE over all pairs j <= i <= bound.
+    """Return the largest |b(i, j) - table[i - j]| of a one-head FIRE over all pairs j <= i <= bound.
 
-    The coordinate is made for every pair. Where it is the very number that the last query has at that distance, its f is
-    that query's; every other pair gets an f of its own.
+    The coordinate is computed for every pair. f is evaluated for every distance of the last query, and otherwise only for
+    pairs whose coordinate differs from the last query's at that distance.
     """
     distance = torch.arange(bound + 1)
     last = fire.coordinate(torch.tensor(bound), bound - distance)
-    off = [(fire.f(last[:, None])[:, 0] - table).abs().max()]
+    errors = [(fire.f(last[:, None])[:, 0] - table).abs().max()]
     for rows in distance.split(_ROWS):
         query = rows[:, None]
         key = torch.minimum(distance[: int(rows[-1]) + 1], query)
         x = fire.coordinate(query, key)
         other = x != last[query - key]
         if other.any():
-            off.append((fire.f(x[other][:, None])[:, 0] - table[(query - key)[other]]).abs().max())
-    return float(torch.stack(off).max())  # not a number, if any is
+            errors.append((fire.f(x[other][:, None])[:, 0] - table[(query - key)[other]]).abs().max())
+    return float(torch.stack(errors).max())  # NaN if any is NaN
 
 
 @torch.no_grad()
 def rounding(fire: FIRE) -> float:
-    """What f and the bias that it is compared with may lose in float64, together, of the sizes that f's last layer adds up.
+    """Return the bound on the rounding error of f and of the bias that it is compared with, together, in float64.
 
-    One operation loses EPS/2 of its result, and a library's function, as a logarithm, EPS. What the last layer is given,
-    `lost`, and the other bias, `other`:
+    The bound is relative to the sizes that f's last layer adds up. One operation has a relative error of EPS/2, and a
+    library function such as a logarithm EPS. `lost` is the error of the last layer's inputs, `other` that of the other bias:
 
         linear     one division; with ψ = ln(1 + c d) ψ(d) and ψ(L) as well, twice each; other: a product, and the weight
         steps      nothing: d / L and s_k / L are rounded alike, so that x >= s_k / L exactly where d >= s_k; other: the jumps
@@ -198,8 +198,8 @@ def rounding(fire: FIRE) -> float:
                    other: a sum of n squared sines, each of them off by 2 EPS
         a power    x^r by r times what x loses, and itself; other: d^r, L^r and two products
 
-    The last layer multiplies n of these and adds them to its own bias. Products with 0 and 1 are exact, and sums of some
-    of the jumps are no larger than all that go up, or all that go down.
+    The last layer multiplies n of these and adds them to its own bias. Products with 0 and 1 are exact. A sum of some of the
+    jumps is at most the sum of all upward jumps, or of all downward jumps.
     """
     layers = cast(list[nn.Linear], list(fire.layers))
     first, last, bias = layers[0].weight.abs()[:, 0], layers[-1].weight[0], layers[-1].bias
@@ -220,9 +220,9 @@ def rounding(fire: FIRE) -> float:
 
 @torch.no_grad()
 def in_attention(fires: Heads, encoding: DistanceBias, bound: int, backend: str) -> Iterator[tuple[float, float]]:
-    """How far attention with each FIRE is from attention with `encoding`, and how far it may be.
+    """Yield the difference of attention with each FIRE from attention with `encoding`, and the allowed difference.
 
-    On the first tokens of all, and on tokens scattered to the bound. FIRE is asked for its effect as in any model.
+    They are compared at the first positions and at positions that are spread up to the bound.
     """
     together = torch.arange(min(bound + 1, TOKENS))
     scattered = torch.linspace(0, bound, len(together), dtype=torch.float64).long()
@@ -230,22 +230,22 @@ def in_attention(fires: Heads, encoding: DistanceBias, bound: int, backend: str)
         n = len(positions)
         q, k, v = (numbers(314 + m, 2, HEADS, n, HEAD_DIM) for m in range(3))
         scaled, largest = HEAD_DIM**-0.5 * float((q.abs() @ k.abs().mT).max()), float(v.abs().max())
-        # No positions are those of a text; a backend may have a way of its own for them.
-        at = None if n == bound + 1 or positions is together else positions[None]
-        wanted = attend(q, k, v, encoding, positions=at, backend=backend)
+        # Consecutive positions are passed as None, because a backend may treat them differently.
+        ids = None if n == bound + 1 or positions is together else positions[None]
+        expected = attend(q, k, v, encoding, positions=ids, backend=backend)
         for h, fire in enumerate(fires):
-            one = slice(h, h + 1)
-            got = attend(q[:, one], k[:, one], v[:, one], fire, positions=at, backend=backend)
+            head = slice(h, h + 1)
+            got = attend(q[:, head], k[:, head], v[:, head], fire, positions=ids, backend=backend)
             layer = cast(nn.Linear, fire.layers[-1])
-            # The bias as above, and slope · x + intercept; then logits are added up, on both sides. A weight is off by a
-            # factor of 1 ± 2 · that, and what adds up weights and values rounds once for every key.
+            # The error of the bias as above and of slope · x + intercept, and that of the logits' sums on both sides. A weight
+            # has twice that as relative error, and the sums of weights and values are rounded once for every key.
             lost = rounding(fire) + 4 * EPS * float(layer.weight.abs().sum() + layer.bias.abs().sum())
             lost += 2 * (HEAD_DIM + 2) * EPS * scaled
-            yield float((got - wanted[:, one]).abs().max()), (2 * lost + 2 * n * EPS) * largest
+            yield float((got - expected[:, head]).abs().max()), (2 * lost + 2 * n * EPS) * largest
 
 
 def subjects(make: type[PositionEncoding]) -> Iterator[DistanceBias]:
-    """One instance for every setting changed, with parameters far from where they start, some of them past their clamps."""
+    """Yield an instance for every changed setting, with parameters far from their initial values, some past their bounds."""
     cases = EncodingCase.of(make).variants()
     if make is T5:  # the FIRE paper's baseline, and buckets for far keys
         cases.append(EncodingCase(T5, (("num_buckets", 64), ("max_distance", 2048))))
@@ -260,23 +260,27 @@ def subjects(make: type[PositionEncoding]) -> Iterator[DistanceBias]:
 def prove(make: type[PositionEncoding]) -> Iterator[Result]:
     encodings = list(subjects(make))
     for bound in BOUNDS:
-        found = []
+        pairs = []
         for encoding in encodings:
             with torch.no_grad():
                 table = encoding.bias(torch.arange(bound + 1))
             for fire, head in zip(as_fire(encoding, bound), table, strict=True):
-                found.append((difference(fire, head, bound), rounding(fire)))
-        yield Result.of(THEOREM, make, f"all pairs to position {bound:,}, settings: {len(encodings)}", found)
+                pairs.append((difference(fire, head, bound), rounding(fire)))
+        yield Result.of(THEOREM, make, f"all pairs to position {bound:,}, settings: {len(encodings)}", pairs)
         if make in PLAIN:
-            for backend in asked_backends():
-                pairs = [(as_fire(encoding, bound), encoding) for encoding in encodings]
-                if not any(_refused(e, backend) for made, own in pairs for e in (own, *made)):
-                    off = [found for made, own in pairs for found in in_attention(made, own, bound, backend)]
-                    what = f"attention to position {bound:,}, settings: {len(encodings)}, {backend}"
-                    yield Result.of(THEOREM, make, what, off)
+            for backend in differentiable_backends():
+                constructions = [(as_fire(encoding, bound), encoding) for encoding in encodings]
+                if not any(_unsupported(e, backend) for fires, original in constructions for e in (original, *fires)):
+                    pairs = [
+                        pair
+                        for fires, original in constructions
+                        for pair in in_attention(fires, original, bound, backend)
+                    ]
+                    compared = f"attention to position {bound:,}, settings: {len(encodings)}, {backend}"
+                    yield Result.of(THEOREM, make, compared, pairs)
 
 
-def _refused(encoding: PositionEncoding, backend: str) -> str | None:
+def _unsupported(encoding: PositionEncoding, backend: str) -> str | None:
     return unsupported_reason(backend, encoding.modifiers(Span.of(2)), Span.of(2))
 
 

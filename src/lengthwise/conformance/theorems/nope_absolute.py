@@ -1,21 +1,22 @@
-"""The NoPE paper's Theorem 1: without any position encoding, the first layer of a causal decoder can find out positions.
+"""The NoPE paper's Theorem 1: without position encoding, the first layer of a causal decoder can compute positions.
 
-A decoder as any other of ours is made, and its first block gets the weights of the proof. Positions t = 1, 2, ... (the
-paper counts from 1), the first token is `<bos>`; dims are counted from 1 as well:
+An ordinary `Decoder` is built, and its first block gets the weights of the proof. As in the paper, positions t = 1, 2, ...
+and dimensions are counted from 1. The first token is `<bos>`:
 
     embeddings   dim 1 is 1 for every token; dim 2 is 1 for <bos> and 0 for all others; dim 3 is 0; the rest is content
-    W_K          every row [1, 0, 0, ...]: all keys are equal, whatever the queries (drawn at random here)
+    W_K          every row [1, 0, 0, ...]: all keys are equal, for any queries (W_Q is random here)
     W_V          row 1 is [0, 1, 0, ...]: the value of <bos> is 1, of all others 0
     W_O          the entry (3, 1) is 1
 
-Attention is uniform, so dim 3 becomes 1/t. The paper leaves the weights of the MLP open; 1/t -> t is made of kinks at 1/s,
+Attention is uniform, so dim 3 becomes 1/t. The paper does not give the weights of the MLP. Here 1/t -> t is a sum of relus
+with kinks at 1/s,
 
     t = 1 + Σ_{s=1}^{bound-1} 2s · relu(1/s - 1/t)        for t <= bound
 
-since those with s < t give 2s (1/s - 1/t) = 2 - 2s/t, which is 2 (t - 1) - (t - 1) in sum.
+because those with s < t give 2s (1/s - 1/t) = 2 - 2s/t, and their sum is 2 (t - 1) - (t - 1).
 
-Norms are bypassed, as the proof assumes: each is taken out of the model. No bias is needed, the 1 of dim 1 serves as one.
-Everything else (embedding, blocks, residual stream, fused attention, causal mask) is the code that trains.
+Norms are removed from the model, as the proof assumes. No bias is needed, because dim 1 is always 1.
+Everything else (embedding, blocks, residual stream, fused attention, causal mask) is the code that is used in training.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ModelConfig, choose
-from lengthwise.conformance.cases import asked_backends
+from lengthwise.conformance.cases import differentiable_backends
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
 from lengthwise.encodings import NoPE, PositionEncoding
 from lengthwise.models import Decoder
@@ -39,7 +40,7 @@ ONE, FIRST, PLACE, CONTENT = 0, 1, 2, slice(3, None)  # the dims 1, 2, 3 and the
 
 
 def decoder(bound: int, *, num_layers: int = 1, backend: str = "auto", seed: int = 0) -> Decoder:
-    """A decoder without position encoding and norms, in float64: embeddings and first block as in the proof."""
+    """Return a decoder without position encoding and norms, in float64, with the embeddings and first block of the proof."""
     config = ModelConfig(
         d_model=WIDTH, num_layers=num_layers, num_heads=HEADS, d_ff=bound + 1, mlp="relu", bias=False, t5_scaling=True
     )
@@ -60,12 +61,12 @@ def decoder(bound: int, *, num_layers: int = 1, backend: str = "auto", seed: int
     table = cast(nn.Embedding, model.token_embedding).weight
     table[:, ONE], table[:, FIRST], table[:, PLACE] = 1.0, 0.0, 0.0
     table[0, FIRST] = 1.0  # token 0 is <bos>
-    find_places(blocks(model)[0], bound)
+    set_position_weights(blocks(model)[0], bound)
     return model
 
 
-def find_places(block: Block, bound: int) -> None:
-    """The proof's weights: attention puts 1/t into dim 3, and the MLP makes it t."""
+def set_position_weights(block: Block, bound: int) -> None:
+    """Set the proof's weights: attention puts 1/t into dim 3, and the MLP replaces it with t."""
     _, key, value = projections(block)
     key.zero_()[:, ONE] = 1.0
     value.zero_()[0, FIRST] = 1.0
@@ -78,7 +79,7 @@ def find_places(block: Block, bound: int) -> None:
 
 
 def projections(block: Block) -> tuple[Tensor, Tensor, Tensor]:
-    """W_Q, W_K, W_V of all heads, [h · d, c] each: views, to write to."""
+    """Return W_Q, W_K and W_V of all heads, [h · d, c] each, as views that can be written to."""
     rows = block.heads * block.head_dim
     query, key, value = block.qkv.weight.split(rows)
     return query, key, value
@@ -88,8 +89,8 @@ def blocks(model: Decoder) -> list[Block]:
     return cast(list[Block], list(model.blocks))
 
 
-def texts(length: int, seed: int = 0) -> Int[Tensor, "b t"]:
-    """<bos> and random tokens."""
+def token_ids(length: int, seed: int = 0) -> Int[Tensor, "b t"]:
+    """Return sequences of <bos> followed by random tokens."""
     generator = torch.Generator().manual_seed(seed + length)
     ids = torch.randint(1, VOCABULARY, (3, length), generator=generator)
     ids[:, 0] = 0
@@ -98,48 +99,53 @@ def texts(length: int, seed: int = 0) -> Int[Tensor, "b t"]:
 
 @torch.no_grad()
 def stages(model: Decoder, ids: Int[Tensor, "b t"]) -> dict[str, Float[Tensor, "b t c"]]:
-    """What passes through the blocks while the model reads: what attention adds, and what leaves, block by block."""
-    seen: dict[str, Tensor] = {}
+    """Return the embeddings, and the output of each block ("0") and of its attention ("attention 0"), by name."""
+    outputs: dict[str, Tensor] = {}
 
-    def keep(name: str) -> Any:
-        return lambda module, given, made: seen.__setitem__(name, made.clone())
+    def record(name: str) -> Any:
+        return lambda module, arguments, output: outputs.__setitem__(name, output.clone())
 
-    hooks = [cast(nn.Embedding, model.token_embedding).register_forward_hook(keep("embeddings"))]
+    hooks = [cast(nn.Embedding, model.token_embedding).register_forward_hook(record("embeddings"))]
     for n, block in enumerate(blocks(model)):
-        hooks += [block.out.register_forward_hook(keep(f"attention {n}")), block.register_forward_hook(keep(f"{n}"))]
+        hooks += [
+            block.out.register_forward_hook(record(f"attention {n}")),
+            block.register_forward_hook(record(f"{n}")),
+        ]
     try:
         model(ids)
     finally:
         for hook in hooks:
             hook.remove()
-    return seen
+    return outputs
 
 
 def compare(model: Decoder, bound: int) -> Iterator[Result]:
-    """Dim 3 after the first attention against 1/t, the whole state after the first block against (1, [t=1], t, content)."""
+    """Compare dim 3 after the first attention with 1/t, and the state after the first block with (1, [t=1], t, content)."""
     inverse, state = [], []
     lengths = [n for n in LENGTHS if n <= bound]
     for length in lengths:
-        seen = stages(model, texts(length))
+        outputs = stages(model, token_ids(length))
         t = torch.arange(1, length + 1, dtype=torch.float64)
-        wanted = seen["embeddings"].clone()
-        wanted[..., PLACE] = t
-        inverse.append((float((seen["attention 0"][..., PLACE] - 1 / t).abs().max()), 4 * EPS))
-        state.append((float((seen["0"] - wanted).abs().max()), places_allowed(length)))
+        expected = outputs["embeddings"].clone()
+        expected[..., PLACE] = t
+        inverse.append((float((outputs["attention 0"][..., PLACE] - 1 / t).abs().max()), 4 * EPS))
+        state.append((float((outputs["0"] - expected).abs().max()), position_error_allowed(length)))
     where = f"to t = {max(lengths)}, {model.backend}"
     yield Result.of(THEOREM, NoPE, f"1/t after attention, {where}", inverse)
     yield Result.of(THEOREM, NoPE, f"state (1, [t=1], t, content), {where}", state)
 
 
-def places_allowed(t: int) -> float:
-    """What t may lose: a sum of t numbers other than 0 that comes to t, each step rounded by half an EPS; 1/s, 1/t, their
-    differences and products before, and 1/t taken off and added again, a few EPS of t. Far below the 1/2 that would make t
-    another number."""
+def position_error_allowed(t: int) -> float:
+    """Return the bound on the rounding error of t, which is far below the 1/2 that would change it to another number.
+
+    t is the sum of t numbers other than 0, and each addition is rounded by half an EPS. Computing these numbers, and
+    subtracting and adding 1/t, adds a few EPS of t.
+    """
     return (t / 2 + 4) * t * EPS
 
 
 def prove(make: type[PositionEncoding]) -> Iterator[Result]:
-    for backend in asked_backends():
+    for backend in differentiable_backends():
         yield from compare(decoder(BOUND, backend=backend), BOUND)
 
 

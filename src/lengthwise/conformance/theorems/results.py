@@ -1,4 +1,4 @@
-"""A theorem that can be run, and what comes out: how far the two sides are apart, and how far rounding lets them be."""
+"""A theorem that can be checked, and its results: the difference of both sides, and the bound on its rounding error."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ EPS = 2.0**-52  # float64: the distance from 1 to the next number
 
 @dataclass(frozen=True)
 class Result:
-    """One comparison. `difference` is the largest there was, `allowed` what float64 may lose by its rounding alone."""
+    """One comparison: the largest absolute `difference`, and `allowed`, the bound on float64's rounding error."""
 
     theorem: str
     subject: str
@@ -20,20 +20,20 @@ class Result:
 
     @classmethod
     def of(
-        cls, theorem: "Theorem", make: type[PositionEncoding], compared: str, found: Sequence[tuple[float, float]]
+        cls, theorem: "Theorem", make: type[PositionEncoding], compared: str, pairs: Sequence[tuple[float, float]]
     ) -> "Result":
-        """Of several (difference, allowed) one that is not ok if there is any, and otherwise the largest difference."""
-        wrong = [pair for pair in found if not pair[0] <= pair[1]]
-        return cls(theorem.name, make.__name__, compared, *max(wrong or found))
+        """Return a result for one of several (difference, allowed): one that fails if there is any, or else the largest."""
+        failed = [pair for pair in pairs if not pair[0] <= pair[1]]
+        return cls(theorem.name, make.__name__, compared, *max(failed or pairs))
 
     @property
     def ok(self) -> bool:
-        return self.difference <= self.allowed  # not a number is not ok
+        return self.difference <= self.allowed  # False for NaN
 
 
 @dataclass(frozen=True)
 class Theorem:
-    """`about()` lists the encodings that it is proved for one by one; naming one of `whole` asks for all of them."""
+    """A theorem. `about()` returns the encodings that it is checked for. Naming one of `whole` selects all of them."""
 
     name: str
     says: str
@@ -42,8 +42,8 @@ class Theorem:
     prove: Callable[[type[PositionEncoding]], Iterable[Result]] = field(repr=False)
     whole: tuple[type[PositionEncoding], ...] = ()
 
-    def asked_of(self, named: Iterable[type[PositionEncoding]] | None) -> list[type[PositionEncoding]]:
-        """Of its encodings those that are named; all, when none are given at all."""
-        wanted = None if named is None else set(named)
-        every = list(self.about())
-        return every if wanted is None or wanted & set(self.whole) else [make for make in every if make in wanted]
+    def select(self, named: Iterable[type[PositionEncoding]] | None) -> list[type[PositionEncoding]]:
+        """Return those of its encodings that are named; all of them if `named` is None."""
+        names = None if named is None else set(named)
+        encodings = list(self.about())
+        return encodings if names is None or names & set(self.whole) else [make for make in encodings if make in names]

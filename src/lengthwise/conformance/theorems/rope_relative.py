@@ -1,11 +1,11 @@
-"""RoPE's relativity: <R_m q, R_n k> = <R_{m+s} q, R_{n+s} k>, up to the rounding of angles, at positions up to 10^6.
+"""RoPE is relative: <R_m q, R_n k> = <R_{m+s} q, R_{n+s} k>, up to the rounding of angles, at positions up to 10^6.
 
-It is asked of every rotary encoding that declares itself shift invariant and does not depend on the current length, with
-its usual settings and with each of them changed. Keys are at or before the query (xPos multiplies by ζ^(m - n), which
-grows without bound for keys after it).
+It is checked for every rotary encoding that declares itself shift invariant and does not depend on the current length,
+with its default settings and with each of them changed. Keys are at or before the query (xPos multiplies by ζ^(m - n),
+which grows without bound for keys after it).
 
-What never turned would pass: so the same q and k have to give another product at some other distance, by far more than
-rounding. By how much they do is said beside.
+An encoding that rotates nothing would pass. So the same q and k must also give different products at different distances,
+by far more than rounding. The result states by how much.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ from lengthwise.span import Span
 
 FURTHEST = 1_000_000
 TRIALS = 4096
-DISTANCES = 64  # at which the same q and k are compared, from 0 on
-SEEN = 1e-3  # a product that changes with the distance changes by more than this part of |q| |k|
+DISTANCES = 64  # the same q and k are compared at the distances 0 ... 63
+MIN_CHANGE = 1e-3  # a product that depends on the distance changes by more than this fraction of |q| |k|
 
 
 def rotary() -> list[type[PositionEncoding]]:
@@ -35,25 +35,25 @@ def rotary() -> list[type[PositionEncoding]]:
 
 @torch.no_grad()
 def change(case: EncodingCase) -> float:
-    """How far products of the same q and k are apart at distances 0, 1, 2, ..., as a part of |q| |k|: the most there is."""
+    """Return the largest difference of products of the same q and k at different distances, as a fraction of |q| |k|."""
     q, k = numbers(333, 64, 1, 1, HEAD_DIM), numbers(334, 64, 1, 1, HEAD_DIM)
-    at = torch.arange(DISTANCES)[None]
-    rotation = case.build().modifiers(Span(at, torch.zeros_like(at), DISTANCES)).rotation
+    positions = torch.arange(DISTANCES)[None]
+    rotation = case.build().modifiers(Span(positions, torch.zeros_like(positions), DISTANCES)).rotation
     assert rotation is not None
-    turned_q, turned_k = (x.expand(-1, -1, DISTANCES, -1) for x in (q, k))
-    products = (rotation.query(turned_q) * rotation.key(turned_k)).sum(-1) / (q.norm(dim=-1) * k.norm(dim=-1))
+    repeated_q, repeated_k = (x.expand(-1, -1, DISTANCES, -1) for x in (q, k))
+    products = (rotation.query(repeated_q) * rotation.key(repeated_k)).sum(-1) / (q.norm(dim=-1) * k.norm(dim=-1))
     return float((products.amax(-1) - products.amin(-1)).max())
 
 
 @torch.no_grad()
 def difference(case: EncodingCase) -> tuple[float, float]:
-    """The largest difference of a product to itself moved, over random q, k, positions and shifts; and what is allowed."""
+    """Return the largest change of a product by a shift, over random q, k, positions and shifts, and the allowed change."""
     encoding = case.build()
     top = FURTHEST if encoding.max_length is None else encoding.max_length - 1
-    # Three numbers in order are key, query, and how far the query can go.
+    # Three sorted numbers are the positions of the key, the query, and the shifted query.
     generator = torch.Generator().manual_seed(330)
-    key, query, moved = torch.randint(top + 1, (3, TRIALS), generator=generator).sort(0).values
-    moved[:64] = top
+    key, query, shifted_query = torch.randint(top + 1, (3, TRIALS), generator=generator).sort(0).values
+    shifted_query[:64] = top
     q, k = numbers(331, 1, 1, TRIALS, HEAD_DIM), numbers(332, 1, 1, TRIALS, HEAD_DIM)
 
     def products(shift: Tensor) -> tuple[Tensor, Rotation]:
@@ -61,15 +61,15 @@ def difference(case: EncodingCase) -> tuple[float, float]:
         assert rotation is not None
         return (rotation.query(q) * rotation.key(k)).sum(-1), rotation
 
-    here, rotation = products(torch.zeros_like(key))
-    there, _ = products(moved - query)
+    original, rotation = products(torch.zeros_like(key))
+    shifted, _ = products(shifted_query - query)
     gain: Tensor | float = 1.0
     if rotation.gain_q is not None and rotation.gain_k is not None:
         gain = torch.as_tensor(rotation.gain_q * rotation.gain_k).abs().max()
-    # Four angles are rounded, each by half the distance of numbers near the furthest position.
+    # Four angles are rounded, each by half the spacing of float64 numbers near the highest position.
     spacing = float(torch.nextafter(torch.tensor(top).double(), torch.tensor(torch.inf).double())) - top
     size = float((q.norm(dim=-1) * k.norm(dim=-1)).max() * max(1.0, float(gain)))
-    return float((here - there).abs().max()), (2 * spacing + 16 * EPS) * size
+    return float((original - shifted).abs().max()), (2 * spacing + 16 * EPS) * size
 
 
 def prove(make: type[PositionEncoding]) -> Iterator[Result]:
@@ -77,16 +77,16 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
     limit = cases[0].build().max_length
     top = FURTHEST if limit is None else limit - 1
     changes = [change(case) for case in cases]
-    what = f"products up to {top:,}, settings: {len(cases)}; other distances: {min(changes):.2g} |q| |k| or more apart"
-    found = [difference(case) for case in cases]
-    # What depends on no distance at all is not what the theorem says, however exactly it is so.
-    found += [(float("inf"), allowed) for (_, allowed), by in zip(found, changes, strict=True) if not by > SEEN]
-    yield Result.of(THEOREM, make, what, found)
+    compared = f"products up to {top:,}, settings: {len(cases)}; other distances change them by {min(changes):.2g} |q| |k| or more"
+    pairs = [difference(case) for case in cases]
+    # A product that does not depend on the distance is a failure.
+    pairs += [(float("inf"), allowed) for (_, allowed), by in zip(pairs, changes, strict=True) if not by > MIN_CHANGE]
+    yield Result.of(THEOREM, make, compared, pairs)
 
 
 THEOREM = Theorem(
     name="RoPE is relative",
-    says="rotated queries and keys have products that depend on their distance alone, wherever they are",
+    says="the products of rotated queries and keys depend only on their distance, at any position",
     source="Su et al. 2021, section 3.2",
     about=rotary,
     prove=prove,

@@ -1,4 +1,4 @@
-"""What came out, as people read it: a table, and every theorem in words. Or as JSON."""
+"""Print the results: every theorem in words with a table, or JSON."""
 
 import json as json_text
 import platform
@@ -27,7 +27,7 @@ def show(encodings: Sequence[type[PositionEncoding]] | None, *, json: bool) -> i
 
 
 def as_data(results: Sequence[Result]) -> dict[str, Any]:
-    """Every comparison, and what made it. What is not a finite number is null."""
+    """Return all comparisons, the theorems, and the versions of torch and Python. Non-finite numbers are None."""
     return {
         "torch": torch.__version__,
         "python": platform.python_version(),
@@ -58,22 +58,24 @@ def _print(console: Any, results: Sequence[Result]) -> None:
 
     console.print("[bold]Theorems[/], built and compared in float64", highlight=False)
     for theorem in THEOREMS:
-        own = [result for result in results if result.theorem == theorem.name]
-        if not own:
+        rows = [result for result in results if result.theorem == theorem.name]
+        if not rows:
             continue
         console.print(f"\n{theorem.name}", style="bold")
         console.print(f"{theorem.says}\n{theorem.source}", markup=False, highlight=False)
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
         table.add_column("encoding", no_wrap=True)
         table.add_column("compared")
-        table.add_column("apart", justify="right", no_wrap=True)
-        table.add_column("rounding", justify="right", no_wrap=True)
+        table.add_column("difference", justify="right", no_wrap=True)
+        table.add_column("allowed", justify="right", no_wrap=True)
         table.add_column("", no_wrap=True)
-        for result in own:
+        for result in rows:
             mark, style = MARKS[Verdict.OK if result.ok else Verdict.FAILED]
             sizes = f"{result.difference:.1e}", f"{result.allowed:.1e}"
             table.add_row(result.subject, Text(result.compared), *sizes, Text(mark, style=style))
         console.print(table)
     failed = sum(not result.ok for result in results)
-    said = f"{failed} further apart" if failed else "none further apart"
-    console.print(f"{len(results)} comparisons, {said} than float64 may round", highlight=False)
+    console.print(
+        f"{len(results)} comparisons, {failed or 'none'} with a larger difference than rounding in float64 allows",
+        highlight=False,
+    )
