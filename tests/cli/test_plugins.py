@@ -65,7 +65,7 @@ class Doubled(PositionScheme):
     def positions(self, inputs, documents, generator, training):
         return 2 * torch.arange(inputs.shape[1]).expand(inputs.shape[:2])
 
-    def reach(self, tokens, training):
+    def num_positions(self, tokens, training):
         return 2 * tokens
 '''
 STUDY = """

@@ -101,7 +101,7 @@ def test_a_curriculum_grows():
 
 def test_a_curriculum_is_part_of_a_run_and_its_key():
     plain, grown = run(), run(curriculum=Curriculum(length=2))
-    assert "curriculum" not in plain.to_data()["training"]
+    assert plain.to_data()["training"]["curriculum"] is None
     assert plain.key != grown.key
     assert Run.from_data(grown.to_data()) == grown
     with pytest.raises(ConfigError, match="did you mean 'length'"):
