@@ -98,7 +98,7 @@ def in_place_of_the_cpu() -> Iterator[None]:
     with (
         mock.patch.object(cpu, "forward", lambda *given: gpu.forward(*given[:-3])),  # without rotations
         mock.patch.object(cpu, "backward", lambda *given: gpu.backward(*given[:-6], *given[-3:])),
-        mock.patch.object(operator, "_plain", return_value=False),  # it would go to what it has bound
+        mock.patch.object(operator, "_is_eager_on_cpu", return_value=False),  # it would go to what it has bound
         mock.patch.object(fused, "CONVERTS_TO_FLOAT32", ()),
         mock.patch.object(fused, "KERNEL_ROTATES", ()),
         mock.patch.object(piecewise, "compiled", None),
