@@ -550,7 +550,10 @@ CONTRACT = {
         "return digits, digits[:, :1]",
         "Largest.draw must return Pairs(questions, answers), got an object of type tuple",
     ),
-    "floats": ("return Pairs(digits.float(), digits[:, :1])", "questions as integers [count, words], got torch.float32 of shape [4, 3]"),
+    "floats": (
+        "return Pairs(digits.float(), digits[:, :1])",
+        "questions as integers [count, words], got torch.float32 of shape [4, 3]",
+    ),
     "flat": (
         "return Pairs(digits, digits.max(1).values)",
         "answers as integers [count, words], got torch.int64 of shape [4]",

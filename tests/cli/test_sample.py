@@ -229,7 +229,10 @@ def test_what_nobody_could_read_is_not_printed(here: Call) -> None:
     )
     assert here("sample", "summation", "--length", 1000, "--count", 999).code == 2
     assert here("sample", "summation", "--length", 1000, "--count", 900, "--json").code == 0
-    assert "variables for LEGO, whose names are letters, got 99999999" in here("sample", "lego", "--length", 99_999_999).err
+    assert (
+        "variables for LEGO, whose names are letters, got 99999999"
+        in here("sample", "lego", "--length", 99_999_999).err
+    )
 
 
 def test_one_is_singular(here: Call) -> None:
