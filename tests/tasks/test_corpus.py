@@ -213,7 +213,7 @@ class TestBadInput:
     def test_more_than_fits(self, tmp_path, monkeypatch):
         monkeypatch.setattr(corpus, "MAX_BYTES", 10)
         folder(tmp_path, a=b"123456", b=b"abcdef")
-        self.refused(tmp_path, "*", "12 bytes", "more than the 10")
+        self.refused(tmp_path, "*", "got 12", "at most 10 bytes")
 
     def test_an_unknown_part_of_the_built_in_text(self):
         self.refused("python:manuel", "", "'manuel'", "did you mean 'manual'")

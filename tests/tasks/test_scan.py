@@ -232,9 +232,9 @@ def test_lengths_without_commands():
             task.check_length(length)
     with pytest.raises(ConfigError, match=r"training length must be at most 22 actions for SCAN, got 24"):
         task.check_length(24, "train")
-    with pytest.raises(ConfigError, match=r"up to 25 actions, and 26"):
+    with pytest.raises(ConfigError, match="at most 25 actions for SCAN, got 26"):
         SCAN(split="tr25").check_length(26, "train")
-    with pytest.raises(ConfigError, match=r"up to 22 actions, and 24"):
+    with pytest.raises(ConfigError, match="at most 22 actions for SCAN, got 24"):
         task.training_batch(generator(0), 4, 1, 24)
     SCAN(split="tr25").check_length(25, "train")
 

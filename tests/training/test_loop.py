@@ -221,7 +221,7 @@ def test_positions_are_drawn_anew_at_every_step_from_seed_and_step_alone():
             trainer.step()
         seen += [tuple(p.flatten().tolist()) for p in claimed]
         again = Trainer(run, *build(run), torch.device("cpu"))
-        again.step = 3
+        again.steps_done = 3
         assert torch.equal(again.positions(again.batch()), claimed[3])
         assert len({tuple(row) for row in claimed[0].tolist()}) == 8, "every sequence draws its own"
     assert len(set(seen)) == 10
