@@ -80,7 +80,7 @@ def test_a_whole_study(here: Call, distance: Call, results: Path, keys: dict[str
     ran = distance("--study", "tiny", "--against", "nope", "--lengths", "4", "--json")
     assert ran.code == 0
     assert [row["label"] for row in json.loads(ran.out)] == ["FIRE-S"]
-    assert "left out" in ran.err
+    assert "skipped" in ran.err
     assert "another seed" in ran.err, "NoPE has one seed"
     looked = here("probe", "attended-distance", "--study", "tiny", "--results", results, "--examples", 3, "--json")
     rows = json.loads(looked.out)
@@ -109,9 +109,9 @@ def test_the_runs_of_one_task(here: Call, results: Path, words: tuple[str, ...])
 def test_answers_about_several_tasks_say_which() -> None:
     def answer(task: str) -> Any:
         run = SimpleNamespace(label="NoPE", seed=0, key="0123456789", task=task)
-        item = SimpleNamespace(run=run, against=None, question={"length": 8})
+        job = SimpleNamespace(run=run, against=None, question={"length": 8})
         result = {"n": 3, "most": [[[3, 1]]], "queries": 4}
-        return SimpleNamespace(item=item, row=SimpleNamespace(result=result))
+        return SimpleNamespace(job=job, row=SimpleNamespace(result=result))
 
     one, two = (_table("attended-distance", [answer("Copy"), answer(other)]) for other in ("Copy", "Parity"))
     assert "task" not in [column.header for column in one.columns]
@@ -142,25 +142,28 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
         (("attention-distanse", "NOPE", "--against", "FIRE"), "did you mean 'attention-distance'"),
         (("attention-distance", "NOPE"), "attention-distance compares two models; add --against"),
         (("attention-distance", "--against", "nope"), "probe needs either a run's key or --study NAME, got"),
-        (("attention-distance", "NOPE", "--study", "tiny", "--against", "nope"), "one of the two"),
+        (("attention-distance", "NOPE", "--study", "tiny", "--against", "nope"), "got both"),
         (("attention-distance", "zz99", "--against", "nope"), "no run has a key that starts with 'zz99'"),
         (("attention-distance", "NOPE", "--against", "zz99"), "no run has a key that starts with 'zz99'"),
         (("attention-distance", "NOPE", "--against", "aliby"), "no encoding 'aliby'; did you mean 'ALiBi'"),
         (("attention-distance", "NOPE", "--against", "alibi:lernt=true"), "ALiBi has no setting 'lernt'"),
-        (("attention-distance", "NOPE", "--against", "NOPE"), "is compared with itself"),
+        (("attention-distance", "NOPE", "--against", "NOPE"), "cannot be compared with itself"),
         (
             ("attention-distance", "ffff", "--against", "NOPE"),
             "is pending, and only trained models can be probed",
         ),
-        (("attention-distance", "NOPE", "--against", "nope"), "has no finished run of nope to be compared with"),
+        (("attention-distance", "NOPE", "--against", "nope"), "has no finished run of nope with its task"),
         (
             ("attention-distance", "FIRE", "--against", "NOPE", "--lengths", "4,x"),
             "--lengths must be whole numbers",
         ),
-        (("attention-distance", "FIRE", "--against", "NOPE", "--examples", "0"), "examples is 0"),
+        (
+            ("attention-distance", "FIRE", "--against", "NOPE", "--examples", "0"),
+            "examples must be a whole number of at least 1, got 0",
+        ),
         (("attention-distance", "FIRE", "--against", "NOPE", "--variant", "publishd"), "did you mean 'published'"),
         (("attention-distance", "FIRE", "--against", "NOPE", "--across-seeds"), "--across-seeds needs --against with"),
-        (("attended-distance", "FIRE", "--against", "NOPE"), "--against is for attention-distance"),
+        (("attended-distance", "FIRE", "--against", "NOPE"), "--against applies only to attention-distance"),
         (("attended-distance", "FIRE", "--device", "abacus"), "device 'abacus' cannot be used"),
         (("attended-distance", "--study", "tny"), "there is no study 'tny'; did you mean 'tiny'"),
         (("attended-distance", "FIRE", "--task", "copy"), "--task selects runs of a study"),
@@ -198,4 +201,6 @@ def test_show_says_what_was_asked(here: Call, results: Path, keys: dict[str, str
     rows = json.loads(here("show", keys["NoPE"], "--results", results, "--json").out)["probes"]
     assert {3, 5} <= {row["asked"]["length"] for row in rows}
     said = here("show", keys["NoPE"], "--results", results).out
-    assert f"attended-distance: {len(rows)} answers; `lengthwise probe attended-distance {keys['NoPE'][:8]}" in said
+    assert (
+        f"attended-distance: {len(rows)} stored results; `lengthwise probe attended-distance {keys['NoPE'][:8]}" in said
+    )

@@ -72,7 +72,7 @@ def test_what_is_asked(here: Call, results: Path, key: str, words: tuple[Any, ..
     again = here("probe", words[0], key, *words[1:], "--results", results)
     assert "1 of 1 results were already stored." in again.out
     assert "NoPE, seed 0" in again.out
-    for head in probing.HEADS[words[0]]:
+    for head in probing.COLUMNS[words[0]]:
         assert head.split()[0] in again.out
 
 
@@ -94,14 +94,14 @@ def test_of_a_study_what_can_be_asked_is(here: Call, results: Path) -> None:
         (("recency", "KEY", "--against", "nope"), "--against applies only to attention-distance, not to recency"),
         (
             ("attended-distance", "KEY", "--points", 3),
-            "--points is for recency, duplicates, lost-in-the-middle, induction",
+            "--points applies only to recency, duplicates, lost-in-the-middle, induction",
         ),
-        (("duplicates", "KEY", "--noise", "0-3"), "--noise has '0-3'; write counts"),
+        (("duplicates", "KEY", "--noise", "0-3"), "--noise contains '0-3'; write counts"),
         (("duplicates", "KEY", "--noise", "9"), "noise must be from 1 to 5 of the 6 examples, got 9"),
         (("duplicates", "KEY", "--points", 3), "points must be at least 4 "),
         (("lost-in-the-middle", "KEY", "--lengths", 6), "length must be at least 7 "),
-        (("lost-in-the-middle", "--study", "icl", "--lengths", 6), "no run of study 'icl' can be asked"),
-        (("induction", "KEY", "--repeats", 1), "repeats is 1"),
+        (("lost-in-the-middle", "--study", "icl", "--lengths", 6), "no run of study 'icl' can be probed"),
+        (("induction", "KEY", "--repeats", 1), "repeats must be a whole number of at least 2, got 1"),
     ],
 )
 def test_one_clear_line(here: Call, results: Path, key: str, words: tuple[Any, ...], said: str) -> None:

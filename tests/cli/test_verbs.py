@@ -143,7 +143,7 @@ def test_answers_with_steps_that_could_not_be_read_are_shown(capsys: pytest.Capt
         | {"train_length": 4}
     )
     details = {"means": {}, "order": [], "unreadable": 1}
-    details |= {kind: [{"question": f"q {kind}", "said": f"said {kind}"}] for kind in ("kept", "broken")}
+    details |= {kind: [{"question": f"q {kind}", "generated": f"said {kind}"}] for kind in ("kept", "broken")}
     _print(run, [dataclasses.replace(score(5, 0.5, 10), facts={"details": details})], [])
     lines = capsys.readouterr().out.splitlines()
     for line, said in (
@@ -168,8 +168,8 @@ def test_overall_scores_count_examples_and_keep_distributions_apart() -> None:
         "longer than training",
     ]
     assert cells[5:] == [
-        ("all", "0.8750", "", "40", "trained, all lengths"),
-        ("all", "0.1000", "", "50", "new, all lengths"),
+        ("all", "0.8750", "", "40", "in distribution, all lengths"),
+        ("all", "0.1000", "", "50", "longer than training, all lengths"),
     ]
 
 
@@ -324,7 +324,7 @@ def test_scratchpads_are_decoded_and_shown(apart: Call, tmp_path: Path) -> None:
         details = score["facts"]["details"]
         assert set(details["means"]) == names
         assert details["unreadable"] == score["n"] == 8, "three steps of training teach nothing"
-        assert all(set(kept) == {"question", "said"} for kept in details["kept"])
+        assert all(set(kept) == {"question", "generated"} for kept in details["kept"])
     shown = apart("show", run["key"], "--results", tmp_path).out
     head = next(line for line in shown.splitlines() if line.startswith("length"))
     assert all(name in head for name in (*names, "unreadable"))

@@ -216,7 +216,7 @@ def test_bad_input():
         (lambda: attention_distance(model, decoder(NoPE, 0).train(), tokens), "evaluation mode"),
         (
             lambda: attention_distance(model, model, tokens, queries=torch.zeros(1, 4, dtype=torch.bool)),
-            "asks for none",
+            "must select at least one token",
         ),
         (
             lambda: attention_distance(model, decoder(NoPE, 0, num_heads=1), tokens, variant="published"),

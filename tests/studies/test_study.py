@@ -228,7 +228,7 @@ def test_a_task_of_ones_own_is_checked_by_its_class() -> None:
     "word", ["rope+fire-s", "fire-s:c=1+rope", "fire-s*2", "fire+nope-per-layer", "t5-per-layer:std=1+rope"]
 )
 def test_marks_of_sharing_are_for_single_encodings(word):
-    with pytest.raises(ConfigError, match="is for a single encoding"):
+    with pytest.raises(ConfigError, match="needs a single encoding"):
         encoding(word)
 
 
