@@ -9,7 +9,6 @@ import os
 import reprlib
 import shlex
 import sys
-import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,7 +19,7 @@ from typing import Any
 from lengthwise import regular_file
 from lengthwise.choices import Registry
 from lengthwise.class_versions import is_own, shortened
-from lengthwise.code_hash import INSTALLED
+from lengthwise.code_hash import is_library
 from lengthwise.values import ConfigError, near_miss
 
 MAX_FILE_BYTES = 16 << 20  # of a Python file
@@ -177,10 +176,7 @@ def error_in_user_file(error: BaseException) -> str | None:
 
 
 def _is_user_file(file: Path) -> bool:
-    if not file.is_absolute() or INSTALLED & set(file.parts) or not file.is_file():
-        return False
-    folders = [Path(__file__).parent, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))]
-    return not any(file.resolve().is_relative_to(folder.resolve()) for folder in folders)
+    return file.is_absolute() and file.is_file() and not is_library(file)
 
 
 def _first_line(error: BaseException) -> str:
