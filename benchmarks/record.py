@@ -47,7 +47,7 @@ def header() -> dict[str, Any]:
     source = commit(Path(lengthwise.__file__), besides="benchmarks/results")
     return {
         "commit": source.get("commit"),
-        "uncommitted_changes": source.get("dirty"),
+        "uncommitted_changes": source.get("uncommitted_changes"),
         "command": command(),
         "date": datetime.now(UTC).date().isoformat(),
         "processor": processor(),

@@ -20,12 +20,12 @@ from lengthwise.store import Store, open_store
 
 RUN = (
     "commit",
-    "dirty",
+    "uncommitted_changes",
     "device",
     "platform",
     "python",
     "threads",
-    "linear_maps",
+    "matmul_library",
     "versions",
 )  # facts of a run that stay
 

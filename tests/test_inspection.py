@@ -218,7 +218,8 @@ class Gained(PositionEncoding):
         head = torch.arange(1, self.num_heads + 1, dtype=torch.float64)
         gain = 1 + self.rate * head[:, None] * span.q[:, None].double()
         return AttentionModifiers(
-            gain=QueryGain(gain), rewrite=LogitTransform(lambda logits, q, visible, scale, span: logits.square())
+            gain=QueryGain(gain),
+            logit_transform=LogitTransform(lambda logits, q, visible, scale, span: logits.square()),
         )
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import parent_process, resource_tracker
 
-__all__ = ["ctrl_c_held_back", "end_with_parent"]
+__all__ = ["end_with_parent", "sigint_blocked"]
 
 
 @contextmanager
-def ctrl_c_held_back() -> Iterator[None]:
+def sigint_blocked() -> Iterator[None]:
     """Block SIGINT while processes are started. They inherit the block, so Ctrl-C cannot hit them before they ignore it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield

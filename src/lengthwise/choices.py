@@ -8,8 +8,8 @@ from importlib.metadata import entry_points
 from itertools import groupby
 from typing import Any, ClassVar
 
-from lengthwise.class_versions import class_version, place, require_attributes, require_complete
-from lengthwise.values import ConfigError, cast, listing, near_miss, parse_value, require_known
+from lengthwise.class_versions import class_version, require_attributes, require_complete, source_location
+from lengthwise.values import ConfigError, cast, join_names, near_miss, parse_value, require_known
 
 
 class UnknownName(ConfigError):
@@ -37,7 +37,7 @@ def from_context(make: type, context: Mapping[str, Any]) -> dict[str, Any]:
     if unknown := [name for name in names if name not in context]:
         known = f"; a model gives {', '.join(context)}" if context else ""
         raise ConfigError(
-            f"{place(make)}: {make.__name__}.__init__ needs {listing(unknown)}, which nothing gives it{known}. Give "
+            f"{source_location(make)}: {make.__name__}.__init__ needs {join_names(unknown)}, which nothing gives it{known}. Give "
             f"{'it' if len(unknown) == 1 else 'them'} a default"
         )
     return {name: context[name] for name in names}

@@ -10,12 +10,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from lengthwise.code_hash import code_hash, own_bases
-from lengthwise.values import ConfigError, listing, require_whole
+from lengthwise.values import ConfigError, join_names, require_integer
 
 _hashes: WeakKeyDictionary[type, str] = WeakKeyDictionary()
 
 
-def is_own(make: type) -> bool:
+def is_builtin_class(make: type) -> bool:
     """Return whether a class belongs to lengthwise."""
     return make.__module__.startswith("lengthwise.")
 
@@ -27,11 +27,11 @@ def class_version(make: type) -> dict[str, Any]:
     body: `{"version": n, "module": the name of its file}`, and `"bases"` if it derives from a class of lengthwise whose version is
     not 1. For any other class: `{"code": a hash of its source}`, see `code_hash`.
     """
-    if is_own(make):
+    if is_builtin_class(make):
         return {"version": make.version}  # type: ignore[attr-defined]
     if "version" in vars(make):
         version = vars(make)["version"]
-        require_whole(make.__name__, 1, version=version)
+        require_integer(make.__name__, 1, version=version)
         file = source_file(make)
         bases = {name: n for name, n in own_bases(make).items() if n > 1}
         return {"version": version, "module": file.stem if file else make.__module__} | (
@@ -54,7 +54,7 @@ def defined_in(make: type) -> str | None:
     Return None for a class of lengthwise, and for one that was defined interactively.
     """
     file = source_file(make)
-    if is_own(make):
+    if is_builtin_class(make):
         return None
     if make.__module__ == "__main__":
         spec = getattr(sys.modules["__main__"], "__spec__", None)
@@ -63,7 +63,7 @@ def defined_in(make: type) -> str | None:
     return str(file) if file is not None and not package else make.__module__
 
 
-def place(make: type | Callable[..., Any]) -> str:
+def source_location(make: type | Callable[..., Any]) -> str:
     """Return where a class or a function is defined, such as `mytask.py, line 12`, or its module if the file is unknown."""
     try:
         line = inspect.getsourcelines(make)[1]
@@ -90,13 +90,15 @@ def require_complete(make: type) -> None:
     methods = [f"the method {name}" for name in sorted(getattr(make, "__abstractmethods__", ()))]
     attributes = [f"the class attribute {n}" for n, of_class in _declared(make) if of_class and not hasattr(make, n)]
     if missing := [*methods, *attributes]:
-        raise ConfigError(f"{place(make)}: class {make.__name__} lacks {listing(missing)}; define {_pronoun(missing)}")
-    parameters = [] if is_own(make) else list(inspect.signature(make).parameters.values())
-    if positional := [p for p in parameters if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]:
-        names = listing([str(p).partition(":")[0].partition("=")[0] for p in positional])
         raise ConfigError(
-            f"{place(make)}: class {make.__name__} takes {names} by position; arguments of __init__ must be keyword-only: write "
-            f"def __init__(self, *, {', '.join(str(p).lstrip('*') for p in parameters)})"
+            f"{source_location(make)}: class {make.__name__} lacks {join_names(missing)}; define {_pronoun(missing)}"
+        )
+    parameters = [] if is_builtin_class(make) else list(inspect.signature(make).parameters.values())
+    if positional := [p for p in parameters if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]:
+        names = join_names([str(p).partition(":")[0].partition("=")[0] for p in positional])
+        raise ConfigError(
+            f"{source_location(make)}: class {make.__name__} takes {names} by position; arguments of __init__ must be "
+            f"keyword-only: write def __init__(self, *, {', '.join(str(p).lstrip('*') for p in parameters)})"
         )
 
 
@@ -104,28 +106,31 @@ def require_attributes(instance: object) -> None:
     """Raise `ConfigError` for an object whose `__init__` left out attributes which every object of its kind has, or hides a
     method of lengthwise's base classes behind an attribute of the same name."""
     make = type(instance)
-    if is_own(make):
+    if is_builtin_class(make):
         return
     if hasattr(make, "register_parameter") and "_parameters" not in vars(instance):  # a torch module
-        raise ConfigError(f"{place(make)}: {make.__name__}.__init__ must call super().__init__() before anything else")
+        raise ConfigError(
+            f"{source_location(make)}: {make.__name__}.__init__ must call super().__init__() before anything else"
+        )
     for name in vars(instance):
         for base in make.__mro__:
-            if is_own(base) and isinstance(vars(base).get(name), (FunctionType, property, classmethod)):
+            if is_builtin_class(base) and isinstance(vars(base).get(name), (FunctionType, property, classmethod)):
                 raise ConfigError(
-                    f"{place(make)}: class {make.__name__} sets self.{name}, which hides the method {base.__name__}.{name}; "
-                    "give the attribute another name"
+                    f"{source_location(make)}: class {make.__name__} sets self.{name}, which hides the method "
+                    f"{base.__name__}.{name}; give the attribute another name"
                 )
     if missing := [
         f"self.{name}" for name, of_class in _declared(make) if not of_class and not hasattr(instance, name)
     ]:
         raise ConfigError(
-            f"{place(make)}: class {make.__name__} does not set {listing(missing)}; set {_pronoun(missing)} in __init__"
+            f"{source_location(make)}: class {make.__name__} does not set {join_names(missing)}; set {_pronoun(missing)} in "
+            "__init__"
         )
 
 
 def _declared(make: type) -> list[tuple[str, bool]]:
     """Return the attributes that lengthwise's base classes declare, and whether each is a class attribute."""
-    bases = [base for base in make.__mro__ if is_own(base)]
+    bases = [base for base in make.__mro__ if is_builtin_class(base)]
     declared = {name: "ClassVar" in str(kind) for base in bases for name, kind in inspect.get_annotations(base).items()}
     return list(declared.items())
 

@@ -194,7 +194,7 @@ class ModelConfig(Config):
         return self.num_kv_heads or self.num_heads
 
     @property
-    def width_of_head(self) -> int:
+    def head_width(self) -> int:
         return self.head_dim or self.d_model // self.num_heads
 
     @property

@@ -292,14 +292,14 @@ class AttentionModifiers:
     rotation: Rotation | None = None
     terms: tuple[Term, ...] = ()
     values: tuple[RelativeValues, ...] = ()
-    rewrite: LogitTransform | None = None
+    logit_transform: LogitTransform | None = None
     gain: QueryGain | None = None
     encoding: str | None = None  # the class name of the encoding, for messages
 
     @property
     def causal_forms(self) -> list[str]:
         """The names of the forms that are not defined for keys after the query."""
-        forms = [self.rotation, *self.terms, *self.values, self.rewrite, self.gain]
+        forms = [self.rotation, *self.terms, *self.values, self.logit_transform, self.gain]
         return [type(form).__name__ for form in forms if form and not _is_bidirectional(form)]
 
     @property

@@ -165,7 +165,7 @@ def _modifiers(encoding: PositionEncoding, data: Data, length: int) -> Attention
 
 def _forms(encoding: PositionEncoding, data: Data) -> Data:
     modifiers = _glimpse(encoding, data)
-    forms = (modifiers.rotation, *modifiers.terms, *modifiers.values, modifiers.rewrite, modifiers.gain)
+    forms = (modifiers.rotation, *modifiers.terms, *modifiers.values, modifiers.logit_transform, modifiers.gain)
     names = list(dict.fromkeys(type(form).__name__ for form in forms if form is not None))
     return {
         "forms": names,
@@ -326,7 +326,7 @@ def _vectors(encoding: PositionEncoding, data: Data) -> Data:
 
 
 def _transformed(encoding: PositionEncoding, data: Data) -> Data:
-    if _glimpse(encoding, data).rewrite is None:
+    if _glimpse(encoding, data).logit_transform is None:
         return {}
     n, heads, dim = data["length"], data["num_heads"], data["head_dim"]
     afford(data, 2 * heads * n * n)
@@ -336,7 +336,7 @@ def _transformed(encoding: PositionEncoding, data: Data) -> Data:
     visible, scale = Mask(n, n).visible(q.device)[:, None], dim**-0.5
     before, after = (
         reference.logits(version, q, k, span, visible, scale)[0]
-        for version in (replace(modifiers, rewrite=None), modifiers)
+        for version in (replace(modifiers, logit_transform=None), modifiers)
     )
     return {"logits_before": _causal(before), "logits_after": _causal(after)}
 

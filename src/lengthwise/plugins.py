@@ -18,7 +18,7 @@ from typing import Any
 
 from lengthwise import regular_file
 from lengthwise.choices import Registry
-from lengthwise.class_versions import is_own, shortened
+from lengthwise.class_versions import is_builtin_class, shortened
 from lengthwise.code_hash import is_library
 from lengthwise.values import ConfigError, near_miss
 
@@ -184,7 +184,7 @@ def _first_line(error: BaseException) -> str:
         first = (str(error).strip().splitlines() or [""])[0]
     except Exception:  # the error's own __str__ fails
         first = ""
-    if is_own(type(error)) and first:
+    if is_builtin_class(type(error)) and first:
         return first
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
@@ -241,7 +241,7 @@ def _is_method(value: Any) -> bool:
         return False
     try:
         kind = getattr(value, "kind", None)
-        return isinstance(kind, str) and kind in Registry.known and not is_own(value)
+        return isinstance(kind, str) and kind in Registry.known and not is_builtin_class(value)
     except Exception:
         return False
 

@@ -27,7 +27,7 @@ class Span:
     does not wait for the device.
     `consecutive`: whether keys are known to have positions 0 ... length-1, with the queries as the last of them. It is set by
     the caller and not computed from the tensors.
-    `first`: no position is below it. So every distance is below `reach` = length - first, the size that a table over
+    `first`: no position is below it. So every distance is below `distance_bound` = length - first, the size that a table over
     distances needs.
     `length_q`, `length_k`: for every token the length of its own document in its row (the highest position + 1), for encodings
     that depend on the current length. None if it is `length` for all tokens, or if no encoding needs it.
@@ -50,7 +50,7 @@ class Span:
             raise ConfigError(f"Span: length must be the highest position + 1, from 0 to 2^53, got {self.length}")
 
     @property
-    def reach(self) -> int:
+    def distance_bound(self) -> int:
         """A bound: every distance is below it."""
         return self.length - self.first
 
@@ -65,10 +65,10 @@ class Span:
         return self.q[:, :, None] - self.k[:, None, :]
 
 
-def own_lengths(positions: Int[Tensor, "#b t"], documents: Int[Tensor, "#b t"] | None) -> Int[Tensor, "b t"]:
+def document_lengths(positions: Int[Tensor, "#b t"], documents: Int[Tensor, "#b t"] | None) -> Int[Tensor, "b t"]:
     """Return for every token the length of its own document in its row: the highest position + 1.
 
-    >>> own_lengths(torch.tensor([[0, 1, 2, 0, 1]]), torch.tensor([[7, 7, 7, 8, 8]]))
+    >>> document_lengths(torch.tensor([[0, 1, 2, 0, 1]]), torch.tensor([[7, 7, 7, 8, 8]]))
     tensor([[3, 3, 3, 2, 2]])
     """
     if documents is None:

@@ -139,14 +139,14 @@ def without_secrets(text: str) -> str:
     return EXAMPLE.join(parts)
 
 
-def require_whole(owner: str, low: int, **values: object) -> None:
+def require_integer(owner: str, low: int, **values: object) -> None:
     """Raise `ConfigError` unless each value is a whole number of at least `low`."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < low:
             raise ConfigError(f"{owner}: {name} must be a whole number of at least {low}, got {value!r}")
 
 
-def require_most(owner: str, high: int, **values: int) -> None:
+def require_at_most(owner: str, high: int, **values: int) -> None:
     """Raise `ConfigError` unless each value is at most `high`."""
     for name, value in values.items():
         if value > high:
@@ -240,6 +240,6 @@ def parse_value(text: str, expected: Any, name: str) -> Any:
     return cast(candidates[0], expected, name)
 
 
-def listing(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Return the names as a list in a sentence: `ALiBi, FIRE and T5`."""
     return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -13,7 +13,7 @@ Make = Callable[..., RunRow]
 
 
 def run_row(label: str = "FIRE", seed: int = 0, lengths: Sequence[int] = (10, 20, 80), **changes: Any) -> RunRow:
-    metric = changes.pop("metric", "log perplexity")
+    metric = changes.pop("metric", "cross-entropy")
     config = {
         "encoding": {"is": label},
         "task": {"is": "Text"},
@@ -27,7 +27,7 @@ def run_row(label: str = "FIRE", seed: int = 0, lengths: Sequence[int] = (10, 20
         "encoding": label,
         "task": "Text",
         "metric": metric,
-        "better": "lower" if metric == "log perplexity" else "higher",
+        "better": "lower" if metric == "cross-entropy" else "higher",
         "unit": "bytes",
         "seed": seed,
         "train_length": 10,

@@ -8,7 +8,7 @@ import pytest
 from lengthwise.analysis import Interval, over_examples, over_seeds
 from lengthwise.analysis.intervals import Method, of_scores, over_seeds_and_groups, with_wilson
 from lengthwise.analysis.numbers import figure, spread, times
-from lengthwise.values import listing
+from lengthwise.values import join_names
 
 
 def test_three_seeds() -> None:
@@ -88,7 +88,7 @@ def test_spread_says_both_ends_where_the_scale_cut_it() -> None:
 
 
 def test_words() -> None:
-    assert [listing(list("abc")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
+    assert [join_names(list("abc")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
     assert [times(r) for r in (1, 1.5, 8, 0.25)] == ["1×", "1.5×", "8×", "0.25×"]
 
 

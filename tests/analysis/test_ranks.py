@@ -101,7 +101,7 @@ def test_overall_counts_examples_and_keeps_distributions_apart() -> None:
     assert overall(two, two.series[0], "longer") == {0: pytest.approx(150 / 400)}
     assert overall(two, two.series[0], "trained") == {0: 1.0}
     text = task(
-        "text", {"A": {0: [(1.0, 10), (2.0, 300), (4.0, 100)]}}, (10, 20, 40), metric="log perplexity", better="lower"
+        "text", {"A": {0: [(1.0, 10), (2.0, 300), (4.0, 100)]}}, (10, 20, 40), metric="cross-entropy", better="lower"
     )
     assert overall(text, text.series[0], "longer") == {0: 3.0}
 
@@ -122,7 +122,7 @@ def test_none_right_with_any_seed_is_not_certainly_none() -> None:
     assert found is not None
     assert (found.mean, found.low, found.basis) == (0.0, 0.0, "seeds")
     assert found.high == pytest.approx(1.959964**2 / (160 + 1.959964**2), rel=1e-6)
-    text = task("text", {"A": {s: [(2.0, 9), (2.0, 9)] for s in (0, 1)}}, metric="log perplexity", better="lower")
+    text = task("text", {"A": {s: [(2.0, 9), (2.0, 9)] for s in (0, 1)}}, metric="cross-entropy", better="lower")
     assert over_lengths(text, text.series[0], "longer").high == 2.0  # type: ignore[union-attr]
 
 

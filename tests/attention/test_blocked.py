@@ -54,7 +54,7 @@ def narrow(monkeypatch):
 
 
 def progressive(span, heads=H):
-    tensors = [leaf(heads, 3), leaf(heads, 3), leaf(span.reach), leaf(*span.q.shape)]
+    tensors = [leaf(heads, 3), leaf(heads, 3), leaf(span.distance_bound), leaf(*span.q.shape)]
     return PiecewiseLinearBias(*tensors[:2], torch.tensor([-0.3, 0.4], dtype=leaf.dtype), *tensors[2:]), tensors
 
 
@@ -114,7 +114,7 @@ def rewritten(span, way=False):
             *(() if way else (one, CumulativeBias(total))),
         ),
         values=(RelativeValues(values, -2),),
-        rewrite=LogitTransform(function, bidirectional=way),
+        logit_transform=LogitTransform(function, bidirectional=way),
         gain=QueryGain(gain, bidirectional=way),
     )
     return modifiers, [a, b, dense, gain, values, table, angle_q, angle_k, *(() if way else (*of_one, total))]
@@ -477,7 +477,7 @@ def test_it_has_no_second_derivative():
 def test_auto_leaves_what_adds_nothing_to_torch(monkeypatch):
     monkeypatch.setattr(fused, "unsupported_reason", lambda *asked: "there is no compiler")
     q, span, mask = torch.zeros(1, 1, 3, 4), Span.of(3), Mask(3, 3)
-    rewrite = AttentionModifiers(rewrite=LogitTransform(lambda logits, *_: logits))
+    rewrite = AttentionModifiers(logit_transform=LogitTransform(lambda logits, *_: logits))
     assert plan(AttentionModifiers(), span, mask, q).backend == "sdpa"
     assert plan(AttentionModifiers(), span, mask, q, backend="blocked").backend == "blocked"
     assert plan(AttentionModifiers(), span, Mask(3, 3, window=2), q).backend == "blocked"

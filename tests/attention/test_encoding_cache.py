@@ -178,7 +178,7 @@ class WithBuffer(PositionEncoding):
         self.register_buffer("slope", torch.full((HEADS, 1), 0.5, dtype=torch.float64))
 
     def modifiers(self, span):
-        zero, u = torch.zeros(HEADS, 1, dtype=torch.float64), torch.arange(span.reach, dtype=torch.float64)
+        zero, u = torch.zeros(HEADS, 1, dtype=torch.float64), torch.arange(span.distance_bound, dtype=torch.float64)
         w = torch.ones(span.q.shape, dtype=torch.float64)
         return AttentionModifiers(
             terms=(PiecewiseLinearBias(self.slope, zero, torch.empty(0, dtype=torch.float64), u, w),)

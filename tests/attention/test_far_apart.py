@@ -77,10 +77,10 @@ def test_distances_that_are_listed_give_what_all_of_them_give(name, place, backe
     encoding, span = made(name), Span(positions, positions, int(positions.max()) + 1)
     for queries in (TOKENS, 1):
         with monkeypatch.context() as patch:
-            patch.setattr(base, "_SHORT", 0)
-            patch.setattr(base, "_SMALL", 0)
+            patch.setattr(base, "_SMALL_SPAN", 0)
+            patch.setattr(base, "_SMALL_TABLE", 0)
             modifiers = encoding.modifiers(span)
-            assert modifiers.rewrite or any(getattr(t, "distances", None) is not None for t in modifiers.terms)
+            assert modifiers.logit_transform or any(getattr(t, "distances", None) is not None for t in modifiers.terms)
             if unsupported_reason(backend, modifiers, span):
                 pytest.skip("a rewrite")
             listed = answers(encoding, backend, positions, queries)
@@ -92,7 +92,7 @@ def test_the_kernel_says_why_it_refuses(monkeypatch):
     far = torch.arange(TOKENS)[None] * 10_000_000
     with pytest.raises(
         ConfigError,
-        match="'fused' does not support this call: positions lie so far apart that their distances are listed",
+        match="'fused' does not support this call: positions lie so far apart that distances are listed",
     ):
         lengthwise.attend(*given()[:3], made("ALiBi"), positions=far, backend="fused")
 
@@ -178,9 +178,9 @@ def test_a_decoder_reads_timestamps():
 
 
 def test_a_table_that_would_be_too_large_is_refused_before_it_is_made(monkeypatch):
-    monkeypatch.setattr(base, "MOST_NUMBERS", 200)
-    monkeypatch.setattr(base, "_SHORT", 0)
-    monkeypatch.setattr(base, "_SMALL", 0)
+    monkeypatch.setattr(base, "MAX_TABLE_NUMBERS", 200)
+    monkeypatch.setattr(base, "_SMALL_SPAN", 0)
+    monkeypatch.setattr(base, "_SMALL_TABLE", 0)
     q, k, v, _ = given()
     positions = torch.arange(TOKENS)[None].pow(5)
     words = r"positions reach over 161,052 distances, and a table for these tokens would have 26\d numbers, more than the 200"
@@ -189,7 +189,7 @@ def test_a_table_that_would_be_too_large_is_refused_before_it_is_made(monkeypatc
 
 
 def test_many_tokens_far_apart_are_refused_with_what_to_do(monkeypatch):
-    monkeypatch.setattr(base, "MOST_PAIRS", 100)
+    monkeypatch.setattr(base, "MAX_SORTED_PAIRS", 100)
     q, k, v, _ = given()
     with pytest.raises(ConfigError, match="use fewer tokens at a time, or choose an encoding without a table"):
         lengthwise.attend(q, k, v, encodings.Sandwich(num_heads=HEADS), positions=torch.arange(TOKENS)[None] * 10**9)

@@ -147,7 +147,7 @@ def test_a_model_refuses_too_many_frequencies() -> None:
 
 
 class Cliff(DistanceBias):
-    """0 nats up to `reach` tokens, and then -w: a setting may have any name."""
+    """0 nats up to `distance_bound` tokens, and then -w: a setting may have any name."""
 
     def __init__(self, *, num_heads: int, reach: int = 4, constant: int | None = None):
         super().__init__()

@@ -228,8 +228,8 @@ def test_odd_memory_and_an_empty_batch():
     torch.manual_seed(0)
     q, k, v = inputs(9, 7)
     attention = plan(effects(Span.of(9, 7))["8 pieces"][0], Span.of(9, 7), Mask(7, 9), q, backend="flex")
-    spread = [torch.stack([x, x + 9], -1).flatten(-2)[..., ::2].mT.contiguous().mT for x in (q, k, v)]
-    torch.testing.assert_close(attention(*spread), attention(q, k, v), rtol=1e-12, atol=1e-12)
+    scatter_columns = [torch.stack([x, x + 9], -1).flatten(-2)[..., ::2].mT.contiguous().mT for x in (q, k, v)]
+    torch.testing.assert_close(attention(*scatter_columns), attention(q, k, v), rtol=1e-12, atol=1e-12)
     assert attention(q[:0], k[:0], v[:0]).shape == (0, H, 7, D)
 
 
@@ -267,7 +267,7 @@ def test_gradients_are_refused_on_a_cpu_in_one_line():
 
 def forms_without_a_mod() -> list[Any]:
     return [
-        (AttentionModifiers(rewrite=LogitTransform(lambda logits, *_: logits)), "whole rows"),
+        (AttentionModifiers(logit_transform=LogitTransform(lambda logits, *_: logits)), "whole rows"),
         (AttentionModifiers(values=(RelativeValues(torch.zeros(1, 2, D)),)), "the weights"),
     ]
 

@@ -68,7 +68,10 @@ def effects(span: Span) -> dict[str, tuple[AttentionModifiers, list[torch.Tensor
             [angle_q, angle_k, table, vector],
         ),
         "values": (AttentionModifiers(values=(RelativeValues(values),)), [values]),
-        "rewrite": (AttentionModifiers(rewrite=LogitTransform(lambda logits, q, visible, scale, span: logits * 2)), []),
+        "rewrite": (
+            AttentionModifiers(logit_transform=LogitTransform(lambda logits, q, visible, scale, span: logits * 2)),
+            [],
+        ),
         "two-sided": (
             AttentionModifiers(terms=(ToeplitzBias(table, first=-3), RelativeKeyBias(rows, first=-2))),
             [table, rows],
@@ -176,7 +179,7 @@ def test_values_and_rewrites_mean_what_they_say():
 
 def test_a_named_backend_never_falls_back():
     modifiers, q = (
-        AttentionModifiers(rewrite=LogitTransform(lambda logits, q, visible, scale, span: logits)),
+        AttentionModifiers(logit_transform=LogitTransform(lambda logits, q, visible, scale, span: logits)),
         torch.zeros(1, 1, 3, 4),
     )
     with pytest.raises(ConfigError, match="whole rows"):

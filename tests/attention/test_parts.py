@@ -12,8 +12,8 @@ from lengthwise.attention.tables import (
     gather_columns,
     lookup,
     piecewise_linear,
+    scatter_columns,
     shear,
-    spread,
     unshear,
 )
 from lengthwise.encodings import T5
@@ -116,9 +116,11 @@ def test_columns_taken_and_spread():
     rows = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
     pairs = torch.randn(2, 3, 7, dtype=torch.float64, requires_grad=True)
     column = torch.randint(0, 5, (2, 3, 7))
-    torch.testing.assert_close((gather_columns(rows, column) * pairs).sum(), (rows * spread(pairs, column, 5)).sum())
+    torch.testing.assert_close(
+        (gather_columns(rows, column) * pairs).sum(), (rows * scatter_columns(pairs, column, 5)).sum()
+    )
     assert torch.autograd.gradcheck(lambda x: gather_columns(x, column), rows)
-    assert torch.autograd.gradcheck(lambda x: spread(x, column, 5), pairs)
+    assert torch.autograd.gradcheck(lambda x: scatter_columns(x, column, 5), pairs)
 
 
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if not no_gradients(name, "cpu")])

@@ -88,7 +88,7 @@ def cases(draw: st.DrawFn) -> Case:
         rotation=draw(st.sampled_from(["", "", "interleaved", "half"])),
         gain=draw(st.booleans()),
         values=draw(st.sampled_from([0, 0, 1, 2])) if known_to == "reference" else 0,
-        rewrite=known_to == "reference" and draw(st.sampled_from([False, False, True])),
+        logit_transform=known_to == "reference" and draw(st.sampled_from([False, False, True])),
         heads_last=draw(st.booleans()),
         seed=draw(st.integers(0, 2**20)),
     )
@@ -128,7 +128,9 @@ class Numbers:
             rotation=self.rotation() if c.rotation and c.dim > 1 else None,
             terms=tuple(self.term(name) for name in self._once(c.terms)),
             values=tuple(RelativeValues(self.leaf(c.heads, n, c.dim), first) for n, first in self._tables(c.values)),
-            rewrite=LogitTransform(lambda x, *_: 2 * (x / 2).tanh(), bidirectional=True) if c.rewrite else None,
+            logit_transform=LogitTransform(lambda x, *_: 2 * (x / 2).tanh(), bidirectional=True)
+            if c.logit_transform
+            else None,
             gain=QueryGain(1 + 0.3 * self.leaf(*self.one_or(c.batch, c.heads), c.queries), True) if c.gain else None,
         )
 
@@ -274,7 +276,7 @@ def test_every_form_reaches_every_backend_that_knows_it():
     def look(case: Case) -> None:
         numbers = Numbers(case)
         modifiers = numbers.modifiers
-        forms = [modifiers.rotation, *modifiers.terms, *modifiers.values, modifiers.rewrite, modifiers.gain]
+        forms = [modifiers.rotation, *modifiers.terms, *modifiers.values, modifiers.logit_transform, modifiers.gain]
         for backend, module in BACKENDS.items():
             if not module.unsupported_reason(modifiers, numbers.span, numbers.mask, numbers.inputs[0].float()):
                 seen[backend] |= {type(form).__name__ for form in forms if form}

@@ -42,7 +42,7 @@ def pieces(span, heads=H):
     knots = torch.tensor([0.2, 0.4], dtype=torch.float64)
     slope = new(heads, 3)
     steps = (slope[:, :-1] - slope[:, 1:]) * knots
-    u = torch.log1p(torch.arange(max(span.reach, 1), dtype=torch.float64))
+    u = torch.log1p(torch.arange(max(span.distance_bound, 1), dtype=torch.float64))
     w = 0.2 / (1 + torch.rand(*span.q.shape, dtype=torch.float64).cumsum(1))
     return PiecewiseLinearBias(slope, torch.cat([new(heads, 1), steps], 1).cumsum(1), knots, u, w)
 
@@ -55,7 +55,7 @@ def rewritten(span):
 
     gain = QueryGain(new(1, H, span.q.shape[1]), bidirectional=True)
     return AttentionModifiers(
-        terms=(ToeplitzBias(new(H, 6), -2),), rewrite=LogitTransform(function, bidirectional=True), gain=gain
+        terms=(ToeplitzBias(new(H, 6), -2),), logit_transform=LogitTransform(function, bidirectional=True), gain=gain
     )
 
 

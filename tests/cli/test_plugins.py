@@ -144,7 +144,10 @@ def test_a_module_is_a_plug_in_too(here: Call, own: Path, monkeypatch: pytest.Mo
     )
     monkeypatch.syspath_prepend(str(own))
     assert "Tilted" in here("list", "encodings", "--plugin", "a_package_of_mine", "--plugin", "mine.py").out
-    one_line(here("list", "tasks", "--plugin", "no_such_package.x"), "plug-in no_such_package.x: there is no module of this name")
+    one_line(
+        here("list", "tasks", "--plugin", "no_such_package.x"),
+        "plug-in no_such_package.x: there is no module of this name",
+    )
     one_line(here("list", "tasks", "--plugin", "mine.p"), "there is no module mine.p")
 
 

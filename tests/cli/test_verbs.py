@@ -185,7 +185,7 @@ def test_baselines_have_columns_beside_the_score() -> None:
 
 
 def test_overall_scores_that_there_are_not() -> None:
-    assert _overall([score(5, 2.0, 10, "log perplexity"), score(6, 4.0, 30, "log perplexity")]) == (3.0, 40)
+    assert _overall([score(5, 2.0, 10, "cross-entropy"), score(6, 4.0, 30, "cross-entropy")]) == (3.0, 40)
     assert _overall([score(5, 0.5, 10)]) is None
     assert _overall([score(5, 0.5, 10), score(5, 0.7, 20), score(6, 0.1, 20)]) is None, "one length, asked in two ways"
 

@@ -45,7 +45,7 @@ def _refused_form(make: Any, backend: str) -> str | None:
     """The name of a form that the encoding has and the backend may refuse; of a backend that has no gradients here, what it
     says of them; None: it has to serve."""
     modifiers = modifiers_with(EncodingCase.of(make).build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
-    forms = [modifiers.rewrite, *modifiers.values, *modifiers.terms, modifiers.rotation, modifiers.gain]
+    forms = [modifiers.logit_transform, *modifiers.values, *modifiers.terms, modifiers.rotation, modifiers.gain]
     if backend == "fused" and cpu.missing():
         return ""
     names = (type(f).__name__ for f in forms if f is not None and type(f) not in SERVED[backend])

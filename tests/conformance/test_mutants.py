@@ -257,15 +257,15 @@ class FloatSines(Sinusoidal):
 class FloatLogN(LogN):
     """Angles in float32 where no shift shows it: the logits go by the position anyway."""
 
-    def _turn(self, positions, own, length):
+    def _angles_and_gain(self, positions, own, length):
         return positions[..., None].float() * self.frequencies(torch.tensor(1)).float(), None
 
 
 class Bent(DynamicNTK):
     """Depends on the length, as it may, and on where a pair stands too."""
 
-    def _turn(self, positions, own, length):
-        angle, gain = super()._turn(positions, own, length)
+    def _angles_and_gain(self, positions, own, length):
+        angle, gain = super()._angles_and_gain(positions, own, length)
         return angle + 1e-3 * positions[..., None].double() ** 1.5, gain
 
 
@@ -426,7 +426,7 @@ def backend(prepare: Any, unsupported_reason: Any = reference.unsupported_reason
 def no_gradient(modifiers, span, mask):
     terms = tuple(ToeplitzBias(t.table.detach()) if isinstance(t, ToeplitzBias) else t for t in modifiers.terms)
     return reference.prepare(
-        AttentionModifiers(modifiers.rotation, terms, modifiers.values, modifiers.rewrite), span, mask
+        AttentionModifiers(modifiers.rotation, terms, modifiers.values, modifiers.logit_transform), span, mask
     )
 
 

@@ -23,7 +23,7 @@ from lengthwise.forms import (
 
 
 class Vectors(PositionEncoding):
-    """Shaw: a vector for each distance up to `reach`, on keys and, if asked, on values."""
+    """Shaw: a vector for each distance up to `distance_bound`, on keys and, if asked, on values."""
 
     def __init__(self, *, head_dim: int, reach: int = 16, on_values: bool = True):
         super().__init__()
@@ -82,7 +82,7 @@ class Counts(PositionEncoding):
             gates = torch.sigmoid(logits).masked_fill(~visible, 0.0)
             return logits - self.weight.to(logits.dtype) * gates.flip(-1).cumsum(-1).flip(-1)
 
-        return AttentionModifiers(rewrite=LogitTransform(rewrite))
+        return AttentionModifiers(logit_transform=LogitTransform(rewrite))
 
 
 class Gated(PositionEncoding):

@@ -137,7 +137,7 @@ def test_the_score_of_text_is_the_mean_of_its_nats(text):
         nats = nn.functional.cross_entropy(
             model.eval()(batch.inputs).flatten(0, 1), batch.targets.flatten(), reduction="none"
         )
-    assert (score.n, score.metric) == (20, "log perplexity")
+    assert (score.n, score.metric) == (20, "cross-entropy")
     assert score.mean == pytest.approx(float(nats.double().mean()), rel=1e-6)
     assert score.asked == {"length": 16, "tokens": 320, "seed": 0}
 
@@ -305,7 +305,7 @@ class Overflowing(nn.Module):
 
 def test_a_score_that_is_no_number_names_its_length(text):
     with pytest.raises(
-        EvaluationError, match="at length 16 the log perplexity of 2 of 2 examples is not a finite number"
+        EvaluationError, match="at length 16 the cross-entropy of 2 of 2 examples is not a finite number"
     ):
         evaluate(Overflowing(), text.build(), EvaluationConfig(lengths=(16,), tokens=32), train_length=8)
 

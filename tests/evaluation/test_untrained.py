@@ -45,7 +45,7 @@ class WithLasso(LinearRegression):
 class LengthByLength(LinearRegression):
     """A class whose last question is asked in another way than those before it."""
 
-    def one_forward(self) -> bool:
+    def prefixes_are_examples(self) -> bool:
         return False
 
 
@@ -197,7 +197,7 @@ def test_every_class_of_functions_has_baselines_and_boolean_ones_a_constant_labe
         require(make.baseline_names)
         assert ("best constant label" if make.metric == "accuracy" else "zero") in make.baseline_names, make.__name__
         task = make()
-        length = 6 if task.one_forward() else 3
+        length = 6 if task.prefixes_are_examples() else 3
         found = untrained.baseline_scores(task, task.examples(0, 12, length), [length])
         assert all(math.isfinite(curve[length]) for curve in found.values())
     assert [c.__name__ for c in classes if "nearest neighbour" in c.baseline_names] == [

@@ -9,7 +9,7 @@ import torch
 from lengthwise.attention import KVCache, attend
 from lengthwise.config import Choice, ConfigError, ModelConfig, alternate, choose
 from lengthwise.encodings import FIRE, T5, ALiBi, Learned, NoPE, RoPE, RotaryEncoding, Sinusoidal
-from lengthwise.encodings.base import stretched
+from lengthwise.encodings.base import stepped_length
 from lengthwise.forms import KeyBias
 from lengthwise.models import Decoder
 
@@ -31,7 +31,7 @@ class Stretching(RotaryEncoding):
         self.pairs, self.scale_step = head_dim // 2, scale_step
 
     def effective_length(self, length):
-        return stretched(length, 8, self.scale_step)
+        return stepped_length(length, 8, self.scale_step)
 
     def frequencies(self, length):
         return torch.linspace(1, 0.1, self.pairs, dtype=torch.float64) / (self.effective_length(length)[..., None] / 8)

@@ -12,7 +12,7 @@ from lengthwise.models import Decoder, Mamba, scan, statistics
 from lengthwise.models.conversion import mamba_from_transformers, mamba_to_transformers
 from lengthwise.models.mamba import MambaBlock
 from lengthwise.models.scan import selective_scan
-from lengthwise.training.optimiser import decayed
+from lengthwise.training.optimizer import decayed
 
 CASES = json.loads((Path(__file__).parent.parent / "vectors" / "mamba.json").read_text(encoding="utf-8"))["cases"]
 SMALL = ModelConfig.mamba(d_model=24, num_layers=2, state_size=5)

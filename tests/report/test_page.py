@@ -165,7 +165,7 @@ def test_nobody_is_marked_best_where_all_are_wrong(make_rows: Make) -> None:
 def test_who_has_not_learned_is_remarked_and_not_best(make_rows: Make) -> None:
     runs, scores = make_rows()
     floors = beside(uniform=5.545, unigram=3.15, bigram=1.80, trigram=1.0)
-    text = [dataclasses.replace(s, facts=floors) if s.metric == "log perplexity" else s for s in scores]
+    text = [dataclasses.replace(s, facts=floors) if s.metric == "cross-entropy" else s for s in scores]
     found = from_rows([], runs, text)
     task = found.tasks[0]
     assert page._cell(task, task.series[1].point_at(128), 128)["kind"] == "", (

@@ -70,7 +70,7 @@ def test_who_has_not_learned_is_remarked(make_rows: Make, make_study: Make) -> N
     runs, scores = make_rows()
     beside = [{"name": "bigram", "score": 1.85, "floor": True}]
     floors = [
-        dataclasses.replace(s, facts={"details": {"baselines": beside}}) if s.metric == "log perplexity" else s
+        dataclasses.replace(s, facts={"details": {"baselines": beside}}) if s.metric == "cross-entropy" else s
         for s in scores
     ]
     text = printed(from_rows([make_study()], runs, floors))

@@ -12,7 +12,7 @@ import pytest
 
 from lengthwise.cli.progress import Overview
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig
-from lengthwise.models.linear import multiplied_by
+from lengthwise.models.linear import matmul_library
 from lengthwise.store import RunRow, open_store
 from lengthwise.studies import Event, Outcome, Study, StudyError, execute, grid, load
 from lengthwise.studies.events import Advanced, Begun, Counted, Done, Failed, Note, Started
@@ -64,7 +64,7 @@ def test_a_study_from_nothing_to_done_and_no_run_twice(study_file: Callable[...,
             assert {"parameters", "seconds", "loop_overhead", "backend", "device", "threads"} <= set(row.facts)
             assert set(row.facts["versions"]) == {"lengthwise", "torch", "numpy"}
             assert row.facts["threads"] == 1
-            assert row.facts["linear_maps"] == multiplied_by()
+            assert row.facts["matmul_library"] == matmul_library()
             assert (results / row.facts["weights"]).is_file()
     before = rows(results)
     begin = time.perf_counter()

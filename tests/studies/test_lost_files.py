@@ -14,7 +14,7 @@ from lengthwise.store import StoreGone, open_results
 from lengthwise.studies import Event, execute, load
 from lengthwise.studies.events import Advanced, Note, Started
 from lengthwise.studies.probing import Prober, attended_distance_jobs
-from lengthwise.training.tensorfile import read
+from lengthwise.training.tensor_file import read
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -28,7 +28,7 @@ def done(tmp_path_factory: pytest.TempPathFactory, write_study: Callable[..., Pa
 
 
 @pytest.fixture
-def place(done: Path, tmp_path: Path) -> Path:
+def source_location(done: Path, tmp_path: Path) -> Path:
     shutil.copytree(done, tmp_path / "place")
     return tmp_path / "place"
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from lengthwise.studies import load, probing
-from lengthwise.tasks.given import GivenSet
+from lengthwise.tasks.finite import FiniteTask
 
 FOLDER = Path(__file__).parents[2] / "studies" / "nope"
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.stem != "kazemnejad")
@@ -72,7 +72,7 @@ def test_a_study_says_what_it_trains_on(path: Path) -> None:
         if path.stem == "small":
             assert training.train_examples is None
             continue
-        given = isinstance(task, GivenSet)
+        given = isinstance(task, FiniteTask)
         whole = len(task._training(training.min_length, training.train_length)) if given else 100_000
         assert training.train_examples == whole
     said = ("fixed set of 100,000 examples", "all examples of a batch have one length")
@@ -124,7 +124,7 @@ def test_scores_stand_beside_published_ones_of_the_same_number_of_questions(name
     study = load(FOLDER / "classic.py")
     run = next(run for run in study.runs if run.task.name == name)
     asked, task = study.evaluation_of(run), run.task.build()
-    assert isinstance(task, GivenSet)
+    assert isinstance(task, FiniteTask)
     beyond = [n for n in task.lengths() if n > run.training.train_length]
     found = {n: len(task.examples(asked.seed, asked.examples, n)) for n in asked.lengths if n in beyond}
     assert list(found) == beyond

@@ -17,7 +17,7 @@ from lengthwise.encodings import ALiBi, NoPE
 from lengthwise.tasks import Copy
 from lengthwise.training import CheckpointError, CheckpointWarning, Stopped, load_weights, train
 from lengthwise.training.checkpoint import model_tensors
-from lengthwise.training.tensorfile import DamagedFile, read, write
+from lengthwise.training.tensor_file import DamagedFile, read, write
 
 
 def a_run(seed=0, encoding=ALiBi) -> Run:
@@ -107,7 +107,7 @@ def test_a_full_disk_is_one_plain_line(tmp_path):
     """A real failing write in the middle of a file: the process may not make files of more than 8 KiB."""
     code = f"""
         import resource, torch
-        from lengthwise.training.tensorfile import CheckpointError, write
+        from lengthwise.training.tensor_file import CheckpointError, write
         from pathlib import Path
         path = Path({str(tmp_path)!r}) / "a.safetensors"
         write(path, {{"a": torch.zeros(10)}}, {{}})

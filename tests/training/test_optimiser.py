@@ -5,7 +5,7 @@ from lengthwise.config import ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, T5, Learned
 from lengthwise.tasks import Copy
 from lengthwise.training import build
-from lengthwise.training.optimiser import decayed, learning_rate, make_optimizer
+from lengthwise.training.optimizer import decayed, learning_rate, make_optimizer
 
 
 def model_with(encoding, **model):

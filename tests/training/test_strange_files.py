@@ -21,7 +21,7 @@ from lengthwise.config import ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import ALiBi
 from lengthwise.tasks import Copy
 from lengthwise.training import CheckpointError, Stopped, load_weights, train
-from lengthwise.training.tensorfile import DamagedFile, read, write
+from lengthwise.training.tensor_file import DamagedFile, read, write
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes, devices and links are of POSIX systems")
 
@@ -229,7 +229,7 @@ def test_a_temporary_file_is_no_way_out(tmp_path: Path) -> None:
 WRITER = """
 import sys, torch
 from pathlib import Path
-from lengthwise.training.tensorfile import write
+from lengthwise.training.tensor_file import write
 tensors = {"w": torch.zeros(16_000_000)}
 print("ready", flush=True)
 while True:

@@ -82,9 +82,9 @@ def case(
 ):
     """`c` None: the identity instead of the logarithm. `L` None: no threshold."""
     if expected is None:
-        stretched = None if L is None else abs(multiplier) * L
+        stepped_length = None if L is None else abs(multiplier) * L
         heads = [
-            [mlp(coordinate(i, j, c, stretched, eps), layers, activation, final) if j <= i else None for j in key]
+            [mlp(coordinate(i, j, c, stepped_length, eps), layers, activation, final) if j <= i else None for j in key]
             for i in query
         ]
         expected = [

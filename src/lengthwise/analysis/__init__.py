@@ -27,7 +27,7 @@ from lengthwise.analysis.ranks import (
     over_lengths,
     ranking,
     reciprocal_ranks,
-    ties_of,
+    require_ties,
 )
 
 __all__ = [
@@ -64,5 +64,5 @@ __all__ = [
     "over_seeds",
     "ranking",
     "reciprocal_ranks",
-    "ties_of",
+    "require_ties",
 ]

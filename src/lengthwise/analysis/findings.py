@@ -14,7 +14,7 @@ from lengthwise.analysis.lengths import ExampleLengths
 from lengthwise.analysis.numbers import figure
 
 SHIFTED = "question.shift."  # prefix of the settings in which a test differs from training
-CROSS_ENTROPY = "log perplexity"  # the name of this metric in stored scores
+CROSS_ENTROPY = "cross-entropy"  # the name of this metric in stored scores
 
 # A model with a smaller share of correct answers at the training length has not learned the task.
 LEARNED = 0.5

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lengthwise.store import ProbeRow, RunRow, ScoreRow, Store, StudyRow
 
 # Settings that say where a text was stored. Its hash identifies it. (In the tasks: `excluded_from_key`.)
-WHERE_ABOUTS = ("path", "glob")
+STORAGE_SETTINGS = ("path", "glob")
 
 
 def findings(store: "Store", study: str | None = None) -> Findings:
@@ -259,7 +259,7 @@ def protocol(config: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(training := shared.get("training"), Mapping):  # position schemes are compared like encodings
         shared["training"] = {k: v for k, v in training.items() if k != "positions"}
     if isinstance(task := shared.get("task"), Mapping) and task.get("sha256"):
-        shared["task"] = {k: v for k, v in task.items() if k not in WHERE_ABOUTS}
+        shared["task"] = {k: v for k, v in task.items() if k not in STORAGE_SETTINGS}
     return shared
 
 

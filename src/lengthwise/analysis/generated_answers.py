@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.analysis.kinds import Kind, kind_of_score
+from lengthwise.analysis.kinds import Kind, length_kind_of_score
 
 if TYPE_CHECKING:
     from lengthwise.store import RunRow, ScoreRow
@@ -66,7 +66,7 @@ def generated_answers(rows: Mapping[str, Iterable[tuple["RunRow", "ScoreRow"]]])
 def _series(label: str, rows: Sequence[tuple["RunRow", "ScoreRow"]]) -> GeneratedAnswersSeries:
     by_kind: dict[Kind, dict[str, list[ScoreRow]]] = {"shorter": {}, "trained": {}, "longer": {}}
     for run, row in rows:
-        by_kind[kind_of_score(run, row)].setdefault(run.key, []).append(row)
+        by_kind[length_kind_of_score(run, row)].setdefault(run.key, []).append(row)
     unread, broken = (
         tuple(
             Unread(length=row.length, **answer)

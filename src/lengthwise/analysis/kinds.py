@@ -16,7 +16,7 @@ def kind_of(length: int, trained: tuple[int, int]) -> Kind:
     return "longer" if length > longest else "shorter" if length < shortest else "trained"
 
 
-def kind_of_score(run: "RunRow", score: "ScoreRow") -> Kind:
+def length_kind_of_score(run: "RunRow", score: "ScoreRow") -> Kind:
     """Return the kind of a stored score's length, given its run and its question."""
     return kind_of(score.length, trained_lengths(run.config, run.train_length, score.asked))
 

@@ -99,7 +99,7 @@ class ExampleLengths:
         ]
 
 
-def of_row(row: "ProbeRow") -> ExampleLengths:
+def example_lengths(row: "ProbeRow") -> ExampleLengths:
     """Return the stored lengths of a run. Raises `ConfigError` if a split has no examples."""
     parts = {split: {int(length): count for length, count in row.result[split].items()} for split in ("train", "test")}
     for split, counts in parts.items():
@@ -113,7 +113,7 @@ def of_runs(keys: Collection[str], probes: Iterable["ProbeRow"]) -> tuple[Exampl
     """Return the stored lengths of runs that share task and training: for each field, the newest."""
     rows = [row for row in probes if row.asked["probe"] == LENGTHS and row.key in keys]
     rows = [row for row in rows if row.result["train"] and row.result["test"]]
-    found = {row.asked["field"]: of_row(row) for row in sorted(rows, key=lambda row: row.created)}
+    found = {row.asked["field"]: example_lengths(row) for row in sorted(rows, key=lambda row: row.created)}
     return tuple(found[field] for field in sorted(found))
 
 

@@ -44,7 +44,7 @@ class Ranking:
     ties: Ties = "average"
 
 
-def ties_of(name: str) -> Ties:
+def require_ties(name: str) -> Ties:
     """Return the rule for ties of that name. Raises `ConfigError` for an unknown name."""
     if name not in (known := get_args(Ties)):
         raise ConfigError(f"there is no rule for ties {name!r}{near_miss(name, known)}; available: {', '.join(known)}")
@@ -64,7 +64,7 @@ def ranking(tasks: Sequence[TaskFindings], ties: Ties = "average") -> Ranking | 
     they are ranked in the order of the list (1, 2, 3), as in the evaluation of Kazemnejad et al. 2023; with many zeros, this
     favours the encodings at the top of the list.
     """
-    ties = ties_of(ties)
+    ties = require_ties(ties)
     tasks = [task for task in tasks if not task.shifted]
     labels = [s.label for s in tasks[0].series] if tasks else []
     labels = [label for label in labels if all(any(s.label == label for s in t.series) for t in tasks)]
@@ -97,7 +97,7 @@ def reciprocal_ranks(scores: Mapping[str, float], *, better: str, ties: Ties = "
 
     `ties`: see `ranking`. Raises `ConfigError` for an unknown rule.
     """
-    ties = ties_of(ties)
+    ties = require_ties(ties)
     scores = {label: float(f"{score:.{DIGITS}g}") for label, score in scores.items()}
     sign = 1 if better == "lower" else -1
     order = sorted(scores, key=lambda label: sign * scores[label])  # the sort is stable, so ties keep their order

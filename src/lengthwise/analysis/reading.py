@@ -8,7 +8,7 @@ from typing import Literal
 from lengthwise.analysis.findings import CROSS_ENTROPY, Baseline, Point, SeedScore, Series, TaskFindings
 from lengthwise.analysis.intervals import of_scores
 from lengthwise.analysis.numbers import figure, spread, times
-from lengthwise.values import listing
+from lengthwise.values import join_names
 
 # The largest loss at a longer length that does not count: 5 percentage points of exact match, about 5 % of perplexity, or 5 % of
 # the squared error of always answering 0.
@@ -194,12 +194,12 @@ def unlearned(tasks: Sequence[TaskFindings]) -> str:
             continue
         short = [s.label for s in task.series if (why := shortfall(task, s)) and why.verdict == "unlearned"]
         if short:
-            failures.append(f"{task.title} ({listing(short) if len(short) < len(task.series) else 'all encodings'})")
+            failures.append(f"{task.title} ({join_names(short) if len(short) < len(task.series) else 'all encodings'})")
     if not failures:
         return ""
     return (
         "Some encodings have not learned the task at the training length, so their scores and ranks compare failures: "
-        f"{listing(failures)}."
+        f"{join_names(failures)}."
     )
 
 
@@ -209,7 +209,7 @@ def _clause(task: TaskFindings, labels: list[str], verbs: tuple[str, str]) -> st
         if verbs in (UNLEARNED, UNCLEAR):  # "all ... have not" is ambiguous
             return f"none of the {len(labels)} encodings {verbs[0].replace(' not', '', 1)}"
         return f"all {len(labels)} encodings {verbs[1]}"
-    return f"{listing(labels)} {verbs[0] if len(labels) == 1 else verbs[1]}"
+    return f"{join_names(labels)} {verbs[0] if len(labels) == 1 else verbs[1]}"
 
 
 def _best(task: TaskFindings, length: int, there: str) -> str:
@@ -229,13 +229,13 @@ def _best(task: TaskFindings, length: int, there: str) -> str:
     if len(task.series) == 1:
         return f"Its mean {task.metric_name} {there} is {value}{beside and f', {beside}'}."
     if task.best(length) is None:
-        which = f"the {extreme} mean {task.metric_name} ({listing(ties)}: {value})"
+        which = f"the {extreme} mean {task.metric_name} ({join_names(ties)}: {value})"
         return f"{_capital(there)}, {which} is {_why_no_best(task, best)}."
-    text = f"{listing(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric_name} ({value})"
+    text = f"{join_names(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric_name} ({value})"
     if there != "there":
         text += f" {there}"
     if near:
-        return f"{text}; {listing(near)} {'is' if len(near) == 1 else 'are'} not significantly different."
+        return f"{text}; {join_names(near)} {'is' if len(near) == 1 else 'are'} not significantly different."
     rest = others[0][0] if len(others) == 1 else "the others"
     return f"{text}, significantly better than {rest}." if others else f"{text}."
 
@@ -264,7 +264,7 @@ def _why_no_best(task: TaskFindings, best: Point) -> str:
 
 
 def _all_equal(task: TaskFindings, labels: list[str], best: Point, there: str = "there") -> str:
-    both = f"{listing(labels)} both" if len(labels) == 2 else f"all {len(labels)} encodings"
+    both = f"{join_names(labels)} both" if len(labels) == 2 else f"all {len(labels)} encodings"
     beside = _beside(task, best)
     return f"{both} have a mean {task.metric_name} of {figure(best.mean)} {there}{beside and f', {beside}'}."
 
@@ -284,7 +284,7 @@ def _one_seed(task: TaskFindings, length: int, where: str) -> str:
         score = f"{'an' if metric[0] in 'aeiou' else 'a'} {metric} of {figure(best.mean)}"
         return f"{where}, {ties[0]} has {score}{beside and f', {beside}'}; other seeds may give other results."
     if task.best(length) is None:
-        score = f"the {extreme} {metric} ({listing(ties)}: {figure(best.mean)})"
+        score = f"the {extreme} {metric} ({join_names(ties)}: {figure(best.mean)})"
         return f"{where}, {score} is {_why_no_best(task, best)}; {chance}."
     share = "has" if len(ties) == 1 else "share"
-    return f"{where}, {listing(ties)} {share} the {extreme} {metric} ({figure(best.mean)}); {chance}."
+    return f"{where}, {join_names(ties)} {share} the {extreme} {metric} ({figure(best.mean)}); {chance}."

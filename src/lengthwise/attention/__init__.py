@@ -34,7 +34,7 @@ from lengthwise.forms import (
     Term,
 )
 from lengthwise.positions import consecutive
-from lengthwise.span import Span, lowest_and_highest, own_lengths, token_integers
+from lengthwise.span import Span, document_lengths, lowest_and_highest, token_integers
 
 if TYPE_CHECKING:
     from typing import Never as Unknown  # so that a type checker rejects unknown arguments
@@ -271,7 +271,7 @@ def _checked_call(
         span = Span.of(keys, queries, device)
     else:
         p = consecutive(documents) if positions is None else positions
-        length_k = own_lengths(p, documents) if encoding is not None and encoding.depends_on_length() else None
+        length_k = document_lengths(p, documents) if encoding is not None and encoding.depends_on_length() else None
         length_q = None if length_k is None else length_k[:, keys - queries :]
         # Default positions are below the number of tokens, so a compiled graph need not read them.
         bounds_known = positions is None and torch.compiler.is_compiling()

@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from lengthwise.attention import reference
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.parts import Block, Part, Parts, size
-from lengthwise.attention.slices import Slices, blocks_of, sliced
+from lengthwise.attention.slices import Slices, query_blocks, slice_modifiers
 from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
 
@@ -49,7 +49,9 @@ def is_worthwhile(modifiers: AttentionModifiers, mask: Mask) -> bool:
     if torch.compiler.is_compiling():
         return False
     large_mask = not (mask.causal_only or mask.hides_nothing) and mask.queries * mask.keys >= _LARGE_MASK
-    return bool(modifiers.terms or modifiers.values or modifiers.rewrite or mask.window_hides_keys or large_mask)
+    return bool(
+        modifiers.terms or modifiers.values or modifiers.logit_transform or mask.window_hides_keys or large_mask
+    )
 
 
 def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
@@ -68,7 +70,7 @@ def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
         groups = q.shape[1] // k.shape[1]
         q = q.to(compute)
         k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
-        if modifiers.rewrite:
+        if modifiers.logit_transform:
             return _transformed_logits_attention(modifiers, span, mask, q, k, v, scale).to(input_dtype)
         parts = Parts(span)
         terms = [parts.term(term, q, k, scale) for term in modifiers.terms]
@@ -101,7 +103,7 @@ def _without_tensors(parts: list[Part]) -> tuple[Part, ...]:
 
 
 def _slices(mask: Mask, device: torch.device) -> Iterator[Slices]:
-    return blocks_of(mask, _ROWS["cpu" if device.type == "cpu" else "other"])
+    return query_blocks(mask, _ROWS["cpu" if device.type == "cpu" else "other"])
 
 
 # Columns of a block, and which of their pairs are hidden, [b|1, 1, i, columns].
@@ -315,7 +317,9 @@ def _transformed_logits_attention(
         return reference.attention(block_modifiers, q, k, v, block_span, visible, scale)
 
     out = []
-    for (rows, keys), (block_modifiers, block_span) in zip(blocks, sliced(modifiers, span, blocks), strict=True):
+    for (rows, keys), (block_modifiers, block_span) in zip(
+        blocks, slice_modifiers(modifiers, span, blocks), strict=True
+    ):
         arguments = q[:, :, rows], k[:, :, keys], v[:, :, keys], block_modifiers, block_span, rows, keys
         if torch.is_grad_enabled():
             out.append(checkpoint(attend, *arguments, use_reentrant=False, preserve_rng_state=False))

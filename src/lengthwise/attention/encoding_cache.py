@@ -110,7 +110,7 @@ def _is_cacheable(modifiers: AttentionModifiers) -> bool:
         isinstance(x, (ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, KeyBias)) for x in modifiers.terms
     )
     forms = modifiers.rotation or modifiers.terms or modifiers.values or modifiers.gain
-    return depends_on_positions_only and modifiers.rewrite is None and forms is not None and forms != ()
+    return depends_on_positions_only and modifiers.logit_transform is None and forms is not None and forms != ()
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def no_gradients(device: torch.device | str) -> str | None:
 
 def _not_expressible(modifiers: AttentionModifiers) -> str | None:
     """Return why no `score_mod` can express the modifiers, or None."""
-    if modifiers.rewrite:
+    if modifiers.logit_transform:
         return "LogitTransform needs whole rows of logits, which FlexAttention never has"
     if modifiers.values:
         return "RelativeValues needs the weights, which FlexAttention never has"

@@ -39,7 +39,7 @@ KERNEL_ROTATES = ("cpu",)  # devices whose kernel rotates q and k
 
 def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
     """Return why this backend does not support the modifiers, or None."""
-    if modifiers.rewrite:
+    if modifiers.logit_transform:
         return "LogitTransform needs whole rows of logits, which fused attention never has"
     if modifiers.values:
         return "RelativeValues needs the weights, which fused attention never has"

@@ -17,9 +17,9 @@ from lengthwise.attention.tables import (
     gather_columns,
     lookup,
     piecewise_linear,
+    scatter_columns,
     shear,
     slide,
-    spread,
     unshear,
 )
 from lengthwise.forms import (
@@ -103,7 +103,7 @@ class Parts:
             if self._is_reordered(columns):
                 return unshear(weights) @ table
             at = self._column(block, columns)[:, None].expand_as(weights)
-            return spread(weights, at, columns.count) @ table
+            return scatter_columns(weights, at, columns.count) @ table
 
         return Part((self._reordered(value.table, columns),), (self._selector(columns),), evaluate)
 

@@ -92,7 +92,7 @@ def logits(
     q, k = q.to(compute), k.to(compute)
     for term in modifiers.terms:
         out = out + dense(term, q, k, span, scale).to(compute)
-    return modifiers.rewrite.function(out, q, visible, scale, span) if modifiers.rewrite else out
+    return modifiers.logit_transform.function(out, q, visible, scale, span) if modifiers.logit_transform else out
 
 
 def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h #i j"]:

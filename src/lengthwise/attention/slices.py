@@ -22,7 +22,7 @@ from lengthwise.span import Span
 Slices = tuple[slice, slice]  # queries, keys
 
 
-def blocks_of(mask: Mask, rows: int) -> Iterator[Slices]:
+def query_blocks(mask: Mask, rows: int) -> Iterator[Slices]:
     """Yield blocks of `rows` queries, with the keys that are visible to a query of the block within one document."""
     offset = mask.keys - mask.queries
     for start in range(0, mask.queries, rows):
@@ -34,7 +34,7 @@ def blocks_of(mask: Mask, rows: int) -> Iterator[Slices]:
         yield slice(start, stop), slice(first, last)
 
 
-def sliced(
+def slice_modifiers(
     modifiers: AttentionModifiers, span: Span, slices: Sequence[Slices]
 ) -> list[tuple[AttentionModifiers, Span]]:
     """Return the modifiers and the span of each block. The blocks contain all queries in their order."""

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from lengthwise.attention import fused, reference
 from lengthwise.attention.masks import Mask
-from lengthwise.attention.slices import blocks_of, sliced
-from lengthwise.attention.tables import spread
+from lengthwise.attention.slices import query_blocks, slice_modifiers
+from lengthwise.attention.tables import scatter_columns
 from lengthwise.forms import AttentionModifiers, table_dtype
 from lengthwise.positions import consecutive
 from lengthwise.span import Span
-from lengthwise.values import ConfigError, require_whole
+from lengthwise.values import ConfigError, require_integer
 
 _BLOCK_LOGITS = {"cpu": 1 << 18, "other": 1 << 25}  # logits that are processed together
 
@@ -72,7 +72,7 @@ class Statistics:
 
 
 def doubling(reach: int, causal: bool) -> tuple[int, ...]:
-    """Return the edges of bins that double in width (0, 1, 2-3, 4-7, ...) for distances below `reach`.
+    """Return the edges of bins that double in width (0, 1, 2-3, 4-7, ...) for distances below `distance_bound`.
 
     If not causal, the bins cover both directions.
 
@@ -101,8 +101,8 @@ def measure(
 
     There are no gradients.
     """
-    require_whole("attention statistics", 1, first=first, last=last)
-    edges = doubling(span.reach, mask.causal) if edges is None else require_ascending(edges)
+    require_integer("attention statistics", 1, first=first, last=last)
+    edges = doubling(span.distance_bound, mask.causal) if edges is None else require_ascending(edges)
     shares = query_shares(q, queries)
     modifiers = replace(modifiers, values=())  # they do not change the weights
     job = _Measurement(modifiers, span, mask, scale, edges, first, last)
@@ -212,10 +212,10 @@ class _Measurement:
             rows_per_block = _BLOCK_LOGITS["cpu" if device.type == "cpu" else "other"] // max(
                 1, len(q) * q.shape[1] * self.mask.keys
             )
-            slices = list(blocks_of(self.mask, min(max(rows_per_block, 1), 256)))
+            slices = list(query_blocks(self.mask, min(max(rows_per_block, 1), 256)))
             edges, rank = torch.tensor(self.edges, dtype=torch.long, device=device), self.rank(device)
             out = torch.empty(*q.shape[:3], len(self.edges) + 4, dtype=table_dtype(device), device=device)
-            blocks = zip(slices, sliced(self.modifiers, self.span, slices), strict=True)
+            blocks = zip(slices, slice_modifiers(self.modifiers, self.span, slices), strict=True)
             for (rows, keys), (modifiers, span) in blocks:
                 visible = self.mask.visible(device, rows, keys)[:, None]
                 logits = reference.logits(modifiers, q[:, :, rows], k[:, :, keys], span, visible, self.scale)
@@ -226,7 +226,7 @@ class _Measurement:
                 lag = query_rank - key_rank
                 selections = [key_rank < self.first, (lag >= 0) & (lag < self.last)]
                 row = out[:, :, rows]
-                row[..., :-3] = spread(weights, column, len(self.edges) + 1)
+                row[..., :-3] = scatter_columns(weights, column, len(self.edges) + 1)
                 row[..., -3] = torch.special.entr(weights).sum(-1)
                 for n, selected in enumerate(selections):
                     row[..., n - 2] = (weights * selected[:, None]).sum(-1)

@@ -187,7 +187,9 @@ def gather_columns(rows: Float[Tensor, "... i n"], column: Int[Tensor, "... i j"
     return out
 
 
-def spread(pairs: Float[Tensor, "... i j"], column: Int[Tensor, "... i j"], entries: int) -> Float[Tensor, "... i n"]:
+def scatter_columns(
+    pairs: Float[Tensor, "... i j"], column: Int[Tensor, "... i j"], entries: int
+) -> Float[Tensor, "... i n"]:
     """Return the transpose of `gather_columns`: for each row, the sum of the pairs of each column."""
     out: Tensor = _ScatterColumns.apply(pairs, column, entries)
     return out

@@ -151,7 +151,7 @@ def _error_message(error: Exception, arguments: list[str]) -> str:
         text = text.partition(" Available commands: ")[0].removesuffix("...").rstrip(" ,.")
         return f"{text}; see `{' '.join(['lengthwise', *arguments[: 1 if command_known else 0], '--help'])}`"
     from lengthwise.plugins import LOADED, error_in_user_file
-    from lengthwise.values import listing
+    from lengthwise.values import join_names
 
     user_error = error_in_user_file(error)
     if (
@@ -173,7 +173,7 @@ def _error_message(error: Exception, arguments: list[str]) -> str:
         return user_error
     cause = "this is probably a bug in lengthwise"
     if files := getattr(error, LOADED, None):
-        cause = f"a class in {listing(files)} may not follow its base class's rules, or this is a bug in lengthwise"
+        cause = f"a class in {join_names(files)} may not follow its base class's rules, or this is a bug in lengthwise"
     return f"{kind.__name__}: {text}; {cause}; set LENGTHWISE_DEBUG=1 to see the traceback"
 
 

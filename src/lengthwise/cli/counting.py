@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import IO, Any
 
-from lengthwise.analysis.lengths import ExampleLengths, Histogram, lengths, of_row
+from lengthwise.analysis.lengths import ExampleLengths, Histogram, example_lengths, lengths
 from lengthwise.cli.printing import one_line, print_json, stdout
 from lengthwise.config import ConfigError
 
@@ -38,14 +38,14 @@ def _show_run(key: str, field: str, results: str, json: bool) -> int:
         store = open_results(results, create=False)
         with store:
             row = store.run(key)
-            example_lengths = of_row(lengths_of(store, row, field))
+            counted = example_lengths(lengths_of(store, row, field))
     except StoreError as error:
         raise StoreError(f"there is no file {key}, and if it is a run's key: {error}") from None
     if json:
-        splits = {"train": _data(example_lengths.train), "test": _data(example_lengths.test)}
-        print_json({"run": row.key, "field": field, "drawn": example_lengths.drawn, **splits}, indent=None)
+        splits = {"train": _data(counted.train), "test": _data(counted.test)}
+        print_json({"run": row.key, "field": field, "drawn": counted.drawn, **splits}, indent=None)
     else:
-        _print_splits(example_lengths, f"{row.label}, {row.task}, seed {row.seed}")
+        _print_splits(counted, f"{row.label}, {row.task}, seed {row.seed}")
     return 0
 
 

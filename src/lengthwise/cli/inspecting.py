@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.choices import Choice, annotation, choose, settings_of
-from lengthwise.class_versions import is_own
+from lengthwise.class_versions import is_builtin_class
 from lengthwise.cli.printing import figure, own_docstring, print_json, stdout
 from lengthwise.values import ConfigError, parse_value, require_known
 
@@ -45,7 +45,9 @@ def summary(make: type) -> str:
     The class docstring is used for classes from outside, whose file may define several classes.
     """
     from_module = (
-        (python.getdoc(python.getmodule(make)) or "").partition("\n")[0].partition(": ")[2] if is_own(make) else ""
+        (python.getdoc(python.getmodule(make)) or "").partition("\n")[0].partition(": ")[2]
+        if is_builtin_class(make)
+        else ""
     )
     from_class = own_docstring(make).partition("\n\n")[0]
     return from_module[:1].upper() + from_module[1:] or " ".join(from_class.split())

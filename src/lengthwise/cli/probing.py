@@ -136,7 +136,7 @@ def probe(query: ProbeOptions, results_folder: str, device: str, threads: int, j
 def _outdated(results: "list[ProbeResult]") -> list[str]:
     """Return a warning if stored results belong to models whose code has changed since."""
     from lengthwise.studies.stored import changed_since
-    from lengthwise.values import listing
+    from lengthwise.values import join_names
 
     runs = {result.job.run.key: result.job.run for result in results if not result.new}
     changed = {key: names for key, run in runs.items() if (names := changed_since(run))}
@@ -145,7 +145,7 @@ def _outdated(results: "list[ProbeResult]") -> list[str]:
     names = list(dict.fromkeys(name for changed_names in changed.values() for name in changed_names))
     count = "1 run was" if len(changed) == 1 else f"{len(changed)} runs were"
     return [
-        f"{listing(names)} changed since {count} trained, so these results belong to the old code; run the study again to train "
+        f"{join_names(names)} changed since {count} trained, so these results belong to the old code; run the study again to train "
         "with the new code"
     ]
 

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def make_report(results: str, study: str | None, output: str | None, json: bool, ties: str = "average") -> int:
-    from lengthwise.analysis import findings, ranking, ties_of
+    from lengthwise.analysis import findings, ranking, require_ties
     from lengthwise.report import write
     from lengthwise.store import open_results
 
-    rule = ties_of(ties)
+    rule = require_ties(ties)
     with open_results(results, create=False) as store:
         if json:
             data = findings(store, study)

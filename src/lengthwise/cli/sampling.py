@@ -9,7 +9,7 @@ from typing import Any
 from lengthwise.cli.printing import one_line, print_json
 from lengthwise.config import ConfigError
 from lengthwise.tasks import TASKS, Batch, Task, generator
-from lengthwise.tasks.contract import require_kept
+from lengthwise.tasks.contract import require_consistent
 from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.sequences import SequenceTask
 
@@ -43,7 +43,7 @@ def show_examples(task_name: str, options: SampleOptions) -> int:
     task: Task = choice.build()
     _require_published_text(task, options)
     task.check_length(length, split)
-    require_kept(task, length)
+    require_consistent(task, length)
     if (size := count * task.tokens(length)) > MAX_TOKENS:
         raise ConfigError(
             f"{count} example{'s' if count > 1 else ''} of length {length} would be {size:,} tokens, but sample prints at most "

@@ -9,7 +9,7 @@ from typing import Any
 
 from lengthwise.analysis.findings import bounds_of
 from lengthwise.analysis.gather import baselines_beside
-from lengthwise.analysis.kinds import Kind, kind_of_score
+from lengthwise.analysis.kinds import Kind, length_kind_of_score
 from lengthwise.analysis.training_set import training_set
 from lengthwise.cli.printing import figure, print_json, stdout
 from lengthwise.store import CurveRow, RunRow, ScoreRow, open_results
@@ -100,12 +100,12 @@ def _scores(run: RunRow, scores: list[ScoreRow]) -> Any:
         details = _details(score)
         numbers = [figure(details.get("means", {}).get(name), 3) for name in means]
         unreadable = [str(details.get("unreadable", "–"))] if decoded else []
-        length_kind = LENGTH_KINDS[kind_of_score(run, score)]
+        length_kind = LENGTH_KINDS[length_kind_of_score(run, score)]
         row = [f"{score.length}", f"{score.mean:.4f}", figure(score.standard_error, 2), f"{score.n}"]
         baseline_cells = [f"{of_baselines[name]:.4f}" if name in of_baselines else "–" for name in baselines]
         table.add_row(*row, *numbers, *unreadable, *baseline_cells, length_kind)
     for kind in ("trained", "longer"):  # shorter lengths are in neither mean
-        if overall := _overall([score for score in scores if kind_of_score(run, score) == kind]):
+        if overall := _overall([score for score in scores if length_kind_of_score(run, score) == kind]):
             mean, examples = overall
             table.add_row(
                 "all",

@@ -28,7 +28,7 @@ from lengthwise.encodings.piecewise import GRID
 from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias
 from lengthwise.models.decoder import Block
 from lengthwise.positions import consecutive
-from lengthwise.span import Span, own_lengths
+from lengthwise.span import Span, document_lengths
 
 Transform = Callable[[PositionEncoding], PositionEncoding]
 
@@ -220,7 +220,7 @@ def _equals_float64_reference(case: EncodingCase) -> None:
         embedded = encoding.embed(x, ids)
         for causal in (True, False) if _is_bidirectional(case) else (True,):
             visible = Mask(7, 7, causal, documents).visible(x.device).expand(len(ids), -1, -1)
-            lengths = own_lengths(ids, documents).expand(len(ids), -1)
+            lengths = document_lengths(ids, documents).expand(len(ids), -1)
             expected = float64_reference.output(
                 encoding, *layer.qkv(embedded), ids, lengths, visible, HEAD_DIM**-0.5, embedded, documents
             )

@@ -32,7 +32,7 @@ class Scenario:
 
 
 def gaps(seed: int, rows: int, reach: int) -> Callable[[int], Int[Tensor, "b j"]]:
-    """Return a function for random ascending positions below `reach` with gaps, different in each row."""
+    """Return a function for random ascending positions below `distance_bound` with gaps, different in each row."""
 
     def positions(keys: int) -> Tensor:
         generator = torch.Generator().manual_seed(seed)

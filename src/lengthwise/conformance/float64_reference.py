@@ -57,7 +57,7 @@ def output(
         ids = positions[b].tolist()
         lengths = document_lengths[b : b + 1]
         row = Span(positions[b : b + 1], positions[b : b + 1], length, length_q=lengths, length_k=lengths)
-        transform = encoding.modifiers(row).rewrite
+        transform = encoding.modifiers(row).logit_transform
         logits = [[[-math.inf] * count for _ in range(count)] for _ in range(heads)]
         modifiers_of = {}
         for i in range(count):

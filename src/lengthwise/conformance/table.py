@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from lengthwise.attention import BACKENDS, cpu
-from lengthwise.child_processes import ctrl_c_held_back, end_with_parent
+from lengthwise.child_processes import end_with_parent, sigint_blocked
 from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, ask
 from lengthwise.encodings import ENCODINGS
 from lengthwise.plugins import load_plugins, loaded_plugins
@@ -70,7 +70,7 @@ def ask_in_processes(names: Sequence[str], on_answer: Callable[[str], None]) -> 
     earlier_children = multiprocessing.active_children()
     with ProcessPoolExecutor(min(cores, 8), spawn, initializer=_init_worker, initargs=(loaded_plugins(),)) as pool:
         try:
-            with ctrl_c_held_back():
+            with sigint_blocked():
                 futures = [pool.submit(_ask, task) for task in tasks]
             for (name, n), future in zip(tasks, futures, strict=True):
                 rows += [Row(name, backend, QUESTIONS[n], answer) for backend, answer in future.result()]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lengthwise.attention import Mask, plan, reference, unsupported_reason, with_content
-from lengthwise.class_versions import is_own
+from lengthwise.class_versions import is_builtin_class
 from lengthwise.conformance.answers import Failure, NotApplicable, Refused, question
 from lengthwise.conformance.cases import EncodingCase
 from lengthwise.encodings import PositionEncoding
@@ -27,7 +27,7 @@ def load(make: type) -> list[dict[str, Any]]:
         if path.stem.replace("_", "").lower() == make.__name__.lower():
             cases: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["cases"]
             return cases
-    if not is_own(make):
+    if not is_builtin_class(make):
         raise NotApplicable("it is an encoding from another package, which has no reference values here")
     raise Failure(f"tests/vectors has no file for {make.__name__}")
 
@@ -84,7 +84,7 @@ def _logits(encoding: PositionEncoding, case: dict[str, Any], backend: str, what
         return
     # A backend takes the queries for the last keys by index. So queries and keys must be the same tokens, or there is one
     # query, which is the last key whatever its position ID and sees all keys. Cases with content or transforms are written so.
-    if case["query"] == case["key"] or len(case["query"]) == 1 or "x" in case or modifiers.rewrite:
+    if case["query"] == case["key"] or len(case["query"]) == 1 or "x" in case or modifiers.logit_transform:
         _compare_weights(modifiers, span, mask, q, k, expected, scale, backend, case, what)
 
 
@@ -108,7 +108,7 @@ def _compare_weights(
     # are added to queries or keys, and for transforms that read q. Then v is split into parts of the width of q instead.
     fixed_width = (
         modifiers.rotation
-        or modifiers.rewrite
+        or modifiers.logit_transform
         or any(isinstance(term, (RelativeKeyBias, KeyBias)) for term in modifiers.terms)
     )
     if fixed_width and width > q.shape[-1]:

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.encodings.base import DistanceBias, at_least
+from lengthwise.encodings.base import DistanceBias, require_positive_int
 from lengthwise.forms import table_dtype
 from lengthwise.values import ConfigError, require_bool
 
@@ -45,7 +45,7 @@ class ALiBi(DistanceBias):
 
     def __init__(self, *, num_heads: int, bidirectional: bool = False, learned: bool = False):
         super().__init__()
-        at_least("ALiBi", num_heads=num_heads)
+        require_positive_int("ALiBi", num_heads=num_heads)
         require_bool("ALiBi", bidirectional=bidirectional, learned=learned)
         self.bidirectional = bidirectional
         self.fixed_slopes = slopes(num_heads)  # not a buffer, which would be rounded to the model's dtype

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.encodings.base import PositionEncoding, at_least
+from lengthwise.encodings.base import PositionEncoding, require_positive_int
 from lengthwise.encodings.inputs import require_input
 from lengthwise.forms import ContentBias
 from lengthwise.span import Span
@@ -42,7 +42,7 @@ class BandedBias(PositionEncoding):
 
     def __init__(self, *, num_heads: int, d_model: int, band: int = 1024, rank: int = 16):
         super().__init__()
-        at_least("BandedBias", num_heads=num_heads, d_model=d_model, band=band, rank=rank)
+        require_positive_int("BandedBias", num_heads=num_heads, d_model=d_model, band=band, rank=rank)
         self.W = nn.Parameter(torch.randn(num_heads, rank, d_model) * d_model**-0.5)
         self.P = nn.Parameter(torch.randn(rank, band) * 0.02)
 
@@ -56,6 +56,6 @@ class BandedBias(PositionEncoding):
     def content(
         self, features: Float[Tensor, "b j hr"], span: Span, documents: Int[Tensor, "#b j"] | None
     ) -> tuple[ContentBias, ...]:
-        curves = F.pad(self.P[:, : span.reach], (1, 1))  # 0 at both ends, for all distances outside the table
+        curves = F.pad(self.P[:, : span.distance_bound], (1, 1))  # 0 at both ends, for all distances outside the table
         coefficients = features[:, -span.q.shape[1] :].unflatten(-1, self.W.shape[:2]).transpose(1, 2)  # [b, h, i, r]
         return (ContentBias(coefficients, curves.to(coefficients.dtype).mT[None], first=-1),)

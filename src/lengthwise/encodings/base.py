@@ -15,11 +15,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.choices import from_context
-from lengthwise.class_versions import is_own, place, require_complete
+from lengthwise.class_versions import is_builtin_class, require_complete, source_location
 from lengthwise.config import ConfigError, context_of, settings_of, shown_settings
 from lengthwise.forms import AttentionModifiers, Rotation, Term, ToeplitzBias, table_dtype
 from lengthwise.span import Span
-from lengthwise.values import require_known, require_whole
+from lengthwise.values import require_integer, require_known
 
 # Sizes for checking settings before the model is known; every encoding has to work at these sizes.
 _NOMINAL_SIZES = {"num_heads": 8, "head_dim": 64, "d_model": 512, "train_length": 512}
@@ -45,7 +45,7 @@ class PositionEncoding(nn.Module, ABC):
 
     def __new__(cls, *args: Any, **arguments: Any) -> Any:
         """Check argument names before Python does, so that the error can suggest the intended name."""
-        if not is_own(cls):
+        if not is_builtin_class(cls):
             require_complete(cls)
         if not _accepts_any_keyword(cls):
             require_known(cls.__name__, arguments, [*context_of(cls), *settings_of(cls)])
@@ -124,12 +124,12 @@ def _accepts_any_keyword(encoding_class: type) -> bool:
     return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(encoding_class).parameters.values())
 
 
-LARGEST = 2**31  # largest value of a setting that is a count
+MAX_COUNT = 2**31  # largest value of a setting that is a count
 MAX_DISTANCES = 2**28  # of one table
-MOST_NUMBERS = 2**29  # of a table over distances: 4 GiB in float64
-MOST_PAIRS = 2**25  # the most pairs whose distances are sorted to find the distinct ones
-_SHORT = 2**16  # a table with up to this many distances always has all of them
-_SMALL = 2**22  # a table with up to this many numbers has all distances too: 32 MiB in float64
+MAX_TABLE_NUMBERS = 2**29  # of a table over distances: 4 GiB in float64
+MAX_SORTED_PAIRS = 2**25  # the most pairs whose distances are sorted to find the distinct ones
+_SMALL_SPAN = 2**16  # a table with up to this many distances always has all of them
+_SMALL_TABLE = 2**22  # a table with up to this many numbers has all distances too: 32 MiB in float64
 
 
 @dataclass(frozen=True)
@@ -154,13 +154,13 @@ def table_columns(span: Span, first: int, end: int, numbers_per_column: Callable
 
     The table has a column for every distance, unless position IDs are so far apart that it would be large and there are
     fewer pairs of query and key than distances. Then only distances that occur get a column. Raise `ConfigError` for a
-    table of more than `MOST_NUMBERS` numbers.
+    table of more than `MAX_TABLE_NUMBERS` numbers.
     """
     size, device = end - first, span.q.device
-    if torch.compiler.is_compiling() or size <= _SHORT:
+    if torch.compiler.is_compiling() or size <= _SMALL_SPAN:
         return TableColumns(distances(first, end, device), first)
     width, pairs = numbers_per_column(), max(len(span.q), len(span.k)) * span.q.shape[1] * span.k.shape[1]
-    if size * width <= _SMALL or span.consecutive or pairs >= size or pairs > MOST_PAIRS:
+    if size * width <= _SMALL_TABLE or span.consecutive or pairs >= size or pairs > MAX_SORTED_PAIRS:
         _require_table_fits(size, size * width)
         return TableColumns(distances(first, end, device), first)
     distance = span.distance().clamp(first, end - 1).unique()
@@ -169,11 +169,11 @@ def table_columns(span: Span, first: int, end: int, numbers_per_column: Callable
 
 
 def _require_table_fits(size: int, numbers: int) -> None:
-    if numbers > MOST_NUMBERS:
+    if numbers > MAX_TABLE_NUMBERS:
         raise ConfigError(
             f"positions reach over {size:,} distances, and a table for these tokens would have {numbers:,} numbers, more than "
-            f"the {MOST_NUMBERS:,} allowed (4 GiB); bring the positions closer together, use fewer tokens at a time, or choose "
-            "an encoding without a table (RoPE, NoPE)"
+            f"the {MAX_TABLE_NUMBERS:,} allowed (4 GiB); bring the positions closer together, use fewer tokens at a time, or "
+            "choose an encoding without a table (RoPE, NoPE)"
         )
 
 
@@ -196,27 +196,27 @@ def distance_chunks(distance: Int[Tensor, " n"], chunk_size: int) -> tuple[Int[T
     return (distance,) if torch.compiler.is_compiling() else distance.split(chunk_size)
 
 
-def at_least(what: str, **values: object) -> None:
-    """Raise `ConfigError` unless each value is a whole number from 1 to LARGEST. `what` starts the message."""
-    require_whole(what, 1, **values)
+def require_positive_int(what: str, **values: object) -> None:
+    """Raise `ConfigError` unless each value is a whole number from 1 to MAX_COUNT. `what` starts the message."""
+    require_integer(what, 1, **values)
     for name, value in values.items():
-        if isinstance(value, int) and value > LARGEST:
-            raise ConfigError(f"{what}: {name} must be at most {LARGEST:,}, got {value}")
+        if isinstance(value, int) and value > MAX_COUNT:
+            raise ConfigError(f"{what}: {name} must be at most {MAX_COUNT:,}, got {value}")
 
 
-def positive(what: str, **values: object) -> None:
+def require_positive(what: str, **values: object) -> None:
     """Raise `ConfigError` unless each value is a finite number more than 0. `what` starts the message."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
             raise ConfigError(f"{what}: {name} must be a finite number more than 0, got {value!r}")
 
 
-def stretched(length: Int[Tensor, "*n"], train_length: int, scale_step: int) -> Int[Tensor, "*n"]:
+def stepped_length(length: Int[Tensor, "*n"], train_length: int, scale_step: int) -> Int[Tensor, "*n"]:
     """Return the training length plus the excess over it, rounded up to a multiple of `scale_step`.
 
     Lengths up to the training length have no excess.
 
-    >>> stretched(torch.tensor([10, 64, 65, 96, 97]), 64, 32)
+    >>> stepped_length(torch.tensor([10, 64, 65, 96, 97]), 64, 32)
     tensor([ 64,  64,  96,  96, 128])
     """
     steps = -(-(length - train_length).clamp(min=0) // scale_step)
@@ -241,13 +241,13 @@ class RotaryEncoding(PositionEncoding):
 
     def modifiers(self, span: Span) -> AttentionModifiers:
         # Angles are float64 until the cosine is taken: at position 10^6 a float32 angle is off by 0.06 radians.
-        angle_k, gain_k = self._turn(span.k, span.length_k, span.length)
+        angle_k, gain_k = self._angles_and_gain(span.k, span.length_k, span.length)
         angle_q, gain_q = angle_k, gain_k
         if not span.consecutive or span.q.shape != span.k.shape:  # otherwise q and k share one set of cosines
-            angle_q, gain_q = self._turn(span.q, span.length_q, span.length)
+            angle_q, gain_q = self._angles_and_gain(span.q, span.length_q, span.length)
         return AttentionModifiers(rotation=Rotation(angle_q, angle_k, gain_q, gain_k, self.layout))
 
-    def _turn(
+    def _angles_and_gain(
         self, positions: Tensor, document_lengths: Tensor | None, length: int
     ) -> tuple[Tensor, Tensor | float | None]:
         """Return the angle of each position and pair, in radians, and the gain."""
@@ -276,8 +276,12 @@ class DistanceBias(PositionEncoding):
         """
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        n = span.reach if self.constant_beyond is None else torch.sym_min(span.reach, self.constant_beyond + 1)
-        if self.constant_beyond is not None and not is_own(type(self)) and not torch.compiler.is_compiling():
+        n = (
+            span.distance_bound
+            if self.constant_beyond is None
+            else torch.sym_min(span.distance_bound, self.constant_beyond + 1)
+        )
+        if self.constant_beyond is not None and not is_builtin_class(type(self)) and not torch.compiler.is_compiling():
             self._require_constant(self.constant_beyond, span.q.device)
         cols = table_columns(span, -n if self.bidirectional else 0, n, lambda: self._num_heads(span.q.device))
         return AttentionModifiers(terms=(ToeplitzBias(self.checked_bias(cols.distance), cols.first, cols.distances),))
@@ -289,8 +293,8 @@ class DistanceBias(PositionEncoding):
             two = self.checked_bias(torch.tensor(sorted([side * last, side * (last + 1)]), device=device)).detach()
             if not torch.equal(two[:, 0], two[:, 1]):
                 raise ConfigError(
-                    f"{place(type(self).bias)}: {type(self).__name__}.constant_beyond is {last}, but its bias at distance "
-                    f"{side * (last + 1)} differs from that at {side * last}; correct constant_beyond, or leave it None"
+                    f"{source_location(type(self).bias)}: {type(self).__name__}.constant_beyond is {last}, but its bias at "
+                    f"distance {side * (last + 1)} differs from that at {side * last}; correct constant_beyond, or leave it None"
                 )
 
     def checked_bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
@@ -303,7 +307,7 @@ class DistanceBias(PositionEncoding):
             got = f"a tensor of shape {list(table.shape)}" if is_tensor else f"{type(table).__name__}, no tensor"  # type: ignore[attr-defined]
             heads = self.init_arguments.get("num_heads", "heads")
             raise ConfigError(
-                f"{place(type(self).bias)}: {type(self).__name__}.bias must return a tensor [heads, distances], here "
+                f"{source_location(type(self).bias)}: {type(self).__name__}.bias must return a tensor [heads, distances], here "
                 f"[{heads}, {len(distance)}], got {got}"
             )
         return table

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from lengthwise.encodings.base import PositionEncoding, at_least
+from lengthwise.encodings.base import PositionEncoding, require_positive_int
 from lengthwise.forms import AttentionModifiers, LogitTransform, table_dtype
 from lengthwise.span import Span
 
@@ -38,7 +38,7 @@ class CoPE(PositionEncoding):
 
     def __init__(self, *, head_dim: int, max_position: int = 64):
         super().__init__()
-        at_least("CoPE", head_dim=head_dim, max_position=max_position)
+        require_positive_int("CoPE", head_dim=head_dim, max_position=max_position)
         self.head_dim = head_dim
         self.e = nn.Parameter(torch.zeros(max_position, head_dim))
 
@@ -54,5 +54,7 @@ class CoPE(PositionEncoding):
 
     def modifiers(self, span: Span) -> AttentionModifiers:
         return AttentionModifiers(
-            rewrite=LogitTransform(lambda logits, q, visible, scale, _: self.add_bias(logits, q, visible, scale))
+            logit_transform=LogitTransform(
+                lambda logits, q, visible, scale, _: self.add_bias(logits, q, visible, scale)
+            )
         )

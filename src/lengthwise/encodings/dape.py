@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.alibi import ALiBi
-from lengthwise.encodings.base import DistanceBias, PositionEncoding, at_least, table_columns
+from lengthwise.encodings.base import DistanceBias, PositionEncoding, require_positive_int, table_columns
 from lengthwise.encodings.fire import FIRE
 from lengthwise.encodings.kerple_log import KerpleLog
 from lengthwise.forms import AttentionModifiers, LogitTransform, column
@@ -48,7 +48,7 @@ class DAPE(PositionEncoding):
 
     def __init__(self, *, num_heads: int, train_length: int, base: _Base = "kerple_log", width: int = 32):
         super().__init__()
-        at_least("DAPE", num_heads=num_heads, train_length=train_length, width=width)
+        require_positive_int("DAPE", num_heads=num_heads, train_length=train_length, width=width)
         if base not in get_args(_Base):
             raise ConfigError(f"DAPE: base must be one of {', '.join(get_args(_Base))}, got {base!r}")
         self.base: ALiBi | KerpleLog | FIRE
@@ -71,7 +71,7 @@ class DAPE(PositionEncoding):
         """
         if not isinstance(self.base, DistanceBias):
             return self._fire_bias
-        cols = table_columns(span, 0, span.reach, lambda: self.second.out_features)
+        cols = table_columns(span, 0, span.distance_bound, lambda: self.second.out_features)
         table = self.base.bias(cols.distance)
 
         def bias_of(part: Span) -> Float[Tensor, "b h i j"]:
@@ -98,5 +98,5 @@ class DAPE(PositionEncoding):
         # B is not a separate term: at large distances it is so large that A could not be recovered from A + B.
         bias_of = self._bias_function(span)
         return AttentionModifiers(
-            rewrite=LogitTransform(lambda logits, q, visible, scale, part: self.mix(logits, bias_of(part)))
+            logit_transform=LogitTransform(lambda logits, q, visible, scale, part: self.mix(logits, bias_of(part)))
         )

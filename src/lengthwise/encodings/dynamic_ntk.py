@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lengthwise.encodings.base import at_least, stretched
+from lengthwise.encodings.base import require_positive_int, stepped_length
 from lengthwise.encodings.ntk_aware import NTKAware
 from lengthwise.forms import table_dtype
 
@@ -47,11 +47,11 @@ class DynamicNTK(NTKAware):
         scale_step: int = 1,
     ):
         super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout, factor=factor)
-        at_least("DynamicNTK", train_length=train_length, scale_step=scale_step)
+        require_positive_int("DynamicNTK", train_length=train_length, scale_step=scale_step)
         self.train_length, self.scale_step = train_length, scale_step
 
     def effective_length(self, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
-        return stretched(length, self.train_length, self.scale_step)
+        return stepped_length(length, self.train_length, self.scale_step)
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
         excess = (self.effective_length(length) - self.train_length).to(table_dtype(length.device))

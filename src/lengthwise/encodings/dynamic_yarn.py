@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lengthwise.encodings.base import at_least, stretched
+from lengthwise.encodings.base import require_positive_int, stepped_length
 from lengthwise.encodings.ntk_by_parts import NTKByParts
 from lengthwise.forms import table_dtype
 
@@ -58,11 +58,11 @@ class DynamicYaRN(NTKByParts):
             ramp=ramp,
             truncate=truncate,
         )
-        at_least(type(self).__name__, scale_step=scale_step)
+        require_positive_int(type(self).__name__, scale_step=scale_step)
         self.scale_step = scale_step
 
     def effective_length(self, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
-        return stretched(length, self.train_length, self.scale_step)
+        return stepped_length(length, self.train_length, self.scale_step)
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
         return self.interpolated_frequencies(length, self._scale(length))

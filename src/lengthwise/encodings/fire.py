@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings import piecewise
-from lengthwise.encodings.base import PositionEncoding, at_least, positive, table_columns
+from lengthwise.encodings.base import PositionEncoding, require_positive, require_positive_int, table_columns
 from lengthwise.encodings.piecewise import grid_segments, relu_segments
 from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, ToeplitzBias, table_dtype
 from lengthwise.span import Span
@@ -77,8 +77,8 @@ class FIRE(PositionEncoding):
         eps: float = 1e-6,
     ):
         super().__init__()
-        at_least("FIRE", num_heads=num_heads, width=width)
-        positive("FIRE", c=c, L=L)
+        require_positive_int("FIRE", num_heads=num_heads, width=width)
+        require_positive("FIRE", c=c, L=L)
         require_bool("FIRE", final_activation=final_activation, threshold=threshold)
         if type(hidden_layers) is not int or not 0 <= hidden_layers <= 4:
             raise ConfigError(
@@ -126,7 +126,7 @@ class FIRE(PositionEncoding):
 
     def modifiers(self, span: Span) -> AttentionModifiers:
         layers = self._linears()
-        cols, exact = table_columns(span, 0, span.reach, self._max_layer_width), None
+        cols, exact = table_columns(span, 0, span.distance_bound, self._max_layer_width), None
         distance = cols.distance
         if self.activation == "relu" or (len(layers) == 1 and not self.final_activation):
             slope, intercept, knots = relu_segments(layers, final=self.final_activation)

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.encodings.base import DistanceBias, at_least, project
+from lengthwise.encodings.base import DistanceBias, project, require_positive_int
 
 
 class KerplePower(DistanceBias):
@@ -26,7 +26,7 @@ class KerplePower(DistanceBias):
 
     def __init__(self, *, num_heads: int):
         super().__init__()
-        at_least("KerplePower", num_heads=num_heads)
+        require_positive_int("KerplePower", num_heads=num_heads)
         self.r1 = nn.Parameter(torch.rand(num_heads))
         self.r2 = nn.Parameter(torch.rand(num_heads) * 2)
 

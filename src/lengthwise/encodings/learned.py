@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import PositionEncoding, at_least, positive
+from lengthwise.encodings.base import PositionEncoding, require_positive, require_positive_int
 from lengthwise.encodings.inputs import require_input, require_positions
 
 
@@ -28,8 +28,8 @@ class Learned(PositionEncoding):
 
     def __init__(self, *, d_model: int, max_length: int = 2048, std: float = 1.0):
         super().__init__()
-        at_least("Learned", d_model=d_model, max_length=max_length)
-        positive("Learned", std=std)
+        require_positive_int("Learned", d_model=d_model, max_length=max_length)
+        require_positive("Learned", std=std)
         self.max_length = max_length
         self.table = nn.Parameter(torch.randn(max_length, d_model) * std)
 

@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import at_least, positive
+from lengthwise.encodings.base import require_positive, require_positive_int
 from lengthwise.encodings.ntk_by_parts import unscaled_share
 from lengthwise.encodings.rope import RoPE, require_factor
 
@@ -44,9 +44,9 @@ class Llama3(RoPE):
     ):
         super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout)
         name = type(self).__name__
-        at_least(name, train_length=train_length)
+        require_positive_int(name, train_length=train_length)
         require_factor(name, factor)
-        positive(name, low_freq_factor=low_freq_factor, high_freq_factor=high_freq_factor)
+        require_positive(name, low_freq_factor=low_freq_factor, high_freq_factor=high_freq_factor)
         if low_freq_factor >= high_freq_factor:
             raise ConfigError(
                 f"{name}: high_freq_factor must be more than low_freq_factor, got {high_freq_factor} and {low_freq_factor}; "

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import at_least
+from lengthwise.encodings.base import require_positive_int
 from lengthwise.encodings.rope import RoPE
 from lengthwise.forms import AttentionModifiers, QueryGain, table_dtype
 from lengthwise.span import Span
@@ -47,7 +47,7 @@ class LogN(RoPE):
         layout: Literal["interleaved", "half"] = "interleaved",
     ):
         super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout)
-        at_least("LogN", train_length=train_length)
+        require_positive_int("LogN", train_length=train_length)
         if train_length == 1:
             raise ConfigError("LogN: train_length must be at least 2, because ln 1 = 0 is a divisor, got 1")
         self.train_length = train_length

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import at_least, positive
+from lengthwise.encodings.base import require_positive, require_positive_int
 from lengthwise.encodings.rope import RoPE, require_factor
 
 
@@ -62,13 +62,13 @@ class LongRoPE(RoPE):
     ):
         super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout)
         name, pairs = type(self).__name__, self.rotary_dims // 2
-        at_least(name, train_length=train_length)
+        require_positive_int(name, train_length=train_length)
         require_factor(name, factor)
         ntk = tuple(factor ** (p / max(pairs - 1, 1)) for p in range(pairs))
         self.short_factor = _divisors(name, "short_factor", short_factor, (1.0,) * pairs)
         self.long_factor = _divisors(name, "long_factor", long_factor, ntk)
         if attention_factor is not None:
-            positive(name, attention_factor=attention_factor)
+            require_positive(name, attention_factor=attention_factor)
         elif factor == 1:
             attention_factor = 1.0
         elif train_length == 1:
@@ -109,7 +109,7 @@ def _divisors(name: str, what: str, divisors: object, default: tuple[float, ...]
         return default
     if not isinstance(divisors, (tuple, list)) or not divisors:
         raise ConfigError(f"{name}: {what} must be a list of numbers, one for each pair, got {divisors!r}")
-    positive(name, **{f"{what}[{n}]": divisor for n, divisor in enumerate(divisors)})
+    require_positive(name, **{f"{what}[{n}]": divisor for n, divisor in enumerate(divisors)})
     if len(divisors) != (pairs := len(default)):
         raise ConfigError(
             f"{name}: {what} must have {pairs} numbers, one for each of the {pairs} pairs of {2 * pairs} rotated dimensions, "

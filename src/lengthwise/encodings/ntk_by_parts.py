@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import at_least, positive
+from lengthwise.encodings.base import require_positive, require_positive_int
 from lengthwise.encodings.rope import RoPE, require_factor
 from lengthwise.values import require_bool
 
@@ -60,9 +60,9 @@ class NTKByParts(RoPE):
     ):
         super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout)
         name = type(self).__name__
-        at_least(name, train_length=train_length)
+        require_positive_int(name, train_length=train_length)
         require_factor(name, factor)
-        positive(name, beta_fast=beta_fast, beta_slow=beta_slow)
+        require_positive(name, beta_fast=beta_fast, beta_slow=beta_slow)
         if base <= 1:
             raise ConfigError(f"{name}: base must be more than 1, so that later pairs rotate more slowly, got {base}")
         if beta_fast <= beta_slow:

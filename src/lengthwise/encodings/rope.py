@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import RotaryEncoding, at_least, positive
+from lengthwise.encodings.base import RotaryEncoding, require_positive, require_positive_int
 from lengthwise.forms import table_dtype
 
 
@@ -39,8 +39,8 @@ class RoPE(RotaryEncoding):
     ):
         super().__init__()
         name = type(self).__name__
-        at_least(name, head_dim=head_dim)
-        positive(name, base=base)
+        require_positive_int(name, head_dim=head_dim)
+        require_positive(name, base=base)
         number = isinstance(rotary_fraction, (int, float)) and not isinstance(rotary_fraction, bool)
         if not number or not (0 < rotary_fraction <= 1 or (rotary_fraction == 0 and self.allows_no_rotation)):
             low = "0 or more" if self.allows_no_rotation else "more than 0"
@@ -70,6 +70,6 @@ class RoPE(RotaryEncoding):
 
 def require_factor(what: str, factor: object) -> None:
     """Raise `ConfigError` unless `factor` is a finite number, at least 1. `what` starts the message."""
-    positive(what, factor=factor)
+    require_positive(what, factor=factor)
     if factor < 1:  # type: ignore[operator]
         raise ConfigError(f"{what}: factor (target length / training length) must be at least 1, got {factor}")

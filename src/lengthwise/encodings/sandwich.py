@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import DistanceBias, at_least, distance_chunks, positive
+from lengthwise.encodings.base import DistanceBias, distance_chunks, require_positive, require_positive_int
 from lengthwise.forms import table_dtype
 
 _CHUNK_SIZE = 512  # distances whose sines are in memory together: so few that the C library reuses the memory
@@ -30,8 +30,8 @@ class Sandwich(DistanceBias):
 
     def __init__(self, *, num_heads: int, dim: int = 128, base: float = 10_000.0):
         super().__init__()
-        at_least("Sandwich", num_heads=num_heads, dim=dim)
-        positive("Sandwich", base=base)
+        require_positive_int("Sandwich", num_heads=num_heads, dim=dim)
+        require_positive("Sandwich", base=base)
         if dim % 2:
             raise ConfigError(f"Sandwich: dim must be even, because sines and cosines come in pairs, got {dim}")
         self.num_heads, self.dim, self.base = num_heads, dim, base

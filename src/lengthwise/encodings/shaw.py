@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from lengthwise.encodings.base import PositionEncoding, at_least
+from lengthwise.encodings.base import PositionEncoding, require_positive_int
 from lengthwise.forms import AttentionModifiers, RelativeKeyBias, RelativeValues, table_dtype
 from lengthwise.span import Span
 from lengthwise.values import require_bool
@@ -33,7 +33,7 @@ class Shaw(PositionEncoding):
 
     def __init__(self, *, head_dim: int, clip: int = 16, values: bool = True):
         super().__init__()
-        at_least("Shaw", head_dim=head_dim, clip=clip)
+        require_positive_int("Shaw", head_dim=head_dim, clip=clip)
         require_bool("Shaw", values=values)
         self.head_dim, self.clip = head_dim, clip
         self.key_vectors = self._initial_vectors()

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import DistanceBias, at_least, positive
+from lengthwise.encodings.base import DistanceBias, require_positive, require_positive_int
 from lengthwise.forms import table_dtype
 from lengthwise.values import require_bool
 
@@ -48,8 +48,8 @@ class T5(DistanceBias):
         bidirectional: bool = False,
     ):
         super().__init__()
-        at_least("T5", num_heads=num_heads, num_buckets=num_buckets, max_distance=max_distance)
-        positive("T5", std=std)
+        require_positive_int("T5", num_heads=num_heads, num_buckets=num_buckets, max_distance=max_distance)
+        require_positive("T5", std=std)
         require_bool("T5", bidirectional=bidirectional)
         if bidirectional and (num_buckets % 2 or num_buckets < 4):
             raise ConfigError(

@@ -7,7 +7,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import PositionEncoding, at_least, distance_chunks, distances, positive, table_columns
+from lengthwise.encodings.base import (
+    PositionEncoding,
+    distance_chunks,
+    distances,
+    require_positive,
+    require_positive_int,
+    table_columns,
+)
 from lengthwise.forms import AttentionModifiers, KeyBias, RelativeKeyBias, table_dtype
 from lengthwise.span import Span
 from lengthwise.values import require_bool
@@ -55,11 +62,11 @@ class TransformerXL(PositionEncoding):
         bidirectional: bool = False,
     ):
         super().__init__()
-        at_least("TransformerXL", num_heads=num_heads, head_dim=head_dim, d_model=d_model)
-        positive("TransformerXL", base=base)
+        require_positive_int("TransformerXL", num_heads=num_heads, head_dim=head_dim, d_model=d_model)
+        require_positive("TransformerXL", base=base)
         require_bool("TransformerXL", bidirectional=bidirectional)
         if max_distance is not None:
-            at_least("TransformerXL", max_distance=max_distance)
+            require_positive_int("TransformerXL", max_distance=max_distance)
         if d_model % 2:
             raise ConfigError(
                 f"TransformerXL: d_model must be even, because sines and cosines come in pairs, got {d_model}"
@@ -95,7 +102,11 @@ class TransformerXL(PositionEncoding):
         return rows.unflatten(1, self.W_R.shape[:2]).transpose(0, 1)
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        last = span.reach - 1 if self.max_distance is None else torch.sym_min(span.reach - 1, self.max_distance)
+        last = (
+            span.distance_bound - 1
+            if self.max_distance is None
+            else torch.sym_min(span.distance_bound - 1, self.max_distance)
+        )
         first = -torch.sym_max(1, last) if self.bidirectional else 0
         cols = table_columns(span, first, last + 1, lambda: self.W_R.shape[0] * self.head_dim)
         table = self._vectors_at(cols.distance) if cols.sparse else self.vectors(first, last + 1, span.q.device)

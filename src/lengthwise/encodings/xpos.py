@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import at_least, positive
+from lengthwise.encodings.base import require_positive, require_positive_int
 from lengthwise.encodings.rope import RoPE
 from lengthwise.forms import AttentionModifiers, table_dtype
 from lengthwise.span import Span
@@ -57,8 +57,8 @@ class XPos(RoPE):
         max_length: int = 32768,
     ):
         super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout)
-        at_least("XPos", max_length=max_length)
-        positive("XPos", gamma=gamma, scale_base=scale_base)
+        require_positive_int("XPos", max_length=max_length)
+        require_positive("XPos", gamma=gamma, scale_base=scale_base)
         longest = _MAX_LOG_GAIN * scale_base / math.log1p(1 / gamma) + 1
         if max_length > longest:
             raise ConfigError(

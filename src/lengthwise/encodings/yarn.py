@@ -7,7 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import positive
+from lengthwise.encodings.base import require_positive
 from lengthwise.encodings.ntk_by_parts import NTKByParts
 
 
@@ -68,7 +68,7 @@ class YaRN(NTKByParts):
                 raise ConfigError(f"{name}: {what} must be a finite number, 0 or more, got {value!r}")
         self.attention_factor = magnitude_scale(factor, mscale) / magnitude_scale(factor, mscale_all_dim)
         if attention_factor is not None:
-            positive(name, attention_factor=attention_factor)
+            require_positive(name, attention_factor=attention_factor)
             if (mscale, mscale_all_dim) != (1, 0):
                 raise ConfigError(f"{name}: attention_factor replaces mscale and mscale_all_dim; pass one or the other")
             self.attention_factor = attention_factor

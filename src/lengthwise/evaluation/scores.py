@@ -108,7 +108,7 @@ def check_lengths(run: Run, lengths: Iterable[int], shifts: Iterable[Shift] = ()
             f"prompt is {prompt}, but {run.task.name} is not a task whose lengths are prefixes of one prompt; leave prompt out"
         )
     for test_task in (task, *(shifted(run.task, shift).build() for shift in shifts)):
-        prompts = [prompt] if prompt and isinstance(test_task, PrefixTask) and test_task.one_forward() else []
+        prompts = [prompt] if prompt and isinstance(test_task, PrefixTask) and test_task.prefixes_are_examples() else []
         all_lengths = dict.fromkeys([*lengths, *prompts])
         scheme = position_scheme_for(task, run.training.positions)
         _check(test_task, encodings_of(run, task), scheme, all_lengths, task.decodes)
@@ -166,7 +166,7 @@ def evaluate(
     forward_lengths = lengths
     if isinstance(task, PrefixTask):
         config = dataclasses.replace(config, prompt=max(_prompt_length(config), *lengths))
-        forward_lengths = [_prompt_length(config)] if task.one_forward() else lengths
+        forward_lengths = [_prompt_length(config)] if task.prefixes_are_examples() else lengths
     encodings = [m for m in model.modules() if getattr(m, "kind", None) == "encoding"]
     _check(task, encodings, scheme, dict.fromkeys([*lengths, *forward_lengths]), decode)
     device = next(model.parameters()).device
@@ -252,7 +252,7 @@ def _score_logits(
     values = torch.cat(scores).double()
     if not isinstance(task, PrefixTask):
         return {length: (values, {})}
-    scored_lengths = lengths if task.one_forward() else [length]
+    scored_lengths = lengths if task.prefixes_are_examples() else [length]
     return {n: (values[:, n - 1], _group_means(values[:, n - 1])) for n in scored_lengths}
 
 

@@ -19,7 +19,7 @@ from lengthwise.choices import require_choice, settings_of
 from lengthwise.config import Choice, ConfigError, choose, near_miss
 from lengthwise.encodings import ENCODINGS, ALiBi, NoPE
 from lengthwise.encodings.alibi import slopes
-from lengthwise.encodings.base import at_least, positive
+from lengthwise.encodings.base import require_positive, require_positive_int
 
 Layout = Literal["interleaved", "half"]
 
@@ -56,7 +56,7 @@ def interleaved_from_half(
 def _row_order(weight: Tensor, num_heads: int, head_dim: int, rotary_dims: int | None, target: Layout) -> Tensor:
     """Return the indices of the rows of a projection in the target layout."""
     _require_dims("the weight", weight, (1, 2), "[num_heads · head_dim, d_model], or a bias [num_heads · head_dim]")
-    at_least("a projection", num_heads=num_heads, head_dim=head_dim)
+    require_positive_int("a projection", num_heads=num_heads, head_dim=head_dim)
     dims = head_dim if rotary_dims is None else rotary_dims
     if isinstance(dims, bool) or not isinstance(dims, int):
         raise ConfigError(f"rotary_dims must be a whole number (a fraction · head_dim), got {dims!r}")
@@ -106,7 +106,7 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " heads"]:
     >>> alibi_slopes(3)
     tensor([0.0625, 0.0039, 0.2500], dtype=torch.float64)
     """
-    at_least("alibi_slopes", num_heads=num_heads)
+    require_positive_int("alibi_slopes", num_heads=num_heads)
     return torch.tensor(slopes(num_heads), dtype=torch.float64)
 
 
@@ -264,9 +264,9 @@ def encoding_from_rope_parameters(
     """
     if parameters is None:
         return choose(NoPE)
-    at_least("encoding_from_rope_parameters", head_dim=head_dim)
+    require_positive_int("encoding_from_rope_parameters", head_dim=head_dim)
     if max_position_embeddings is not None:
-        at_least("encoding_from_rope_parameters", max_position_embeddings=max_position_embeddings)
+        require_positive_int("encoding_from_rope_parameters", max_position_embeddings=max_position_embeddings)
     theirs = dict(_require_mapping(parameters))
     legacy = theirs.pop("type", "default")
     kind = theirs.pop("rope_type", legacy)
@@ -286,7 +286,7 @@ def encoding_from_rope_parameters(
         theirs.pop("factor", None)  # it has this key, which has no effect at 1
     trained = theirs.pop("original_max_position_embeddings", None)
     if trained is not None:
-        at_least("rope_parameters", original_max_position_embeddings=trained)
+        require_positive_int("rope_parameters", original_max_position_embeddings=trained)
     for key in theirs:
         if key not in known:
             raise ConfigError(
@@ -294,7 +294,7 @@ def encoding_from_rope_parameters(
             )
     if theirs.get("rope_theta") is None:
         theirs["rope_theta"] = 10_000.0 if rope_theta is None else rope_theta
-    positive("rope_parameters", rope_theta=theirs["rope_theta"])
+    require_positive("rope_parameters", rope_theta=theirs["rope_theta"])
     if kind in ("yarn", "longrope") and theirs.get("factor") is None:
         if trained is None or max_position_embeddings is None:
             raise ConfigError(
@@ -343,7 +343,7 @@ def _converted(key: str, value: Any, total: int | float) -> Any:
     if key in ("short_factor", "long_factor"):
         if not isinstance(value, (list, tuple)):
             raise ConfigError(f"{key} must be a list of numbers, one for each pair of dims, got {value!r}")
-        positive("rope_parameters", **{f"{key}[{n}]": divisor for n, divisor in enumerate(value)})
+        require_positive("rope_parameters", **{f"{key}[{n}]": divisor for n, divisor in enumerate(value)})
     return value
 
 
@@ -381,7 +381,7 @@ def rope_parameters_from_encoding(choice: Choice, *, train_length: int | None = 
     """
     require_choice("rope_parameters_from_encoding()", choice)
     if train_length is not None:
-        at_least("rope_parameters_from_encoding", train_length=train_length)
+        require_positive_int("rope_parameters_from_encoding", train_length=train_length)
     if len(choice.layers) > 1:
         raise ConfigError(f"{choice.label} is a pattern over layers; convert each of its layers")
     if choice.make is NoPE:
@@ -428,11 +428,11 @@ def trained_length(parameters: Mapping[str, Any] | None, max_position_embeddings
     >>> trained_length({"rope_type": "llama3", "original_max_position_embeddings": 8192}, 131072)
     8192
     """
-    at_least("trained_length", max_position_embeddings=max_position_embeddings)
+    require_positive_int("trained_length", max_position_embeddings=max_position_embeddings)
     theirs = {} if parameters is None else _require_mapping(parameters)
     is_used = theirs.get("rope_type", theirs.get("type")) in _TYPES_WITH_TRAIN_LENGTH
     original = theirs.get("original_max_position_embeddings") if is_used else None
     if original is None:
         return max_position_embeddings
-    at_least("rope_parameters", original_max_position_embeddings=original)
+    require_positive_int("rope_parameters", original_max_position_embeddings=original)
     return int(original)

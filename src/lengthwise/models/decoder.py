@@ -21,7 +21,7 @@ from lengthwise.forms import AttentionModifiers, KeyBias
 from lengthwise.models.base import Model
 from lengthwise.models.linear import Linear, swiglu
 from lengthwise.positions import consecutive
-from lengthwise.span import Span, lowest_and_highest, own_lengths, token_integers
+from lengthwise.span import Span, document_lengths, lowest_and_highest, token_integers
 
 Watch = Callable[[int, AttentionModifiers, Span, Mask, Tensor, Tensor, float], None]
 
@@ -32,7 +32,7 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         c = config
-        self.heads, self.kv_heads, self.head_dim = c.num_heads, c.kv_heads, c.width_of_head
+        self.heads, self.kv_heads, self.head_dim = c.num_heads, c.kv_heads, c.head_width
         self.scale = 1.0 if c.t5_scaling else self.head_dim**-0.5
         self.attention_norm, self.mlp_norm = norm(c), norm(c)
         self.qkv = Linear(c.d_model, (self.heads + 2 * self.kv_heads) * self.head_dim, bias=c.bias)
@@ -132,7 +132,7 @@ class Decoder(Model):
     def _build_encodings(self, encoding: Choice, train_length: int) -> list[int]:
         """Add the modules of the encodings and return the index of each layer's encoding."""
         c, encoding_of_layer = self.config, []
-        context = {"num_heads": c.num_heads, "head_dim": c.width_of_head, "d_model": c.d_model}
+        context = {"num_heads": c.num_heads, "head_dim": c.head_width, "d_model": c.d_model}
         shared: dict[Choice, int] = {}
         for layer in range(c.num_layers):
             choice = encoding.layers[layer % len(encoding.layers)]
@@ -287,7 +287,7 @@ class Decoder(Model):
             assert cache.positions is not None
             keys, consecutive_keys, first, last = cache.positions, cache.consecutive, cache.first, cache.highest
             documents = cache.documents
-        length_k = own_lengths(keys, documents) if self._depends_on_length() and not consecutive_keys else None
+        length_k = document_lengths(keys, documents) if self._depends_on_length() and not consecutive_keys else None
         length_q = None if length_k is None else length_k[:, -tokens:]
         span = Span(positions, keys, last + 1, consecutive_keys, length_q, length_k, first)
         return span, Mask(tokens, past + tokens, True, documents)
@@ -301,8 +301,8 @@ class Decoder(Model):
         if cache.consecutive:
             before, now = torch.tensor([past]), torch.tensor([cache.length])
         else:
-            before = own_lengths(positions[:, :past], None if documents is None else documents[:, :past])
-            now = own_lengths(positions, documents)[:, :past]
+            before = document_lengths(positions[:, :past], None if documents is None else documents[:, :past])
+            now = document_lengths(positions, documents)[:, :past]
         encodings = [cast(PositionEncoding, encoding) for encoding in self.encodings]
         return any(
             bool((e.effective_length(before) != e.effective_length(now)).any())

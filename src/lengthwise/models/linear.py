@@ -29,7 +29,7 @@ def _product() -> Callable[[Tensor, Tensor, Tensor | None], Tensor] | None:
 _PRODUCT = _product()
 
 
-def multiplied_by() -> str:
+def matmul_library() -> str:
     """Return which library multiplies large linear maps on this CPU: "oneDNN", or "torch" for torch's default."""
     return "oneDNN" if _PRODUCT is not None and torch.backends.mkldnn.enabled else "torch"
 
@@ -46,7 +46,7 @@ class Linear(nn.Linear):
 
 def _onednn_applies(x: Tensor, weight: Tensor) -> bool:
     float32_on_cpu = x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32
-    return float32_on_cpu and multiplied_by() == "oneDNN" and not torch.is_autocast_enabled("cpu")
+    return float32_on_cpu and matmul_library() == "oneDNN" and not torch.is_autocast_enabled("cpu")
 
 
 class _Linear(torch.autograd.Function):

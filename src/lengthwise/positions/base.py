@@ -8,14 +8,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.values import require_whole
+from lengthwise.values import require_integer
 
 MOST_POSITIONS = 2**31  # positions of a scheme are below it
 
 
 def require_number(what: str, low: int, **values: object) -> None:
     """Raise `ConfigError` unless each value is a whole number from `low` to 2^31."""
-    require_whole(what, low, **values)
+    require_integer(what, low, **values)
     for name, value in values.items():
         if isinstance(value, int) and value > MOST_POSITIONS:
             raise ConfigError(

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.attention.tables import spread
+from lengthwise.attention.tables import scatter_columns
 from lengthwise.config import ConfigError
 from lengthwise.models import Model
 from lengthwise.probes.rows import AttentionCall, attention_calls, block_rows
@@ -70,7 +70,7 @@ def _layer(call: AttentionCall, queries: Tensor) -> tuple[Tensor, Tensor]:
         highest = (logits >= logits.amax(-1, keepdim=True) - TOLERANCE).to(torch.uint8).argmax(-1, keepdim=True)
         highest_bin = torch.nn.functional.one_hot(column.gather(-1, highest)[..., 0], BINS)  # [b, h, i, n]
         most = most + (highest_bin * selected[:, None, :, None]).sum((0, 2))
-        shares = spread(logits.softmax(-1), column, BINS)
+        shares = scatter_columns(logits.softmax(-1), column, BINS)
         mass = mass + (shares * selected[:, None, :, None]).sum((0, 2))
     assert isinstance(most, Tensor) and isinstance(mass, Tensor)
     return most, mass

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
-from lengthwise.models import Model, attending
+from lengthwise.models import Model, require_decoder
 from lengthwise.probes.divergence import VARIANTS
 from lengthwise.probes.rows import AttentionCall, attention_calls, block_rows
 
@@ -37,7 +37,7 @@ def attention_distance(
     only for m < n.
     """
     require_variant(variant)
-    a, b = attending(a), attending(b)
+    a, b = require_decoder(a), require_decoder(b)
     if len(a.blocks) != len(b.blocks):
         raise ConfigError(
             f"the models must have equal depth, because layers are compared one to one, got {len(a.blocks)} and {len(b.blocks)} "

@@ -10,10 +10,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.attention import Mask, reference
-from lengthwise.attention.slices import Slices, blocks_of, sliced
+from lengthwise.attention.slices import Slices, query_blocks, slice_modifiers
 from lengthwise.config import ConfigError
 from lengthwise.forms import AttentionModifiers, table_dtype
-from lengthwise.models import Model, attending
+from lengthwise.models import Model, require_decoder
 from lengthwise.span import Span
 
 MAX_NUMBERS = {"cpu": 1 << 18, "other": 1 << 24}  # in a block of rows of all heads
@@ -39,7 +39,7 @@ class AttentionCall:
 
         Logits have the dtype `forms.table_dtype`, and are computed from products in float32 or a higher precision.
         """
-        yield from self._logits(list(blocks_of(self.mask, rows)))
+        yield from self._logits(list(query_blocks(self.mask, rows)))
 
     def row(self, query: int) -> Float[Tensor, "b h j"]:
         """Return the logits of one query for all keys, −inf at masked keys, without computing those of other queries."""
@@ -53,7 +53,7 @@ class AttentionCall:
     ) -> Iterator[tuple[slice, slice, Float[Tensor, "b h i j"]]]:
         dtype = torch.promote_types(self.q.dtype, torch.float32)
         q, k = self.q.to(dtype), self.k.to(dtype).repeat_interleave(self.heads // self.k.shape[1], 1)
-        blocks = zip(slices, sliced(self.modifiers, self.span, slices), strict=True)
+        blocks = zip(slices, slice_modifiers(self.modifiers, self.span, slices), strict=True)
         for (queries, keys), (modifiers, span) in blocks:
             if only is not None and queries.start != only:
                 continue
@@ -68,7 +68,7 @@ def attention_calls(
     positions: Int[Tensor, "#b t"] | None = None,
 ) -> list[AttentionCall]:
     """Return the arguments of every layer's attention when the model reads `inputs`, in the order of the layers."""
-    model = attending(model)
+    model = require_decoder(model)
     if model.training:
         raise ConfigError("the model must be in evaluation mode for a probe; call model.eval() first")
     calls: list[AttentionCall] = []

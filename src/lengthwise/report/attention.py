@@ -1,6 +1,6 @@
 """Charts of what attention learned: distances by layer, and how far back heads attend. They need HTML and SVG, no script.
 
-Lines are in an SVG that is stretched to its frame. Text and point shapes are outside of it and keep their proportions, so both
+Lines are in an SVG that is stepped_length to its frame. Text and point shapes are outside of it and keep their proportions, so both
 stay readable on a phone and on paper. Coordinates are in percent of the frame, and colours are CSS variables.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 from lengthwise.analysis import AttendedDistances, Distances, Interval, TaskFindings
 from lengthwise.report import provenance
 from lengthwise.report.palette import Look, looks
-from lengthwise.values import listing
+from lengthwise.values import join_names
 
 LN2 = math.log(2)
 MEASURES = {
@@ -43,7 +43,7 @@ def _distances(group: Distances, task: TaskFindings, known: Mapping[str, Look]) 
     ticks = _ticks(max(ends, default=0.0))
     top, count = ticks[-1], max(len(s.layers) for s in group.series)
     order = sorted(group.series, key=lambda s: (s.mean if math.isfinite(s.mean) else math.inf, s.label))
-    names = listing([f"{s.label} (another seed)" if s.baseline else s.label for s in order])
+    names = join_names([f"{s.label} (another seed)" if s.baseline else s.label for s in order])
     return {
         "group": group,
         "described": (
@@ -151,7 +151,7 @@ def _steps(shares: Sequence[float], top: float) -> str:
 
 
 def _lengths(lengths: Sequence[int], task: TaskFindings) -> str:
-    return f"{listing([f'{n:,}' for n in lengths])} {task.unit}"
+    return f"{join_names([f'{n:,}' for n in lengths])} {task.unit}"
 
 
 def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from lengthwise.analysis.numbers import figure, spread
 from lengthwise.report.attention import _facts, _percent, _ticks
 from lengthwise.report.chart import ARROW
 from lengthwise.report.palette import Look, looks
-from lengthwise.values import listing
+from lengthwise.values import join_names
 
 LABEL_DISTANCE = 6.4  # smallest distance between the labels of two lines, in percent of the frame's height
 MAX_POINTS = 100  # of a line; a longer one is averaged over neighbours
@@ -179,7 +179,7 @@ def _described(
 ) -> str:
     """Return the description of a line chart for screen readers: its axes, their ranges, and its lines."""
     ends = f"from {marks[0]['text']} to {marks[-1]['text']}" if marks else "empty"
-    names = listing([s["label"] for s in drawn["series"]])
+    names = join_names([s["label"] for s in drawn["series"]])
     return (
         f"{title}: line chart. Horizontal axis: {below}, {ends}. Vertical axis: {metric}, from {drawn['ticks'][0]['text']} to "
         f"{drawn['ticks'][-1]['text']}. Lines: {names}. A table below has the same numbers."

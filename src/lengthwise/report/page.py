@@ -26,7 +26,7 @@ from lengthwise.report.generated_answers import generated_answers
 from lengthwise.report.in_context import in_context
 from lengthwise.report.summary import summary
 from lengthwise.store.workers import is_dead, worker_name
-from lengthwise.values import listing, require_no_address
+from lengthwise.values import join_names, require_no_address
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -65,7 +65,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
         margin=MARGIN,
         learned=LEARNED,
         floor_words=FLOOR_WORDS,
-        listing=listing,
+        join_names=join_names,
     )
 
 

@@ -63,7 +63,7 @@ def settings(task: TaskFindings) -> list[tuple[str, list[tuple[str, str]]]]:
     return list(parts.items())
 
 
-NAMES = {"is": "name", "dirty": "uncommitted changes", "linear_maps": "matmul library"}
+NAMES = {"is": "name", "uncommitted_changes": "uncommitted changes", "matmul_library": "matmul library"}
 
 
 def readable(name: str) -> str:

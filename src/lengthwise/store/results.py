@@ -103,7 +103,7 @@ class Store:
         if writes and self.readonly:
             raise StoreError(read_only(self.name))
         engine = self._engine.execution_options(writes=True) if writes else self._engine
-        self.require_there()
+        self.require_file_unchanged()
         with store_errors(self.name, self.path, self._timeout) as lock_acquired, engine.begin() as connection:
             if self.path is not None:
                 if not writes:  # BEGIN locks SQLite for writers; readers get their lock when they read the first row
@@ -111,7 +111,7 @@ class Store:
                 lock_acquired()
             yield connection
 
-    def require_there(self) -> None:
+    def require_file_unchanged(self) -> None:
         """Raise `StoreGone` if the database's file was deleted or replaced since it was opened.
 
         SQLite would continue without an error and write to a file that nobody can find again.

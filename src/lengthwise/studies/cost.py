@@ -41,7 +41,7 @@ def cost(run: Run, evaluation: EvaluationConfig, task: Task) -> Cost:
         mean_length = training.train_length
     train = 3 * training.steps * training.batch_size * _forward(run, task, mean_length)  # backward costs two forwards
     prompt = evaluation.prompt or max(evaluation.lengths)
-    if isinstance(task, PrefixTask) and task.one_forward():  # one forward pass evaluates all lengths
+    if isinstance(task, PrefixTask) and task.prefixes_are_examples():  # one forward pass evaluates all lengths
         tests = 1 + len(evaluation.shifts)
         return Cost(train, {prompt: tests * evaluation.examples * _forward(run, task, prompt)})
     by_length = {}

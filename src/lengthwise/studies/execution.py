@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from lengthwise.attention import check_backend
-from lengthwise.child_processes import ctrl_c_held_back
-from lengthwise.class_versions import is_own
+from lengthwise.child_processes import sigint_blocked
+from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError
 from lengthwise.plugins import loaded_plugins
 from lengthwise.store import RunRow, Store, StoreError, StoreGone, open_results, run_folder
@@ -201,7 +201,7 @@ def _pickled(study: Study) -> bytes:
 
 def _source_for_workers(study: Study) -> str | None:
     """Return the study's file if a class is from outside lengthwise, since the file or one that it imports may define it."""
-    outside = any(not is_own(choice.make) for run in study.runs for choice in run.choices)
+    outside = any(not is_builtin_class(choice.make) for run in study.runs for choice in run.choices)
     return str(study.source) if outside and study.source is not None else None
 
 
@@ -212,7 +212,7 @@ class _Worker:
         context = get_context("spawn")
         self.pipe, child_pipe = context.Pipe()
         self.process = context.Process(target=main, args=(child_pipe, spec), daemon=True)
-        with ctrl_c_held_back():  # the child inherits this, so Ctrl-C cannot hit it while it starts
+        with sigint_blocked():  # the child inherits this, so Ctrl-C cannot hit it while it starts
             self.process.start()
         child_pipe.close()
         self.name: str | None = None  # its name in the store; None until it is ready

@@ -36,7 +36,7 @@ from lengthwise.studies.provenance import facts
 from lengthwise.studies.stored import stored_run, without_versions
 from lengthwise.studies.study import encoding, task
 from lengthwise.training.checkpoint import WEIGHTS
-from lengthwise.training.tensorfile import CheckpointError, DamagedFile
+from lengthwise.training.tensor_file import CheckpointError, DamagedFile
 from lengthwise.values import require_no_address
 
 MAX_LOADED = 2  # trained models in memory: those of one comparison

@@ -9,7 +9,7 @@ import numpy
 import torch
 
 import lengthwise
-from lengthwise.models.linear import multiplied_by
+from lengthwise.models.linear import matmul_library
 
 
 def facts(device: str, threads: int) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def facts(device: str, threads: int) -> dict[str, Any]:
         "platform": f"{platform.system()} {platform.machine()}",
         "device": device_name(device),
         "threads": threads,
-        "linear_maps": multiplied_by() if torch.device(device).type == "cpu" else "torch",
+        "matmul_library": matmul_library() if torch.device(device).type == "cpu" else "torch",
         **commit(Path(lengthwise.__file__)),
     }
 
@@ -54,7 +54,10 @@ def commit(file: Path, besides: str | None = None) -> dict[str, Any]:
         _git(folder, "ls-files", "--error-unmatch", file.name)
         head = _git(folder, "rev-parse", "--short=12", "HEAD")
         paths = ["--", ":/", f":(top,exclude){besides}"] if besides else []
-        return {"commit": head, "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no", *paths))}
+        return {
+            "commit": head,
+            "uncommitted_changes": bool(_git(folder, "status", "--porcelain", "--untracked-files=no", *paths)),
+        }
     except (OSError, subprocess.SubprocessError):
         return {}
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from lengthwise.analysis.gather import WHERE_ABOUTS, canonical
+from lengthwise.analysis.gather import STORAGE_SETTINGS, canonical
 from lengthwise.choices import UnknownName
 from lengthwise.config import ConfigError, Run
 from lengthwise.plugins import plugin_hint
 from lengthwise.store import RunRow
-from lengthwise.values import listing
+from lengthwise.values import join_names
 
 
 def stored_run(row: RunRow) -> Run:
@@ -29,7 +29,7 @@ def stored_run(row: RunRow) -> Run:
         return run
     if changed := changed_classes(row.config, run.to_data()):
         raise ConfigError(
-            f"{description}: {listing(changed)} changed since it was trained; run its study again, or restore the old code"
+            f"{description}: {join_names(changed)} changed since it was trained; run its study again, or restore the old code"
         )
     raise ConfigError(
         f"{description} was created by another version of lengthwise, its key is {run.key} in this one; use that version"
@@ -68,7 +68,7 @@ def retraining_note(replaced: Iterable[tuple[RunRow, RunRow]]) -> str | None:
     if not names:
         return None
     runs, they = ("1 run was", "it") if len(trained) == 1 else (f"{len(trained)} runs were", "they")
-    return f"{listing(names)} changed since {runs} trained; {they} will be trained again"
+    return f"{join_names(names)} changed since {runs} trained; {they} will be trained again"
 
 
 def changed_classes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -105,6 +105,6 @@ def without_versions(data: Any) -> Any:
 def _without_content(data: Any) -> Any:
     """Return the description also without the hashes and paths of texts."""
     if isinstance(data, dict):
-        skip = ("sha256", *WHERE_ABOUTS) if "sha256" in data else ()
+        skip = ("sha256", *STORAGE_SETTINGS) if "sha256" in data else ()
         return {k: _without_content(v) for k, v in without_versions(data).items() if k not in skip}
     return [_without_content(item) for item in data] if isinstance(data, list) else data

@@ -14,7 +14,7 @@ from lengthwise.evaluation import check_lengths, encodings_of, questions
 from lengthwise.positions import POSITION_SCHEMES
 from lengthwise.studies.published import require_published
 from lengthwise.tasks import TASKS
-from lengthwise.tasks.contract import require_kept
+from lengthwise.tasks.contract import require_consistent
 from lengthwise.training import check_training
 
 MAX_RUNS = 10_000
@@ -183,7 +183,7 @@ def _check(run: Run, config: EvaluationConfig) -> None:
         run.training.train_length,
         max(config.lengths),
     }:
-        require_kept(task, length)
+        require_consistent(task, length)
 
 
 # ---- creating runs ----------------------------------------------------------------------------------------------

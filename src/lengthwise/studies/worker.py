@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from lengthwise.class_versions import is_own
+from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import Score, evaluate, shifted, together
 from lengthwise.plugins import error_in_user_file, load_plugins
@@ -178,7 +178,7 @@ class Worker:
                 with self.warnings_as_notes(row.key):
                     scores, shift_scores = self.run(row, folder, heartbeat)
             except Stopped as stopped:
-                self.store.require_there()
+                self.store.require_file_unchanged()
                 if stopped.phase == "training" and not heartbeat.lost:  # the step of the last checkpoint
                     heartbeat.step, heartbeat.steps = stopped.step, stopped.steps
                     self.store.heartbeat(row.key, self.name, stopped.step, stopped.steps)
@@ -192,7 +192,7 @@ class Worker:
                     self.release(row, "the store failed")
                 raise
             except Exception as error:
-                self.store.require_there()  # a missing store would be the cause of the error
+                self.store.require_file_unchanged()  # a missing store would be the cause of the error
                 self.fail(row, folder, error)
             else:
                 seconds = time.perf_counter() - start
@@ -335,7 +335,7 @@ def require_same_keys(runs: dict[str, Run]) -> None:
     """Raise `ConfigError` if a run's key differs from the parent's, because a class's file was edited in the meantime."""
     for key, run in runs.items():
         if run.key != key:
-            names = ", ".join(sorted({choice.name for choice in run.choices if not is_own(choice.make)}))
+            names = ", ".join(sorted({choice.name for choice in run.choices if not is_builtin_class(choice.make)}))
             raise ConfigError(f"the file of {names} changed while the study was running; run the same command again")
 
 

@@ -14,7 +14,7 @@ from lengthwise.baselines.ngrams import NGRAMS, WITHOUT_ORDER, Predictor
 from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Baseline, Batch, PrefixTask, require_length, require_split
 from lengthwise.tasks.sequences import symbol_names
-from lengthwise.values import require_most, require_whole
+from lengthwise.values import require_at_most, require_integer
 
 MIN_SIZE = 4  # states and letters of an automaton, if the settings allow as many
 MAX_SIZE = 10_000  # states and letters: every sequence has tables of both
@@ -134,8 +134,8 @@ class PFA(PrefixTask):
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         symbols, edges, ends = settings["symbols"], settings["edges"], settings["ends"]
-        require_whole("PFA", 1, states=settings["states"], symbols=symbols, edges=edges)
-        require_most("PFA", MAX_SIZE, states=settings["states"], symbols=symbols)
+        require_integer("PFA", 1, states=settings["states"], symbols=symbols, edges=edges)
+        require_at_most("PFA", MAX_SIZE, states=settings["states"], symbols=symbols)
         if edges > symbols:
             raise ConfigError(
                 f"PFA.edges must be at most symbols={symbols}, got {edges}: the transitions of a state have different symbols"

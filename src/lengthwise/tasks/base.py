@@ -93,7 +93,7 @@ class Task(ABC):
 
     kind: ClassVar[str] = "task"
     version: ClassVar[int] = 1  # part of a run's key; raise it in the class whenever its examples or scores change
-    metric: ClassVar[str]  # "exact match" or "log perplexity"
+    metric: ClassVar[str]  # "exact match" or "cross-entropy"
     better: ClassVar[Literal["higher", "lower"]]
     unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"
     per_token: ClassVar[
@@ -235,7 +235,7 @@ class PrefixTask(Task):
     def score(self, logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:
         return self.curve(logits, batch)[:, -1]
 
-    def one_forward(self) -> bool:
+    def prefixes_are_examples(self) -> bool:
         """Return whether the prefixes of a long test sequence are themselves test sequences of the shorter lengths.
 
         They are not if the last question of a sequence differs in kind from those before it. Then every length needs a forward

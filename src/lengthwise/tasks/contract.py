@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.class_versions import is_own, place
+from lengthwise.class_versions import is_builtin_class, source_location
 from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Batch, Task, generator
 from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs
@@ -18,16 +18,16 @@ from lengthwise.tasks.sequences import SequenceTask
 CHECKED_EXAMPLES = 4
 
 
-def require_kept(task: Task, length: int) -> None:
+def require_consistent(task: Task, length: int) -> None:
     """Raise `ConfigError`, with the file and line of the class, if examples of this length contradict the task.
 
     A few examples are checked: the type and shape of what `draw` returns, the word ids, `widths`, `length_of`, and that the same
     generator state gives the same examples. Lengthwise's own tasks are not checked here, because the tests do that.
     """
     task_class = type(task)
-    if is_own(task_class):
+    if is_builtin_class(task_class):
         return
-    where = f"{place(task_class)}: {task_class.__name__}"
+    where = f"{source_location(task_class)}: {task_class.__name__}"
     if isinstance(task, SequenceTask):
         task.check_length(length)
         first, second = (task.draw(generator(0, "contract", length), CHECKED_EXAMPLES, length) for _ in range(2))

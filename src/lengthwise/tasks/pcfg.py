@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.tasks.base import generator
-from lengthwise.tasks.given import GivenSet
+from lengthwise.tasks.finite import FiniteTask
 from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.sequences import pad_rows
 
@@ -55,7 +55,7 @@ KINDS = ("s", "f", "ss", "sf", "fs", "ff")
 WEIGHTS = (36, 72, 9, 18, 18, 36)
 
 
-class PCFG(GivenSet):
+class PCFG(FiniteTask):
     """Apply nested functions to strings (PCFG SET). `length` counts the functions of the question.
 
     Length 2, the scored targets underlined (the answer and EOS):
@@ -74,7 +74,7 @@ class PCFG(GivenSet):
     The productivity split has 81,010 examples of 1 to 8 functions, of which one in 8 is held out by its hash to test at trained
     lengths. The 11,333 examples of 9 to 35 functions are for tests beyond, as many of each length as in the published test set
     (none of 31, 33 and 34). Strings have 2 to 5 symbols out of 520, and no string occurs twice among the questions of a length.
-    `GivenSet` describes what a training step draws.
+    `FiniteTask` describes what a training step draws.
 
     `longest`: the largest number of symbols in an answer; questions with longer answers are not in the set. Answers have no other
     bound, because `repeat` doubles a string, and every token slot of a batch costs time and memory. In the published test set

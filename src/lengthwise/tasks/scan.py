@@ -9,7 +9,7 @@ from typing import Literal
 from jaxtyping import Int
 from torch import Tensor
 
-from lengthwise.tasks.given import GivenSet
+from lengthwise.tasks.finite import FiniteTask
 from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.sequences import pad_rows
 
@@ -25,7 +25,7 @@ MAX_WORDS = 9  # of a command: turn around left thrice after turn around left th
 Phrase = tuple[tuple[str, ...], tuple[str, ...]]  # words, actions
 
 
-class SCAN(GivenSet):
+class SCAN(FiniteTask):
     """Translate a command of SCAN's grammar, one of 20,910, into actions. `length` counts the actions of the answer.
 
     Length 3, the scored targets underlined (the actions and EOS):
@@ -51,7 +51,7 @@ class SCAN(GivenSet):
 
     No command has 23, 29, 31, 34, 35, 37 to 39 or 41 to 47 actions. In `length` and `tr25`, one in 8 of the commands that are short
     enough for training is held out by its hash, to test at trained lengths. Only the 6 commands of one action are in both splits,
-    because the hash holds none of them out. `GivenSet` describes what a training step draws.
+    because the hash holds none of them out. `FiniteTask` describes what a training step draws.
 
     The score is exact match: 1 if all actions and EOS are correct.
 

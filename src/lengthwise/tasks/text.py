@@ -31,7 +31,7 @@ class Text(Task):
         inputs   BOS d e f ␣
         targets  d   e f ␣ f
 
-    The score is the cross-entropy (metric "log perplexity"): the mean nats per byte of a piece, in one forward pass without a
+    The score is the cross-entropy (metric "cross-entropy"): the mean nats per byte of a piece, in one forward pass without a
     sliding window. Token ids: the 256 bytes, and 256 for BOS (an input only).
 
     Settings:
@@ -58,7 +58,7 @@ class Text(Task):
     better than the bigram at the training length has not learned the task.
     """
 
-    metric = "log perplexity"
+    metric = "cross-entropy"
     better = "lower"
     unit = "bytes"
     per_token = True

@@ -2,7 +2,7 @@
 
 from lengthwise.training.loop import Trained, build, check_training, load_trained, load_weights, train
 from lengthwise.training.progress import Progress, Stopped, TrainingError
-from lengthwise.training.tensorfile import CheckpointError, CheckpointWarning
+from lengthwise.training.tensor_file import CheckpointError, CheckpointWarning
 from lengthwise.training.timing import measure_step
 
 __all__ = [

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lengthwise.config import Run
-from lengthwise.training.tensorfile import CheckpointError, CheckpointWarning, DamagedFile, read, write
+from lengthwise.training.tensor_file import CheckpointError, CheckpointWarning, DamagedFile, read, write
 from lengthwise.values import require_no_address
 
 WEIGHTS = "weights.safetensors"

@@ -26,10 +26,10 @@ from lengthwise.training.checkpoint import (
     optimizer_tensors,
 )
 from lengthwise.training.numerics import reproducible, seed_step
-from lengthwise.training.optimiser import learning_rate, make_optimizer
+from lengthwise.training.optimizer import learning_rate, make_optimizer
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped, TrainingError
 from lengthwise.training.stopwatch import Stopwatch
-from lengthwise.training.tensorfile import CheckpointError
+from lengthwise.training.tensor_file import CheckpointError
 
 MAX_CURVE_ROWS = 200  # approximate
 

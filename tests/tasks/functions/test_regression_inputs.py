@@ -131,7 +131,7 @@ def test_prefixes_are_prompts_of_their_own_where_the_last_input_is_another(kind)
     model, _ = build(run)
     shift = {} if kind == "normal" else {"inputs": kind}
     task = (shifted(trained, shift) if shift else trained).build()
-    assert task.one_forward() == (kind not in LAST)
+    assert task.prefixes_are_examples() == (kind not in LAST)
     config = EvaluationConfig(lengths=(1, 2, 4), examples=30)
     scores = evaluate(model, task, config, train_length=4, shift=shift)
     for score in scores:

@@ -27,7 +27,7 @@ from lengthwise.config import ConfigError
 from lengthwise.conformance.cases import HEAD_DIM, EncodingCase, differentiable_backends, numbers
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
 from lengthwise.encodings import FIRE, T5, ALiBi, DistanceBias, KerpleLog, KerplePower, PositionEncoding, Sandwich
-from lengthwise.encodings.base import at_least, project
+from lengthwise.encodings.base import project, require_positive_int
 from lengthwise.forms import AttentionModifiers, DenseBias
 from lengthwise.span import Span
 
@@ -95,7 +95,7 @@ def as_fire(encoding: DistanceBias, bound: int) -> Heads:
     >>> [f.f(f.coordinate(torch.tensor(512), torch.tensor(496))[None]).item() for f in fires]   # distance 16
     [-1.0, -0.0625]
     """
-    at_least("as_fire", bound=bound)
+    require_positive_int("as_fire", bound=bound)
     with torch.no_grad():
         match encoding:
             case ALiBi():

@@ -16,7 +16,7 @@ from lengthwise.evaluation.pretrained.wording import FORMS, LABELS, SETTINGS, pr
 from lengthwise.evaluation.scores import EvaluationError
 from lengthwise.tasks import TASKS
 from lengthwise.tasks.functions import BooleanFunction
-from lengthwise.values import require_whole
+from lengthwise.values import require_integer
 
 Tokens = tuple[int, ...]
 
@@ -39,7 +39,7 @@ class Plan:
     def __post_init__(self) -> None:
         _require_named("setting", self.settings, SETTINGS)
         _require_named("form", [self.form], FORMS)
-        require_whole("a check of a pretrained model", 1, prompts=self.prompts)
+        require_integer("a check of a pretrained model", 1, prompts=self.prompts)
         if not self.examples or min(self.examples) < 0:
             raise ConfigError(f"numbers of examples must be at least 0, and at least one, got {list(self.examples)}")
         if not self.tasks or not self.settings:
@@ -141,7 +141,7 @@ def answers(
     Raises `ConfigError` before the first forward pass if a prompt is longer than the model's positions, and `EvaluationError` for
     log-probabilities that are not finite.
     """
-    require_whole("a check of a pretrained model", 1, batch_size=batch_size)
+    require_integer("a check of a pretrained model", 1, batch_size=batch_size)
     cells = [(choice, setting, count) for choice in plan.tasks for setting in plan.settings for count in plan.examples]
     prompts = {choice: _prompts(plan, choice) for choice in plan.tasks}
     questions = {}

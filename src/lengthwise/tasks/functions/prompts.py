@@ -13,7 +13,7 @@ from lengthwise.baselines.in_context import CONSTANTS, FITTED, predictions, requ
 from lengthwise.choices import settings_of
 from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Baseline, Batch, PrefixTask, require_length, require_split
-from lengthwise.values import require_most, require_whole
+from lengthwise.values import require_at_most, require_integer
 
 BASELINE_PROMPTS = 64  # prompts per call of a baseline that is fitted one by one; evaluation can stop between two calls
 MAX_WIDTH = 100_000  # of a prompt's vectors, or of a network; larger ones exceed the memory
@@ -55,8 +55,8 @@ class FunctionTask(PrefixTask):
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        require_whole(cls.__name__, 1, dims=settings["dims"])
-        require_most(cls.__name__, MAX_WIDTH, dims=settings["dims"])
+        require_integer(cls.__name__, 1, dims=settings["dims"])
+        require_at_most(cls.__name__, MAX_WIDTH, dims=settings["dims"])
         return settings
 
     @abstractmethod
@@ -166,7 +166,7 @@ class FunctionTask(PrefixTask):
 
 def require_at_most_dims(task: str, settings: dict[str, Any], name: str) -> None:
     """Raise `ConfigError` unless the setting `name`, which counts coordinates, is at least 1 and at most dims."""
-    require_whole(task, 1, **{name: settings[name]})
+    require_integer(task, 1, **{name: settings[name]})
     if settings[name] > settings["dims"]:
         raise ConfigError(
             f"{task}: {name} must be at most dims={settings['dims']}, got {settings[name]}; raise dims or lower {name}"

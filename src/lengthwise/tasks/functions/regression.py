@@ -94,7 +94,7 @@ class Regression(FunctionTask):
     def score_predictions(self, predicted: Float[Tensor, "b n"], ys: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
         return (predicted - ys).square()
 
-    def one_forward(self) -> bool:
+    def prefixes_are_examples(self) -> bool:
         return self.inputs not in LAST
 
     def check_length(self, length: int, split: str = "test") -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from lengthwise.tasks.functions.inputs import Inputs
 from lengthwise.tasks.functions.prompts import MAX_WIDTH, Functions
 from lengthwise.tasks.functions.regression import Regression
-from lengthwise.values import require_most, require_whole
+from lengthwise.values import require_at_most, require_integer
 
 
 class ReLUNetwork(Regression):
@@ -40,8 +40,8 @@ class ReLUNetwork(Regression):
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         settings = super().check(settings)
-        require_whole(cls.__name__, 1, width=settings["width"])
-        require_most(cls.__name__, MAX_WIDTH, width=settings["width"])
+        require_integer(cls.__name__, 1, width=settings["width"])
+        require_at_most(cls.__name__, MAX_WIDTH, width=settings["width"])
         return settings
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:

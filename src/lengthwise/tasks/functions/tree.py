@@ -9,7 +9,7 @@ from torch import Tensor
 from lengthwise.tasks.functions.inputs import Inputs
 from lengthwise.tasks.functions.prompts import Functions
 from lengthwise.tasks.functions.regression import Regression
-from lengthwise.values import require_most, require_whole
+from lengthwise.values import require_at_most, require_integer
 
 MAX_DEPTH = 16  # 65,536 leaves for every prompt
 
@@ -43,8 +43,8 @@ class DecisionTree(Regression):
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         settings = super().check(settings)
-        require_whole(cls.__name__, 1, depth=settings["depth"])
-        require_most(cls.__name__, MAX_DEPTH, depth=settings["depth"])
+        require_integer(cls.__name__, 1, depth=settings["depth"])
+        require_at_most(cls.__name__, MAX_DEPTH, depth=settings["depth"])
         return settings
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:

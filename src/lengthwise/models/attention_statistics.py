@@ -15,7 +15,7 @@ from lengthwise.models.decoder import Decoder
 from lengthwise.span import Span
 
 
-def attending(model: Model) -> Decoder:
+def require_decoder(model: Model) -> Decoder:
     """Return the model; raise `ConfigError` if it has no attention."""
     if not isinstance(model, Decoder):
         raise ConfigError(f"the model must be a Transformer, got a {type(model).__name__}, which has no attention")
@@ -42,7 +42,7 @@ def statistics(
     >>> layers = statistics(model, tokens, documents=documents, queries=documents >= 0)  # without padding, -1
     >>> layers[2].first[:, 5]  # for each row: the mass on the first 4 keys in layer 2, head 5
     """
-    model = attending(model)
+    model = require_decoder(model)
     if model.training:
         raise ConfigError("statistics() needs the model in evaluation mode; call model.eval() first")
     layers: list[Statistics] = []

@@ -11,7 +11,7 @@ from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.sequences import SequenceTask
 
 
-class GivenSet(SequenceTask):
+class FiniteTask(SequenceTask):
     """A task in words with a finite set of questions. A subclass defines `all_examples`, which lists those of one length.
 
     `sizes`: number of questions by length; lengths without questions are not in it.
