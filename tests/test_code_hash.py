@@ -303,7 +303,7 @@ class Config:
 CFG = Config()
 SAME = CFG.set(0.5)
 """
-IMPORTING = "import importlib, runpy, sys\nfrom importlib import import_module, import_module as load\n"
+IMPORTING = "import importlib, runpy, sys\nfrom importlib import import_module\n"
 ACTING |= {
     "fluent method": {"mine.py": CONFIG + USING.format("CFG.k")},
     "fluent method of a neighbour": {"mine.py": "import deeper" + USING.format("deeper.CFG.k"), "deeper.py": CONFIG},
@@ -311,6 +311,15 @@ ACTING |= {
         "mine.py": "import deeper, neighbour" + USING.format("deeper.K"),
         "deeper.py": "K = 1\n",
         "neighbour.py": "import deeper\n_ = deeper.__dict__.__setitem__('K', 0.5)\n",
+    },
+    "alias of import_module": {
+        "mine.py": "from importlib import import_module as load" + USING.format("load('deeper').K"),
+        "deeper.py": "K = 0.5\n",
+    },
+    "modules in __all__": {
+        "mine.py": "from others import *" + USING.format("inner.K"),
+        "others/__init__.py": "__all__ = ['inner']\n",
+        "others/inner.py": "K = 0.5\n",
     },
     "docstring": {"mine.py": "class P:\n    '0.5'\n" + USING.format("float(P.__doc__)")},
     "docstring of another module": {
@@ -352,7 +361,7 @@ ACTING |= {
         "import_module('.inner', 'others')",
         "__import__('deeper')",
         "__import__('others', fromlist=['inner']).inner",
-        "load('deeper')",
+        "(lambda load: load('deeper'))(import_module)",
         "import_module(NAME)",
         "import_module('deep' + 'er')",
         "getattr(importlib, 'import_module')('deeper')",
@@ -523,6 +532,11 @@ def written(folder: Path, text: str) -> str:
         "class Other(DistanceBias):\n    k = 0.5\nALL = [c for c in DistanceBias.__subclasses__()]",
         "SEEDS = 0.5\nstudy = Study(SEEDS)\ndef f(self): return globals()['SEE' + 'DS']",
         "SEEDS = 0.5\nstudy = Study(SEEDS)\ndef f(self): return getattr(here, 'SEEDS')",
+        "THING = torch.Thing()\nstudy = Study(THING + 0.5)",
+        "THING = torch.Thing()\nstudy = Study(THING.items(k=0.5))",
+        "THING = torch.Thing()\nprint(0.5, file=THING)",
+        "THING = torch.Thing()\nclass Other(DistanceBias):\n    k = 0.5\n    descriptor = THING",
+        "from lengthwise.encodings import ENCODINGS\nclass Other(NoPE):\n    k = 0.5\nprint(ENCODINGS.names())",
         "study = 0.5",
         "study = make_study(0.5)",
         "for n in range(3):\n    SHARED += 0.5",

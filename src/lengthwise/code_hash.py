@@ -120,9 +120,9 @@ def _locate(name: str, folder: Path) -> tuple[Path | None, list[str] | None]:
     Looks into `folder` last: while a plug-in is loaded, its folder may not yet be where it is afterwards.
     """
     module = sys.modules.get(name)
-    path = getattr(module, "__path__", None)
-    if path is not None or _file(module) is not None:
-        return _file(module), None if path is None else list(path)
+    file, path = _file(module), getattr(module, "__path__", None)
+    if file is not None or path is not None:
+        return file, None if path is None else list(path)
     parent = name.rpartition(".")[0]
     within = _locate(parent, folder)[1] if parent else None
     if parent and within is None:
@@ -135,8 +135,8 @@ def _locate(name: str, folder: Path) -> tuple[Path | None, list[str] | None]:
             continue
         if spec is not None:
             file = Path(spec.origin).absolute() if spec.has_location and spec.origin else None
-            inside = spec.submodule_search_locations
-            return file if file and file.is_file() else None, None if inside is None else list(inside)
+            path = spec.submodule_search_locations
+            return file if file and file.is_file() else None, None if path is None else list(path)
     return None, None
 
 
@@ -199,14 +199,18 @@ class _Source:
                 yield from (f"{base}.{alias.name}" if alias.name != "*" else base for alias in node.names if base)
             elif name := _imported_by_call(node):
                 yield self._absolute(name)
+        strings = re.findall(r"\nstr '([\w.]+)'", self.text)
         if self.computes_names:
-            yield from re.findall(r"\nstr '([\w.]+)'", self.text)
+            yield from strings
+        if self.file.name == "__init__.py" and self.has({"__all__"}):  # `import *` imports the modules in it
+            yield from (f"{self.package}.{name}" for name in strings)
 
     @functools.cached_property
     def computes_names(self) -> bool:
         """Whether it may import modules whose names it does not write out."""
         loaders = len(re.findall(f"'(?:{'|'.join(LOADERS)})'", self.text))
-        written = [node for node in self.nodes if _imported_by_call(node) or _is_plain_import_of_importer(node)]
+        written = [node for node in self.nodes if _imported_by_call(node)]
+        written += [n for n in self.nodes if isinstance(n, ast.alias) and n.name in IMPORTERS and n.asname is None]
         evaluates = re.search(rf"\n(Name 1\n'id'|alias \d\n'name')\n'({'|'.join(EVALUATORS)})'", self.text)
         return loaders > len(written) or evaluates is not None or (self.has({"sys"}) and self.has({"modules"}))
 
@@ -237,16 +241,13 @@ def _parsed(name: str, file: Path, package: str, source: bytes) -> _Source:
 
 def _imported_by_call(node: ast.AST) -> str | None:
     """The name in `import_module("name")`; None where it is not written out."""
-    if not isinstance(node, ast.Call) or not node.args:
+    if not isinstance(node, ast.Call) or not node.args or node.keywords:
         return None
-    called, first = node.func, node.args[0]
+    called, (first, *others) = node.func, node.args
     name = called.id if isinstance(called, ast.Name) else getattr(called, "attr", None)
     written = isinstance(first, ast.Constant) and isinstance(first.value, str)
-    return first.value if name in IMPORTERS and written else None  # type: ignore[attr-defined]
-
-
-def _is_plain_import_of_importer(node: ast.AST) -> bool:
-    return isinstance(node, ast.alias) and node.name in IMPORTERS and node.asname is None
+    here = all(isinstance(other, ast.Name) and other.id == "__package__" for other in others)
+    return first.value if name in IMPORTERS and written and here else None  # type: ignore[attr-defined]
 
 
 class _Sources:

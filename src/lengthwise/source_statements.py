@@ -12,12 +12,14 @@ BUILDERS = {  # they build studies, and change nothing
 }  # fmt: skip
 BUILTINS = {"dict", "enumerate", "float", "int", "len", "list", "print", "range", "round", "set", "str", "sum", "tuple"}
 DECORATORS = {"classmethod", "property", "staticmethod"}
+LISTS = {"ENCODINGS", "POSITION_SCHEMES", "Registry", "TASKS"}  # through them, code finds classes that it does not name
 VIEWS = {"items", "keys", "values"}  # methods without arguments
 AS_SCRIPT = ("__name__ == '__main__'", "'__main__' == __name__")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Plain = (ast.Assign, ast.AnnAssign, ast.Assert, ast.Break, ast.ClassDef, ast.Continue, ast.Expr, ast.For, ast.FunctionDef,
           ast.AsyncFunctionDef, ast.If, ast.Pass, ast.Raise, ast.Return, ast.While)  # fmt: skip
+_Named = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 
 
 def parse(source: bytes) -> list[ast.stmt]:
@@ -103,7 +105,9 @@ def beside(statements: list[ast.stmt], qualname: str) -> set[ast.stmt]:
     binding = [s for s in statements if s not in of_class and reader.only_binds(s)]
     reached = reader.reached([s for s in binding if reader.is_beside(s)], _uses)
     rest = [s for s in statements if s not in reached or s not in binding]
-    return reached - reader.reached(rest, _mentions)
+    kept = reader.reached(rest, _mentions)
+    finds_classes = any(_from_lengthwise(s) and s.names[0].name in LISTS for s in kept)  # type: ignore[attr-defined]
+    return set() if finds_classes else reached - kept
 
 
 class _Reader:
@@ -114,8 +118,11 @@ class _Reader:
         nodes = [node for statement in statements for node in ast.walk(statement)]
         self.times_bound = Counter(name for node in nodes for name in _bound(node))
         self.has_stars = "*" in self.times_bound
-        once = {name for name, times in self.times_bound.items() if times == 1}
-        self.only: dict[str, ast.stmt] = {name: s for s in statements for name in once & _names(s)}
+        self.bound_by: dict[str, list[ast.stmt]] = {}
+        for statement in statements:
+            for name in _names(statement):
+                self.bound_by.setdefault(name, []).append(statement)
+        self.only = {name: found[0] for name, found in self.bound_by.items() if self.times_bound[name] == 1}
         self.known: dict[ast.stmt, bool] = {}
 
     def reached(self, statements: list[ast.stmt], words: Callable[[ast.stmt], set[str]]) -> set[ast.stmt]:
@@ -157,6 +164,9 @@ class _Reader:
             case ast.ClassDef():
                 hooked = [*node.decorator_list, *node.keywords]
                 return not hooked and all(self._is_plain_base(base) for base in node.bases)
+            case ast.Name(id=name, ctx=ast.Load()):  # not an object whose methods could do anything
+                bound_by = [s for s in self.bound_by.get(name, []) if not isinstance(s, _Named)]
+                return all(self.only_binds(statement) for statement in bound_by)
             case ast.Attribute() | ast.Subscript():
                 return isinstance(node.ctx, ast.Load)
             case ast.Call(func=ast.Attribute(value=value, attr=name)):  # ModelConfig.t5(...)
@@ -215,7 +225,12 @@ def _names(statement: ast.stmt) -> set[str]:
         return {statement.name, _fold(statement.name)}
     if isinstance(statement, _Function):
         return {statement.name}
-    return {name for node in ast.walk(statement) for name in _bound(node)}
+    nodes = list(ast.walk(statement))
+    if isinstance(statement, ast.Assign | ast.AnnAssign):  # without the variables of comprehensions
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        targets = [*targets, *(node.target for node in nodes if isinstance(node, ast.NamedExpr))]
+        nodes = [node for target in targets for node in ast.walk(target)]
+    return {name for node in nodes for name in _bound(node)}
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
