@@ -27,7 +27,7 @@ def blocks(kind: str, text: str) -> list[str]:
 
 
 @pytest.fixture
-def source_location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with the files of both pages, which is the current one."""
     monkeypatch.chdir(tmp_path)
     named = re.findall(r"`(\w+\.py)`[^`]*```python\n(.*?)```", TASK, flags=re.S)

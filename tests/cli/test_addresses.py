@@ -56,7 +56,7 @@ study = Study(name="s", runs=grid(["nope"], ["copy"], training=TrainingConfig(tr
 
 
 @pytest.fixture
-def source_location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "study.py").write_text(STUDY)
     return tmp_path

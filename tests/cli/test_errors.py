@@ -16,7 +16,7 @@ COMPARE = ["compare", "nope", "--task", "copy", "--train-length", "4"]
 
 
 @pytest.fixture
-def source_location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with things that are wrong."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.txt").write_text("")

@@ -28,7 +28,7 @@ def done(tmp_path_factory: pytest.TempPathFactory, write_study: Callable[..., Pa
 
 
 @pytest.fixture
-def source_location(done: Path, tmp_path: Path) -> Path:
+def place(done: Path, tmp_path: Path) -> Path:
     shutil.copytree(done, tmp_path / "place")
     return tmp_path / "place"
 
