@@ -1,9 +1,13 @@
 """What is read from the source of our classes is what importing them says."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 
 from lengthwise.cli import source_reading
-from lengthwise.cli.listing import _method
+from lengthwise.cli.listing import _method_row
 from lengthwise.encodings import ENCODINGS
 from lengthwise.positions import POSITION_SCHEMES
 from lengthwise.tasks import TASKS
@@ -21,9 +25,21 @@ def test_it_is_what_importing_says(package: str, name: str, registry) -> None:
     assert [one.name for one in read] == registry.names()
     for one, make in zip(read, registry, strict=True):
         assert one.documentation, make
-        row = _method(make)
+        row = _method_row(make)
         assert row["documentation"] == one.documentation
         assert row["settings"] == one.settings, make
         for attribute in ("metric", "better", "unit"):
             if attribute in row:
                 assert one.attribute(attribute) == row[attribute], make
+
+
+@pytest.mark.parametrize("name", ["encodings", "tasks", "positions"])
+def test_a_list_does_not_import_torch(name: str) -> None:
+    """Importing it takes longer than everything else."""
+    code = (
+        "import json, sys\nfrom lengthwise.cli import main\n"
+        f"code = main(['list', '{name}'])\nprint(json.dumps([code, 'torch' in sys.modules]))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout.splitlines()[-1]) == [0, False]
+    assert "settings and their defaults" in ran.stdout

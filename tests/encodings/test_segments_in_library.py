@@ -144,13 +144,13 @@ def test_the_operator_is_one_that_torch_can_compile():
 def test_others_are_left_to_torch(monkeypatch):
     """Half precision, layers in which torch multiplies faster, no library: the same function by the other way."""
     calls = []
-    monkeypatch.setattr(segments, "find", lambda *given: calls.append(given))
+    monkeypatch.setattr(segments, "relu_segments", lambda *given: calls.append(given))
     for layers in (
         [nn.Linear(1, 4).half(), nn.Linear(4, 2).half()],
-        [nn.Linear(1, segments.WIDEST + 1), nn.Linear(65, 2)],
+        [nn.Linear(1, segments.MAX_WIDTH + 1), nn.Linear(65, 2)],
     ):
         assert piecewise.relu_segments(layers)[0].shape[0] == 2
     fire = FIRE(num_heads=2, hidden_layers=1)
-    monkeypatch.setattr(segments, "there", lambda: False)
+    monkeypatch.setattr(segments, "is_available", lambda: False)
     fire.modifiers(Span.of(3))
     assert not calls

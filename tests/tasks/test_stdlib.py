@@ -50,7 +50,7 @@ def test_no_file_is_in_both_splits(everything):
 def test_no_paragraph_of_the_manual_is_in_both_splits():
     train, test = corpus.read("python:manual", "").split(0.1)
     paragraphs = [
-        {p.strip() for data in side for p in data.decode().split("\n\n") if len(p.strip()) >= stdlib.PARAGRAPH}
+        {p.strip() for data in side for p in data.decode().split("\n\n") if len(p.strip()) >= stdlib.MIN_PARAGRAPH}
         for side in (train, test)
     ]
     assert len(paragraphs[1]) > 50

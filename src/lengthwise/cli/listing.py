@@ -1,11 +1,16 @@
 """`lengthwise list`: encodings, tasks, position schemes, runs, studies."""
 
+import importlib
 from typing import Any
 
 from lengthwise.cli.printing import one_line, own_docstring, print_json, stdout
 from lengthwise.config import ConfigError, Registry, near_miss, settings_of
 
-METHODS = ("encodings", "tasks", "positions")
+METHODS = {  # list: what it is a list of, the package that defines it, and its name there
+    "encodings": ("encoding", "lengthwise.encodings", "ENCODINGS"),
+    "tasks": ("task", "lengthwise.tasks", "TASKS"),
+    "positions": ("position scheme", "lengthwise.positions", "POSITION_SCHEMES"),
+}
 LISTS = (*METHODS, "runs", "studies")
 
 
@@ -24,28 +29,19 @@ def show_list(what: str, names: tuple[str, ...], study: str | None, results: str
     elif list_name == "studies":
         _list_studies(results, json)
     else:
-        _list_methods(_registry(list_name), names, json)
+        _list_methods(list_name, names, json)
     return 0
-
-
-def _registry(list_name: str) -> Registry:
-    if list_name == "tasks":
-        from lengthwise.tasks import TASKS
-
-        return TASKS
-    if list_name == "positions":
-        from lengthwise.positions import POSITION_SCHEMES
-
-        return POSITION_SCHEMES
-    from lengthwise.encodings import ENCODINGS
-
-    return ENCODINGS
 
 
 # ---- encodings, tasks and position schemes ---------------------------------------------------------------------------
 
 
-def _list_methods(registry: Registry, names: tuple[str, ...], json: bool) -> None:
+def _list_methods(list_name: str, names: tuple[str, ...], json: bool) -> None:
+    if not names and not json and (rows := _rows_from_source(list_name)) is not None:
+        _print_method_table(list_name, rows)
+        return
+    _, package, registry_name = METHODS[list_name]
+    registry: Registry = getattr(importlib.import_module(package), registry_name)
     classes = [registry.find(name) for name in names] or list(registry)
     rows = [_method_row(make) for make in classes]
     if json:
@@ -56,7 +52,32 @@ def _list_methods(registry: Registry, names: tuple[str, ...], json: bool) -> Non
             settings = ", ".join(f"{k}={v!r}" for k, v in row["settings"].items())
             print(f"Settings: {settings or 'none'}\n")
     else:
-        _print_method_table(registry, rows)
+        _print_method_table(list_name, rows)
+
+
+def _rows_from_source(list_name: str) -> list[dict[str, Any]] | None:
+    """Return the table's rows without importing PyTorch; None if classes of others are listed too, or the source is not enough."""
+    from importlib.metadata import entry_points
+
+    from lengthwise.cli.source_reading import NotLiteral, listed
+    from lengthwise.plugins import loaded_plugins
+
+    _, package, registry_name = METHODS[list_name]
+    if loaded_plugins() or entry_points(group=package):
+        return None
+    attributes = ("metric", "better", "unit") if list_name == "tasks" else ()
+    try:
+        return [
+            {
+                "name": one.name,
+                "summary": _summary(one.documentation),
+                "settings": one.settings,
+                **{name: one.attribute(name) for name in attributes},
+            }
+            for one in listed(package, registry_name)
+        ]
+    except NotLiteral:
+        return None
 
 
 def _method_row(make: Any) -> dict[str, Any]:
@@ -78,12 +99,12 @@ def _summary(documentation: str) -> str:
     return text[: text.rfind(". ") + 1] if text.endswith(":") and ". " in text else text
 
 
-def _print_method_table(registry: Registry, rows: list[dict[str, Any]]) -> None:
+def _print_method_table(list_name: str, rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    kind = registry.kind
+    kind = METHODS[list_name][0]
     table.add_column(kind, no_wrap=True)
     table.add_column("description")
     if kind == "task":
@@ -103,9 +124,7 @@ def _print_method_table(registry: Registry, rows: list[dict[str, Any]]) -> None:
         "position scheme": "randomized:max_length=4096",
     }
     example = examples[kind]
-    print(
-        f"\nWith settings: {example}. Full description: lengthwise list {registry.plural} {example.partition(':')[0]}"
-    )
+    print(f"\nWith settings: {example}. Full description: lengthwise list {list_name} {example.partition(':')[0]}")
 
 
 # ---- runs and studies -------------------------------------------------------------------------------------------
