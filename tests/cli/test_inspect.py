@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from lengthwise import inspection
-from lengthwise.cli.inspecting import pictures, summary
+from lengthwise.cli.inspecting import FittedTable, pictures, summary
 from lengthwise.cli.listing import show_list
 from lengthwise.encodings import ENCODINGS
 
@@ -36,7 +36,7 @@ def test_a_narrow_terminal_loses_columns_and_no_digits(name: str, width: int) ->
         lines = io.StringIO()
         console = Console(width=width, file=lines)
         for part in pictures(data, ""):
-            if isinstance(part, Fitted):
+            if isinstance(part, FittedTable):
                 console.print(part)
         text = lines.getvalue()
         assert max(map(len, text.splitlines()), default=0) <= width
