@@ -65,7 +65,7 @@ class Doubled(PositionScheme):
     def positions(self, inputs, documents, generator, training):
         return 2 * torch.arange(inputs.shape[1]).expand(inputs.shape[:2])
 
-    def reach(self, tokens, training):
+    def num_positions(self, tokens, training):
         return 2 * tokens
 '''
 STUDY = """
@@ -144,8 +144,11 @@ def test_a_module_is_a_plug_in_too(here: Call, own: Path, monkeypatch: pytest.Mo
     )
     monkeypatch.syspath_prepend(str(own))
     assert "Tilted" in here("list", "encodings", "--plugin", "a_package_of_mine", "--plugin", "mine.py").out
-    one_line(here("list", "tasks", "--plugin", "no_such_package.x"), "there is no module no_such_package.x")
-    one_line(here("list", "tasks", "--plugin", "mine.p"), "there is no module mine.p")
+    one_line(
+        here("list", "tasks", "--plugin", "no_such_package.x"),
+        "plug-in no_such_package.x: there is no module of this name",
+    )
+    one_line(here("list", "tasks", "--plugin", "mine.p"), "plug-in mine.p: there is no module of this name")
 
 
 def test_all_names_what_is_listed(here: Call, own: Path) -> None:
@@ -265,7 +268,7 @@ def test_slopes_are_said_only_of_a_bias_that_has_them(here: Call, own: Path) -> 
 
 
 def test_the_hint_for_an_unknown_name_fits_study_files(here: Call, own: Path) -> None:
-    one_line(here("inspect", "curved"), "(your own: add --plugin FILE, or pass the class itself in a study file)")
+    one_line(here("inspect", "curved"), "(for your own, add --plugin FILE, or pass the class itself in a study file)")
 
 
 def test_an_incomplete_class_is_named_with_all_that_it_lacks(here: Call, own: Path) -> None:
