@@ -57,7 +57,7 @@ def test_a_bias_is_drawn_for_each_head(here: Call) -> None:
 
 def test_a_rotation_is_a_table_of_wavelengths(here: Call) -> None:
     out = here("inspect", "rope", "--head-dim", 4, "--length", 20).out
-    assert "   1     0.01       628.3  0.0318" in out
+    assert "   1     0.01       628.3     0.0318" in out
 
 
 def test_fires_coordinate_is_a_triangle(here: Call) -> None:
@@ -114,7 +114,7 @@ def test_names_and_settings_as_elsewhere(here: Call, words: list[str], settings:
         (["fire", "--set", "hiden_layers=1"], "did you mean 'hidden_layers'?"),
         (["fire", "--set", "hidden_layers"], "--set must be name=value, got 'hidden_layers'"),
         (["fire", "--set", "=1"], "--set must be name=value, got '=1'"),
-        (["fire", "--set", "L=nan"], "FIRE.L is 'nan'"),
+        (["fire", "--set", "L=nan"], "FIRE.L must be float, got 'nan'"),
         (["fire", "--set", "activation=rleu"], "did you mean 'relu'?"),
         (["learned", "--length", "2049"], "position 2048 is past the 2048 rows of its table"),
         (["fire", "--length", "100000"], "at most 10,000,000 numbers"),

@@ -148,7 +148,7 @@ def test_a_module_is_a_plug_in_too(here: Call, own: Path, monkeypatch: pytest.Mo
         here("list", "tasks", "--plugin", "no_such_package.x"),
         "plug-in no_such_package.x: there is no module of this name",
     )
-    one_line(here("list", "tasks", "--plugin", "mine.p"), "there is no module mine.p")
+    one_line(here("list", "tasks", "--plugin", "mine.p"), "plug-in mine.p: there is no module of this name")
 
 
 def test_all_names_what_is_listed(here: Call, own: Path) -> None:

@@ -177,9 +177,9 @@ def test_lengths_of_neither_a_file_nor_a_run(here: Call, finished: Path) -> None
 def test_one_example_is_no_range(here: Call, tmp_path: Path) -> None:
     file = tmp_path / "one.jsonl"
     file.write_text('{"input": "a b c"}\n')
-    assert here("lengths", file).out.splitlines()[-1] == "1 example, of 3"
+    assert here("lengths", file).out.splitlines()[-1] == "1 example of length 3"
     file.write_text('{"input": "a b c"}\n' * 2)
-    assert here("lengths", file).out.splitlines()[-1] == "2 examples, all of 3"
+    assert here("lengths", file).out.splitlines()[-1] == "2 examples, all of length 3"
 
 
 def test_a_field_that_a_terminal_would_obey(here: Call, tmp_path: Path) -> None:
