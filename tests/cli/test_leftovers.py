@@ -72,7 +72,7 @@ def test_the_glob_of_a_file_is_refused(here: Call, tmp_path: Path) -> None:
     text.write_text("some text " * 1000)
     ran = here("compare", "nope", "--text", text, "--glob", "*.md", "--train-length", 8, "--results", tmp_path / "r")
     assert ran.code == 2
-    assert f"--glob chooses files of a folder, but {text} is not a folder; leave --glob out" in ran.err
+    assert f"--glob selects files of a folder, but {text} is not a folder; leave --glob out" in ran.err
 
 
 def test_an_unknown_command_names_no_partial_list(here: Call) -> None:
