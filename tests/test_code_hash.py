@@ -682,3 +682,26 @@ def test_a_class_without_a_file_is_refused_unless_it_says_its_version() -> None:
         assert class_version(space.Versioned)
     finally:
         del sys.modules["typed_in"]
+
+
+def test_a_module_in_an_archive_counts_by_the_bytes_of_the_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import zipfile
+
+    def pack(shift: int) -> None:
+        with zipfile.ZipFile(tmp_path / "library.zip", "w") as archive:
+            archive.writestr("zipped_helper.py", f"SHIFT = {shift}\n")
+
+    pack(1)
+    monkeypatch.syspath_prepend(str(tmp_path / "library.zip"))
+    file = tmp_path / "uses_archive.py"
+    file.write_text(
+        "from zipped_helper import SHIFT\nfrom lengthwise.encodings import DistanceBias\n\n"
+        "class Zipped(DistanceBias):\n    def bias(self, distance): return -SHIFT * distance.double()[None]\n"
+    )
+    make = load_file(file).Zipped
+    before = code_hash(make)
+    assert code_hash(make) == before
+    pack(2)
+    assert code_hash(make) != before

@@ -93,13 +93,23 @@ def require_complete(make: type) -> None:
         raise ConfigError(
             f"{source_location(make)}: class {make.__name__} lacks {join_names(missing)}; define {_pronoun(missing)}"
         )
-    parameters = [] if is_builtin_class(make) else list(inspect.signature(make).parameters.values())
+    parameters = _own_parameters(make)
     if positional := [p for p in parameters if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]:
         names = join_names([str(p).partition(":")[0].partition("=")[0] for p in positional])
         raise ConfigError(
             f"{source_location(make)}: class {make.__name__} takes {names} by position; arguments of __init__ must be "
             f"keyword-only: write def __init__(self, *, {', '.join(str(p).lstrip('*') for p in parameters)})"
         )
+
+
+def _own_parameters(make: type) -> list[inspect.Parameter]:
+    """Return the parameters of the `__init__` that a class from outside defines or inherits from outside; else none."""
+    for base in make.__mro__:
+        if "__init__" in vars(base):
+            if is_builtin_class(base) or base.__module__.split(".")[0] in ("builtins", "torch", "abc"):
+                return []
+            return list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
+    return []
 
 
 def require_attributes(instance: object) -> None:

@@ -21,7 +21,7 @@ from lengthwise.values import ConfigError
 
 OWN = "lengthwise"  # never followed: what it computes is counted by versions
 INSTALLED = {"site-packages", "dist-packages"}
-COMPILED = (".pyc", ".so", ".pyd")
+COMPILED = (".pyc", ".so", ".pyd", ".zip", ".egg", ".whl")
 MOST_ENTRIES = 10_000  # of a folder whose files all count
 IMPORTERS = {"import_module", "__import__", "run_module"}  # called with the name of a module
 LOADERS = IMPORTERS | {
@@ -106,7 +106,12 @@ def _library_folders() -> list[Path]:
 
 def _file(module: ModuleType | None) -> Path | None:
     file = getattr(module, "__file__", None)
-    return Path(file).absolute() if isinstance(file, str) and Path(file).is_file() else None
+    return _file_or_archive(Path(file)) if isinstance(file, str) else None
+
+
+def _file_or_archive(path: Path) -> Path | None:
+    """The file, or the archive that a module is imported from, whose bytes then count."""
+    return next((place.absolute() for place in (path, *path.parents) if place.is_file()), None)
 
 
 def _package(name: str) -> str:
@@ -134,9 +139,9 @@ def _locate(name: str, folder: Path) -> tuple[Path | None, list[str] | None]:
         except Exception:  # somebody's finder
             continue
         if spec is not None:
-            file = Path(spec.origin).absolute() if spec.has_location and spec.origin else None
+            file = _file_or_archive(Path(spec.origin)) if spec.has_location and spec.origin else None
             path = spec.submodule_search_locations
-            return file if file and file.is_file() else None, None if path is None else list(path)
+            return file, None if path is None else list(path)
     return None, None
 
 

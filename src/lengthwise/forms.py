@@ -209,7 +209,7 @@ class ContentBias:
     the nearest column.
     """
 
-    content: Float[Tensor, "#b #h i r"]
+    content: Float[Tensor, "b h i r"]
     table: Float[Tensor, "#h n r"]
     first: int = 0
 

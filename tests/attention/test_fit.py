@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lengthwise import attend
-from lengthwise.attention import BACKENDS, Mask, plan
+from lengthwise.attention import BACKENDS, Mask, fused, operator, plan
 from lengthwise.choices import choose
 from lengthwise.config import ConfigError, ModelConfig
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
@@ -45,24 +45,28 @@ SEGMENTS = {
     "query_scale": Z(1, TOKENS),
 }
 WRONG = {
-    "table of too few heads": (ToeplitzBias(Z(2, TOKENS)), "ToeplitzBias.table", "[1 or 4 heads, n]"),
-    "table of too many heads": (ToeplitzBias(Z(8, TOKENS)), "ToeplitzBias.table", "[1 or 4 heads, n]"),
+    "table of too few heads": (ToeplitzBias(Z(2, TOKENS)), "ToeplitzBias.table", "[1 or 4 heads, n >= 1]"),
+    "table of too many heads": (ToeplitzBias(Z(8, TOKENS)), "ToeplitzBias.table", "[1 or 4 heads, n >= 1]"),
     "fewer distances than columns": (
-        with_field(ToeplitzBias(Z(4, TOKENS)), "distances", torch.arange(3)), "ToeplitzBias.distances", "[n]",
+        with_field(ToeplitzBias(Z(4, TOKENS)), "distances", torch.arange(3)), "ToeplitzBias.distances", "[n >= 1]",
+    ),
+    "an empty table": (ToeplitzBias(Z(4, 0)), "ToeplitzBias.table", "[1 or 4 heads, n >= 1]"),
+    "an empty distance feature": (
+        with_field(PiecewiseLinearBias(**SEGMENTS), "distance_feature", Z(0)), "PiecewiseLinearBias.distance_feature", "[n >= 1]",
     ),
     "slopes of two heads": (
-        with_field(PiecewiseLinearBias(**SEGMENTS), "slope", Z(2, 3)), "PiecewiseLinearBias.slope", "[4 heads, s]",
+        with_field(PiecewiseLinearBias(**SEGMENTS), "slope", Z(2, 3)), "PiecewiseLinearBias.slope", "[4 heads, s >= 1]",
     ),
     "too many knots": (
         with_field(PiecewiseLinearBias(**SEGMENTS), "knots", Z(3)), "PiecewiseLinearBias.knots", "[s-1]",
     ),
     "intercepts unlike slopes": (
-        with_field(PiecewiseLinearBias(**SEGMENTS), "intercept", Z(4, 2)), "PiecewiseLinearBias.intercept", "[4 heads, s]",
+        with_field(PiecewiseLinearBias(**SEGMENTS), "intercept", Z(4, 2)), "PiecewiseLinearBias.intercept", "[4 heads, s >= 1]",
     ),
-    "vectors of another width": (RelativeKeyBias(Z(4, TOKENS, 7)), "RelativeKeyBias.table", "[1 or 4 heads, n, 8 head dim]"),
+    "vectors of another width": (RelativeKeyBias(Z(4, TOKENS, 7)), "RelativeKeyBias.table", "[1 or 4 heads, n >= 1, 8 head dim]"),
     "a vector for two heads": (KeyBias(Z(2, DIM)), "KeyBias.vector", "[4 heads, 8 head dim]"),
     "content of other queries": (
-        ContentBias(Z(2, 4, 5, 3), Z(4, TOKENS, 3)), "ContentBias.content", "[1 or 2 batch, 1 or 4 heads, 6 queries, r]",
+        ContentBias(Z(2, 4, 5, 3), Z(4, TOKENS, 3)), "ContentBias.content", "[2 batch, 4 heads, 6 queries, r >= 1]",
     ),
     "totals of other keys": (CumulativeBias(Z(2, 4, 5)), "CumulativeBias.total", "[1 or 2 batch, 1 or 4 heads, 6 keys]"),
     "a matrix of another batch": (
@@ -129,7 +133,8 @@ def test_a_model_refuses_an_encoding_with_another_number_of_heads(backend: str, 
     """The compiled kernel read and wrote beyond such a table."""
     model = decoder(Rows, backend, rows=rows, learns=learns)
     with pytest.raises(
-        ConfigError, match=rf"^ToeplitzBias\.table of Rows has shape \[{rows}, 6\]; it must be \[1 or 4 heads, n\]$"
+        ConfigError,
+        match=rf"^ToeplitzBias\.table of Rows has shape \[{rows}, 6\]; it must be \[1 or 4 heads, n >= 1\]$",
     ):
         model(torch.zeros(2, 6, dtype=torch.long))
 
@@ -172,3 +177,44 @@ def test_a_bias_that_changes_where_it_should_be_constant_is_refused() -> None:
         ConfigError, match=r"Cliff\.constant_beyond is 4, but its bias at distance 5 differs from that at 4; "
     ):
         attend(q, k, v, Cliff(num_heads=2, constant=4))
+
+
+def test_a_table_on_another_device_is_refused() -> None:
+    """The kernel took the address 0 of a tensor on the meta device for no table."""
+    for form, name in (
+        (ToeplitzBias(torch.empty(4, TOKENS, device="meta")), r"ToeplitzBias\.table"),
+        (DenseBias(torch.empty(1, 1, TOKENS, TOKENS, device="meta")), r"DenseBias\.bias"),
+    ):
+        with pytest.raises(ConfigError, match=rf"^{name} must be on the device of q, cpu, got meta$"):
+            plan(AttentionModifiers(terms=(form,)), Span.of(TOKENS), Mask(TOKENS, TOKENS), Z(2, HEADS, TOKENS, DIM))
+    rotation = Rotation(torch.empty(1, TOKENS, 2, device="meta"), None)
+    with pytest.raises(ConfigError, match=r"^Rotation\.angle_q must be on the device of q, cpu, got meta$"):
+        plan(AttentionModifiers(rotation=rotation), Span.of(TOKENS), Mask(TOKENS, TOKENS), Z(2, HEADS, TOKENS, DIM))
+
+
+def test_a_list_is_no_table() -> None:
+    form = with_field(ToeplitzBias(Z(4, TOKENS)), "table", [[0.0] * TOKENS])
+    with pytest.raises(ConfigError, match=r"^ToeplitzBias\.table must be a tensor, got list$"):
+        plan(AttentionModifiers(terms=(form,)), Span.of(TOKENS), Mask(TOKENS, TOKENS), Z(2, HEADS, TOKENS, DIM))
+
+
+@pytest.mark.skipif(fused.cpu.missing() is not None, reason="there is no compiled kernel here")
+def test_the_kernel_checks_sizes_itself() -> None:
+    """A compiled graph reaches it without the checks above."""
+    q = Z(1, 2, 3, 4)
+    for table in (Z(3, 5), Z(2, 0)):
+        with pytest.raises(ConfigError, match=r"^table has shape .*, which does not fit q of shape \[1, 2, 3, 4\]$"):
+            operator.attend(q, q, q, table, 0, *[None] * 6, 0, *[None] * 3, True, 0, 1.0)
+
+
+class NoInit(DistanceBias):
+    """A class needs no `__init__`: it has no settings then."""
+
+    def bias(self, distance: torch.Tensor) -> torch.Tensor:
+        return -distance.double()[None]
+
+
+def test_an_encoding_without_init_is_fine() -> None:
+    q, k, v = torch.randn(3, 1, 2, 5, 4).unbind(0)
+    assert attend(q, k, v, NoInit()).shape == q.shape
+    assert decoder(NoInit)(torch.zeros(1, 4, dtype=torch.long)).isfinite().all()

@@ -83,3 +83,37 @@ def test_a_task_whose_setting_hides_a_method(here: Call, tmp_path: Path) -> None
     ran = here("sample", "mine", "--plugin", file)
     assert ran.code == 2
     assert "class Mine takes tokens by position; " in ran.err
+
+
+SCHEMES = {
+    "another generator": (
+        "return torch.randint(50, tuple(inputs.shape)).sort(1).values",
+        "Mine.positions must return the same positions for the same generator state; pass its generator to every random function",
+    ),
+    "floats": (
+        "return torch.zeros(inputs.shape)",
+        "Mine.positions must return a tensor of int64 [batch, tokens], here ",
+    ),
+    "a list": ("return [[0]]", "or None for consecutive positions, got list"),
+    "beyond": (
+        "return torch.full(inputs.shape, 99)",
+        "Mine.positions must lie in 0 ... num_positions - 1, here 0 ... 49, got 99 ... 99",
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "message"), SCHEMES.values(), ids=SCHEMES)
+def test_a_position_scheme_that_breaks_a_rule(here: Call, tmp_path: Path, code: str, message: str) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import torch\nfrom lengthwise.positions import PositionScheme\n\nclass Mine(PositionScheme):\n"
+        f"    def positions(self, inputs, documents, generator, training):\n        {code}\n"
+        "    def num_positions(self, tokens, training): return 50\n"
+    )
+    ran = here(
+        *["compare", "alibi", "--task", "copy", "--positions", "mine", "--train-length", 4, "--steps", 1],
+        *["--results", tmp_path / "r", "--plugin", file],
+    )
+    assert ran.code == 2
+    assert message in ran.err
+    assert str(file) in ran.err or "mine.py, line " in ran.err

@@ -27,7 +27,7 @@ def require_fit(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> None:
     sizes = {"b": q.shape[0], "h": q.shape[1], "i": mask.queries, "j": mask.keys, "d": q.shape[3]}
     forms = (*modifiers.terms, *modifiers.values, *([modifiers.gain] if modifiers.gain else []))
     for form in forms:
-        _require_sizes(form, dict(sizes), modifiers.encoding)
+        _require_sizes(form, dict(sizes), modifiers.encoding, q.device)
 
 
 def _require_rotation(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> None:
@@ -36,8 +36,12 @@ def _require_rotation(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> N
     whose = f" of {modifiers.encoding}" if modifiers.encoding else ""
     for side, tokens in (("q", mask.queries), ("k", mask.keys)):
         angle = getattr(modifiers.rotation, f"angle_{side}")
+        for what in ("angle", "gain"):
+            if isinstance(value := getattr(modifiers.rotation, f"{what}_{side}"), Tensor):
+                _require_tensor(f"Rotation.{what}_{side}{whose}", value, q.device)
         if angle is None:
             continue
+        _require_tensor(f"Rotation.angle_{side}{whose}", angle, q.device)
         if (
             angle.ndim != 3
             or len(angle) not in (1, len(q))
@@ -50,12 +54,13 @@ def _require_rotation(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> N
             )
 
 
-def _require_sizes(form: object, sizes: dict[str, int], encoding: str | None) -> None:
+def _require_sizes(form: object, sizes: dict[str, int], encoding: str | None, device: torch.device) -> None:
     make: type = type(form)
     for name, axes in _annotated(make):
         tensor = getattr(form, name)
         if tensor is None:
             continue
+        _require_tensor(f"{make.__name__}.{name}{f' of {encoding}' if encoding else ''}", tensor, device)
         if len(axes) != tensor.ndim or not all(
             _fits(axis, n, sizes) for axis, n in zip(axes, tensor.shape, strict=True)
         ):
@@ -66,18 +71,28 @@ def _require_sizes(form: object, sizes: dict[str, int], encoding: str | None) ->
             )
 
 
+def _require_tensor(name: str, value: object, device: torch.device) -> None:
+    """Kernels read the memory of a tensor at its address, which means nothing on another device."""
+    if not isinstance(value, Tensor):
+        raise ConfigError(f"{name} must be a tensor, got {type(value).__name__}")
+    if value.device != device:
+        raise ConfigError(f"{name} must be on the device of q, {device}, got {value.device}")
+
+
 def _fits(axis: str, size: int, sizes: dict[str, int]) -> bool:
     broadcasts, name, less = axis.startswith("#"), axis.lstrip("#"), 0
     if match := re.fullmatch(r"(\w+)-(\d+)", name):
         name, less = match[1], int(match[2])
     if broadcasts and size == 1:
         return True
+    if size < 1 and not less and name not in WORDS:
+        return False  # an empty table has no nearest column
     return size == sizes.setdefault(name, size + less) - less
 
 
 def _in_words(axis: str, sizes: dict[str, int]) -> str:
     name = axis.lstrip("#")
-    known = f"{sizes[name]} {WORDS[name]}" if name in WORDS else name
+    known = f"{sizes[name]} {WORDS[name]}" if name in WORDS else name if "-" in name else f"{name} >= 1"
     return f"1 or {known}" if axis.startswith("#") else known
 
 

@@ -11,7 +11,8 @@ from lengthwise.class_versions import defined_in
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import check_lengths, encodings_of, questions
-from lengthwise.positions import POSITION_SCHEMES
+from lengthwise.positions import POSITION_SCHEMES, position_scheme_for
+from lengthwise.positions.contract import require_consistent as require_consistent_positions
 from lengthwise.studies.published import require_published
 from lengthwise.tasks import TASKS
 from lengthwise.tasks.contract import require_consistent
@@ -184,6 +185,7 @@ def _check(run: Run, config: EvaluationConfig) -> None:
         max(config.lengths),
     }:
         require_consistent(task, length)
+        require_consistent_positions(position_scheme_for(task, run.training.positions), task.tokens(length))
 
 
 # ---- creating runs ----------------------------------------------------------------------------------------------

@@ -343,6 +343,11 @@ class Trainer:
             loss, norm = (float(x) for x in unchecked[:, column])
             problem = f"the loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {norm}"
             config = self.run.training
+            if self.steps_checked + column == 0 and not math.isfinite(loss):
+                raise TrainingError(
+                    f"{self.name}: {problem} at step 1, before any update, so a class or its input gives numbers that are not "
+                    "finite; `lengthwise check NAME` tests an encoding, `lengthwise sample NAME` shows a task"
+                )
             raise TrainingError(
                 f"{self.name}: at step {self.steps_checked + column + 1} of {config.steps} {problem}; "
                 f"try a lower learning_rate (now {config.learning_rate:g}), a longer warmup or a smaller clip"

@@ -10,6 +10,7 @@ from torch import Tensor
 from lengthwise.attention.buffers import Gradients, compute_dtype, empty_gradients, like_heads
 from lengthwise.attention.cpu import library
 from lengthwise.attention.cpu.building import CannotBuild
+from lengthwise.values import ConfigError
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
 TARGETS = ("portable", "avx2", "avx512")
@@ -124,9 +125,19 @@ def _new_call(
             assert tensor.is_contiguous() and tensor.dtype == dtype, name
             setattr(call, name, tensor.data_ptr())
     table, slope, distance_feature, query_scale, rows = (bias[name] for name in ("table", "slope", "u", "w", "rows"))
+    # A compiled graph reaches this place without the checks of fit.py, and the kernel trusts the sizes.
     if table is not None:
+        _require(table.shape[0] in (1, q.shape[1]) and table.shape[1] > 0, "table", table, q)
         call.table_heads, call.table_size = table.shape
     if slope is not None and distance_feature is not None and query_scale is not None:
+        _require(slope.shape[0] in (1, q.shape[1]) and slope.shape[1] > 0, "slope", slope, q)
+        _require(len(distance_feature) > 0, "distance_feature", distance_feature, q)
+        _require(
+            query_scale.shape[1] == q.shape[2] and len(query_scale) in (1, q.shape[0]), "query_scale", query_scale, q
+        )
+        for name, size in (("intercept", slope.shape), ("knots", (slope.shape[1] - 1,))):
+            if (other := bias[name]) is not None:
+                _require(tuple(other.shape) == tuple(size), name, other, q)
         call.piece_heads, call.pieces = slope.shape
         call.u_size, call.w_batch = len(distance_feature), len(query_scale)
     if rows is not None:
@@ -138,6 +149,11 @@ def _new_call(
             setattr(call, name, tensor.data_ptr())
             setattr(call, f"{name}_batch", tensor.shape[1] if len(tensor) > 1 else 0)
     return call
+
+
+def _require(fits: bool, name: str, tensor: Tensor, q: Tensor) -> None:
+    if not fits:
+        raise ConfigError(f"{name} has shape {list(tensor.shape)}, which does not fit q of shape {list(q.shape)}")
 
 
 def _rotate(call: _Call, cos_sin_q: Tensor | None, cos_sin_k: Tensor | None, interleaved: bool) -> None:
