@@ -700,7 +700,7 @@ def test_a_module_in_an_archive_counts_by_the_bytes_of_the_archive(
         "from zipped_helper import SHIFT\nfrom lengthwise.encodings import DistanceBias\n\n"
         "class Zipped(DistanceBias):\n    def bias(self, distance): return -SHIFT * distance.double()[None]\n"
     )
-    make = load_file(file).Zipped
+    make = load_file(str(file), ConfigError, "plug-in").Zipped
     before = code_hash(make)
     assert code_hash(make) == before
     pack(2)
