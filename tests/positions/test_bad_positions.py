@@ -11,7 +11,7 @@ from lengthwise.positions import POSITION_SCHEMES, Consecutive, Digits, Randomiz
     ("make", "settings", "words"),
     [
         (Randomized, {"max_length": 0}, "at least 1"),
-        (Randomized, {"max_length": 2.5}, "max_length is 2.5"),
+        (Randomized, {"max_length": 2.5}, "max_length must be .* got 2.5"),
         (Randomized, {"at_evaluation": "never"}, "consecutive"),
         (Shift, {"max_shift": -1}, "at least 0"),
         (Shift, {"max_shift": True}, "whole number|int"),

@@ -316,13 +316,13 @@ def test_dims_of_boolean_functions_are_always_open():
 
 BAD = [
     (LinearRegression, {"dims": 0}, "dims must be a whole number of at least 1, got 0"),
-    (Conjunction, {"dims": -2}, "dims is -2"),
+    (Conjunction, {"dims": -2}, "dims must be a whole number of at least 1, got -2"),
     (
         SparseLinearRegression,
         {"dims": 2},
         "nonzero is 3, and an input has dims=2 coordinates; give more dims, or make nonzero smaller",
     ),
-    (SparseLinearRegression, {"nonzero": 0}, "nonzero is 0"),
+    (SparseLinearRegression, {"nonzero": 0}, "nonzero must be a whole number of at least 1, got 0"),
     (SparseDisjunction, {"dims": 3}, "literals is 4, and an input has dims=3 coordinates"),
     (SparseParity, {"dims": 1}, "bits is 2, and an input has dims=1 coordinates"),
     (SparseParity, {"dims": 5, "bits": 6}, "bits is 6"),
@@ -350,9 +350,9 @@ BAD = [
     (LinearRegression, {"dims": 10**20}, "dims must be at most 100,000, got 100000000000000000000"),
     (Conjunction, {"dims": 10**20}, "dims must be at most 100,000, got 100000000000000000000"),
     (DecisionTree, {"label_scale": -1.0}, "label_scale is -1.0"),
-    (DecisionTree, {"depth": 0}, "depth is 0"),
+    (DecisionTree, {"depth": 0}, "depth must be a whole number of at least 1, got 0"),
     (DecisionTree, {"depth": 40}, "depth must be at most 16, got 40"),
-    (TASKS.find("ReLUNetwork"), {"width": 0}, "width is 0"),
+    (TASKS.find("ReLUNetwork"), {"width": 0}, "width must be a whole number of at least 1, got 0"),
     (TASKS.find("ReLUNetwork"), {"width": 10**7}, "must be at most 100,000"),
 ]
 
