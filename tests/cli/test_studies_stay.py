@@ -189,7 +189,7 @@ def test_no_row_goes_before_its_files(here: Call, finished: Path, tmp_path: Path
     for words in ([first, second], ["--study", "tiny"]):
         ran = here("drop", *words, "--finished", "--results", results)
         assert ran.code == 2
-        assert "deleted " not in ran.out
+        assert "\ndeleted " not in f"\n{ran.out}"
         assert "is a link" in ran.out + ran.err
         with open_results(results) as store:
             assert len(store.scores([first, second])) == 4
