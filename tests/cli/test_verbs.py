@@ -415,10 +415,10 @@ def test_the_unfinished_runs_of_a_study_are_dropped(here: Call, finished: Path, 
     assert dropped.startswith("deleted ffff000011112222 (")
     assert kept.startswith(f"kept {row.key} (")
     assert kept.endswith(": study tiny lists it too")
-    assert study == "dropped study later"
+    assert study == "deleted study later"
     assert [s["name"] for s in json.loads(here("list", "studies", "--results", results, "--json").out)] == ["tiny"]
     ran = here("drop", "--study", "tiny", "--finished", "--results", results)
-    assert (ran.code, ran.out.count("dropped ")) == (0, 3)
+    assert (ran.code, ran.out.count("deleted ")) == (0, 3)
     assert list((results / "runs").iterdir()) == []
     assert json.loads(here("list", "studies", "--results", results, "--json").out) == []
 
@@ -427,7 +427,7 @@ def test_the_unfinished_runs_of_a_study_are_dropped(here: Call, finished: Path, 
     ("words", "says"),
     [
         ([], "drop needs either the keys of runs or --study NAME"),
-        (["ab", "--study", "s"], "one of the two"),
+        (["ab", "--study", "s"], "got both"),
         (["--study", "s", "--finished"], "there is no study 's'"),
         (["zz"], "no run has a key that starts with 'zz'"),
     ],

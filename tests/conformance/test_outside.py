@@ -328,7 +328,7 @@ def test_a_version_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_two_kinds_of_check_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line(["check", "--outside", "--theorems"]) == 2
-    assert "one at a time" in capsys.readouterr().err
+    assert "cannot be combined; give one of them" in capsys.readouterr().err
 
 
 # ---- what is written down ---------------------------------------------------------------------------------------

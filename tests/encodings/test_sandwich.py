@@ -43,8 +43,8 @@ def test_never_above_zero_and_the_last_head_is_the_flattest():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"num_heads": 0}, "num_heads is 0"),
-        ({"dim": 0}, "dim is 0"),
+        ({"num_heads": 0}, "num_heads must be .* got 0"),
+        ({"dim": 0}, "dim must be .* got 0"),
         ({"dim": 7}, "dim must be even, because sines and cosines come in pairs, got 7"),
         ({"base": 0.0}, "base must be .* got 0.0"),
         ({"base": math.inf}, "base must be .* got inf"),

@@ -78,7 +78,7 @@ def test_a_shift_is_a_setting_of_the_task():
 
 def test_bad_prompts_and_shifts():
     for settings, words in [
-        ({"prompt": 3}, "a length of 8 is asked"),
+        ({"prompt": 3}, "prompt must be at least the longest length 8, got 3"),
         ({"shifts": ({},)}, "changes no setting"),
         ({"shifts": ({"a": 1}, {"a": 1})}, "twice"),
         ({"shifts": ("skewed",)}, "must be"),

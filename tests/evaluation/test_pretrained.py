@@ -123,7 +123,7 @@ def test_tasks_are_all_boolean_ones_where_none_is_named():
         ({"form": "llama2"}, "no form 'llama2'; did you mean 'llama-2'"),
         ({"examples": ()}, "at least one"),
         ({"examples": (-1,)}, "at least 0, and at least one"),
-        ({"prompts": 0}, "prompts is 0"),
+        ({"prompts": 0}, "prompts must be .* got 0"),
         ({"settings": ()}, "at least one task and one setting"),
     ],
 )
@@ -191,11 +191,11 @@ def test_where_transformers_is_missing(capfd, folder, monkeypatch):
 def test_options_that_cannot_be(capfd, folder):
     assert "must be whole numbers from 0 to 2147483647, comma-separated" in refused(capfd, folder, "--examples", "5,x")
     assert "--output" in refused(capfd, folder, "--output", folder / "no" / "such.json")
-    assert "is a folder; name a file in it" in refused(capfd, folder, "--output", folder)
+    assert "must be a file, got the folder" in refused(capfd, folder, "--output", folder)
     assert "Conjunction" in refused(capfd, folder, "--tasks", "linear-regression")
     assert "did you mean" in refused(capfd, folder, "--tasks", "conjuction")
     assert "no setting 'duplicat'" in refused(capfd, folder, "--settings", "duplicat")
-    assert "prompts is 0" in refused(capfd, folder, "--prompts", 0)
+    assert "prompts must be a whole number of at least 1, got 0" in refused(capfd, folder, "--prompts", 0)
     assert "Did you mean --prompts?" in refused(capfd, "--prmpts", 3)
 
 

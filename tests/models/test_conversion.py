@@ -317,7 +317,7 @@ def test_the_trained_length() -> None:
         ({"full_attention": {"rope_type": "default"}, "sliding_attention": None}, "full_attention, sliding_attention"),
         ({"rope_type": "linear", "factor": 0.5}, "factor"),
         ({"rope_type": "linear", "factor": None}, "'linear' needs factor, and rope_parameters has: rope_type$"),
-        ({"rope_type": "yarn", "factor": 2.0, "truncate": 1}, "truncate is 1, .*bool"),
+        ({"rope_type": "yarn", "factor": 2.0, "truncate": 1}, "truncate must be bool.* got 1"),
         ({"rope_type": ["yarn"]}, "no counterpart of rope_type .'yarn'."),
         ({3: 4}, "no counterpart of 3"),
         ({"rope_theta": "1e4"}, "rope_theta must be a finite number .*got '1e4'"),
@@ -368,14 +368,14 @@ YARN: dict[str, Any] = {"rope_type": "yarn"}
 @pytest.mark.parametrize(
     ("function", "given", "named", "said"),
     [
-        *((encoding_from_rope_parameters, ({},), {"head_dim": dim}, "head_dim is") for dim in (0, -8, 8.0, "8", None)),
+        *((encoding_from_rope_parameters, ({},), {"head_dim": dim}, "head_dim must be") for dim in (0, -8, 8.0, "8", None)),
         (encoding_from_rope_parameters, ({},), {"head_dim": 7}, "rotated in pairs"),
-        (encoding_from_rope_parameters, ({},), {"head_dim": 8, "layout": "neox"}, "layout is 'neox'"),
+        (encoding_from_rope_parameters, ({},), {"head_dim": 8, "layout": "neox"}, "layout must be one of .* got 'neox'"),
         (encoding_from_rope_parameters, ({},), {"head_dim": 8, "rope_theta": "x"}, "rope_theta must be .*got 'x'"),
-        (encoding_from_rope_parameters, (YARN,), {"head_dim": 8, "max_position_embeddings": 0}, "max_pos.* is 0"),
+        (encoding_from_rope_parameters, (YARN,), {"head_dim": 8, "max_position_embeddings": 0}, "max_pos.* must be .* got 0"),
         (encoding_from_rope_parameters, (YARN,), {"head_dim": 8, "max_position_embeddings": 64}, "give both"),
         *(
-            (rope_parameters_from_encoding, (choose(YaRN),), {"train_length": length}, "train_length is")
+            (rope_parameters_from_encoding, (choose(YaRN),), {"train_length": length}, "train_length must be")
             for length in (0, -1, "a", 64.0, True)
         ),
         *(
@@ -383,12 +383,12 @@ YARN: dict[str, Any] = {"rope_type": "yarn"}
             for given in (RoPE, "rope", None, RoPE(head_dim=8))
         ),
         (trained_length, ("yarn", 64), {}, "must be a dictionary"),
-        *((trained_length, ({}, length), {}, "max_position_embeddings is") for length in (0, -1, 64.0, None)),
+        *((trained_length, ({}, length), {}, "max_position_embeddings must be") for length in (0, -1, 64.0, None)),
         *(
-            (trained_length, ({**YARN, "original_max_position_embeddings": length}, 64), {}, "original_max.* is")
+            (trained_length, ({**YARN, "original_max_position_embeddings": length}, 64), {}, "original_max.* must be")
             for length in (0, -1, "64")
         ),
-        *((alibi_slopes, (heads,), {}, "num_heads is") for heads in (0, -1, 2.5, "8", None, True)),
+        *((alibi_slopes, (heads,), {}, "num_heads must be") for heads in (0, -1, 2.5, "8", None, True)),
         (alibi_from_slopes, ([0.5, 0.25],), {}, "slopes must be a tensor of floats.*got a list"),
         (alibi_from_slopes, (torch.zeros(0),), {}, "got torch.float32 .0."),
         (alibi_from_slopes, (torch.ones(8, dtype=torch.int64),), {}, "got torch.int64 .8."),
@@ -403,9 +403,9 @@ YARN: dict[str, Any] = {"rope_type": "yarn"}
         *(
             (half_from_interleaved, (torch.zeros(32),), {"num_heads": 4, "head_dim": 8, **size}, said)
             for size, said in (
-                ({"num_heads": 4.0}, "num_heads is 4.0"),
-                ({"num_heads": 0}, "num_heads is 0"),
-                ({"head_dim": -8}, "head_dim is -8"),
+                ({"num_heads": 4.0}, "num_heads must be .* got 4.0"),
+                ({"num_heads": 0}, "num_heads must be .* got 0"),
+                ({"head_dim": -8}, "head_dim must be .* got -8"),
                 ({"rotary_dims": 4.0}, "rotary_dims must be a whole number.*got 4.0"),
             )
         ),

@@ -139,7 +139,7 @@ def test_a_study_hands_them_on() -> None:
 @pytest.mark.parametrize(
     ("published", "words"),
     [
-        ({"source": "x", "score": {}}, "has no part 'score'.*scores"),
+        ({"source": "x", "score": {}}, "has no field 'score'.*scores"),
         ({"scores": {}}, "lacks its source"),
         ("x", "must be a mapping with source, about, scores, ranks, got 'x'"),
         ({"source": "x", "scores": {"Copie": {}}}, "'Copie'.*Copy"),

@@ -68,7 +68,7 @@ def test_runs_that_a_study_does_not_list_any_more_are_named(place: Path, write_s
     assert outcome.counts["done"] == 1
     (note,) = (event.text for event in heard if isinstance(event, Note))
     assert note.startswith("tiny no longer lists 1 run: NoPE on Copy, seed 0 (")
-    assert "stays in the database" in note
+    assert "still in the database" in note
     with open_results(place / "results") as store:
         assert len(store.runs()) == 2
     assert not [event for event in rerun(place, place / "new" / "tiny.py")[1] if isinstance(event, Note)]

@@ -316,13 +316,13 @@ def test_dims_of_boolean_functions_are_always_open():
 
 BAD = [
     (LinearRegression, {"dims": 0}, "dims must be a whole number of at least 1, got 0"),
-    (Conjunction, {"dims": -2}, "dims is -2"),
+    (Conjunction, {"dims": -2}, "dims must be a whole number of at least 1, got -2"),
     (
         SparseLinearRegression,
         {"dims": 2},
         "nonzero must be at most dims=2, got 3; raise dims or lower nonzero",
     ),
-    (SparseLinearRegression, {"nonzero": 0}, "nonzero is 0"),
+    (SparseLinearRegression, {"nonzero": 0}, "nonzero must be a whole number of at least 1, got 0"),
     (SparseDisjunction, {"dims": 3}, "literals must be at most dims=3, got 4"),
     (SparseParity, {"dims": 1}, "bits must be at most dims=1, got 2"),
     (SparseParity, {"dims": 5, "bits": 6}, "bits must be at most dims=5, got 6"),
@@ -354,9 +354,9 @@ BAD = [
     (LinearRegression, {"dims": 10**20}, "dims must be at most 100,000, got 100000000000000000000"),
     (Conjunction, {"dims": 10**20}, "dims must be at most 100,000, got 100000000000000000000"),
     (DecisionTree, {"label_scale": -1.0}, "label_scale must be between 1e-06 and 1,000,000"),
-    (DecisionTree, {"depth": 0}, "depth is 0"),
+    (DecisionTree, {"depth": 0}, "depth must be a whole number of at least 1, got 0"),
     (DecisionTree, {"depth": 40}, "depth must be at most 16, got 40"),
-    (TASKS.find("ReLUNetwork"), {"width": 0}, "width is 0"),
+    (TASKS.find("ReLUNetwork"), {"width": 0}, "width must be a whole number of at least 1, got 0"),
     (TASKS.find("ReLUNetwork"), {"width": 10**7}, "must be at most 100,000"),
 ]
 
