@@ -94,7 +94,7 @@ USAGE = [
     (["list", "runs", "x"], "list runs takes no names"),
     (["list", "tasks", "--study", "x"], "--study applies only to list runs"),
     (["sample", "cpoy"], "no task 'cpoy'; did you mean 'Copy'?"),
-    (["sample", "copy", "--length", "0"], "length of 0 symbols cannot be"),
+    (["sample", "copy", "--length", "0"], "length must be at least 1, got 0 symbols"),
     (["sample", "copy", "--count", "0"], "--count must be from 1 to 100000, got 0"),
     (["sample", "copy", "--split", "tset"], 'Did you mean "test"?'),
     (["sample", "copy:symbols=x"], "Copy.symbols must be int, got 'x'"),
@@ -188,7 +188,7 @@ def test_unreadable_files(here: Call, place: Path) -> None:
 
 def test_runs_that_are_not_there(here: Call, finished: Path) -> None:
     plainly(here("show", "zzzz", "--results", finished), "no run has a key that starts with 'zzzz'")
-    plainly(here("show", "", "--results", finished), "there is no run")
+    plainly(here("show", "", "--results", finished), "no run has a key that starts with")
     plainly(here("report", "--study", "tinny", "--results", finished), "no study 'tinny'; did you mean 'tiny'?")
     plainly(here("list", "runs", "--study", "tinny", "--results", finished), "did you mean 'tiny'?")
 

@@ -194,9 +194,8 @@ def test_check_finds_positions_past_a_learned_table_or_a_range() -> None:
     ):
         study(choose(Learned, max_length=32), choose(Shift, max_shift=23)).check()
     study(choose(Learned, max_length=32), choose(Shift, max_shift=22), (4, 15)).check()
-    with pytest.raises(
-        ConfigError, match=r"^NoPE with Randomized.* on Copy: Randomized: max_length must be at least the number of tokens, 18, got 17; make"
-    ):
+    message = r"^NoPE with Randomized.* on Copy: Randomized: max_length must be at least the number of tokens, 18, got 17; make"
+    with pytest.raises(ConfigError, match=message):
         study("rope", choose(Randomized, max_length=17), (4, 8)).check()
     study("rope", choose(Randomized, max_length=18), (4, 8)).check()
     study("rope", choose(Randomized, max_length=10, at_evaluation="consecutive"), (4, 8)).check()
