@@ -406,7 +406,7 @@ def products(one: Attention) -> Callable[[], None]:
         vectors = term.table.float().expand(HEADS, -1, -1).contiguous()
         queries = one.q.detach() if isinstance(term, RelativeKeyBias) else term.content
     length, total = queries.shape[2], torch.zeros_like(vectors)
-    most, low = relative.at_once(length, DIM, vectors.shape[1]), max(0, -term.first)
+    most, low = relative.queries_per_part(length, DIM, vectors.shape[1]), max(0, -term.first)
 
     def run() -> None:
         for start in range(0, length, most):

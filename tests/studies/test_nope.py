@@ -73,7 +73,7 @@ def test_a_study_says_what_it_trains_on(path: Path) -> None:
             assert training.train_examples is None
             continue
         given = isinstance(task, FiniteTask)
-        whole = len(task._training(training.min_length, training.train_length)) if given else 100_000
+        whole = len(task._training_examples(training.min_length, training.train_length)) if given else 100_000
         assert training.train_examples == whole
     said = ("fixed set of 100,000 examples", "all examples of a batch have one length")
     if path.stem != "small":

@@ -33,10 +33,10 @@ def test_the_step_of_a_stopped_run_is_stored(tmp_path: Path, monkeypatch: pytest
     pipe: Any = SimpleNamespace(send=sent.append, stop=threading.Event())
     spec: Any = SimpleNamespace(results=str(tmp_path), study="tiny", device="cpu", backend="auto", threads=1)
     with open_store(tmp_path) as store:
-        store.add_study(runs=study.rows(), **study.about())
+        store.add_study(runs=study.rows(), **study.metadata())
         one = worker.Worker(spec, pipe, store, {run.key: run for run in study.runs})
         row = store.claim("tiny", one.name)
         assert row is not None
-        one.take(row)
+        one.process(row)
         (after,) = store.runs("tiny")
         assert (after.step, after.steps, after.status) == (7, 20, "pending")
