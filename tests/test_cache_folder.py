@@ -319,7 +319,7 @@ print(cpu.missing())
         for path in (folder, folder / building.name(evil)):
             os.chown(path, owner, owner)
         done = run_as(VICTIM, code, imports, XDG_CACHE_HOME=str(shared))
-        assert done.stdout == f"{said}its compiled kernel is not there: nothing was compiled\n", done.stderr
+        assert done.stdout == f"{said}its compiled kernel is not available: nothing was compiled\n", done.stderr
 
 
 @as_root

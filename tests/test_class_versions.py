@@ -45,7 +45,7 @@ def test_a_declared_version_replaces_the_hash(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Declared, "version", 4)
     assert key(Declared) != before
     assert set(class_version(Inherits)) == {"code"}, "an inherited version says nothing about what was added"
-    with pytest.raises(ConfigError, match="Wrong: version is '2'; it has to be a whole number, at least 1"):
+    with pytest.raises(ConfigError, match="Wrong: version must be a whole number of at least 1, got '2'"):
         key(Wrong)
 
 

@@ -37,8 +37,8 @@ class Span:
     k: Int[Tensor, "b j"]
     length: int
     consecutive: bool = False
-    length_q: Int[Tensor, "b i"] | None = None
-    length_k: Int[Tensor, "b j"] | None = None
+    length_q: Int[Tensor, "_ i"] | None = None
+    length_k: Int[Tensor, "_ j"] | None = None
     first: int = 0
 
     def __post_init__(self) -> None:
