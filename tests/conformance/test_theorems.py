@@ -179,7 +179,7 @@ def test_pieces_that_are_not_the_mlp_fail_in_attention(make, by, monkeypatch):
 def test_only_the_five_are_in_the_theorem():
     with pytest.raises(ConfigError, match="says nothing of NoPE"):
         as_fire(NoPE(), 16)
-    with pytest.raises(ConfigError, match="bound must be .* got 0"):
+    with pytest.raises(ConfigError, match=r"bound must be .* got 0"):
         as_fire(ALiBi(num_heads=2), 0)
 
 

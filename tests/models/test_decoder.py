@@ -323,7 +323,7 @@ def test_terms_read_keys_before_they_are_rotated_in_a_cache_too():
 
 
 def test_a_pattern_longer_than_the_model_is_refused():
-    with pytest.raises(ConfigError, match="num_layers must be at least 3 for the pattern .* got 2"):
+    with pytest.raises(ConfigError, match=r"num_layers must be at least 3 for the pattern .* got 2"):
         decoder(encoding=alternate(choose(RoPE), choose(RoPE), choose(NoPE)))
 
 
