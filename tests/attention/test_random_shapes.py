@@ -55,7 +55,7 @@ class Case:
     rotation: str
     gain: bool
     values: int
-    rewrite: bool
+    logit_transform: bool
     heads_last: bool
     seed: int
 
