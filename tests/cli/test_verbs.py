@@ -386,7 +386,7 @@ def test_a_run_is_dropped_with_what_lies_in_its_folder(here: Call, finished: Pat
     key = rows[0]["key"]
     ran = here("drop", key[:8], "--results", results)
     assert ran.code == 2
-    assert "is finished and its results would be lost; nothing was deleted; --finished deletes it anyway" in ran.err
+    assert "is finished and its results would be lost; nothing was deleted; add --finished to delete it" in ran.err
     ran = here("drop", "--study", "tiny", "--results", results)
     assert [line.split(" ")[0] for line in ran.out.splitlines()] == ["kept"] * 3
     assert ran.out.count("it is finished; --finished deletes it too") == 2

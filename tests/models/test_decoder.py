@@ -131,7 +131,7 @@ def test_a_pattern_of_encodings_repeats_over_the_layers():
 
 
 def test_absolute_encodings_do_not_alternate():
-    with pytest.raises(ConfigError, match="Learned acts on embeddings"):
+    with pytest.raises(ConfigError, match="Learned changes embeddings before the first layer"):
         alternate(choose(RoPE), choose(Learned))
 
 
