@@ -731,7 +731,9 @@ def test_what_it_refuses():
     pieces = PiecewiseLinearBias(*(torch.zeros(1, 1),) * 2, torch.zeros(0), torch.zeros(3), torch.zeros(1, 3))
     assert "DenseBias" in str(why_not(AttentionModifiers(terms=(DenseBias(torch.zeros(1, 1, 3, 3)),))))
     turned = Rotation(torch.zeros(1, 3, 1), torch.zeros(1, 3, 1))
-    assert "KeyBias together with a Rotation" in str(why_not(AttentionModifiers(terms=(KeyBias(vector),), rotation=turned)))
+    assert "KeyBias together with a Rotation" in str(
+        why_not(AttentionModifiers(terms=(KeyBias(vector),), rotation=turned))
+    )
     assert "LogitTransform" in str(why_not(AttentionModifiers(logit_transform=LogitTransform(lambda x, *_: x))))
     assert "RelativeValues" in str(why_not(AttentionModifiers(values=(RelativeValues(table),))))
     assert "one PiecewiseLinearBias" in str(why_not(AttentionModifiers(terms=(pieces, pieces))))
