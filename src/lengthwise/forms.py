@@ -177,8 +177,8 @@ class PiecewiseLinearBias:
     builds them documents their error.
     """
 
-    slope: Float[Tensor, "h s"]
-    intercept: Float[Tensor, "h s"]
+    slope: Float[Tensor, "#h s"]
+    intercept: Float[Tensor, "#h s"]
     knots: Float[Tensor, " s-1"]
     distance_feature: Float[Tensor, " n"]
     query_scale: Float[Tensor, "#b i"]

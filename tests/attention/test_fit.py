@@ -55,13 +55,14 @@ WRONG = {
         with_field(PiecewiseLinearBias(**SEGMENTS), "distance_feature", Z(0)), "PiecewiseLinearBias.distance_feature", "[n >= 1]",
     ),
     "slopes of two heads": (
-        with_field(PiecewiseLinearBias(**SEGMENTS), "slope", Z(2, 3)), "PiecewiseLinearBias.slope", "[4 heads, s >= 1]",
+        with_field(PiecewiseLinearBias(**SEGMENTS), "slope", Z(2, 3)), "PiecewiseLinearBias.slope", "[1 or 4 heads, s >= 1]",
     ),
     "too many knots": (
         with_field(PiecewiseLinearBias(**SEGMENTS), "knots", Z(3)), "PiecewiseLinearBias.knots", "[s-1]",
     ),
     "intercepts unlike slopes": (
-        with_field(PiecewiseLinearBias(**SEGMENTS), "intercept", Z(4, 2)), "PiecewiseLinearBias.intercept", "[4 heads, s >= 1]",
+        with_field(PiecewiseLinearBias(**SEGMENTS), "intercept", Z(4, 2)), "PiecewiseLinearBias.intercept",
+        "[1 or 4 heads, s >= 1]",
     ),
     "vectors of another width": (RelativeKeyBias(Z(4, TOKENS, 7)), "RelativeKeyBias.table", "[1 or 4 heads, n >= 1, 8 head dim]"),
     "a vector for two heads": (KeyBias(Z(2, DIM)), "KeyBias.vector", "[4 heads, 8 head dim]"),
