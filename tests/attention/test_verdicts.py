@@ -272,7 +272,7 @@ def q(monkeypatch):
     return torch.zeros(1, 2, 8, 64).as_subclass(OnGPU)
 
 
-TABLE = AttentionModifiers(terms=(ToeplitzBias(torch.zeros(2, 8)),))
+TABLE = AttentionModifiers(terms=(ToeplitzBias(torch.zeros(2, 8).as_subclass(OnGPU)),))
 
 
 def test_auto_takes_the_next_backend_and_a_backend_that_is_named_raises(machine, q):
