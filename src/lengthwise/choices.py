@@ -120,6 +120,7 @@ def choose(make: type, **settings: Any) -> Choice:
     if not isinstance(make, type) or kind is None:
         raise ConfigError(f"choose() takes the class of an encoding, a task or a position scheme, got {make!r}")
     require_complete(make)
+    Registry.known[kind].require_own_name(make)
     known = settings_of(make)
     _require_settings(make, settings)
     complete = {
@@ -267,6 +268,16 @@ class Registry:
             return str(error)
         self._classes[make.__name__] = make
         return None
+
+    def require_own_name(self, make: type) -> None:
+        """Raise `ConfigError` if a built-in class has the name of this other class, since commands could not tell them apart."""
+        builtin = {_normalized(name): known for name, known in self._builtin.items()}
+        known = builtin.get(_normalized(make.__name__), make)
+        if known is not make:
+            raise ConfigError(
+                f"{source_location(make)}: the {self.kind} {make.__name__} has the same name as {known.__name__} of "
+                f"{known.__module__}; rename it"
+            )
 
     def _clash(self, name: str, make: type) -> type | None:
         """Return another class that is already listed under this name or this class's name."""

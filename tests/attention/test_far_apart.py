@@ -8,9 +8,10 @@ import torch
 
 import lengthwise
 from lengthwise import attention, encodings
-from lengthwise.attention import BACKENDS, EncodingCache, no_gradients, unsupported_reason
+from lengthwise.attention import BACKENDS, EncodingCache, Mask, no_gradients, plan, unsupported_reason
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import ENCODINGS, base
+from lengthwise.forms import AttentionModifiers, ToeplitzBias
 from lengthwise.models import Decoder
 from lengthwise.span import Span
 
@@ -205,3 +206,19 @@ def test_ordinary_positions_have_tables_over_all_distances():
     consecutive = alibi.modifiers(dataclasses.replace(Span.of(4, 1), length=1_000_000)).terms[0]
     assert consecutive.distances is None
     assert inspect.signature(encodings.TransformerXL.vectors).parameters.keys() >= {"first", "end"}
+
+
+@pytest.mark.parametrize("backend", ["blocked", "sdpa"])
+def test_the_sum_of_two_tables_far_apart_is_not_written_out(backend: str) -> None:
+    tables = torch.randn(2, 2, 3, dtype=torch.float64)
+    modifiers = AttentionModifiers(terms=(ToeplitzBias(tables[0]), ToeplitzBias(tables[1], first=2**40)))
+    q, span, mask = torch.randn(1, 2, 5, 4, dtype=torch.float64), Span.of(5), Mask(5, 5)
+    with pytest.raises(
+        ConfigError, match=r"tables of 6 distances lie so far apart that their sum would have 1,099,511,627,779"
+    ):
+        plan(modifiers, span, mask, q, backend="fused")
+    near = AttentionModifiers(terms=(ToeplitzBias(tables[0]), ToeplitzBias(tables[1, :, :1])))  # its nearest column
+    expected = plan(near, span, mask, q, backend="reference")(q, q, q, scale=0.5)
+    for name in (backend, "auto"):
+        result = plan(modifiers, span, mask, q, backend=name)(q, q, q, scale=0.5)
+        torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)

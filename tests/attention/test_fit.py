@@ -1,5 +1,6 @@
 """Forms whose tensors do not have the sizes of the attention call are refused before a backend reads them."""
 
+import inspect
 import re
 from typing import Any
 
@@ -219,3 +220,11 @@ def test_an_encoding_without_init_is_fine() -> None:
     q, k, v = torch.randn(3, 1, 2, 5, 4).unbind(0)
     assert attend(q, k, v, NoInit()).shape == q.shape
     assert decoder(NoInit)(torch.zeros(1, 4, dtype=torch.long)).isfinite().all()
+
+
+@pytest.mark.parametrize("returned", [None, [], ToeplitzBias(Z(1, 3))], ids=lambda x: type(x).__name__)
+def test_what_is_not_modifiers_is_refused(returned: Any) -> None:
+    """Without the checks of types that run in tests."""
+    undecorated = inspect.unwrap(plan)
+    with pytest.raises(ConfigError, match=rf"must return AttentionModifiers\(\.\.\.\), got {type(returned).__name__}$"):
+        undecorated(returned, Span.of(6), Mask(6, 6), Z(1, 4, 6, 8))

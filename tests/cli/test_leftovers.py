@@ -53,7 +53,10 @@ def test_a_score_beyond_its_metric_is_left_out_and_named(here: Call, tmp_path: P
     assert f"at length 6, whose exact match is {mean:g}; it must lie in 0 ... 1" in ran.err
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+
+
+@needs_pipes
 @pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
 def test_a_pipe_beside_the_database_is_refused(here: Call, tmp_path: Path, suffix: str) -> None:
     """SQLite waits for somebody to write into it, and no signal gets through. So the commands run in processes of their own."""
@@ -65,6 +68,14 @@ def test_a_pipe_beside_the_database_is_refused(here: Call, tmp_path: Path, suffi
         ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert ran.returncode == 2
         assert f"results.db{suffix} is not a regular file, so SQLite cannot use it; remove it" in ran.stderr
+
+
+@needs_pipes
+def test_a_pipe_in_place_of_the_database_is_refused(here: Call, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "results.db")
+    ran = here("list", "runs", "--results", tmp_path)
+    assert ran.code == 2
+    assert "results.db must be a regular file, but it is a pipe or a device; give another folder" in ran.err
 
 
 def test_the_glob_of_a_file_is_refused(here: Call, tmp_path: Path) -> None:

@@ -1,10 +1,15 @@
 """Users' classes whose arguments or attributes break a rule: one line that names the class, the rule and what to write."""
 
+import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from lengthwise.studies import load as load_study
+from lengthwise.training import build
 
 Call = Callable[..., Any]
 
@@ -64,6 +69,44 @@ def test_an_encoding_that_breaks_a_rule(here: Call, tmp_path: Path, code: str, m
     assert ran.code == 2
     assert ran.err.startswith("lengthwise: ") and ran.err.strip().count("\n") == 0
     assert message in ran.err
+
+
+STUDY = """
+import random
+from lengthwise.config import EvaluationConfig, TrainingConfig
+from lengthwise.encodings import DistanceBias
+from lengthwise.studies import Study, grid
+
+class NAME(DistanceBias):
+    def __init__(self, *, num_heads):
+        super().__init__()
+        self.num_heads, self.slope = num_heads, random.random()
+    def bias(self, distance): return -self.slope * distance[None].double().repeat(self.num_heads, 1)
+
+study = Study(
+    name="own", runs=grid([NAME], ["copy"], training=TrainingConfig(train_length=4, steps=2)),
+    evaluation=EvaluationConfig(lengths=(4,), examples=8),
+)
+"""
+
+
+def test_a_study_whose_class_has_the_name_of_a_built_in_one(here: Call, tmp_path: Path) -> None:
+    file = tmp_path / "study.py"
+    file.write_text(STUDY.replace("NAME", "Fire"))
+    ran = here("run", file, "--results", tmp_path / "r")
+    assert ran.code == 2
+    assert "line 7: the encoding Fire has the same name as FIRE of lengthwise.encodings.fire; rename it" in ran.err
+    assert not (tmp_path / "r").exists()
+
+
+def test_an_encoding_that_draws_with_python_gives_one_result_for_one_seed(tmp_path: Path) -> None:
+    file = tmp_path / "study.py"
+    file.write_text(STUDY.replace("NAME", "Mine"))
+    run = load_study(file).runs[0]
+    state = random.getstate()
+    slopes = [build(run)[0].encodings[0].slope for _ in range(2)]
+    assert slopes[0] == slopes[1] != build(replace(run, seed=1))[0].encodings[0].slope
+    assert random.getstate() == state
 
 
 def test_a_task_whose_setting_hides_a_method(here: Call, tmp_path: Path) -> None:

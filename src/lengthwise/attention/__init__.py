@@ -93,6 +93,10 @@ def plan(
     fallback. Raise `ArgumentError` for an `unknown` argument, with what to write instead.
     """
     refuse_unknown("plan", unknown, ("modifiers", "span", "mask", "q", "backend"))
+    if not isinstance(modifiers, AttentionModifiers):
+        raise ConfigError(
+            f"`modifiers` of an encoding must return AttentionModifiers(...), got {type(modifiers).__name__}"
+        )
     _require_bidirectional(modifiers, mask)
     require_fit(modifiers, mask, q)
     if backend == "auto":

@@ -50,7 +50,11 @@ def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q:
             return f"{type(term).__name__} is not a table over distances"
         if getattr(term, "distances", None) is not None:
             return "positions lie so far apart that distances are listed, and its tables need every distance"
-    if vector_terms := _vector_terms(modifiers):
+    vector_terms = _vector_terms(modifiers)
+    for terms in (_toeplitz_terms(modifiers), vector_terms):
+        if reason := _gap([(term.table, term.first) for term in terms]):
+            return reason
+    if vector_terms:
         size = _distance_range([(term.table, term.first) for term in vector_terms])[1]
         bidirectional_window = mask.window and not mask.causal  # which needs all queries in one part
         if bidirectional_window and mask.queries > relative.queries_per_part(mask.queries, q.shape[-1], size):
@@ -212,7 +216,7 @@ def _transformed(
 
 def _static_arguments(modifiers: AttentionModifiers, span: Span, mask: Mask, dtype: torch.dtype) -> tuple[Any, ...]:
     """Return the operator's arguments from `table` to `documents`."""
-    table, first = _combined_table([term for term in modifiers.terms if isinstance(term, ToeplitzBias)], dtype)
+    table, first = _combined_table(_toeplitz_terms(modifiers), dtype)
     segments: tuple[Tensor | None, ...] = (None,) * 5
     for term in modifiers.terms:
         if isinstance(term, PiecewiseLinearBias):
@@ -230,6 +234,10 @@ def _cached(term: ToeplitzBias | RelativeKeyBias, key: Hashable, compute: Callab
     if key not in term.derived:
         term.derived[key] = compute()
     return term.derived[key]
+
+
+def _toeplitz_terms(modifiers: AttentionModifiers) -> list[ToeplitzBias]:
+    return [term for term in modifiers.terms if isinstance(term, ToeplitzBias)]
 
 
 def _vector_terms(modifiers: AttentionModifiers) -> list[RelativeKeyBias | ContentBias]:
@@ -263,6 +271,16 @@ def _distance_range(tables: list[tuple[Tensor, int]]) -> tuple[int, int]:
     """Return the first distance and the number of distances that cover all tables with their first distances."""
     first = min(table_first for _, table_first in tables)
     return first, max(table_first + table.shape[1] for table, table_first in tables) - first
+
+
+def _gap(tables: list[tuple[Tensor, int]]) -> str | None:
+    """Return why the tables cannot be added: most distances between the first and the last are in none of them."""
+    if len(tables) < 2:
+        return None
+    size, entries = _distance_range(tables)[1], sum(table.shape[1] for table, _ in tables)
+    if size <= 2 * entries + 1024:
+        return None
+    return f"tables of {entries:,} distances lie so far apart that their sum would have {size:,}"
 
 
 def _over_same_distances(tables: list[tuple[Tensor, int]], dtype: torch.dtype) -> tuple[list[Tensor], int]:

@@ -87,6 +87,8 @@ def _database_file(path: Path) -> Path:
                 )
         if path.is_dir():
             raise StoreError(f"{path} must be a database file, but it is a folder; move it away or give another folder")
+        if path.exists() and not path.is_file():
+            raise StoreError(f"{path} must be a regular file, but it is a pipe or a device; give another folder")
     except (OSError, RuntimeError, ValueError) as error:
         if isinstance(error, StoreError):
             raise

@@ -1,9 +1,10 @@
 """The training loop: train a run in a folder, with checkpoints from which an interrupted run continues exactly."""
 
 import math
+import random
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,14 +57,28 @@ def build(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto"
         "output_size": task.output_size,
     }
     model: Model
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(generator(run.seed, "weights").initial_seed())
+    with _seeded(generator(run.seed, "weights").initial_seed()):
         if run.model.mixer is not None:
             model = Mamba(run.model, **sizes)
         else:
             train_length = task.tokens(run.training.train_length)
             model = Decoder(run.model, run.encoding, **sizes, train_length=train_length, backend=backend)
     return model.to(device), task
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed the global generators of torch, NumPy and Python, which a user's class may draw from, and restore them afterwards."""
+    states = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
 
 
 def train(
