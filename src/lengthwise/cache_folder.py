@@ -4,7 +4,8 @@ results of comparing GPU kernels with the reference.
 It is `$LENGTHWISE_CACHE`, or else `lengthwise` in the system's folder for caches: `$XDG_CACHE_HOME` if that is an absolute
 path, or `~/.cache`; `~/Library/Caches` on macOS; `%LOCALAPPDATA%` on Windows.
 
-Its files are executed or shown to others, so it is used only if nobody except this user and root can have written them:
+The program executes some of these files and copies others into reports. It therefore uses the folder only if no user other than
+this one and root can have written to it:
 
 - The folder and each file in it belong to this user or root, and neither group nor others may write to them.
 - No other user can replace the folder or a folder above it. These belong to this user or root too, and if somebody else may

@@ -114,7 +114,7 @@ class Store:
     def require_file_unchanged(self) -> None:
         """Raise `StoreGone` if the database's file was deleted or replaced since it was opened.
 
-        SQLite would continue without an error and write to a file that nobody can find again.
+        SQLite would continue without an error, but the file that it writes to has no name any more and disappears at the end.
         """
         if self._file is not None and identity(self.path) != self._file:
             raise StoreGone(
