@@ -256,6 +256,8 @@ def _checked_call(
 ) -> tuple[AttentionModifiers, Span, Mask]:
     """Check the arguments of `attend` and return modifiers, span and mask, as backends take them."""
     _check_shapes(q, k, v)
+    if x is not None and not isinstance(x, Tensor):
+        raise ConfigError(f"x must be a tensor [batch, tokens, d_model] or None, got a {type(x).__name__}")
     if encoding is not None and not isinstance(encoding, PositionEncoding):  # for example a class or a name
         value = encoding.__name__ if isinstance(encoding, type) else repr(encoding)
         raise ConfigError(
@@ -306,8 +308,8 @@ def _check_types(scale: object, **tensors: object) -> None:
     for name, value in tensors.items():
         if not isinstance(value, Tensor):
             raise ConfigError(f"{name} must be a tensor [batch, heads, tokens, head dim], got a {type(value).__name__}")
-        if value.layout is not torch.strided:
-            layout = str(value.layout).removeprefix("torch.")
+        if value.layout is not torch.strided or value.is_nested:
+            layout = "a nested tensor" if value.is_nested else str(value.layout).removeprefix("torch.")
             raise ConfigError(f"{name} must be a dense tensor, got {layout}; convert it with to_dense(), or pad it")
     if scale is None or (
         type(scale) is not bool and isinstance(scale, (int, float)) and abs(scale) <= sys.float_info.max

@@ -221,10 +221,15 @@ def _static_arguments(modifiers: AttentionModifiers, span: Span, mask: Mask, dty
     for term in modifiers.terms:
         if isinstance(term, PiecewiseLinearBias):
             tensors = (term.slope, term.intercept, term.knots.detach(), term.distance_feature, term.query_scale)
-            segments = tuple(x.to(torch.float64).contiguous() for x in tensors)
+            segments = tuple(_plain(x, torch.float64) for x in tensors)
     positions = (None, None) if span.consecutive else (span.q.long().contiguous(), span.k.long().contiguous())
     documents = None if mask.documents is None else mask.documents.long().contiguous()
     return (table, first, *segments, None, 0, *positions, documents)
+
+
+def _plain(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return `x` as the kernels read it from memory: contiguous, and without the bit that negates its numbers."""
+    return x.to(dtype).resolve_neg().contiguous()
 
 
 def _cached(term: ToeplitzBias | RelativeKeyBias, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
@@ -260,7 +265,7 @@ def _combined_vectors(
         return None, 0
     term = terms[0]
     if len(terms) == 1 and isinstance(term, RelativeKeyBias):
-        return _cached(term, (dtype, scale), lambda: (term.table * scale).to(dtype).contiguous()), term.first
+        return _cached(term, (dtype, scale), lambda: _plain(term.table * scale, dtype)), term.first
     heads = max(len(term.table) for term in terms)
     scaled = [(term.table * scale if isinstance(term, RelativeKeyBias) else term.table, term.first) for term in terms]
     tables, first = _over_same_distances(scaled, dtype)
@@ -301,7 +306,7 @@ def _combined_table(terms: list[ToeplitzBias], dtype: torch.dtype) -> tuple[Tens
         return None, 0
     term = terms[0]
     if len(terms) == 1:
-        return _cached(term, dtype, lambda: term.table.to(dtype).contiguous()), term.first
+        return _cached(term, dtype, lambda: _plain(term.table, dtype)), term.first
     tables, first = _over_same_distances([(term.table, term.first) for term in terms], dtype)
     heads = max(len(table) for table in tables)
     return sum((table.expand(heads, -1) for table in tables[1:]), tables[0].expand(heads, -1)).contiguous(), first
