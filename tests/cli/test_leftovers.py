@@ -162,3 +162,22 @@ def test_an_interrupt_in_a_callback_is_not_lost(tmp_path: Path, number: str, cod
     assert ran.returncode == code
     assert "Traceback" not in ran.stderr
     assert "lengthwise: stopped; run the same command again to continue" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["inspect", "rope,alibi"], "inspect shows one encoding, got 'rope,alibi'; run the command once for each"),
+        (["compare", "rope,", "alibi", "--task", "copy", "--train-length", 4], "separate encodings with spaces, as in: rope"),
+        (["sample", "copy,symbols=10"], "write settings after a colon: copy:symbols=10"),
+        (["inspect", "rope:base=1e4 layout=half"], "separate settings with commas, without spaces"),
+    ],
+)  # fmt: skip
+def test_misplaced_commas(here: Call, words: list[object], message: str) -> None:
+    ran = here(*words)
+    assert ran.code == 2
+    assert message in ran.err
+
+
+def test_a_shared_encoding_is_inspected_like_the_encoding(here: Call) -> None:
+    assert here("inspect", "fire-s", "--json").out == here("inspect", "fire", "--json").out != ""

@@ -179,6 +179,8 @@ def _error_message(error: Exception, arguments: list[str]) -> str:
     if isinstance(error, OSError):
         path = "" if error.filename is None else f"{error.filename or 'the empty path'}: "
         return f"{path}{error.strerror or text}"
+    if text == "can't start new thread":
+        return "this machine cannot start more threads or processes now; use fewer --workers and --threads, or try again later"
     if isinstance(error, MemoryError) or kind.__name__ == "OutOfMemoryError" or "can't allocate memory" in text:
         size = re.search(r"allocate ([\d.]+ ?\w+)", text)
         request = f" (one allocation of {size[1]} failed)" if size else ""
