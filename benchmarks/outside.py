@@ -5,12 +5,15 @@ python benchmarks/outside.py
 
 from record import save
 
-from lengthwise.conformance.outside import check, implementations
+from lengthwise.conformance.outside import check, select_implementations
 from lengthwise.conformance.outside.scoreboard import as_data
 
 
 def main() -> None:
-    save("outside", as_data(check(implementations(()), lambda row: print(f"{row.implementation}, {row.question}"))))
+    save(
+        "outside",
+        as_data(check(select_implementations(()), lambda row: print(f"{row.implementation}, {row.question}"))),
+    )
 
 
 if __name__ == "__main__":
