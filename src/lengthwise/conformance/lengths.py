@@ -93,12 +93,12 @@ def precision(case: EncodingCase, backend: str) -> str:
         exact = copy.deepcopy(low).double()  # the same rounded parameters
         worst = 0.0
         for positions in (list(range(top - 32, top + 1)), scattered, list(range(33))):
-            for what, got, expected, gain in _pairs(low, exact, backend, dtype, torch.tensor([positions])):
-                if got.dtype != dtype:
-                    raise Failure(f"{what} in {dtype} has the dtype {got.dtype}")
+            for what, actual, expected, gain in _pairs(low, exact, backend, dtype, torch.tensor([positions])):
+                if actual.dtype != dtype:
+                    raise Failure(f"{what} in {dtype} has the dtype {actual.dtype}")
                 # Every result is rounded once. A vector that is added to an embedding was rounded before, too.
                 rounding = 0.51 * torch.finfo(dtype).eps * (expected.abs() + (what == "embedding"))
-                error = float((((got.double() - expected).abs() - rounding) / gain).max())
+                error = float((((actual.double() - expected).abs() - rounding) / gain).max())
                 limit = tolerance if what == "attention" else 2e-6
                 if not error <= limit:
                     where = f"positions {positions[0]} to {positions[-1]}"

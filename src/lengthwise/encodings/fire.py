@@ -198,39 +198,41 @@ class _Tables(torch.autograd.Function):
         return size, torch.maximum(threshold, query), threshold, torch.where(unit > 0, unit, 1.0)
 
     @staticmethod
-    def in_one_call(
-        ctx: Any, made: ModuleType, kept: tuple[Tensor, ...], of_u: Tensor, of_w: Tensor
+    def compiled_backward(
+        ctx: Any, library: ModuleType, saved: tuple[Tensor, ...], grad_feature: Tensor, grad_scale: Tensor
     ) -> tuple[Tensor | None, ...]:
         """Compute `backward` with one call of the compiled library."""
-        c, multiplier, distance, query = kept
-        of_c, of_multiplier = c.new_empty(()), multiplier.new_empty(())
+        c, multiplier, distance, query = saved
+        grad_c, grad_multiplier = c.new_empty(()), multiplier.new_empty(())
         signed, times = c.item(), multiplier.item() * ctx.L
-        found = made.fire_tables_backward(abs(signed), abs(times), ctx.L, ctx.eps, distance, query, of_u, of_w)
-        of_c.fill_(found[0] * _sign(signed))
-        of_multiplier.fill_(found[1] * _sign(times) * ctx.L)
-        return of_c, of_multiplier, *[None] * 4
+        gradients = library.fire_tables_backward(
+            abs(signed), abs(times), ctx.L, ctx.eps, distance, query, grad_feature, grad_scale
+        )
+        grad_c.fill_(gradients[0] * _sign(signed))
+        grad_multiplier.fill_(gradients[1] * _sign(times) * ctx.L)
+        return grad_c, grad_multiplier, *[None] * 4
 
     @staticmethod
-    def backward(ctx: Any, of_u: Tensor, of_w: Tensor) -> tuple[Tensor | None, ...]:
-        kept = ctx.saved_tensors  # read only once: under checkpointing a second access is an error
-        if not torch.is_grad_enabled() and (made := piecewise.library(*kept, of_u, of_w)):
-            return _Tables.in_one_call(ctx, made, kept, of_u, of_w)
-        c, multiplier, distance, query = kept
+    def backward(ctx: Any, grad_feature: Tensor, grad_scale: Tensor) -> tuple[Tensor | None, ...]:
+        saved = ctx.saved_tensors  # read only once: under checkpointing a second access is an error
+        if not torch.is_grad_enabled() and (library := piecewise.library(*saved, grad_feature, grad_scale)):
+            return _Tables.compiled_backward(ctx, library, saved, grad_feature, grad_scale)
+        c, multiplier, distance, query = saved
         size, reached, threshold, unit = _Tables.of(c, multiplier, query, ctx.L)
         value = torch.log1p(size * reached) + ctx.eps
         counts = value > 0
         over = 1 / torch.where(counts, value, 1.0)
         psi = torch.log1p(size * distance)
-        of_unit = (of_w * over).sum() - (of_u * psi).sum() / unit**2
-        of_unit = torch.where(size * ctx.L > 0, of_unit, 0.0)
-        of_inner = torch.where(counts, of_w * over * over, 0.0) * unit / (-1 - size * reached)
-        of_size = (of_u * (distance / (1 + size * distance))).sum() / unit + (of_inner * reached).sum()
-        of_size = of_size + of_unit * (ctx.L / (1 + size * ctx.L))
+        grad_unit = (grad_scale * over).sum() - (grad_feature * psi).sum() / unit**2
+        grad_unit = torch.where(size * ctx.L > 0, grad_unit, 0.0)
+        grad_inner = torch.where(counts, grad_scale * over * over, 0.0) * unit / (-1 - size * reached)
+        grad_size = (grad_feature * (distance / (1 + size * distance))).sum() / unit + (grad_inner * reached).sum()
+        grad_size = grad_size + grad_unit * (ctx.L / (1 + size * ctx.L))
         above = ((threshold.detach() - query).sign() + 1) / 2  # 1/2 at ties, like the gradient of torch.maximum
-        of_threshold = (of_inner * above).sum() * size
+        grad_threshold = (grad_inner * above).sum() * size
         return (
-            (of_size * c.sign()).to(c.dtype),
-            (of_threshold * multiplier.sign() * ctx.L).to(multiplier.dtype),
+            (grad_size * c.sign()).to(c.dtype),
+            (grad_threshold * multiplier.sign() * ctx.L).to(multiplier.dtype),
             *[None] * 4,
         )
 

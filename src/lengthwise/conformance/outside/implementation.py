@@ -47,7 +47,7 @@ class RowInputs:
     def dtype(self) -> torch.dtype:
         return self.q.dtype
 
-    def in_float64(self) -> "Scene":
+    def in_float64(self) -> "RowInputs":
         return replace(self, q=self.q.double(), k=self.k.double())
 
 

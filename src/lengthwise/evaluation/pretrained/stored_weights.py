@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from lengthwise.config import ConfigError
-from lengthwise.evaluation.pretrained.calling import calling
+from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
 
 LAYERS = re.compile(r"(n|num)_(\w+_)?(layers?|blocks)|(encoder|decoder)_layers")
 """Settings that count layers; each layer has at least one tensor."""
@@ -53,7 +53,7 @@ def tensors(path: Path) -> dict[str, Tensor]:
 
     by_name = {}
     for file in sorted(path.glob("*.safetensors")):
-        with calling(path, "read its weights"), safe_open(file, "pt") as opened:
+        with transformers_call(path, "read its weights"), safe_open(file, "pt") as opened:
             for name in opened.keys():  # noqa: SIM118 - it is not a dictionary
                 tensor = opened.get_slice(name)
                 by_name[name] = Tensor(tensor.get_dtype(), tuple(tensor.get_shape()))
