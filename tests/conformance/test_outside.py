@@ -379,7 +379,7 @@ def test_the_page_has_the_figures_of_the_saved_run() -> None:
             assert key not in cells, key
     assert shown > 50
     counts = {v: sum(a["verdict"] == v for a in SAVED["answers"]) for v in ("agrees", "differs", "not applicable")}
-    assert f"{counts['agrees']} agree, {counts['differs']} differ, {counts['not applicable']} do not apply" in PAGE
+    assert f"{counts['agrees']} agree, {counts['differs']} differ and {counts['not applicable']} do not apply" in PAGE
     assert KEPT["made"]["date"] in PAGE
     on_gpu = set(re.findall(r"^\| ([^|]+?) \| ([^|]+?) \| ([^|]+?) \| ([^|]+?) \| ([^|]+?) \|$", PAGE, flags=re.M))
     others = [a for a in SAVED["answers"] if a["ours_on_gpu"] not in (None, a["ours"])]
