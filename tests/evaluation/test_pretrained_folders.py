@@ -158,8 +158,11 @@ def test_the_hub_is_off_for_a_while_only(tmp_path, monkeypatch):
         ({"text_config": {"quantization_config": {"quant_method": "eetq"}}}, "config.json has quantization_config"),
         ({"parts": [{"compression_config": {}}]}, "config.json has compression_config"),
         ({"fusion_config": {"patch_embeddings": True}}, "config.json has fusion_config"),
-        ({"transformers_weights": "adapter_model.bin"}, "config.json names 'adapter_model.bin' as weights"),
-        ({"transformers_weights": "../other.safetensors"}, r"names '\.\./other.safetensors' as weights"),
+        ({"transformers_weights": "adapter_model.bin"}, "config.json must name .* as weights, got 'adapter_model.bin'"),
+        (
+            {"transformers_weights": "../other.safetensors"},
+            r"config.json must name .* as weights, got '\.\./other.safetensors'",
+        ),
         ({"transformers_weights": 3}, "in the folder itself as weights, got 3"),
     ],
 )
