@@ -28,7 +28,7 @@ class DAPE(PositionEncoding):
     key whose position ID is higher than its query's (position scheme `Digits`) counts as distance 0. W and b are
     initialized like those of nn.Linear.
 
-    Past the trained length: B behaves as in its base encoding, and f gets values of B that it did not see in training. With
+    Beyond the training length: B behaves as in its base encoding, and f gets values of B that it did not see in training. With
     "fire", B stays in the range of training but also depends on the query's position, so shifting all positions changes
     the result.
 

@@ -43,16 +43,16 @@ class FIRE(PositionEncoding):
     1.23e-4 max|f''|, because f' is the slope of a chord. `backend="reference"` evaluates the MLP on every pair and has
     neither error. With one module for all layers (`share_encoding`) this is FIRE-S.
 
-    Past the trained length: x lies in [0, 1] for every causal pair at any length, so distances stay in the interval of
-    training.
+    Beyond the training length: x is in [0, 1] for every causal pair at any length, so f gets no values outside the
+    interval of training.
 
     Source: Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context Transformers", eq. 4, 21-23.
     Code: no official code; the widely copied listing has one hidden layer, the paper's text and ablation two.
-    Differs: the paper counts the query position from 1, the copies from 0 with eps 1e-6; this class follows the copies.
+    Differs: the paper counts the query's position from 1, the listing from 0 with eps 1e-6; this class follows the listing.
 
     Choosing `L`, in tokens: take several times the training length, and at least the default. In models of two layers trained
     on 18 to 256 tokens, L = 512 and L = 1,024 had the best mean scores at twice the training length and beyond, on text and
-    on copying. They were ahead of a 16th, a quarter, once and (if that is not 512) twice the training length
+    on copying. The other values were 1/16, 1/4, 1 and (unless that is 512) 2 times the training length
     (studies/fire/threshold.py). While all positions are below L, the bias depends only on the distance.
 
     >>> FIRE(num_heads=8).coordinate(torch.tensor(3), torch.tensor(1))     # ψ(2) / ψ(512)
