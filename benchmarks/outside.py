@@ -1,6 +1,8 @@
-"""What other libraries answer to our questions: the figures of docs/outside.md. Needs transformers and x-transformers.
+"""Compare transformers and x-transformers with the published formulas, and store the figures of docs/outside.md.
 
-python benchmarks/outside.py
+    python benchmarks/outside.py
+
+Needs `pip install 'lengthwise[outside]'`.
 """
 
 from record import save
