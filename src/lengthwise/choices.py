@@ -35,10 +35,10 @@ def from_context(make: type, context: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the class takes of the context. Raise `ConfigError` for an argument that the context does not have."""
     names = context_of(make)
     if unknown := [name for name in names if name not in context]:
-        known = f"; a model gives {', '.join(context)}" if context else ""
+        known = f" (it provides {', '.join(context)})" if context else ""
         raise ConfigError(
-            f"{source_location(make)}: {make.__name__}.__init__ needs {join_names(unknown)}, which nothing gives it{known}. Give "
-            f"{'it' if len(unknown) == 1 else 'them'} a default"
+            f"{source_location(make)}: {make.__name__}.__init__ needs {join_names(unknown)}, which a model does not provide"
+            f"{known}; give {'it' if len(unknown) == 1 else 'them'} a default"
         )
     return {name: context[name] for name in names}
 

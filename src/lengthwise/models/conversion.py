@@ -364,8 +364,8 @@ def _exported_fraction(fraction: float) -> float:
                 number = math.nextafter(number, 2)
     if any(int(number * n) != part for n, part in ours.items()):
         raise ConfigError(
-            f"transformers rounds {fraction!r} times the head dim down, and no float gives our number of dims for every head "
-            "dim; write the fraction with all its digits"
+            f"the fraction must give the same number of dims in transformers, which rounds down, got {fraction!r}; write it with "
+            "all its digits"
         )
     return number
 
