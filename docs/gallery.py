@@ -124,21 +124,21 @@ def escape(text: str) -> str:
 class Entry:
     """One encoding with the data of its page."""
 
-    make: type[PositionEncoding]
+    cls: type[PositionEncoding]
     data: dict[str, Any]
 
     @property
     def name(self) -> str:
-        return self.make.__name__
+        return self.cls.__name__
 
     @property
     def file(self) -> str:
-        return self.make.__module__.rpartition(".")[2]
+        return self.cls.__module__.rpartition(".")[2]
 
     @property
     def group(self) -> str:
         forms = set(self.data["forms"])
-        if self.make.acts_on_embedding():
+        if self.cls.acts_on_embedding():
             return "Act on embeddings"
         if not forms:
             return "No position encoding"
@@ -157,10 +157,10 @@ def all_entries() -> list[Entry]:
 
 def example(entry: Entry) -> str:
     """Return five lines that use the encoding."""
-    arguments = ", ".join(f"{name}={SIZES[name]}" for name in context_of(entry.make))
+    arguments = ", ".join(f"{name}={SIZES[name]}" for name in context_of(entry.cls))
     make = f"encodings.{entry.name}({arguments})"
     head = "import torch\nimport lengthwise\nfrom lengthwise import encodings\n"
-    if entry.make.acts_on_embedding():
+    if entry.cls.acts_on_embedding():
         head = head.replace("import lengthwise\n", "")
         last = f"x = {make}.embed(torch.randn(1, 256, 512), torch.arange(256)[None])"
         return f"{head}\n{last}"
@@ -170,15 +170,15 @@ def example(entry: Entry) -> str:
 
 def page(entry: Entry, pictured: str | None) -> str:
     """Return the Markdown page of one encoding. `pictured`: the caption of its picture, if there is one."""
-    docstring = docstring_parts(entry.make)
-    parts = [f"{NOTE}\n{FORMAT_OFF}", f"# {entry.name}", summary(entry.make)]
+    docstring = docstring_parts(entry.cls)
+    parts = [f"{NOTE}\n{FORMAT_OFF}", f"# {entry.name}", summary(entry.cls)]
     if pictured:
         parts += [f"![{entry.name}: {pictured}](pictures/{entry.file}.svg)", f"*{pictured}*"]
     elif entry.data["learned"]:
         parts += ["*There is no picture, because with its initial parameters this encoding changes nothing.*"]
     parts += ["## Formula", *(_block(p) for p in docstring.formula)]
-    parts += ["## What is learned", *_learned(entry), "## Settings", *_settings(entry.make), "## Cost", *_cost(entry)]
-    beyond = beyond_training(entry.make)
+    parts += ["## What is learned", *_learned(entry), "## Settings", *_settings(entry.cls), "## Cost", *_cost(entry)]
+    beyond = beyond_training(entry.cls)
     parts += [
         "## Beyond the training length",
         _capital(escape(beyond)) if beyond else "The source does not discuss it.",
@@ -242,7 +242,7 @@ def _settings(make: type) -> list[str]:
 def _cost(entry: Entry) -> list[str]:
     data = entry.data
     if not data["forms"]:
-        if entry.make.acts_on_embedding():
+        if entry.cls.acts_on_embedding():
             return [
                 "One addition to the embeddings before the first layer: O(n d_model). Attention costs nothing more."
             ]
@@ -302,7 +302,7 @@ def listing(listed: list[Entry]) -> str:
         for entry in members:
             faster = any(reason is None for name, reason in entry.data["backends"].items() if name != "reference")
             learned = f"{entry.data['learned']:,}" if entry.data["learned"] else "0"
-            description = escape(summary(entry.make))
+            description = escape(summary(entry.cls))
             rows.append(
                 f"| [{entry.name}]({entry.file}.md) | {description} | {learned} | {'yes' if faster else 'no'} |"
             )
@@ -319,7 +319,7 @@ def generate(draw: bool) -> tuple[dict[str, str], dict[str, str]]:
     listed = all_entries()
     pages, pictures = {"README.md": listing(listed)}, {}
     for entry in listed:
-        svg, caption = picture(entry.make, draw)
+        svg, caption = picture(entry.cls, draw)
         pages[f"{entry.file}.md"] = page(entry, caption)
         if caption:
             pictures[f"{entry.file}.svg"] = svg

@@ -76,10 +76,8 @@ def _require_works(case: EncodingCase, backend: str, train_length: int, length: 
 def _require_clear_error(case: EncodingCase, error: ValueError, limit: int | None, length: int) -> None:
     if limit is None or length <= limit:
         raise Failure(f"length {length} raises {error}, but max_length is {limit}")
-    if case.make.__name__ not in str(error) or "\n" in str(error):
-        raise Failure(
-            f"length {length}: the error must be one line that names {case.make.__name__}, got {str(error)!r}"
-        )
+    if case.cls.__name__ not in str(error) or "\n" in str(error):
+        raise Failure(f"length {length}: the error must be one line that names {case.cls.__name__}, got {str(error)!r}")
 
 
 @question(9, "precision", "float32 and bfloat16 agree with float64 at positions up to 10^6")

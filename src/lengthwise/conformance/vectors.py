@@ -49,10 +49,10 @@ def built(make: type[PositionEncoding], case: dict[str, Any]) -> PositionEncodin
 
 @question(1, "vectors", "It equals reference values that were computed without Lengthwise", variants=False)
 def equals_vectors(case: EncodingCase, backend: str) -> str:
-    cases = load(case.make)
+    cases = load(case.cls)
     refused = []
     for vector in cases:
-        encoding = built(case.make, vector)
+        encoding = built(case.cls, vector)
         what = f"{vector['name']} ({vector['what']}, {vector['from']})"
         try:
             _COMPARE[vector["what"]](encoding, vector, backend, what)

@@ -90,7 +90,7 @@ def shifted(task: Choice, shift: Shift) -> Choice:
 
     Raises `ConfigError` for invalid settings and for a shift without effect.
     """
-    changed = choose(task.make, **{**dict(task.settings), **shift})
+    changed = choose(task.cls, **{**dict(task.settings), **shift})
     if changed == task:
         raise ConfigError(f"the shift {dict(shift)} must change the trained task, got the same task {task.label}")
     return changed

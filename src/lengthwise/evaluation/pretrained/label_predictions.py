@@ -45,7 +45,7 @@ class Plan:
         if not self.tasks or not self.settings:
             raise ConfigError("at least one task and one setting must be named")
         for choice in self.tasks:
-            if not issubclass(choice.make, BooleanFunction):
+            if not issubclass(choice.cls, BooleanFunction):
                 names = ", ".join(task.__name__ for task in boolean())
                 raise ConfigError(f"{choice.name} does not have the labels 0 and 1; tasks with these labels: {names}")
 
