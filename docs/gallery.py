@@ -298,13 +298,13 @@ def listing(listed: list[Entry]) -> str:
         members = [entry for entry in listed if entry.group == group]
         if not members:
             continue
-        rows = ["| encoding | description | parameters | backends faster than `reference` |", "|---|---|---|---|"]
+        rows = ["| encoding | description | parameters | `fused` attention |", "|---|---|---|---|"]
         for entry in members:
-            faster = any(reason is None for name, reason in entry.data["backends"].items() if name != "reference")
+            fused = entry.data["backends"]["fused"] is None
             learned = f"{entry.data['learned']:,}" if entry.data["learned"] else "0"
             description = escape(summary(entry.cls))
             rows.append(
-                f"| [{entry.name}]({entry.file}.md) | {description} | {learned} | {'yes' if faster else 'no'} |"
+                f"| [{entry.name}]({entry.file}.md) | {description} | {learned} | {'yes' if fused else 'no'} |"
             )
         parts += [f"## {group}", explanation, "\n".join(rows)]
     parts += ["[Ambiguous names in the literature](names.md) · [adding an encoding](../adding-an-encoding.md)"]
