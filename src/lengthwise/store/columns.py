@@ -6,12 +6,15 @@ A row with a cell that fails was damaged, or another program wrote it. Such a ro
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
+from lengthwise.metrics import Metric
 from lengthwise.store.checks import (
     Check,
     Unreadable,
+    anything,
     digits,
     each,
     escaped,
@@ -33,6 +36,7 @@ from lengthwise.store.checks import (
     word,
 )
 from lengthwise.store.errors import StoreWarning, Unstorable
+from lengthwise.values import ConfigError
 
 Columns = Mapping[str, Check]
 
@@ -120,6 +124,18 @@ RESULTS: dict[str, tuple[Check, Check]] = {
 }
 """For each probe, the checks of its question and of its result."""
 
+_METRIC = record({}, {f.name: anything for f in fields(Metric) if f.name not in ("name", "better")}, closed=True)
+
+
+def _metric(value: Any) -> Any:
+    """Check what a run stores about the metric of a user's own task (`Metric.facts`)."""
+    try:
+        Metric(name="own", better="higher", **_METRIC(value))
+    except ConfigError:
+        raise Unreadable("is not a metric") from None
+    return value
+
+
 RUNS: Columns = {
     "key": key,
     "label": name,
@@ -140,7 +156,7 @@ RUNS: Columns = {
     "started": optional(time),
     "finished": optional(time),
     "error": optional(name),
-    "facts": parsed(_objects),
+    "facts": parsed(record({}, {"metric": _metric})),
 }
 STUDIES: Columns = {
     "name": word,
