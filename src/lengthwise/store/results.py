@@ -15,7 +15,17 @@ from lengthwise.store.checks import LONGEST, Unreadable, escaped, parse, require
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import ClaimLost, StoreError, StoreGone, damaged, read_only, store_errors
 from lengthwise.store.folders import identity
-from lengthwise.store.rows import CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, canonical, plain_text, take
+from lengthwise.store.rows import (
+    CurveRow,
+    ProbeRow,
+    RunRow,
+    ScoreRow,
+    StudyRow,
+    canonical,
+    given_types,
+    plain_text,
+    take,
+)
 from lengthwise.store.schema import asked as asked_table
 from lengthwise.store.schema import curve as curve_table
 from lengthwise.store.schema import probes as probes_table
@@ -26,25 +36,6 @@ from lengthwise.store.schema import study_runs
 from lengthwise.store.workers import is_dead
 from lengthwise.store.writing import batches, insert_rows, remove_unreadable, repair, upsert
 
-_RUN: dict[str, type] = {
-    "key": str,
-    "label": str,
-    "encoding": str,
-    "task": str,
-    "metric": str,
-    "better": str,
-    "unit": str,
-}
-_RUN |= {"seed": int, "train_length": int, "config": dict, "asked": list}
-_SCORE: dict[str, type] = {"asked": dict, "length": int, "metric": str, "better": str, "n": int, "mean": float}
-_SCORE |= {"standard_error": float, "out_of_distribution": bool, "seconds": float}
-_CURVE: dict[str, type] = {
-    "step": int,
-    "loss": float,
-    "learning_rate": float,
-    "gradient_norm": float,
-    "tokens_per_second": float,
-}
 _CLAIM_OVER = {"worker": None, "heartbeat": None, "handed_out": None}
 
 
@@ -143,7 +134,10 @@ class Store:
         """
         if not name:
             raise StoreError("the name of a study must not be empty")
-        rows = [take(run, f"run {number} of study {name!r}", _RUN, {"facts": None}) for number, run in enumerate(runs)]
+        needed = {**given_types(RunRow), "asked": list}
+        rows = [
+            take(run, f"run {number} of study {name!r}", needed, {"facts": None}) for number, run in enumerate(runs)
+        ]
         questions = {row["key"]: _questions(row.pop("asked"), f"run {row['key']}: asked") for row in rows}
         if len(questions) < len(rows):
             raise StoreError(f"study {name!r} lists the same run twice; list each run once")
@@ -151,15 +145,13 @@ class Store:
             require_key(row["key"], f"run {number} of study {name!r}: key")
             row["config"] = canonical(row["config"], f"run {row['key']}: config")
             row["facts"] = canonical(row["facts"] or {}, f"run {row['key']}: facts")
-            columns.require_readable("runs", columns.RUNS, row, f"run {row['key']}")
+            columns.require_readable(runs_table, row, f"run {row['key']}")
         name = plain_text(name)
         about = {"question": question, "expectation": expectation, "cost": cost, "command": command}
         about = {k: plain_text(v) for k, v in about.items()}
         about["evaluation"] = canonical(evaluation, f"study {name!r}: evaluation")
         numbers = None if published is None else canonical(published, f"study {name!r}: published")
-        columns.require_readable(
-            "studies", columns.STUDIES, about | {"name": name, "published": numbers}, f"study {escaped(name)}"
-        )
+        columns.require_readable(studies_table, about | {"name": name, "published": numbers}, f"study {escaped(name)}")
         keys = [row["key"] for row in rows]
         with self._transaction(writes=True) as connection:
             now = _now(connection)
@@ -260,7 +252,7 @@ class Store:
                 )
             facts = _data(row.facts, self.name) | facts
             written = canonical(facts, f"run {key}: facts")
-            columns.require_readable("runs", columns.RUNS, {"facts": written}, f"run {key}")
+            columns.require_readable(runs_table, {"facts": written}, f"run {key}")
             values = {**_CLAIM_OVER, "error": None, "finished": _now(connection), "facts": written}
             connection.execute(_held(key, worker).values(values))
 
@@ -318,15 +310,15 @@ class Store:
         """
         values = []
         for row in rows:
-            value = take(row, f"a score of run {key}", _SCORE, {"facts": None})
+            value = take(row, f"a score of run {key}", given_types(ScoreRow), {"facts": None})
             value["question"] = _questions([value.pop("asked")], f"a score of run {key}: asked")[0]
             value["facts"] = canonical(value["facts"] or {}, f"a score of run {key}: facts")
-            columns.require_readable("scores", columns.SCORES, value, f"a score of run {key}")
+            columns.require_readable(scores_table, value, f"a score of run {key}")
             values.append({"key": key, **value})
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
             now = _now(connection)
-            remove_unreadable(connection, scores_table, columns.SCORES, scores_table.c.key == key)
+            remove_unreadable(connection, scores_table, scores_table.c.key == key)
             upsert(connection, scores_table, ["key", "question"], [v | {"created": now} for v in values], None)
 
     def add_curve(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
@@ -335,7 +327,10 @@ class Store:
         They replace all stored points from their first step on, so a training that resumed from an earlier checkpoint leaves a
         single curve. `worker`: as in `add_scores`.
         """
-        values = {value["step"]: value for value in (take(row, f"the curve of run {key}", _CURVE) for row in rows)}
+        values = {
+            value["step"]: value
+            for value in (take(row, f"the curve of run {key}", given_types(CurveRow)) for row in rows)
+        }
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
             if values:
@@ -365,15 +360,14 @@ class Store:
         row |= {"result": canonical(result, f"a probe of run {key}: result")}
         row |= {"facts": canonical(facts, f"a probe of run {key}: facts")}
         columns.require_readable(
-            "probes",
-            columns.PROBES,
+            probes_table,
             {name: row[name] for name in ("question", "result", "facts")},
             f"a probe of run {key}",
         )
         with self._transaction(writes=True) as connection:
             if connection.scalar(select(runs_table.c.key).where(runs_table.c.key == key)) is None:
                 raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
-            remove_unreadable(connection, probes_table, columns.PROBES, probes_table.c.key == key)
+            remove_unreadable(connection, probes_table, probes_table.c.key == key)
             upsert(connection, probes_table, ["key", "question"], [row | {"created": _now(connection)}], None)
 
     def probe(self, key: str, asked: dict[str, Any]) -> ProbeRow | None:

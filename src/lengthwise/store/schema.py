@@ -1,10 +1,12 @@
-"""The tables, in plain SQL that both SQLite and PostgreSQL support.
+"""The tables, in plain SQL that both SQLite and PostgreSQL support. Their columns are defined in `rows.py`.
 
 A run's status is not stored. A run is running while a living worker holds it, failed while it has an error, done when it is
 trained and every question of its study has a score, and pending otherwise. So a study that adds a length makes its runs pending.
 """
 
 import re
+from functools import lru_cache
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -24,9 +26,13 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
+from sqlalchemy.types import TypeEngine
 
+from lengthwise.store import checks
 from lengthwise.store.checks import escaped
 from lengthwise.store.errors import StoreError, damaged
+from lengthwise.store.rows import CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, cells
+from lengthwise.store.shapes import QUESTION
 
 SCHEMA_VERSION = 2
 """The version of the tables below, which every database stores. It rises with each change of the tables, and databases of any
@@ -36,100 +42,70 @@ tables = MetaData()
 
 about = Table("lengthwise", tables, Column("schema_version", Integer, primary_key=True, autoincrement=False))
 
-studies = Table(
-    "studies",
-    tables,
-    Column("name", Text, primary_key=True),
-    Column("question", Text, nullable=False),
-    Column("expectation", Text, nullable=False),
-    Column("cost", Text, nullable=False),
-    Column("command", Text, nullable=False),
-    Column("evaluation", Text, nullable=False),  # JSON
-    Column("created", Double, nullable=False),
-    Column("updated", Double, nullable=False),
-    Column("published", Text),  # JSON
-)
+_SQL_TYPES: dict[type, type[TypeEngine[Any]]] = {str: Text, int: BigInteger, float: Double, bool: Boolean, dict: Text}
 
-runs = Table(
-    "runs",
-    tables,
-    Column("key", Text, primary_key=True),
-    Column("label", Text, nullable=False),
-    Column("encoding", Text, nullable=False),
-    Column("task", Text, nullable=False),
-    Column("metric", Text, nullable=False),
-    Column("better", Text, nullable=False),
-    Column("unit", Text, nullable=False),
-    Column("seed", BigInteger, nullable=False),
-    Column("train_length", BigInteger, nullable=False),
-    Column("config", Text, nullable=False),  # JSON
-    Column("created", Double, nullable=False),
-    Column("worker", Text),  # the worker that holds the run
-    Column("heartbeat", Double),  # when that worker last reported
-    Column("handed_out", Text),  # JSON: the questions that the worker got with the claim
-    Column("claims", Integer, nullable=False),
-    Column("step", BigInteger, nullable=False),
-    Column("steps", BigInteger, nullable=False),
-    Column("started", Double),
-    Column("finished", Double),
-    Column("error", Text),
-    Column("facts", Text, nullable=False),  # JSON
-)
+
+def _columns(row: type, *primary: str) -> list[Column[Any]]:
+    """Return the columns of a class of rows, in its order. `primary`: those of the primary key."""
+    columns = []
+    for member, (kind, cell) in cells(row).items():
+        name = cell.column or member
+        columns.append(
+            Column(
+                name,
+                Integer if cell.small else _SQL_TYPES[kind],
+                *([ForeignKey("runs.key")] if name == "key" and row is not RunRow else []),
+                primary_key=name in primary,
+                autoincrement=False,
+                nullable=_accepts_none(cell.check),
+                info={"check": cell.check},
+            )
+        )
+    return columns
+
+
+def _accepts_none(check: checks.Check) -> bool:
+    try:
+        check(None)
+    except checks.Unreadable:
+        return False
+    return True
+
+
+def _of_run(check: checks.Check | None = None) -> Column[str]:
+    info = None if check is None else {"check": check}
+    return Column("key", Text, ForeignKey("runs.key"), primary_key=True, info=info)
+
+
+studies = Table("studies", tables, *_columns(StudyRow, "name"))
+
+_run_columns = _columns(RunRow, "key")
+# The questions that the worker got with the claim, as JSON.
+_run_columns.insert([column.name for column in _run_columns].index("claims"), Column("handed_out", Text))
+runs = Table("runs", tables, *_run_columns)
 
 study_runs = Table(
     "study_runs",
     tables,
     Column("study", Text, ForeignKey("studies.name"), primary_key=True),
-    Column("key", Text, ForeignKey("runs.key"), primary_key=True),
+    _of_run(),
     Column("position", Integer, nullable=False),
 )
+
+_question = lru_cache(4096)(checks.parsed(QUESTION))  # all runs of a study have the same few questions
 
 asked = Table(
     "asked",
     tables,
     Column("study", Text, ForeignKey("studies.name"), primary_key=True),
-    Column("key", Text, ForeignKey("runs.key"), primary_key=True),
-    Column("question", Text, primary_key=True),  # JSON
+    _of_run(checks.key),
+    Column("question", Text, primary_key=True, info={"check": lambda value: dict(_question(value))}),  # JSON
     Column("position", Integer, nullable=False),
 )
 
-scores = Table(
-    "scores",
-    tables,
-    Column("key", Text, ForeignKey("runs.key"), primary_key=True),
-    Column("question", Text, primary_key=True),  # JSON
-    Column("length", BigInteger, nullable=False),
-    Column("metric", Text, nullable=False),
-    Column("better", Text, nullable=False),
-    Column("n", BigInteger, nullable=False),
-    Column("mean", Double),  # NULL: not a number
-    Column("standard_error", Double),
-    Column("out_of_distribution", Boolean, nullable=False),
-    Column("seconds", Double),
-    Column("facts", Text, nullable=False),  # JSON
-    Column("created", Double, nullable=False),
-)
-
-curve = Table(
-    "curve",
-    tables,
-    Column("key", Text, ForeignKey("runs.key"), primary_key=True),
-    Column("step", BigInteger, primary_key=True, autoincrement=False),
-    Column("loss", Double),  # NULL: not a number
-    Column("learning_rate", Double),
-    Column("gradient_norm", Double),
-    Column("tokens_per_second", Double),
-)
-
-probes = Table(
-    "probes",
-    tables,
-    Column("key", Text, ForeignKey("runs.key"), primary_key=True),
-    Column("question", Text, primary_key=True),  # JSON
-    Column("result", Text, nullable=False),  # JSON
-    Column("created", Double, nullable=False),
-    Column("facts", Text, nullable=False),  # JSON
-)
+scores = Table("scores", tables, *_columns(ScoreRow, "key", "question"))
+curve = Table("curve", tables, _of_run(), *_columns(CurveRow, "step"))
+probes = Table("probes", tables, *_columns(ProbeRow, "key", "question"))
 
 Index("study_runs_by_key", study_runs.c.key)
 

@@ -259,7 +259,7 @@ class Worker:
             rows = []
             for score in scores:
                 facts = {**self.facts, **_score_facts(score, task.note(score.length, _reduced_count(score)))}
-                rows.append({name: getattr(score, name) for name in _SCORE} | {"facts": facts})
+                rows.append({**{k: v for k, v in vars(score).items() if k != "details"}, "facts": facts})
             self.store.add_scores(row.key, rows, worker=self.name)
             evaluated += len(scores)
             means += [] if shift else [(score.length, score.mean) for score in scores]
@@ -317,7 +317,6 @@ class Worker:
             yield
 
 
-_SCORE = ("asked", "length", "metric", "better", "n", "mean", "standard_error", "out_of_distribution", "seconds")
 _PROGRESS = ("phase", "step", "steps", "loss", "steps_per_second", "eta_seconds", "length")
 
 
