@@ -22,16 +22,18 @@ def insert_rows(connection: Connection, table: Any, rows: list[dict[str, Any]]) 
 
 
 def upsert(
-    connection: Connection, table: Any, key: list[str], rows: list[dict[str, Any]], keep: list[str] | None
+    connection: Connection,
+    statement: Any,
+    key: list[str],
+    rows: list[dict[str, Any]],
+    keep: list[str] | None,
 ) -> None:
-    """Insert rows. Where the key exists, update the other columns except `keep`; with `keep=None`, leave the row unchanged."""
+    """Insert rows. Where the key exists, update the other columns except `keep`; with `keep=None`, leave the row unchanged.
+
+    `statement`: the INSERT of the database's dialect (`Database.insert`).
+    """
     if not rows:
         return
-    if connection.dialect.name == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert as insert_or
-    else:
-        from sqlalchemy.dialects.sqlite import insert as insert_or  # type: ignore[assignment]
-    statement = insert_or(table)
     if keep is None:
         statement = statement.on_conflict_do_nothing(index_elements=key)
     else:
