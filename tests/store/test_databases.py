@@ -33,5 +33,5 @@ def test_a_database_without_a_method_is_refused() -> None:
     class Half(Database):
         drivers = ("half",)
 
-    with pytest.raises(TypeError, match="abstract class Half .*begin_reading.*now"):
+    with pytest.raises(TypeError, match=r"abstract class Half .*begin_reading.*now"):
         Half("half", "half://", 1.0)  # type: ignore[abstract]
