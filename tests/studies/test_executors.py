@@ -74,7 +74,10 @@ def test_ctrl_c_saves_an_inline_run_and_the_same_call_continues(study_file: Stud
     assert interrupted.value.counts["pending"] == 1
     assert [type(event) for event in heard if isinstance(event, (Started, Released, Done))] == [Started, Released]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert list((tmp_path / "results" / "runs" / study.runs[0].key).glob("checkpoint-*"))
+    with open_store(tmp_path / "results") as store:
+        step = store.runs("tiny")[0].step
+    (checkpoint,) = (tmp_path / "results" / "runs" / study.runs[0].key).glob("checkpoint-*")
+    assert checkpoint.name == f"checkpoint-{step:08d}.safetensors"
 
 
 def test_inline_waits_for_runs_of_others(study_file: StudyFile, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_the_step_of_a_stopped_run_is_stored(tmp_path: Path, monkeypatch: pytest
     )
 
     def stopped(*_: object, **__: object) -> None:
-        raise Stopped("training", 7, 20)
+        raise Stopped("train", 7, 20)
 
     monkeypatch.setattr(worker, "train", stopped)
     sent: list[Any] = []

@@ -119,7 +119,7 @@ class Worker:
                     scores, shift_scores = self.run(row, folder, heartbeat)
             except Stopped as stopped:
                 self.store.require_file_unchanged()
-                if stopped.phase == "training" and not heartbeat.lost:  # the step of the last checkpoint
+                if stopped.phase == "train" and not heartbeat.lost:  # the step of the last checkpoint
                     heartbeat.step, heartbeat.steps = stopped.step, stopped.steps
                     self.store.heartbeat(row.key, self.name, stopped.step, stopped.steps)
                 self.release(row, "claim lost" if heartbeat.lost else "stopped")
