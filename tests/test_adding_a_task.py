@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
+from lengthwise.analysis import findings
 from lengthwise.cli import main
 from lengthwise.config import TrainingConfig
 from lengthwise.encodings import ENCODINGS
+from lengthwise.metrics import Metric
+from lengthwise.store import open_store
 from lengthwise.studies import grid, load
 from lengthwise.tasks import TASKS
 
@@ -35,7 +38,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, code in [*named, ("log_slopes.py", blocks("python", ENCODING[0])[0])]:
         (tmp_path / name).write_text(code, encoding="utf-8")
     yield tmp_path
-    for name in ("largest", "log_slopes"):
+    for name in ("largest", "by_token", "log_slopes"):
         sys.modules.pop(name, None)
 
 
@@ -76,6 +79,18 @@ def test_a_declared_version_is_read(place: Path) -> None:
 
     with plugins(["largest.py"]):
         assert TASKS.parse("largest").to_data()["class"] == {"version": 2, "module": "largest"}
+
+
+def test_a_metric_of_its_own_reaches_the_report(place: Path) -> None:
+    (code,) = [code for code in blocks("python", TASK) if "metric = Metric" in code]
+    (place / "by_token.py").write_text(code, encoding="utf-8")
+    sizes = "--train-length 4 --lengths 4,8 --steps 2 --d-model 16 --num-layers 1 --num-heads 2 --examples 8 --executor inline"
+    assert main(f"compare nope --task largestbytoken --plugin by_token.py {sizes} --results out".split()) == 0
+    with open_store("out", create=False) as store:
+        (task,) = findings(store).tasks
+        assert store.runs()[0].facts["metric"] == {"low": 0.0, "high": 1.0}
+    assert task.metric == Metric(name="correct tokens", better="higher", low=0.0, high=1.0)
+    assert all(0.0 <= point.interval.low <= point.interval.high <= 1.0 for point in task.series[0].points)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "lengthwise"
 # A part may import the parts of earlier rows; parts in one row do not know each other.
 ORDER = [
     {"values", "cache_folder", "child_processes", "regular_file"},
-    {"source_statements"},
+    {"source_statements", "metrics"},
     {"code_hash"},
     {"class_versions"},
     {"choices"},
@@ -39,6 +39,7 @@ WITHOUT_TORCH = {
     "cache_folder",
     "child_processes",
     "regular_file",
+    "metrics",
     "source_statements",
     "code_hash",
     "class_versions",

@@ -146,11 +146,13 @@ def choose(make: type, **settings: Any) -> Choice:
 
 
 def _require_settings(make: type, names: Iterable[str]) -> None:
-    """Raise `ConfigError` for an unknown setting, with the class's own explanation in `without` if it has one."""
+    """Raise `ConfigError` for an unknown setting. For one in `settings_of_others`, name the classes that have it."""
     known = settings_of(make)
     for name in names:
-        if name not in known and name in getattr(make, "without", {}):
-            raise ConfigError(f"{make.__name__} {make.without[name]}")  # type: ignore[attr-defined]
+        if name not in known and name in getattr(make, "settings_of_others", ()):
+            registry = Registry.known[make.kind]  # type: ignore[attr-defined]
+            others = ", ".join(other.__name__ for other in registry if name in settings_of(other))
+            raise ConfigError(f"{make.__name__} has no {name}; the {registry.plural} that have one are: {others}")
     require_known(make.__name__, names, known)
 
 

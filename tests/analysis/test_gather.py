@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis import Findings, findings, from_rows
+from lengthwise.metrics import EXACT_MATCH
 from lengthwise.store import StoreError, open_store, worker_name
 
 Make = Callable[..., Any]
@@ -41,7 +42,7 @@ def test_one_seed_says_so(make_run: Make, make_score: Make) -> None:
 
 def test_exact_match_stays_within_its_scale(make_study: Make) -> None:
     task = make_study({"FIRE": [[1.0, 0.9, 0.0], [1.0, 0.5, 0.0], [1.0, 1.0, 0.1]]}, metric="exact match").tasks[0]
-    assert task.better == "higher"
+    assert task.metric == EXACT_MATCH
     for point in task.series[0].points:
         assert 0 <= point.interval.low <= point.mean <= point.interval.high <= 1
 

@@ -19,8 +19,8 @@ def test_a_note_is_shown_once_beside_the_scores():
     runs, scores = fixtures.rows()
     noted = [dataclasses.replace(s, facts={"note": NOTE}) if s.metric == "exact match" else s for s in scores]
     found = fixtures.from_rows([fixtures.study_row()], runs, noted)
-    assert [task.notes for task in found.tasks if task.metric == "exact match"] == [(NOTE,)]
-    assert [task.notes for task in found.tasks if task.metric != "exact match"] == [()]
+    assert [task.notes for task in found.tasks if task.metric.name == "exact match"] == [(NOTE,)]
+    assert [task.notes for task in found.tasks if task.metric.name != "exact match"] == [()]
     page = render(found)
     assert page.count("a pittance") == 1
     assert "<b>a pittance" not in page

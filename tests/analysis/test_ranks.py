@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lengthwise.analysis import Point, SeedScore, Series, TaskFindings, over_examples, ranking, reciprocal_ranks
 from lengthwise.analysis.ranks import over_lengths, overall
 from lengthwise.config import ConfigError
+from lengthwise.metrics import CROSS_ENTROPY, EXACT_MATCH, SQUARED_ERROR
 
 Scores = Mapping[str, Mapping[int, Sequence[tuple[float, int]]]]  # by label and seed: (mean, n) at each length
 
@@ -33,7 +34,7 @@ def task(title: str, scores: Scores, lengths: Sequence[int] = (10, 20), **change
                 points.append(Point(length=length, out_of_distribution=length > 10, interval=interval, seeds=seeds))
         series.append(Series(label=label, encoding=label, points=tuple(points)))
     settings = {
-        "title": title, "name": title, "metric": "exact match", "better": "higher", "unit": "symbols", "train_length": 10,
+        "title": title, "name": title, "metric": EXACT_MATCH, "unit": "symbols", "train_length": 10,
         "shortest": 1, "lengths": tuple(lengths), "series": tuple(series), "settings": {}, "keys": (), **changes,
     }  # fmt: skip
     return TaskFindings(**settings)
@@ -100,9 +101,7 @@ def test_overall_counts_examples_and_keeps_distributions_apart() -> None:
     two = task("copy", {"A": {0: [(1.0, 10), (0.5, 300), (0.0, 100)]}}, (10, 20, 40))
     assert overall(two, two.series[0], "longer") == {0: pytest.approx(150 / 400)}
     assert overall(two, two.series[0], "trained") == {0: 1.0}
-    text = task(
-        "text", {"A": {0: [(1.0, 10), (2.0, 300), (4.0, 100)]}}, (10, 20, 40), metric="cross-entropy", better="lower"
-    )
+    text = task("text", {"A": {0: [(1.0, 10), (2.0, 300), (4.0, 100)]}}, (10, 20, 40), metric=CROSS_ENTROPY)
     assert overall(text, text.series[0], "longer") == {0: 3.0}
 
 
@@ -122,7 +121,7 @@ def test_none_right_with_any_seed_is_not_certainly_none() -> None:
     assert found is not None
     assert (found.mean, found.low, found.basis) == (0.0, 0.0, "seeds")
     assert found.high == pytest.approx(1.959964**2 / (160 + 1.959964**2), rel=1e-6)
-    text = task("text", {"A": {s: [(2.0, 9), (2.0, 9)] for s in (0, 1)}}, metric="cross-entropy", better="lower")
+    text = task("text", {"A": {s: [(2.0, 9), (2.0, 9)] for s in (0, 1)}}, metric=CROSS_ENTROPY)
     assert over_lengths(text, text.series[0], "longer").high == 2.0  # type: ignore[union-attr]
 
 
@@ -173,7 +172,7 @@ def test_a_test_that_differs_from_the_training_is_no_further_task() -> None:
 def test_no_squared_error_is_less_than_0() -> None:
     errors = (0.1, 3.0, 0.2)
     means = {"A": {seed: [(1.0, 9), (error, 9)] for seed, error in enumerate(errors)}}
-    found = over_lengths(made := task("one", means, metric="squared error", better="lower"), made.series[0], "longer")
+    found = over_lengths(made := task("one", means, metric=SQUARED_ERROR), made.series[0], "longer")
     assert found is not None
     assert (found.low, found.high) == (0.0, pytest.approx(1.1 + 4.302653 * statistics.stdev(errors) / math.sqrt(3)))
 

@@ -26,7 +26,7 @@ def test_nobody_is_best_among_equals():
         some = [r for r in runs if seeds is None or r.seed == seeds]
         keys = {r.key for r in some}
         found = rows.from_rows([rows.study_row()], some, [s for s in level if s.key in keys])
-        task = next(t for t in found.tasks if t.metric == "exact match")
+        task = next(t for t in found.tasks if t.metric.name == "exact match")
         text = reading(task, len(task.keys))
         assert "encodings have a mean exact match of 0.000 there" in text
         assert "highest" not in text

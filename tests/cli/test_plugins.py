@@ -288,10 +288,10 @@ def test_an_incomplete_class_is_named_with_all_that_it_lacks(here: Call, own: Pa
 
 def test_attributes_that_init_leaves_out_are_named(here: Call, own: Path) -> None:
     text = (
-        "from lengthwise.tasks import Task\nclass Bare(Task):\n"
+        "from lengthwise.metrics import EXACT_MATCH\nfrom lengthwise.tasks import Task\nclass Bare(Task):\n"
         + "".join(
-            f"    {name} = {value!r}\n"
-            for name, value in (("metric", "exact match"), ("better", "higher"), ("unit", "x"), ("per_token", False))
+            f"    {name} = {value}\n"
+            for name, value in (("metric", "EXACT_MATCH"), ("unit", "'x'"), ("per_token", False))
         )
         + "".join(
             f"    def {name}(self, *a, **k): ...\n" for name in ("tokens", "sample", "score", "render", "check_length")
@@ -302,6 +302,13 @@ def test_attributes_that_init_leaves_out_are_named(here: Call, own: Path) -> Non
         here("sample", "bare", "--plugin", "bare.py"),
         "class Bare does not set self.vocab_size and self.output_size; set them",
     )
+
+
+def test_a_metric_that_is_a_name_is_refused(here: Call, own: Path) -> None:
+    text = "from lengthwise.tasks import Copy\nclass Mine(Copy):\n    metric = 'beauty'\n"
+    (own / "named.py").write_text(text)
+    says = "Mine.metric must be a Metric, got 'beauty'; take one of lengthwise.metrics, or write Metric(name=..., better=...)"
+    one_line(here("sample", "mine", "--plugin", "named.py"), says)
 
 
 def test_a_comparison_with_them_in_worker_processes(

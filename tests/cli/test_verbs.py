@@ -14,6 +14,7 @@ import pytest
 
 import lengthwise
 from lengthwise.cli.showing import _ordered, _overall, _print, _scores
+from lengthwise.metrics import CROSS_ENTROPY, EXACT_MATCH
 from lengthwise.positions import POSITION_SCHEMES
 from lengthwise.store import RunRow, ScoreRow, open_store
 
@@ -139,7 +140,15 @@ def test_answers_with_steps_that_could_not_be_read_are_shown(capsys: pytest.Capt
     plain = {f.name: None for f in dataclasses.fields(RunRow)}
     run = RunRow(
         **plain
-        | {"unit": "bits", "metric": "exact match", "config": {}, "facts": {}, "key": "k", "status": "done"}
+        | {
+            "unit": "bits",
+            "metric": "exact match",
+            "better": "higher",
+            "config": {},
+            "facts": {},
+            "key": "k",
+            "status": "done",
+        }
         | {"train_length": 4}
     )
     details = {"means": {}, "order": [], "unreadable": 1}
@@ -155,7 +164,11 @@ def test_answers_with_steps_that_could_not_be_read_are_shown(capsys: pytest.Capt
 
 def test_overall_scores_count_examples_and_keep_distributions_apart() -> None:
     """What is shorter than anything in training is in neither mean."""
-    plain = {f.name: None for f in dataclasses.fields(RunRow)} | {"unit": "bits", "metric": "exact match"}
+    plain = {f.name: None for f in dataclasses.fields(RunRow)} | {
+        "unit": "bits",
+        "metric": "exact match",
+        "better": "higher",
+    }
     run = RunRow(**plain | {"config": {"training": {"min_length": 3}}, "train_length": 4})
     scores = [score(2, 0.1, 90), score(3, 1.0, 30), score(4, 0.5, 10), score(5, 0.5, 10), score(6, 0.0, 40)]
     table = _scores(run, scores)
@@ -174,7 +187,11 @@ def test_overall_scores_count_examples_and_keep_distributions_apart() -> None:
 
 
 def test_baselines_have_columns_beside_the_score() -> None:
-    plain = {f.name: None for f in dataclasses.fields(RunRow)} | {"unit": "bits", "metric": "exact match"}
+    plain = {f.name: None for f in dataclasses.fields(RunRow)} | {
+        "unit": "bits",
+        "metric": "exact match",
+        "better": "higher",
+    }
     run = RunRow(**plain | {"config": {"training": {}}, "train_length": 4})
     beside = {"details": {"baselines": [{"name": "constant answer", "score": 0.6875, "floor": True}]}}
     scores = [dataclasses.replace(score(4, 0.5, 16), facts=beside), score(30, 0.5, 90)]
@@ -185,9 +202,14 @@ def test_baselines_have_columns_beside_the_score() -> None:
 
 
 def test_overall_scores_that_there_are_not() -> None:
-    assert _overall([score(5, 2.0, 10, "cross-entropy"), score(6, 4.0, 30, "cross-entropy")]) == (3.0, 40)
-    assert _overall([score(5, 0.5, 10)]) is None
-    assert _overall([score(5, 0.5, 10), score(5, 0.7, 20), score(6, 0.1, 20)]) is None, "one length, asked in two ways"
+    assert _overall(CROSS_ENTROPY, [score(5, 2.0, 10, "cross-entropy"), score(6, 4.0, 30, "cross-entropy")]) == (
+        3.0,
+        40,
+    )
+    assert _overall(EXACT_MATCH, [score(5, 0.5, 10)]) is None
+    assert _overall(EXACT_MATCH, [score(5, 0.5, 10), score(5, 0.7, 20), score(6, 0.1, 20)]) is None, (
+        "one length, asked in two ways"
+    )
 
 
 def test_report(here: Call, finished: Path, tmp_path: Path) -> None:

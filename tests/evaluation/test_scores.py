@@ -11,6 +11,7 @@ from torch import nn
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, Learned
 from lengthwise.evaluation import EvaluationError, check_lengths, evaluate, evaluation_question
+from lengthwise.metrics import EXACT_MATCH
 from lengthwise.positions import Digits, Randomized, Shift, Skip, position_scheme_for
 from lengthwise.tasks import Copy, Text
 from lengthwise.tasks.base import generator
@@ -121,7 +122,7 @@ def test_another_seed_asks_other_examples_and_another_length_is_no_prefix(scored
     model, task, config = scored
     first = numbers(evaluate(model, task, config, lengths=[64], train_length=8))
     other = numbers(evaluate(model, task, dataclasses.replace(config, seed=1), lengths=[64], train_length=8))
-    if task.metric == "exact match":  # a model that knows nothing scores 0 for any of them: look at the examples
+    if task.metric == EXACT_MATCH:  # a model that knows nothing scores 0 for any of them: look at the examples
         a, b = (task.examples(seed, 20, 64) for seed in (0, 1))
         assert not torch.equal(a.inputs, b.inputs)
     else:

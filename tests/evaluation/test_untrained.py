@@ -14,6 +14,7 @@ from lengthwise.choices import choose
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig
 from lengthwise.encodings import NoPE
 from lengthwise.evaluation import Score, check_lengths, evaluate, untrained
+from lengthwise.metrics import ACCURACY
 from lengthwise.tasks import (
     LEGO,
     PCFG,
@@ -195,7 +196,7 @@ def test_every_class_of_functions_has_baselines_and_boolean_ones_a_constant_labe
     assert len(classes) > 10
     for make in classes:
         require(make.baseline_names)
-        assert ("best constant label" if make.metric == "accuracy" else "zero") in make.baseline_names, make.__name__
+        assert ("best constant label" if make.metric == ACCURACY else "zero") in make.baseline_names, make.__name__
         task = make()
         length = 6 if task.prefixes_are_examples() else 3
         found = untrained.baseline_scores(task, task.examples(0, 12, length), [length])

@@ -119,7 +119,7 @@ def silence(store: Store) -> Callable[[str, float], None]:
     """Make a run's worker look as if it had not been heard of for some seconds."""
 
     def silence(key: str, seconds: float) -> None:
-        with store._engine.begin() as connection:
+        with store._database.engine.begin() as connection:
             done = connection.execute(
                 text("UPDATE runs SET heartbeat = heartbeat - :s WHERE key = :k"), {"s": seconds, "k": key}
             )

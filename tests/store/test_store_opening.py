@@ -405,7 +405,7 @@ def test_a_new_file_that_another_process_is_about_to_fill(tmp_path: Path) -> Non
 
 def test_a_full_disk(results: Path, make: Any) -> None:
     with open_store(results) as store:
-        with store._engine.connect() as connection:  # the one connection there is, also for what follows
+        with store._database.engine.connect() as connection:  # the one connection there is, also for what follows
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
             connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
         many = [make.point(step) for step in range(5000)]
@@ -417,7 +417,7 @@ def test_a_full_disk(results: Path, make: Any) -> None:
                 store.add_curve("a100000000000000", many)
         assert [point.step for point in store.curve("a100000000000000")] == [0], "nothing half-written"
         assert store.claim("s", "w") is not None, "what needs no space goes on"
-        with store._engine.connect() as connection:
+        with store._database.engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count=1000000")
         store.add_curve("a100000000000000", many, worker="w")
         assert len(store.curve("a100000000000000")) == 5000

@@ -315,6 +315,12 @@ def test_text_that_nobody_would_write_is_left_out(
         assert all(len(str(warning.message)) < 300 for warning in said)
 
 
+@pytest.mark.parametrize("metric", [{"low": "0"}, {"name": "m"}, {"low": 1.0, "high": 0.0}, "accuracy"])
+def test_what_is_no_metric_is_not_stored(store: Store, make: Any, metric: Any) -> None:
+    with pytest.raises(StoreError, match="cannot be stored, whose facts metric"):
+        store.add_study("s", evaluation={}, runs=[make.run("a" * 16, facts={"metric": metric})])
+
+
 def test_text_that_could_not_be_read_is_not_stored(store: Store, make: Any) -> None:
     for change in ({"label": "x" * (LONGEST + 1)}, {"unit": "x" * (LONGEST_WORD + 1)}):
         with pytest.raises(StoreError, match=r"cannot be stored, whose .* characters, more than"):

@@ -16,8 +16,9 @@ from lengthwise.models.linear import matmul_library
 from lengthwise.store import RunRow, open_store
 from lengthwise.studies import Event, Outcome, Study, StudyError, execute, grid, load
 from lengthwise.studies.events import Advanced, Begun, Counted, Done, Failed, Note, Started
-from lengthwise.studies.execution import WorkerError
-from lengthwise.studies.worker import Spec, main
+from lengthwise.studies.executors import WorkerError
+from lengthwise.studies.executors.local import main
+from lengthwise.studies.worker import Spec
 
 pytestmark = pytest.mark.timeout(300)
 

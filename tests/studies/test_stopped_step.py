@@ -26,11 +26,11 @@ def test_the_step_of_a_stopped_run_is_stored(tmp_path: Path, monkeypatch: pytest
     )
 
     def stopped(*_: object, **__: object) -> None:
-        raise Stopped("training", 7, 20)
+        raise Stopped("train", 7, 20)
 
     monkeypatch.setattr(worker, "train", stopped)
     sent: list[Any] = []
-    pipe: Any = SimpleNamespace(send=sent.append, stop=threading.Event())
+    pipe: Any = SimpleNamespace(send=sent.append, stop_requested=threading.Event())
     spec: Any = SimpleNamespace(results=str(tmp_path), study="tiny", device="cpu", backend="auto", threads=1)
     with open_store(tmp_path) as store:
         store.add_study(runs=study.rows(), **study.metadata())

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from lengthwise.analysis.attention import AttendedDistances, Distances
 from lengthwise.analysis.generated_answers import GeneratedAnswers
@@ -12,9 +12,9 @@ from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.kinds import Kind, kind_of
 from lengthwise.analysis.lengths import ExampleLengths
 from lengthwise.analysis.numbers import figure
+from lengthwise.metrics import Metric
 
 SHIFTED = "question.shift."  # prefix of the settings in which a test differs from training
-CROSS_ENTROPY = "cross-entropy"  # the name of this metric in stored scores
 
 # A model with a smaller share of correct answers at the training length has not learned the task.
 LEARNED = 0.5
@@ -105,8 +105,7 @@ class TaskFindings:
 
     title: str
     name: str
-    metric: str
-    better: Literal["lower", "higher"]
+    metric: Metric
     unit: str
     train_length: int
     shortest: int
@@ -125,23 +124,9 @@ class TaskFindings:
     trained: tuple[int, int] | None = None
 
     @property
-    def bounds(self) -> tuple[float, float] | None:
-        return bounds_of(self.metric)
-
-    @property
-    def metric_name(self) -> str:
-        """Return the metric as sentences name it."""
-        return "cross-entropy" if self.metric == CROSS_ENTROPY else self.metric
-
-    @property
     def metric_label(self) -> str:
         """Return the metric with its unit, for headings and axes: `cross-entropy (nats per byte)`."""
-        return f"{self.metric_name} ({self.nats})" if self.metric == CROSS_ENTROPY else self.metric_name
-
-    @property
-    def nats(self) -> str:
-        """Return the unit of a cross-entropy: `nats per byte`."""
-        return f"nats per {self.unit.removesuffix('s')}"
+        return self.metric.label(self.unit)
 
     @property
     def shifted(self) -> bool:
@@ -173,7 +158,7 @@ class TaskFindings:
         point = series.point_at(self.reference_length) if self.reference_length is not None else None
         if point is None or not math.isfinite(point.mean):
             return False
-        return self.unbeaten_floor(point) is not None or (self.bounds is not None and point.mean < LEARNED)
+        return self.unbeaten_floor(point) is not None or (self.metric.share and point.mean < LEARNED)
 
     def leader(self, length: int) -> Point | None:
         """Return the point with the best mean at a length, even if it is no better than a floor."""
@@ -189,7 +174,7 @@ class TaskFindings:
         leader = self.leader(length)
         if leader is None or self.unbeaten_floor(leader) is not None or self.has_failed(self.ranked(length)[0]):
             return None
-        if self.bounds and figure(leader.mean) == figure(0.0):
+        if self.metric.share and figure(leader.mean) == figure(0.0):
             return None
         means = [p.mean for s in self.series if (p := s.point_at(length)) is not None]
         return None if len(means) > 1 and {figure(mean) for mean in means} == {figure(leader.mean)} else leader
@@ -199,7 +184,7 @@ class TaskFindings:
 
         `by_interval`: return the first floor that the interval reaches instead.
         """
-        lower, value = self.better == "lower", point.mean
+        lower, value = self.metric.better == "lower", point.mean
         if by_interval and point.interval.basis != "none":
             value = point.interval.high if lower else point.interval.low
         value = float(f"{value:.6g}")  # baselines are stored with six digits
@@ -213,19 +198,9 @@ class TaskFindings:
             point = series.point_at(length)
             if point is None or not math.isfinite(point.mean):
                 return math.inf
-            return point.mean if self.better == "lower" else -point.mean
+            return point.mean if self.metric.better == "lower" else -point.mean
 
         return sorted(self.series, key=rank)
-
-
-def bounds_of(metric: str) -> tuple[float, float] | None:
-    """Return the range of a share of correct answers, or None for another metric."""
-    return (0.0, 1.0) if metric in ("exact match", "accuracy") else None
-
-
-def limits_of(metric: str) -> tuple[float, float] | None:
-    """Return the limits of a metric, at which its intervals are cut; None without limits."""
-    return {"squared error": (0.0, math.inf), "total variation": (0.0, 1.0)}.get(metric, bounds_of(metric))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,14 +20,13 @@ from lengthwise.analysis.findings import (
     Series,
     StudyInfo,
     TaskFindings,
-    bounds_of,
-    limits_of,
 )
 from lengthwise.analysis.generated_answers import generated_answers
 from lengthwise.analysis.in_context import in_context
 from lengthwise.analysis.intervals import of_scores, with_wilson
 from lengthwise.analysis.kinds import shortest_drawn, trained_lengths
 from lengthwise.analysis.reading import reading
+from lengthwise.metrics import Metric, stored_metric
 from lengthwise.store import StoreWarning
 
 if TYPE_CHECKING:
@@ -53,13 +52,19 @@ def findings(store: "Store", study: str | None = None) -> Findings:
     probes = store.probes(keys)
     others = {str(p.asked["against"]) for p in probes if p.asked.get("against")} - set(keys)
     compared = [run for run in store.runs() if run.key in others] if others else []
-    scores = [score for score in store.scores(keys) if _is_possible(score)]
+    metrics = {run.key: metric_of(run) for run in runs}
+    scores = [score for score in store.scores(keys) if _is_possible(score, metrics[score.key])]
     return dataclasses.replace(from_rows(studies, runs, scores, probes, compared), unlisted=unlisted)
 
 
-def _is_possible(score: "ScoreRow") -> bool:
+def metric_of(run: "RunRow") -> Metric:
+    """Return the metric of a stored run."""
+    return stored_metric(run.metric, run.better, run.facts)
+
+
+def _is_possible(score: "ScoreRow", metric: Metric) -> bool:
     """Whether a score lies within the limits of its metric; if not, warn that it is left out. A database may be anybody's."""
-    low, high = limits_of(score.metric) or (-math.inf, math.inf)
+    low, high = metric.limits or (-math.inf, math.inf)
     if not (score.mean < low or score.mean > high):  # a NaN is a score that there is not
         return True
     warnings.warn(
@@ -130,7 +135,7 @@ class _Panel:
     """The runs whose scores may be compared: the same task, protocol and question."""
 
     def __init__(self, first: "RunRow", settings: dict[str, Any]):
-        self.first, self.settings = first, settings
+        self.first, self.settings, self.metric = first, settings, metric_of(first)
         self.runs: dict[str, RunRow] = {}
         self.lengths: set[int] = set()
         self.scores: dict[str, dict[int, list[tuple[RunRow, ScoreRow]]]] = {}
@@ -160,15 +165,14 @@ class _Panel:
             Series(
                 label=label,
                 encoding=run.encoding,
-                points=tuple(_point(first, length, by_length[length]) for length in sorted(by_length)),
+                points=tuple(self.point(length, by_length[length]) for length in sorted(by_length)),
             )
             for label, run, by_length in zip(labels, runs, self.scores.values(), strict=True)
         )
         task = TaskFindings(
             title=title,
             name=first.task,
-            metric=first.metric,
-            better=first.better,  # type: ignore[arg-type]  # the store keeps it as text
+            metric=self.metric,
             unit=first.unit,
             train_length=first.train_length,
             shortest=shortest_drawn(first.config, first.train_length),
@@ -180,7 +184,7 @@ class _Panel:
             notes=self.notes(),
             distances=attention.distances(of_run, probes, known),
             attended=attention.attended(of_run, probes),
-            in_context=in_context(of_run, probes, limits_of(first.metric)),
+            in_context=in_context(of_run, probes, self.metric.limits),
             examples=lengths.of_runs(self.runs, probes),
             baselines=self.baselines(),
             generated_answers=generated_answers(
@@ -192,6 +196,21 @@ class _Panel:
         )
         done = sum(r.status == "done" for r in self.runs.values())
         return dataclasses.replace(task, reading=reading(task, done))
+
+    def point(self, length: int, rows: list[tuple["RunRow", "ScoreRow"]]) -> Point:
+        seeds = tuple(
+            SeedScore(
+                key=run.key, seed=run.seed, mean=s.mean, standard_error=s.standard_error, n=s.n, groups=_groups(s.facts)
+            )
+            for run, s in rows
+        )
+        means, groups = [s.mean for s in seeds], [s.groups for s in seeds]
+        interval = of_scores(means, groups, seeds[0].standard_error, self.metric.limits)
+        if self.metric.share:
+            # Seeds that answer the same prompts do not increase the number of prompts.
+            interval = with_wilson(interval, (max if all(groups) else sum)(s.n for s in seeds))
+        is_longer = length > self.first.train_length
+        return Point(length=length, out_of_distribution=is_longer, interval=interval, seeds=seeds)
 
     def baselines(self) -> tuple[Baseline, ...]:
         """Return the baselines that are stored with the scores. All runs have the same examples, so any row of a length will do."""
@@ -218,21 +237,6 @@ class _Panel:
             for run in others
         ]
         return tuple(dict.fromkeys(found + sizes))
-
-
-def _point(first: "RunRow", length: int, rows: list[tuple["RunRow", "ScoreRow"]]) -> Point:
-    seeds = tuple(
-        SeedScore(
-            key=run.key, seed=run.seed, mean=s.mean, standard_error=s.standard_error, n=s.n, groups=_groups(s.facts)
-        )
-        for run, s in rows
-    )
-    limits = limits_of(first.metric)
-    interval = of_scores([s.mean for s in seeds], [s.groups for s in seeds], seeds[0].standard_error, limits)
-    if bounds_of(first.metric):
-        # Seeds that answer the same prompts do not increase the number of prompts.
-        interval = with_wilson(interval, (max if all(s.groups for s in seeds) else sum)(s.n for s in seeds))
-    return Point(length=length, out_of_distribution=length > first.train_length, interval=interval, seeds=seeds)
 
 
 def _groups(facts: Mapping[str, Any] | None) -> tuple[float, ...]:

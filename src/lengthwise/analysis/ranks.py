@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
-from lengthwise.analysis.findings import Baseline, Point, Series, TaskFindings, limits_of
+from lengthwise.analysis.findings import Baseline, Point, Series, TaskFindings
 from lengthwise.analysis.intervals import Interval, of_scores, over_examples, over_seeds, with_wilson
 from lengthwise.analysis.kinds import Kind
 from lengthwise.values import ConfigError, near_miss
@@ -121,7 +121,7 @@ def overall(task: TaskFindings, series: Series, kind: Kind) -> dict[int, float]:
     by_seed: dict[int, list[tuple[float, int]]] = {}
     for point in points:
         for score in point.seeds if point else ():
-            by_seed.setdefault(score.seed, []).append((score.mean, score.n if task.bounds else 1))
+            by_seed.setdefault(score.seed, []).append((score.mean, score.n if task.metric.share else 1))
     return {
         seed: math.fsum(mean * n for mean, n in scores) / sum(n for _, n in scores)
         for seed, scores in by_seed.items()
@@ -139,8 +139,8 @@ def over_lengths(task: TaskFindings, series: Series, kind: Kind) -> Interval | N
     if not means:
         return None
     points = [point for point in series.points if task.kind(point.length) == kind]
-    interval = of_scores(list(means.values()), _groups(points, list(means)), math.nan, limits_of(task.metric))
-    if task.bounds != (0.0, 1.0):
+    interval = of_scores(list(means.values()), _groups(points, list(means)), math.nan, task.metric.limits)
+    if not task.metric.share:
         return interval
     counts = [score.n for point in points for score in point.seeds if score.seed in means]
     asked_alike = all(score.groups for point in points for score in point.seeds)  # the same prompts count once
@@ -194,7 +194,7 @@ def _queries(
 def _mean(
     label: str, queries: Mapping[Key, Mapping[str, float]], tasks: Sequence[TaskFindings], ties: Ties
 ) -> Interval | None:
-    better = {task.title: task.better for task in tasks}
+    better = {task.title: task.metric.better for task in tasks}
     found = {key: reciprocal_ranks(scores, better=better[key[0]], ties=ties)[label] for key, scores in queries.items()}
     if not found:
         return None

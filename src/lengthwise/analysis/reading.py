@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lengthwise.analysis.findings import CROSS_ENTROPY, Baseline, Point, SeedScore, Series, TaskFindings
+from lengthwise.analysis.findings import Baseline, Point, SeedScore, Series, TaskFindings
 from lengthwise.analysis.intervals import of_scores
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.values import join_names
@@ -62,7 +62,7 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
     )
     if before is None or after is None:
         return "unknown"
-    sign = 1 if task.better == "lower" else -1
+    sign = 1 if task.metric.better == "lower" else -1
     start = {s.key: s for s in before.seeds}
     pairs = [(start[s.key], s) for s in after.seeds if s.key in start]
     losses = [sign * (new.mean - old.mean) for old, new in pairs]
@@ -79,17 +79,17 @@ def verdict(task: TaskFindings, series: Series, length: int) -> Verdict:
 
 
 def margin(task: TaskFindings, length: int) -> float:
-    """Return `MARGIN` in the units of the metric. For a squared error it is a share of the error of always answering 0."""
-    zero = next((b.scores.get(length) for b in task.baselines if b.label == "zero"), None)
-    return MARGIN if zero is None or task.metric != "squared error" else MARGIN * zero
+    """Return `MARGIN` in the units of the metric. If the metric has a `scale`, it is a share of that baseline's score."""
+    scale = next((b.scores.get(length) for b in task.baselines if b.label == task.metric.scale), None)
+    return MARGIN if scale is None else MARGIN * scale
 
 
 def _margin_text(task: TaskFindings) -> str:
     """Return the margin with its unit, such as `at most 0.05 nats per byte`."""
-    if task.bounds:
+    if task.metric.share:
         return f"at most {100 * MARGIN:g} percentage points"
     limit = MARGIN if task.reference_length is None else margin(task, task.reference_length)
-    return f"at most {limit:.3g}{f' {task.nats}' if task.metric == CROSS_ENTROPY else ''}"
+    return f"at most {limit:.3g} {task.metric.unit_text(task.unit)}".rstrip()
 
 
 def _group_losses(sign: int, old: SeedScore, new: SeedScore) -> list[float]:
@@ -227,15 +227,15 @@ def _best(task: TaskFindings, length: int, there: str) -> str:
         return _capital(_all_equal(task, ties, best, there))
     others = [(label, p) for label, p in here if label not in ties]
     near = [label for label, p in others if not p.interval.differs_from(best.interval)]
-    extreme = "lowest" if task.better == "lower" else "highest"
+    extreme = "lowest" if task.metric.better == "lower" else "highest"
     width = spread(best.interval) if len(ties) == 1 else ""
     value = f"{figure(best.mean)}{' ' if width.startswith('±') else ', ' if width else ''}{width}"
     if len(task.series) == 1:
-        return f"Its mean {task.metric_name} {there} is {value}{beside and f', {beside}'}."
+        return f"Its mean {task.metric.name} {there} is {value}{beside and f', {beside}'}."
     if task.best(length) is None:
-        which = f"the {extreme} mean {task.metric_name} ({join_names(ties)}: {value})"
+        which = f"the {extreme} mean {task.metric.name} ({join_names(ties)}: {value})"
         return f"{_capital(there)}, {which} is {_why_no_best(task, best)}."
-    text = f"{join_names(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric_name} ({value})"
+    text = f"{join_names(ties)} {'has' if len(ties) == 1 else 'share'} the {extreme} mean {task.metric.name} ({value})"
     if there != "there":
         text += f" {there}"
     if near:
@@ -270,7 +270,7 @@ def _why_no_best(task: TaskFindings, best: Point) -> str:
 def _all_equal(task: TaskFindings, labels: list[str], best: Point, there: str = "there") -> str:
     both = f"{join_names(labels)} both" if len(labels) == 2 else f"all {len(labels)} encodings"
     beside = _beside(task, best)
-    return f"{both} have a mean {task.metric_name} of {figure(best.mean)} {there}{beside and f', {beside}'}."
+    return f"{both} have a mean {task.metric.name} of {figure(best.mean)} {there}{beside and f', {beside}'}."
 
 
 def _one_seed(task: TaskFindings, length: int, where: str) -> str:
@@ -280,8 +280,8 @@ def _one_seed(task: TaskFindings, length: int, where: str) -> str:
     here, ties = _leaders(task, length, best.mean)
     if len(ties) == len(here) > 1:
         return f"{where}, {_all_equal(task, ties, best)}"
-    metric = task.metric_name
-    extreme = "lowest" if task.better == "lower" else "highest"
+    metric = task.metric.name
+    extreme = "lowest" if task.metric.better == "lower" else "highest"
     beside = _beside(task, best)
     chance = "with one seed per encoding, differences may be due to chance"
     if len(task.series) == 1:

@@ -5,6 +5,7 @@ from typing import Any
 
 from lengthwise.cli.printing import one_line, own_docstring, print_json, stdout
 from lengthwise.config import ConfigError, Registry, near_miss, settings_of
+from lengthwise.metrics import Metric
 
 METHODS = {  # list: what it is a list of, the package that defines it, and its name there
     "encodings": ("encoding", "lengthwise.encodings", "ENCODINGS"),
@@ -65,14 +66,13 @@ def _rows_from_source(list_name: str) -> list[dict[str, Any]] | None:
     _, package, registry_name = METHODS[list_name]
     if loaded_plugins() or entry_points(group=package):
         return None
-    attributes = ("metric", "better", "unit") if list_name == "tasks" else ()
     try:
         return [
             {
                 "name": one.name,
                 "summary": _summary(one.documentation),
                 "settings": one.settings,
-                **{name: one.attribute(name) for name in attributes},
+                **(_score_row(one.attribute("metric"), one.attribute("unit")) if list_name == "tasks" else {}),
             }
             for one in listed(package, registry_name)
         ]
@@ -87,10 +87,16 @@ def _method_row(make: Any) -> dict[str, Any]:
         "summary": _summary(documentation),
         "settings": {name: parameter.default for name, parameter in settings_of(make).items()},
     }
-    for name in ("metric", "better", "unit", "shared_across_layers", "shift_invariant"):
+    if hasattr(make, "metric"):
+        row |= _score_row(make.metric, make.unit)
+    for name in ("shared_across_layers", "shift_invariant"):
         if hasattr(make, name):
             row[name] = getattr(make, name)
     return row | {"documentation": documentation}
+
+
+def _score_row(metric: Metric, unit: str) -> dict[str, str]:
+    return {"metric": metric.name, "better": metric.better, "unit": unit}
 
 
 def _summary(documentation: str) -> str:

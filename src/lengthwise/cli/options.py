@@ -100,6 +100,8 @@ class Execution:
     """CPU threads per run."""
     backend: str = "auto"
     """Attention backend: auto (the fastest that supports the encoding), fused, blocked, sdpa, flex or reference."""
+    executor: str = "local"
+    """Where to execute runs. local: processes on this machine. inline: in this process, for a debugger."""
 
 
 DEFAULT_EXECUTION = Execution()

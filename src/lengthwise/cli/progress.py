@@ -113,7 +113,8 @@ class Overview:
             return ""
         values = ", ".join(f"{figure(mean, 3)} at {length}" for length, mean in event.scores)
         shifts = f"{event.shift_scores} scores under shifts" if event.shift_scores else ""
-        scores = f"{getattr(run.task.cls, 'metric', 'score')} {values}" if values else ""
+        task: Any = run.task.cls
+        scores = f"{task.metric.name} {values}" if values else ""
         return "; ".join(filter(None, [scores, shifts]))
 
     def opening(self, event: Begun, results: Path) -> str:

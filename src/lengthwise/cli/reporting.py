@@ -8,7 +8,7 @@ from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import one_line, print_json, stdout
 
 if TYPE_CHECKING:
-    from lengthwise.analysis import Ties
+    from lengthwise.analysis import Findings, Ties
     from lengthwise.store import Store
 
 
@@ -25,7 +25,7 @@ def make_report(results: str, study: str | None, output: str | None, json: bool,
             if file is not None:
                 write(data, file, rule)
             ranks = ranking(data.tasks, rule)
-            print_json({**as_data(data), "ranking": None if ranks is None else as_data(ranks)})
+            print_json({**_findings_data(data), "ranking": None if ranks is None else dataclasses.asdict(ranks)})
             return 0
         page = print_table(store, study, file or store.folder / "report.html", rule)
     print(f"Report: {one_line(page)}")
@@ -42,6 +42,15 @@ def print_table(store: "Store", study: str | None, page: Path, ties: "Ties" = "a
     return write(data, page, ties)
 
 
-def as_data(value: Any) -> Any:
-    """Return a dataclass of findings as plain data for JSON."""
-    return dataclasses.asdict(value)
+def _findings_data(findings: "Findings") -> dict[str, Any]:
+    """Return findings as plain data, in which a task has the name of its metric and its direction, as the store has them."""
+    data = dataclasses.asdict(findings)
+    data["tasks"] = [_task_data(task) for task in data["tasks"]]
+    return data
+
+
+def _task_data(task: dict[str, Any]) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for name, value in task.items():
+        data |= {"metric": value["name"], "better": value["better"]} if name == "metric" else {name: value}
+    return data

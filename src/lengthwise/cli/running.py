@@ -33,6 +33,7 @@ def run_study(study: "Study", execution: "Execution") -> int:
             device=execution.device,
             backend=execution.backend,
             threads=execution.threads,
+            executor=execution.executor,
             estimate=True,
             on_event=show,
         )

@@ -7,11 +7,11 @@ import math
 from collections import Counter
 from typing import Any
 
-from lengthwise.analysis.findings import bounds_of
-from lengthwise.analysis.gather import baselines_beside
+from lengthwise.analysis.gather import baselines_beside, metric_of
 from lengthwise.analysis.kinds import Kind, length_kind_of_score
 from lengthwise.analysis.training_set import training_set
 from lengthwise.cli.printing import figure, print_json, stdout
+from lengthwise.metrics import Metric
 from lengthwise.store import CurveRow, RunRow, ScoreRow, open_results
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -105,7 +105,7 @@ def _scores(run: RunRow, scores: list[ScoreRow]) -> Any:
         baseline_cells = [f"{of_baselines[name]:.4f}" if name in of_baselines else "–" for name in baselines]
         table.add_row(*row, *numbers, *unreadable, *baseline_cells, length_kind)
     for kind in ("trained", "longer"):  # shorter lengths are in neither mean
-        if overall := _overall([score for score in scores if length_kind_of_score(run, score) == kind]):
+        if overall := _overall(metric_of(run), [score for score in scores if length_kind_of_score(run, score) == kind]):
             mean, examples = overall
             table.add_row(
                 "all",
@@ -118,7 +118,7 @@ def _scores(run: RunRow, scores: list[ScoreRow]) -> Any:
     return table
 
 
-def _overall(scores: list[ScoreRow]) -> tuple[float, int] | None:
+def _overall(metric: Metric, scores: list[ScoreRow]) -> tuple[float, int] | None:
     """Return the mean over several lengths and its number of examples.
 
     Shares are weighted by examples and other metrics by lengths, as in the report. Return None for fewer than two lengths, and if
@@ -127,7 +127,7 @@ def _overall(scores: list[ScoreRow]) -> tuple[float, int] | None:
     lengths = {score.length for score in scores}
     if len(lengths) < 2 or len(lengths) < len(scores):
         return None
-    weights = [score.n if bounds_of(score.metric) else 1 for score in scores]
+    weights = [score.n if metric.share else 1 for score in scores]
     mean = math.fsum(score.mean * weight for score, weight in zip(scores, weights, strict=True)) / sum(weights)
     return mean, sum(score.n for score in scores)
 

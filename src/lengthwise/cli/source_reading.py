@@ -1,7 +1,7 @@
 """Read what `lengthwise list` shows about our own classes from their source, because importing PyTorch takes a second or more.
 
-Only literals are read: docstrings, defaults of keyword-only arguments, and class attributes. Where a default is anything else, the
-reader gives up and the caller imports the module. A test compares every class with what importing it says.
+Only literals and metrics are read: docstrings, defaults of keyword-only arguments, and class attributes. Where a default is
+anything else, the reader gives up and the caller imports the module. A test compares every class with what importing it says.
 """
 
 import ast
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import lengthwise
+from lengthwise import metrics
 
 ROOT = Path(lengthwise.__file__).parent.parent
 
@@ -80,6 +81,8 @@ def literal(node: ast.expr, module: str) -> Any:
         imported = _imports(module).get(node.id)
         if imported is None:
             raise NotLiteral(node.id)
+        if imported[0] == metrics.__name__:  # this module is imported without PyTorch
+            return getattr(metrics, imported[1])
         return literal(ast.Name(imported[1]), imported[0])
     try:
         return ast.literal_eval(node)

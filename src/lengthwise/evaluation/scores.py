@@ -213,13 +213,13 @@ def _make_score(
     if not bool(values.isfinite().all()):
         bad = int((~values.isfinite()).sum())
         raise EvaluationError(
-            f"at length {length} the {task.metric} of {bad} of {n} examples is not a finite number: the "
+            f"at length {length} the {task.metric.name} of {bad} of {n} examples is not a finite number: the "
             "model's logits overflow there; leave this length out, or check the encoding's values"
         )
     return Score(
         length=length,
-        metric=task.metric,
-        better=task.better,
+        metric=task.metric.name,
+        better=task.metric.better,
         n=n,
         mean=float(values.mean()),
         standard_error=float(values.std()) / math.sqrt(n) if n > 1 else None,

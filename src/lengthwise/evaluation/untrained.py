@@ -31,7 +31,7 @@ def baseline_scores(
     examples_hash = _hash(examples) if baselines else ""
     for baseline in baselines:
         task_class = f"{type(task).__module__}.{type(task).__qualname__}"
-        curve = _cached_curve(examples_hash, task_class, task.metric, baseline.name, baseline.fitted_on)
+        curve = _cached_curve(examples_hash, task_class, task.metric.name, baseline.name, baseline.fitted_on)
         missing = [n for n in lengths if n not in curve]
         if missing:
             all_prefixes = isinstance(task, PrefixTask) and not baseline.fit_per_length

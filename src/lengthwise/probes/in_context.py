@@ -224,7 +224,7 @@ def _scores(
             parts.append(task.curve(logits, batch).cpu())
             _report(on_progress, len(batch) / len(all_prompts))
         results.append(_prompt_result(prompt, torch.cat(parts).double(), resamples))
-    return {"prompts": results, "metric": task.metric, "better": task.better}
+    return {"prompts": results, "metric": task.metric.name, "better": task.metric.better}
 
 
 def _prompt_result(prompt: Prompt, values: Float[Tensor, "b n"], resamples: Int[Tensor, "r b"]) -> dict[str, Any]:

@@ -29,7 +29,6 @@ SHORT_NAMES = {  # of baselines, in the chart's margin
     "constant answer": "constant",
 }
 ARROW = "M0,-1L.95,.1H.4V1H-.4V.1H-.95Z"
-FROM_ZERO = ("squared error",)  # metrics whose axis starts at 0, the perfect score
 MANY = 12  # with more lengths, points are small
 HEIGHT = 360
 LABEL_DISTANCE = 14  # pixels between the labels of two baselines
@@ -63,29 +62,27 @@ class Range:
 def ranges(task: TaskFindings) -> list[Range]:
     """Return the vertical axes to choose from, widest first. The page starts with `first`.
 
-    Bounded metrics have one range, their whole scale. Other metrics may have three: "all" contains all encodings and baselines.
-    If a few encodings have far larger means, "most" contains the others: it reaches at most four times as far above the best mean
-    as the upper quartile does. If not, "encodings" contains all encodings without baselines far above them. "best" contains the
-    better half of the encodings. A range that leaves out little is not offered.
+    Shares of correct answers have one range, their whole scale. Other metrics may have three: "all" contains all encodings and
+    baselines. If a few encodings have far larger means, "most" contains the others: it reaches at most four times as far above
+    the best mean as the upper quartile does. If not, "encodings" contains all encodings without baselines far above them. "best"
+    contains the better half of the encodings. A range that leaves out little is not offered.
     """
-    if task.bounds:
-        low, high = task.bounds
-        pad = 0.03 * (high - low)
-        return [Range("all", low - pad, high + pad)]
+    if task.metric.share:
+        return [Range("all", -0.03, 1.03)]
     points = [p for s in task.series for p in s.points if math.isfinite(p.mean)]
     if not points:
         return [Range("all", 0.0, 1.0)]
     means = sorted(p.mean for p in points)
     baselines = [value for b in task.baselines for value in b.scores.values() if math.isfinite(value)]
     lowest, limits = min([means[0], *baselines]), {"all": max([means[-1], *baselines])}
-    if task.metric in FROM_ZERO:
+    if task.metric.from_zero:
         lowest = 0.0
-    if task.better == "lower" and len(means) > 1:
+    if task.metric.better == "lower" and len(means) > 1:
         upper = statistics.quantiles(means, n=4, method="inclusive")[2]
         by_series = [[p.mean for p in s.points if p in points] for s in task.series]
         worst = sorted(max(means) for means in by_series if means)
         most = lowest + 4 * (upper - lowest)
-        if task.metric in FROM_ZERO:  # include the scores at the shortest length, where models have seen few examples
+        if task.metric.from_zero:  # include the scores at the shortest length, where models have seen few examples
             most = max(most, *(p.mean for p in points if p.length == task.lengths[0]))
         wide = {"encodings": means[-1]} if most >= means[-1] else {"most": most}
         candidates = wide | {"best": worst[(len(worst) - 1) // 2]}
@@ -93,7 +90,7 @@ def ranges(task: TaskFindings) -> list[Range]:
             if lowest < limit and (limit - lowest) * 1.5 < min(limits.values()) - lowest:
                 limits[name] = limit
     axes = [_range(name, [p for p in points if p.mean <= limit], lowest, limit) for name, limit in limits.items()]
-    return [Range(axis.name, -0.03 * axis.high, axis.high) for axis in axes] if task.metric in FROM_ZERO else axes
+    return [Range(axis.name, -0.03 * axis.high, axis.high) for axis in axes] if task.metric.from_zero else axes
 
 
 def axis_choices(choices: list[Range], baselines: bool) -> str:
@@ -118,7 +115,7 @@ def describe(task: TaskFindings) -> str:
     last = f" Scores at {longest:,} {task.unit}, best first: {', '.join(ends)}." if ends else ""
     return (
         f"{task.title}: line chart. Horizontal axis: length in {task.unit}, from {min(task.lengths):,} to {longest:,}, "
-        f"{trained(task)}. Vertical axis: {task.metric_label}, {task.better} is better{scores}. "
+        f"{trained(task)}. Vertical axis: {task.metric_label}, {task.metric.better} is better{scores}. "
         f"One line per encoding: {', '.join(s.label for s in task.series)}.{dashed}{last} "
         "The table below has all numbers. The left and right arrow keys move through the lengths."
     )

@@ -109,7 +109,7 @@ def _ramp(paths: Sequence[str]) -> list[dict[str, Any]]:
 
 def _repeated(group: Repeated, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
     values = [value for curves in group.places for line in curves.series.values() for value in line]
-    top = 1.0 if task.bounds else _top(values)
+    top = 1.0 if task.metric.share else _top(values)
     table_panels = [panel for panel in group.panels if panel.kind != "serial"]
     return {
         "group": group,
@@ -162,8 +162,8 @@ def _panel(panel: Panel, group: Repeated, task: TaskFindings, known: Mapping[str
         ),
     }
     title, below = titles[panel.kind]
-    metric = f"{task.metric_label}, {task.better} is better"
-    drawn = plane(lines, xs, known, highest=task.bounds[1] if task.bounds else None)
+    metric = f"{task.metric_label}, {task.metric.better} is better"
+    drawn = plane(lines, xs, known, highest=1.0 if task.metric.share else None)
     return {
         "title": title,
         "below": below,

@@ -190,7 +190,7 @@ def _data(task: TaskFindings, looks: dict[str, palette.Look]) -> dict[str, Any]:
     return {
         "spec": spec(task, looks),
         "unit": task.unit,
-        "better": task.better,
+        "better": task.metric.better,
         "baselines": [
             {"label": b.label, "kind": b.kind, "points": {str(n): figure(value) for n, value in b.scores.items()}}
             for b in task.baselines

@@ -58,7 +58,9 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
     elif alone is not None:
         within = {s.label: over_lengths(alone, s, "trained") for s in alone.series}
         if any(within.values()):
-            columns.append((_lengths(alone, "trained"), within, {}, alone.better, _has_best(alone, within, "trained")))
+            columns.append(
+                (_lengths(alone, "trained"), within, {}, alone.metric.better, _has_best(alone, within, "trained"))
+            )
             kinds.append("trained")
     known = len(columns)
     for task in findings.tasks:
@@ -66,14 +68,14 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
         cited = published.scores.get(task.name, {}) if published else {}
         if any(scores.values()):
             head = task.title if alone is None else _lengths(task, "longer")
-            columns.append((head, scores, cited, task.better, _has_best(task, scores, "longer")))
+            columns.append((head, scores, cited, task.metric.better, _has_best(task, scores, "longer")))
             kinds.append("longer")
     if not columns:
         return None
     labels = [r.label for r in order.ranks] if order else []
     labels += [label for label in findings.labels if label not in labels]
     if alone is not None:
-        labels = _best_first(columns[-1][1], alone.better, labels)
+        labels = _best_first(columns[-1][1], alone.metric.better, labels)
     cells = [_column(values, cited, better, labels, marked) for _, values, cited, better, marked in columns]
     remarks = {s.label: remark(alone, s) for s in alone.series} if alone is not None else {}
     lines = [
@@ -117,7 +119,7 @@ def _has_best(task: TaskFindings, values: Mapping[str, Interval | None], kind: K
         return False
     means = [float(f"{i.mean:.6g}") for i in values.values() if i is not None]  # baselines are stored with six digits
     floors = [baseline_over_lengths(task, baseline, kind) for baseline in task.baselines if baseline.floor]
-    better = operator.lt if task.better == "lower" else operator.gt
+    better = operator.lt if task.metric.better == "lower" else operator.gt
     return any(all(floor is None or better(mean, float(f"{floor:.6g}")) for floor in floors) for mean in means)
 
 

@@ -141,7 +141,7 @@ def _title(task: TaskFindings) -> "Text":
     from rich.text import Text
 
     longer = "; × is a multiple of the training length (extrapolation)" if any(map(task.is_new, task.lengths)) else ""
-    about = f"{task.metric_label}, {task.better} is better\nlength in {task.unit}{longer}"
+    about = f"{task.metric_label}, {task.metric.better} is better\nlength in {task.unit}{longer}"
     return Text.assemble((task.title, "bold"), f"  {about}")
 
 

@@ -45,12 +45,3 @@ def require_deletable(results: str | os.PathLike[str], key: str) -> Path:
     if link.parent.is_symlink() or not link.is_symlink():
         run_folder(results, key)
     return link
-
-
-def identity(path: Path | None) -> tuple[int, int] | None:
-    """Return the device and inode of a file, which change when it is replaced; None if there is no file."""
-    try:
-        status = None if path is None else path.stat()
-    except OSError:
-        return None
-    return None if status is None else (status.st_dev, status.st_ino)

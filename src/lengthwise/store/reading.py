@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, or_, select
 
 from lengthwise.config import near_miss
-from lengthwise.store import columns, schema
+from lengthwise.store import schema
 from lengthwise.store.checks import escaped
 from lengthwise.store.columns import readable
 from lengthwise.store.errors import StoreError
@@ -43,7 +43,7 @@ def in_need(connection: Connection, study: str) -> list[dict[str, Any]]:
         .where(runs.c.error.is_(None), or_(runs.c.finished.is_(None), runs.c.key.in_(_open_keys(study))))
         .order_by(members.c.position)
     )
-    return list(readable("runs", columns.RUNS, connection.execute(query)))
+    return list(readable(schema.runs, connection.execute(query)))
 
 
 def unanswered(connection: Connection, key: str, asked: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ def unanswered(connection: Connection, key: str, asked: Sequence[dict[str, Any]]
 def questions_of(connection: Connection, study: str, key: str) -> list[dict[str, Any]]:
     asked = schema.asked
     query = select(asked).where(asked.c.study == study, asked.c.key == key).order_by(asked.c.position)
-    return [row["question"] for row in readable("asked", columns.ASKED, connection.execute(query))]
+    return [row["question"] for row in readable(schema.asked, connection.execute(query))]
 
 
 # ---- runs and studies -------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def progress(connection: Connection, study: str, now: float) -> dict[str, int]:
     runs, members = schema.runs, schema.study_runs
     query = select(runs).join(members, and_(members.c.key == runs.c.key, members.c.study == study))
     still_open = set(connection.scalars(_open_keys(study)))
-    rows = readable("runs", columns.RUNS, connection.execute(query))
+    rows = readable(schema.runs, connection.execute(query))
     counts = Counter(_status(row, still_open, now) for row in rows)
     return {status: counts[status] for status in STATUSES}
 
@@ -82,10 +82,7 @@ def progress(connection: Connection, study: str, now: float) -> dict[str, int]:
 def studies(connection: Connection, now: float) -> list[StudyRow]:
     table = schema.studies
     rows = connection.execute(select(table).order_by(table.c.created, table.c.name)).all()
-    return [
-        StudyRow(**row, progress=progress(connection, row["name"], now))
-        for row in readable("studies", columns.STUDIES, rows)
-    ]
+    return [StudyRow(**row, progress=progress(connection, row["name"], now)) for row in readable(schema.studies, rows)]
 
 
 def runs(connection: Connection, study: str | None, now: float) -> list[RunRow]:
@@ -132,18 +129,18 @@ def _run_rows(
     if key is not None:
         query, still_open = query.where(asked.c.key == key), still_open.where(asked.c.key == key)
     questions: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in readable("asked", columns.ASKED, connection.execute(query)):
+    for row in readable(schema.asked, connection.execute(query)):
         questions.setdefault(row["key"], {})[canonical(row["question"], "asked")] = row["question"]
     unanswered_keys = set(connection.scalars(still_open))
     return [
         RunRow(**row, asked=list(questions.get(row["key"], {}).values()), status=_status(row, unanswered_keys, now))
-        for row in readable("runs", columns.RUNS, rows)
+        for row in readable(schema.runs, rows)
     ]
 
 
 def full_key(connection: Connection, prefix: str, name: str) -> str:
     table = schema.runs
-    rows = readable("runs", columns.RUNS, connection.execute(select(table).order_by(table.c.key)))
+    rows = readable(schema.runs, connection.execute(select(table).order_by(table.c.key)))
     known = {row["key"]: f"{row['key']} ({row['label']}, {row['task']}, seed {row['seed']})" for row in rows}
     prefix = prefix.strip()
     matches = [key for key in known if prefix and key.lower().startswith(prefix.lower())]
@@ -165,18 +162,18 @@ def full_key(connection: Connection, prefix: str, name: str) -> str:
 def scores(connection: Connection, key: str) -> list[ScoreRow]:
     table = schema.scores
     query = select(table).where(table.c.key == key).order_by(table.c.length, table.c.question)
-    rows = readable("scores", columns.SCORES, connection.execute(query))
+    rows = readable(schema.scores, connection.execute(query))
     return [ScoreRow(asked=row.pop("question"), **row) for row in rows]
 
 
 def curve(connection: Connection, key: str) -> list[CurveRow]:
     table = schema.curve
     query = select(table).where(table.c.key == key).order_by(table.c.step)
-    rows = readable("curve", columns.CURVE, connection.execute(query))
+    rows = readable(schema.curve, connection.execute(query))
     return [CurveRow(**row) for row in rows]
 
 
 def probes(connection: Connection, key: str) -> list[ProbeRow]:
     table = schema.probes
     rows = connection.execute(select(table).where(table.c.key == key).order_by(table.c.question))
-    return [ProbeRow(asked=row.pop("question"), **row) for row in readable("probes", columns.PROBES, rows)]
+    return [ProbeRow(asked=row.pop("question"), **row) for row in readable(schema.probes, rows)]

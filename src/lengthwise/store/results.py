@@ -1,21 +1,27 @@
 """`Store`: studies, claims, scores, curves and probes in one database."""
 
-import os
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, delete, select, text, update
+from sqlalchemy import Connection, delete, select, update
 
-from lengthwise.store import columns, dropping, reading, schema
+from lengthwise.store import columns, dropping, reading
 from lengthwise.store.checks import LONGEST, Unreadable, escaped, parse, require_key
+from lengthwise.store.databases.base import Database
 from lengthwise.store.dropping import Dropped
-from lengthwise.store.errors import ClaimLost, StoreError, StoreGone, damaged, read_only, store_errors
-from lengthwise.store.folders import identity
-from lengthwise.store.rows import CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, canonical, plain_text, take
+from lengthwise.store.errors import ClaimLost, StoreError, damaged
+from lengthwise.store.rows import (
+    CurveRow,
+    ProbeRow,
+    RunRow,
+    ScoreRow,
+    StudyRow,
+    canonical,
+    given_types,
+    plain_text,
+    take,
+)
 from lengthwise.store.schema import asked as asked_table
 from lengthwise.store.schema import curve as curve_table
 from lengthwise.store.schema import probes as probes_table
@@ -26,25 +32,6 @@ from lengthwise.store.schema import study_runs
 from lengthwise.store.workers import is_dead
 from lengthwise.store.writing import batches, insert_rows, remove_unreadable, repair, upsert
 
-_RUN: dict[str, type] = {
-    "key": str,
-    "label": str,
-    "encoding": str,
-    "task": str,
-    "metric": str,
-    "better": str,
-    "unit": str,
-}
-_RUN |= {"seed": int, "train_length": int, "config": dict, "asked": list}
-_SCORE: dict[str, type] = {"asked": dict, "length": int, "metric": str, "better": str, "n": int, "mean": float}
-_SCORE |= {"standard_error": float, "out_of_distribution": bool, "seconds": float}
-_CURVE: dict[str, type] = {
-    "step": int,
-    "loss": float,
-    "learning_rate": float,
-    "gradient_norm": float,
-    "tokens_per_second": float,
-}
 _CLAIM_OVER = {"worker": None, "heartbeat": None, "handed_out": None}
 
 
@@ -54,20 +41,10 @@ class Store:
     Several processes and threads may use a database at once. A forked process must open `store.url` itself.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        *,
-        name: str,
-        url: str,
-        path: Path | None,
-        readonly: bool,
-        timeout: float,
-        scratch: TemporaryDirectory[str] | None,
-    ):
-        self.name, self.url, self.path, self.readonly = name, url, path, readonly
-        self._engine, self._timeout, self._scratch, self._process = engine, timeout, scratch, os.getpid()
-        self._file = identity(path)
+    def __init__(self, database: Database):
+        self._database = database
+        self.name, self.url, self.path, self.readonly = database.name, database.url, database.path, database.readonly
+        self._transaction, self._now = database.transaction, database.now
 
     @property
     def folder(self) -> Path:
@@ -93,34 +70,11 @@ class Store:
 
     def close(self) -> None:
         """Close the database. Calling it again does nothing."""
-        self._engine.dispose()
-        if self._scratch is not None:
-            self._scratch.cleanup()
-
-    @contextmanager
-    def _transaction(self, *, writes: bool) -> Iterator[Connection]:
-        assert os.getpid() == self._process, "a Store does not survive a fork: open store.url in the new process"
-        if writes and self.readonly:
-            raise StoreError(read_only(self.name))
-        engine = self._engine.execution_options(writes=True) if writes else self._engine
-        self.require_file_unchanged()
-        with store_errors(self.name, self.path, self._timeout) as lock_acquired, engine.begin() as connection:
-            if self.path is not None:
-                if not writes:  # BEGIN locks SQLite for writers; readers get their lock when they read the first row
-                    connection.execute(select(schema.about).limit(1))
-                lock_acquired()
-            yield connection
+        self._database.close()
 
     def require_file_unchanged(self) -> None:
-        """Raise `StoreGone` if the database's file was deleted or replaced since it was opened.
-
-        SQLite would continue without an error, but the file that it writes to has no name any more and disappears at the end.
-        """
-        if self._file is not None and identity(self.path) != self._file:
-            raise StoreGone(
-                f"{self.name} was deleted or replaced while it was in use, so results can no longer be stored; restore it, or run "
-                "the same command again to start from the beginning"
-            )
+        """Raise `StoreGone` if the database was deleted or replaced since it was opened."""
+        self._database.require_unchanged()
 
     # ---- studies ------------------------------------------------------------------------------------------------
 
@@ -143,7 +97,10 @@ class Store:
         """
         if not name:
             raise StoreError("the name of a study must not be empty")
-        rows = [take(run, f"run {number} of study {name!r}", _RUN, {"facts": None}) for number, run in enumerate(runs)]
+        needed = {**given_types(RunRow), "asked": list}
+        rows = [
+            take(run, f"run {number} of study {name!r}", needed, {"facts": None}) for number, run in enumerate(runs)
+        ]
         questions = {row["key"]: _questions(row.pop("asked"), f"run {row['key']}: asked") for row in rows}
         if len(questions) < len(rows):
             raise StoreError(f"study {name!r} lists the same run twice; list each run once")
@@ -151,23 +108,23 @@ class Store:
             require_key(row["key"], f"run {number} of study {name!r}: key")
             row["config"] = canonical(row["config"], f"run {row['key']}: config")
             row["facts"] = canonical(row["facts"] or {}, f"run {row['key']}: facts")
-            columns.require_readable("runs", columns.RUNS, row, f"run {row['key']}")
+            columns.require_readable(runs_table, row, f"run {row['key']}")
         name = plain_text(name)
         about = {"question": question, "expectation": expectation, "cost": cost, "command": command}
         about = {k: plain_text(v) for k, v in about.items()}
         about["evaluation"] = canonical(evaluation, f"study {name!r}: evaluation")
         numbers = None if published is None else canonical(published, f"study {name!r}: published")
-        columns.require_readable(
-            "studies", columns.STUDIES, about | {"name": name, "published": numbers}, f"study {escaped(name)}"
-        )
+        columns.require_readable(studies_table, about | {"name": name, "published": numbers}, f"study {escaped(name)}")
         keys = [row["key"] for row in rows]
         with self._transaction(writes=True) as connection:
-            now = _now(connection)
+            now = self._now(connection)
             unlisted = reading.listed(connection, name, questions, now)
             study = {"name": name, **about, "published": numbers, "created": now, "updated": now}
-            upsert(connection, studies_table, ["name"], [study], ["created"])
+            upsert(connection, self._database.insert(studies_table), ["name"], [study], ["created"])
             fresh = {"created": now, "claims": 0, "step": 0, "steps": 0}
-            upsert(connection, runs_table, ["key"], [row | fresh for row in rows], [*fresh, "facts"])
+            upsert(
+                connection, self._database.insert(runs_table), ["key"], [row | fresh for row in rows], [*fresh, "facts"]
+            )
             defaults = {"facts": "{}", "started": None, "finished": None, "error": None}
             repair(connection, keys, fresh | _CLAIM_OVER | defaults)
             failed = runs_table.c.error.is_not(None)
@@ -188,12 +145,12 @@ class Store:
     def studies(self) -> list[StudyRow]:
         """Return all studies, oldest first."""
         with self._transaction(writes=False) as connection:
-            return reading.studies(connection, _now(connection))
+            return reading.studies(connection, self._now(connection))
 
     def progress(self, study: str) -> dict[str, int]:
         """Return the number of the study's runs with each of the four statuses."""
         with self._transaction(writes=False) as connection:
-            return reading.progress(connection, plain_text(study), _now(connection))
+            return reading.progress(connection, plain_text(study), self._now(connection))
 
     # ---- claims -------------------------------------------------------------------------------------------------
 
@@ -206,7 +163,7 @@ class Store:
         """
         study = plain_text(study)
         with self._transaction(writes=True) as connection:
-            now = _now(connection)
+            now = self._now(connection)
             for row in reading.in_need(connection, study):
                 key, holder, claims = row["key"], row["worker"], row["claims"]
                 if holder is not None and not is_dead(holder, now - row["heartbeat"]):
@@ -231,7 +188,7 @@ class Store:
     def heartbeat(self, key: str, worker: str, step: int, steps: int) -> bool:
         """Report that the worker is alive and its progress. Return False if it no longer holds the run and must stop."""
         with self._transaction(writes=True) as connection:
-            values = {"heartbeat": _now(connection), "step": int(step), "steps": int(steps)}
+            values = {"heartbeat": self._now(connection), "step": int(step), "steps": int(steps)}
             return connection.execute(_held(key, worker).values(values)).rowcount == 1
 
     def release(self, key: str, worker: str) -> bool:
@@ -260,8 +217,8 @@ class Store:
                 )
             facts = _data(row.facts, self.name) | facts
             written = canonical(facts, f"run {key}: facts")
-            columns.require_readable("runs", columns.RUNS, {"facts": written}, f"run {key}")
-            values = {**_CLAIM_OVER, "error": None, "finished": _now(connection), "facts": written}
+            columns.require_readable(runs_table, {"facts": written}, f"run {key}")
+            values = {**_CLAIM_OVER, "error": None, "finished": self._now(connection), "facts": written}
             connection.execute(_held(key, worker).values(values))
 
     def reopen(self, keys: Sequence[str]) -> int:
@@ -280,7 +237,9 @@ class Store:
         without `finished`, if one is trained. Only runs whose files cannot be deleted remain (`Dropped.stuck`).
         """
         with self._transaction(writes=True) as connection:
-            return dropping.drop_runs(connection, keys, finished, _now(connection), self.name, self._folder_or_none)
+            return dropping.drop_runs(
+                connection, keys, finished, self._now(connection), self.name, self._folder_or_none
+            )
 
     def drop_study(self, study: str, *, finished: bool = False) -> Dropped:
         """Delete a study and its runs with their files, except for runs that another study lists too.
@@ -289,7 +248,9 @@ class Store:
         are trained. The study stays if any of these runs does.
         """
         with self._transaction(writes=True) as connection:
-            return dropping.drop_study(connection, plain_text(study), finished, _now(connection), self._folder_or_none)
+            return dropping.drop_study(
+                connection, plain_text(study), finished, self._now(connection), self._folder_or_none
+            )
 
     def _holding(self, connection: Connection, key: str, worker: str | None) -> Any:
         """Lock and return the run's row. Raises `ClaimLost` unless `worker` holds it; with None, unless no worker holds it."""
@@ -318,16 +279,22 @@ class Store:
         """
         values = []
         for row in rows:
-            value = take(row, f"a score of run {key}", _SCORE, {"facts": None})
+            value = take(row, f"a score of run {key}", given_types(ScoreRow), {"facts": None})
             value["question"] = _questions([value.pop("asked")], f"a score of run {key}: asked")[0]
             value["facts"] = canonical(value["facts"] or {}, f"a score of run {key}: facts")
-            columns.require_readable("scores", columns.SCORES, value, f"a score of run {key}")
+            columns.require_readable(scores_table, value, f"a score of run {key}")
             values.append({"key": key, **value})
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
-            now = _now(connection)
-            remove_unreadable(connection, scores_table, columns.SCORES, scores_table.c.key == key)
-            upsert(connection, scores_table, ["key", "question"], [v | {"created": now} for v in values], None)
+            now = self._now(connection)
+            remove_unreadable(connection, scores_table, scores_table.c.key == key)
+            upsert(
+                connection,
+                self._database.insert(scores_table),
+                ["key", "question"],
+                [v | {"created": now} for v in values],
+                None,
+            )
 
     def add_curve(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
         """Store points of the training curve: dicts or dataclasses with the columns of `CurveRow`.
@@ -335,7 +302,10 @@ class Store:
         They replace all stored points from their first step on, so a training that resumed from an earlier checkpoint leaves a
         single curve. `worker`: as in `add_scores`.
         """
-        values = {value["step"]: value for value in (take(row, f"the curve of run {key}", _CURVE) for row in rows)}
+        values = {
+            value["step"]: value
+            for value in (take(row, f"the curve of run {key}", given_types(CurveRow)) for row in rows)
+        }
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
             if values:
@@ -365,16 +335,21 @@ class Store:
         row |= {"result": canonical(result, f"a probe of run {key}: result")}
         row |= {"facts": canonical(facts, f"a probe of run {key}: facts")}
         columns.require_readable(
-            "probes",
-            columns.PROBES,
+            probes_table,
             {name: row[name] for name in ("question", "result", "facts")},
             f"a probe of run {key}",
         )
         with self._transaction(writes=True) as connection:
             if connection.scalar(select(runs_table.c.key).where(runs_table.c.key == key)) is None:
                 raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
-            remove_unreadable(connection, probes_table, columns.PROBES, probes_table.c.key == key)
-            upsert(connection, probes_table, ["key", "question"], [row | {"created": _now(connection)}], None)
+            remove_unreadable(connection, probes_table, probes_table.c.key == key)
+            upsert(
+                connection,
+                self._database.insert(probes_table),
+                ["key", "question"],
+                [row | {"created": self._now(connection)}],
+                None,
+            )
 
     def probe(self, key: str, asked: dict[str, Any]) -> ProbeRow | None:
         """Return the result for one question, or None if it was not asked yet."""
@@ -391,7 +366,7 @@ class Store:
     def runs(self, study: str | None = None) -> list[RunRow]:
         """Return the study's runs in its order, or all runs, oldest first."""
         with self._transaction(writes=False) as connection:
-            return reading.runs(connection, None if study is None else plain_text(study), _now(connection))
+            return reading.runs(connection, None if study is None else plain_text(study), self._now(connection))
 
     def run(self, prefix: str) -> RunRow:
         """Return the run whose key starts with `prefix`.
@@ -399,7 +374,7 @@ class Store:
         Raises `StoreError` if there is none, with similar keys, or if there are several.
         """
         with self._transaction(writes=False) as connection:
-            return reading.run(connection, reading.full_key(connection, prefix, self.name), None, _now(connection))
+            return reading.run(connection, reading.full_key(connection, prefix, self.name), None, self._now(connection))
 
 
 def _questions(asked: Sequence[Any], what: str) -> list[str]:
@@ -418,10 +393,3 @@ def _data(text: str, name: str) -> Any:
 
 def _held(key: str, worker: str) -> Any:
     return update(runs_table).where(runs_table.c.key == key, runs_table.c.worker == worker)
-
-
-def _now(connection: Connection) -> float:
-    """Return the time in Unix seconds by the clock that all writers share: the server's, or this machine's for a file."""
-    if connection.dialect.name == "postgresql":
-        return float(connection.scalar(text("SELECT extract(epoch FROM clock_timestamp())")))
-    return time.time()

@@ -1,4 +1,8 @@
-"""The rows of the store as dataclasses, and their conversion to canonical JSON."""
+"""The rows of the store as dataclasses, and their conversion to canonical JSON.
+
+These classes are the only definition of the columns: the tables (`schema.py`), the checks of what is read (`columns.py`) and the
+checks of what is given to be stored (`take`) are derived from their members.
+"""
 
 import dataclasses
 import json
@@ -6,11 +10,35 @@ import math
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from lengthwise.store import checks
+from lengthwise.store.checks import Check, optional, parsed, whole
 from lengthwise.store.errors import Unstorable
+from lengthwise.store.shapes import CONFIG, COUNT, OBJECT, PUBLISHED, QUESTION, RUN_FACTS, SCORE_FACTS, SIZE
 
 STATUSES = ("pending", "running", "done", "failed")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """How a member of a row is stored in a column: `Annotated[int, Cell(...)]`. Members without a cell are computed.
+
+    `check`: what a stored cell must pass. A column can be NULL if its check accepts None. Dicts are stored as JSON.
+    `given`: the member is passed to the store; otherwise the store writes it.
+    `column`: the column's name if it differs from the member's. `small`: the whole number has 32 bits in SQL instead of 64.
+    """
+
+    check: Check
+    given: bool = False
+    column: str = ""
+    small: bool = False
+
+
+def given(check: Check, column: str = "") -> Cell:
+    return Cell(check, given=True, column=column)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,68 +51,68 @@ class RunRow:
     device, backend, seconds, parameters, ...
     """
 
-    key: str
-    label: str
-    encoding: str
-    task: str
-    metric: str
-    better: str
-    unit: str
-    seed: int
-    train_length: int
-    config: dict[str, Any]
+    key: Annotated[str, given(checks.key)]
+    label: Annotated[str, given(checks.name)]
+    encoding: Annotated[str, given(checks.name)]
+    task: Annotated[str, given(checks.name)]
+    metric: Annotated[str, given(checks.word)]
+    better: Annotated[str, given(checks.one_of("higher", "lower"))]
+    unit: Annotated[str, given(checks.word)]
+    seed: Annotated[int, given(whole())]
+    train_length: Annotated[int, given(SIZE)]
+    config: Annotated[dict[str, Any], given(parsed(CONFIG))]
+    created: Annotated[float, Cell(checks.time)]
+    worker: Annotated[str | None, Cell(optional(checks.text))]
+    heartbeat: Annotated[float | None, Cell(optional(checks.time))]
+    claims: Annotated[int, Cell(whole(0, 2**31), small=True)]
+    step: Annotated[int, Cell(COUNT)]
+    steps: Annotated[int, Cell(COUNT)]
+    started: Annotated[float | None, Cell(optional(checks.time))]
+    finished: Annotated[float | None, Cell(optional(checks.time))]
+    error: Annotated[str | None, Cell(optional(checks.name))]
+    facts: Annotated[dict[str, Any], Cell(parsed(RUN_FACTS))]
     asked: list[dict[str, Any]]
     status: str
-    worker: str | None
-    heartbeat: float | None
-    step: int
-    steps: int
-    claims: int
-    error: str | None
-    facts: dict[str, Any]
-    created: float
-    started: float | None
-    finished: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreRow:
     """The score for one question: the mean over `n` examples and its standard error. NaN if there is none."""
 
-    key: str
-    asked: dict[str, Any]
-    length: int
-    metric: str
-    better: str
-    n: int
-    mean: float
-    standard_error: float
-    out_of_distribution: bool
-    seconds: float
-    facts: dict[str, Any]
-    created: float
+    key: Annotated[str, Cell(checks.key)]
+    asked: Annotated[dict[str, Any], given(parsed(QUESTION), "question")]
+    length: Annotated[int, given(SIZE)]
+    metric: Annotated[str, given(checks.word)]
+    better: Annotated[str, given(checks.one_of("higher", "lower"))]
+    n: Annotated[int, given(SIZE)]
+    mean: Annotated[float, given(checks.real)]
+    standard_error: Annotated[float, given(checks.real)]
+    out_of_distribution: Annotated[bool, given(checks.flag)]
+    seconds: Annotated[float, given(checks.real)]
+    facts: Annotated[dict[str, Any], Cell(parsed(SCORE_FACTS))]
+    created: Annotated[float, Cell(checks.time)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeRow:
     """The result of one probe of a trained model. `asked`: the question, `{"probe": ..., ...}`."""
 
-    key: str
-    asked: dict[str, Any]
-    result: dict[str, Any]
-    facts: dict[str, Any]
-    created: float
+    key: Annotated[str, Cell(checks.key)]
+    asked: Annotated[dict[str, Any], given(parsed(checks.record({"probe": checks.name})), "question")]
+    result: Annotated[dict[str, Any], given(parsed(OBJECT))]
+    created: Annotated[float, Cell(checks.time)]
+    facts: Annotated[dict[str, Any], given(parsed(OBJECT))]
 
 
 @dataclass(frozen=True)
 class CurveRow:
     """The training curve at one step. `loss`: in nats per scored token. NaN if nothing was measured or it was not a number."""
 
-    step: int
-    loss: float
-    learning_rate: float
-    gradient_norm: float
-    tokens_per_second: float
+    step: Annotated[int, given(COUNT)]
+    loss: Annotated[float, given(checks.real)]
+    learning_rate: Annotated[float, given(checks.real)]
+    gradient_norm: Annotated[float, given(checks.real)]
+    tokens_per_second: Annotated[float, given(checks.real)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,16 +122,34 @@ class StudyRow:
     `published`: published numbers for the same question, by task and encoding; None if there are none.
     """
 
-    name: str
-    question: str
-    expectation: str
-    cost: str
-    command: str
-    evaluation: dict[str, Any]
-    created: float
-    updated: float
+    name: Annotated[str, given(checks.word)]
+    question: Annotated[str, given(checks.text)]
+    expectation: Annotated[str, given(checks.text)]
+    cost: Annotated[str, given(checks.text)]
+    command: Annotated[str, given(checks.text)]
+    evaluation: Annotated[dict[str, Any], given(parsed(OBJECT))]
+    created: Annotated[float, Cell(checks.time)]
+    updated: Annotated[float, Cell(checks.time)]
+    published: Annotated[dict[str, Any] | None, given(optional(parsed(PUBLISHED)))] = None
     progress: dict[str, int]
-    published: dict[str, Any] | None = None
+
+
+@cache
+def cells(row: type) -> dict[str, tuple[type, Cell]]:
+    """Return the members of a class of rows that are stored: by name, the type (without None) and the cell."""
+    found = {}
+    for member, hint in get_type_hints(row, include_extras=True).items():
+        if get_origin(hint) is Annotated:
+            declared, cell = get_args(hint)
+            kind = get_args(declared)[0] if isinstance(declared, UnionType) else declared  # `float | None`
+            found[member] = (get_origin(kind) or kind, cell)
+    return found
+
+
+@cache
+def given_types(row: type) -> dict[str, type]:
+    """Return the members of a class of rows that are given to the store, with their types, for `take`."""
+    return {member: kind for member, (kind, cell) in cells(row).items() if cell.given}
 
 
 def canonical(value: Any, what: str) -> str:
@@ -122,7 +168,7 @@ def plain_text(text: str) -> str:
 
 
 def take(row: Any, what: str, needed: Mapping[str, type], optional: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the listed columns of a dict or dataclass, each converted to its type. Raises `Unstorable` for other columns."""
+    """Return the members `needed` of a dict or dataclass, each converted to its type. Raises `Unstorable` for other members."""
     data: Mapping[str, Any] = row if isinstance(row, Mapping) else _fields(row, what)
     optional = optional or {}
     if lacking := [name for name in needed if name not in data]:

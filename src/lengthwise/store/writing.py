@@ -22,16 +22,18 @@ def insert_rows(connection: Connection, table: Any, rows: list[dict[str, Any]]) 
 
 
 def upsert(
-    connection: Connection, table: Any, key: list[str], rows: list[dict[str, Any]], keep: list[str] | None
+    connection: Connection,
+    statement: Any,
+    key: list[str],
+    rows: list[dict[str, Any]],
+    keep: list[str] | None,
 ) -> None:
-    """Insert rows. Where the key exists, update the other columns except `keep`; with `keep=None`, leave the row unchanged."""
+    """Insert rows. Where the key exists, update the other columns except `keep`; with `keep=None`, leave the row unchanged.
+
+    `statement`: the INSERT of the database's dialect (`Database.insert`).
+    """
     if not rows:
         return
-    if connection.dialect.name == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert as insert_or
-    else:
-        from sqlalchemy.dialects.sqlite import insert as insert_or  # type: ignore[assignment]
-    statement = insert_or(table)
     if keep is None:
         statement = statement.on_conflict_do_nothing(index_elements=key)
     else:
@@ -48,16 +50,16 @@ def repair(connection: Connection, keys: list[str], fresh: Mapping[str, Any]) ->
     runs = schema.runs
     for batch in batches(keys):
         for row in connection.execute(select(runs).where(runs.c.key.in_(batch))).all():
-            if not columns.is_readable("runs", columns.RUNS, row):
+            if not columns.is_readable(schema.runs, row):
                 _warn(f"runs: the row {escaped(row.key)} could not be read, and the run starts from the beginning")
                 connection.execute(update(runs).where(runs.c.key == row.key).values(fresh))
-        remove_unreadable(connection, schema.scores, columns.SCORES, schema.scores.c.key.in_(batch))
+        remove_unreadable(connection, schema.scores, schema.scores.c.key.in_(batch))
 
 
-def remove_unreadable(connection: Connection, table: Any, known: columns.Columns, which: Any) -> None:
+def remove_unreadable(connection: Connection, table: Any, which: Any) -> None:
     """Delete the unreadable rows of a table whose rows have a question."""
     for row in connection.execute(select(table).where(which)).all():
-        if not columns.is_readable(table.name, known, row):
+        if not columns.is_readable(table, row):
             _warn(f"{table.name}: the row {escaped(row.key)} {escaped(row.question)} could not be read and was removed")
             connection.execute(delete(table).where(and_(table.c.key == row.key, table.c.question == row.question)))
 

@@ -1,15 +1,13 @@
-"""The local executor: worker processes on this machine take a study's runs from the store until all are finished."""
+"""`execute`: decide which runs of a study are to be done, have an executor do them, and report what happens."""
 
 import os
 import pickle
 import signal
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing import connection, get_context
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,17 +15,17 @@ from typing import Any
 import torch
 
 from lengthwise.attention import check_backend
-from lengthwise.child_processes import sigint_blocked
 from lengthwise.class_versions import is_builtin_class
-from lengthwise.config import ConfigError
+from lengthwise.config import ConfigError, Run
 from lengthwise.plugins import loaded_plugins
 from lengthwise.store import RunRow, Store, StoreError, StoreGone, open_results, run_folder
-from lengthwise.studies.cost import costs
+from lengthwise.studies.cost import Cost, costs
 from lengthwise.studies.estimate import estimate_seconds
-from lengthwise.studies.events import Begun, Counted, Done, Event, Failed, Note, Released, Started
+from lengthwise.studies.events import Begun, Counted, Done, Event, Failed, Note
+from lengthwise.studies.executors import Executor, WorkerError, executor_named
 from lengthwise.studies.stored import replaced_runs, retraining_note
 from lengthwise.studies.study import Study
-from lengthwise.studies.worker import Exit, Ready, Spec, main
+from lengthwise.studies.worker import Spec
 from lengthwise.training.checkpoint import WEIGHTS
 from lengthwise.values import require_no_address
 
@@ -35,7 +33,6 @@ POLL_SECONDS = 0.2  # the longest time until a signal is handled
 COUNT_SECONDS = 1.0  # between two reads of the progress, which other processes may share
 STOP_SECONDS = 30.0  # for the workers' last checkpoints
 MAX_THREADS = 1024  # torch starts them all, and a huge number ends the process
-MAX_DEATHS = 2  # of the workers of one run, before the run fails
 
 
 class Interrupted(KeyboardInterrupt):
@@ -44,10 +41,6 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, number: int, counts: dict[str, int]):
         super().__init__(f"interrupted by {signal.Signals(number).name}")
         self.signal, self.counts = number, counts
-
-
-class WorkerError(ValueError):
-    """The worker processes cannot work. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +60,7 @@ def execute(
     device: str = "cpu",
     backend: str = "auto",
     threads: int = 1,
+    executor: str = "local",
     estimate: bool = False,
     on_event: Callable[[Event], None] | None = None,
 ) -> Outcome:
@@ -74,17 +68,21 @@ def execute(
 
     Everything is checked before anything trains. `workers`: number of processes, each with one run at a time; None: one per CPU
     core (one in all on a GPU), but no more than runs. `threads`: torch threads per worker; results are reproducible bit for bit
-    with the same number. `estimate`: measure a few training steps first, which takes about five seconds, and report the expected
-    duration in `Begun`. Several calls may execute the same study in the same folder at the same time: they share the runs, and
-    all return when all runs are finished. A failing run does not stop the others.
+    with the same number. `executor`: where the runs are executed, a name of `EXECUTORS`: "local" for processes on this machine,
+    "inline" for one run after another in this process, as a debugger needs. `estimate`: measure a few training steps first, which
+    takes about five seconds, and report the expected duration in `Begun`. Several calls may execute the same study in the same
+    folder at the same time: they share the runs, and all return when all runs are finished. A failing run does not stop the
+    others.
 
     Raise `ConfigError`, `StoreError` or `WorkerError`, and `Interrupted` after Ctrl-C or SIGTERM, once the workers have saved
-    their checkpoints. Workers are spawned, so scripts must call this under `if __name__ == "__main__":`.
+    their checkpoints. Local workers are spawned, so scripts must call this under `if __name__ == "__main__":`.
     """
     require_no_address("the results folder", results)
     _check(workers, device, backend, threads)
+    kind = executor_named(executor)
+    if workers is not None and kind.max_workers is not None and workers > kind.max_workers:
+        raise ConfigError(f"the executor {executor!r} has at most {kind.max_workers} worker, got {workers}")
     study.check()
-    emit = on_event or (lambda event: None)
     with open_results(results) as store:
         spec = Spec(
             store=store.url,
@@ -98,7 +96,8 @@ def execute(
             threads=threads,
         )
         notes = _add(store, study)
-        return _WorkerPool(store, study, spec, workers, estimate, emit).work(notes)
+        execution = _Execution(store, study, spec, kind, on_event or (lambda event: None))
+        return execution.work(workers, estimate, notes)
 
 
 def _add(store: Store, study: Study) -> list[str]:
@@ -208,88 +207,33 @@ def _source_for_workers(study: Study) -> str | None:
     return str(study.source) if outside and study.source is not None else None
 
 
-class _Worker:
-    """The parent's handle of a worker process."""
-
-    def __init__(self, spec: Spec):
-        context = get_context("spawn")
-        self.pipe, child_pipe = context.Pipe()
-        self.process = context.Process(target=main, args=(child_pipe, spec), daemon=True)
-        with sigint_blocked():  # the child inherits this, so Ctrl-C cannot hit it while it starts
-            self.process.start()
-        child_pipe.close()
-        self.name: str | None = None  # its name in the store; None until it is ready
-        self.key = ""  # of its current run
-        self.exit: Exit | None = None
-
-    def stop(self) -> None:
-        with suppress(OSError):  # the process has already ended
-            self.pipe.send("stop")
-        if self.name is None:
-            self.process.terminate()  # it is still importing, and has no run yet
-
-
-class _WorkerPool:
-    """The workers of one call, and their messages."""
+class _Execution:
+    """One call: an executor, the events of its runs, and signals."""
 
     def __init__(
         self,
         store: Store,
         study: Study,
         spec: Spec,
-        workers: int | None,
-        estimate: bool,
-        emit: Callable[[Event], None],
+        executor: type[Executor],
+        on_event: Callable[[Event], None],
     ):
-        self.store, self.study, self.spec, self.emit = store, study, spec, emit
-        self.max_workers, self.estimate = workers, estimate
-        self.workers: list[_Worker] = []
-        self.deaths: Counter[str] = Counter()  # of workers, by run
-        self.idle_deaths = 0  # of workers without a run, since a run last started
+        self.store, self.study, self.spec, self.on_event = store, study, spec, on_event
+        self.executor = executor(spec, store, self.emit)
         self.signal: int | None = None
         self.error: str | None = None
         self.last_counts: tuple[dict[str, int], bool] | None = None
         self.next_count = 0.0
         self.idle = False  # at the last count, only other calls had runs
 
-    def work(self, notes: list[str]) -> Outcome:
+    def emit(self, event: Event) -> None:
+        self.on_event(event)
+        if isinstance(event, (Done, Failed)):
+            self._count(now=True)
+
+    def work(self, workers: int | None, estimate: bool, notes: list[str]) -> Outcome:
         start = time.perf_counter()
-        counts = self.store.progress(self.study.name)
-        unfinished = counts["pending"] + counts["running"]
-        default = 1 if torch.device(self.spec.device).type == "cuda" else cores()
-        number = min(self.max_workers or default, unfinished)
-        rows = {row.key: row for row in self.store.runs(self.study.name) if row.status in ("pending", "running")}
-        runs = [run for run in self.study.runs if run.key in rows]
-        cost_by_key = costs((run, self.study.evaluation_of(run)) for run in runs)
-        trained = {row.key for row in rows.values() if row.finished is not None}
-        seconds = None
-        if self.estimate and runs:
-            self.emit(Note(text="measuring a few training steps to estimate the duration"))
-            spec = self.spec
-            seconds = estimate_seconds(
-                runs,
-                cost_by_key,
-                trained,
-                workers=number,
-                device=spec.device,
-                backend=spec.backend,
-                threads=spec.threads,
-            )
-            if seconds is None:
-                self.emit(Note(text="no training step could be measured, so the duration is not estimated"))
-        cost_by_key = {key: replace(cost, train=0.0) if key in trained else cost for key, cost in cost_by_key.items()}
-        self.emit(Begun(total=len(self.study.runs), counts=counts, workers=number, costs=cost_by_key, seconds=seconds))
-        for note in notes:
-            self.emit(Note(text=note))
-        with self._signals():
-            try:
-                for _ in range(number):
-                    self.workers.append(_Worker(self.spec))
-                while self.workers and self.signal is None and self.error is None:
-                    self._listen(POLL_SECONDS)
-                    self._count()
-            finally:
-                self._stop()
+        self._run(self._begin(workers, estimate, notes))
         counts = self.store.progress(self.study.name)
         if self.signal is not None:
             raise Interrupted(self.signal, counts)
@@ -298,64 +242,43 @@ class _WorkerPool:
         failed = tuple((r.key, r.error or "") for r in self.store.runs(self.study.name) if r.status == "failed")
         return Outcome(counts, failed, time.perf_counter() - start)
 
-    # ---- messages of workers ------------------------------------------------------------------------------------
+    def _begin(self, workers: int | None, estimate: bool, notes: list[str]) -> int:
+        """Emit `Begun` and the notes. Return the number of workers."""
+        counts = self.store.progress(self.study.name)
+        default = self.executor.max_workers or (1 if torch.device(self.spec.device).type == "cuda" else cores())
+        number = min(workers or default, counts["pending"] + counts["running"])
+        rows = {row.key: row for row in self.store.runs(self.study.name) if row.status in ("pending", "running")}
+        runs = [run for run in self.study.runs if run.key in rows]
+        cost_by_key = costs((run, self.study.evaluation_of(run)) for run in runs)
+        trained = {row.key for row in rows.values() if row.finished is not None}
+        seconds = self._estimate(runs, cost_by_key, trained, number) if estimate and runs else None
+        cost_by_key = {key: replace(cost, train=0.0) if key in trained else cost for key, cost in cost_by_key.items()}
+        self.emit(Begun(total=len(self.study.runs), counts=counts, workers=number, costs=cost_by_key, seconds=seconds))
+        for note in notes:
+            self.emit(Note(text=note))
+        return number
 
-    def _listen(self, timeout: float) -> None:
-        """Handle all messages that have arrived. Wait at most `timeout` seconds for the first one."""
-        by_pipe = {worker.pipe: worker for worker in self.workers}
-        for pipe in connection.wait(list(by_pipe), timeout):
-            worker = by_pipe[pipe]  # type: ignore[index]
+    def _estimate(self, runs: list[Run], costs: dict[str, Cost], trained: set[str], workers: int) -> float | None:
+        self.emit(Note(text="measuring a few training steps to estimate the duration"))
+        spec = self.spec
+        seconds = estimate_seconds(
+            runs, costs, trained, workers=workers, device=spec.device, backend=spec.backend, threads=spec.threads
+        )
+        if seconds is None:
+            self.emit(Note(text="no training step could be measured, so the duration is not estimated"))
+        return seconds
+
+    def _run(self, workers: int) -> None:
+        with self._signals():
             try:
-                while worker.pipe.poll():
-                    self._handle(worker, worker.pipe.recv())
-            except (EOFError, OSError, pickle.UnpicklingError):
-                self._handle_end(worker)
-
-    def _handle(self, worker: _Worker, message: Event | Ready | Exit) -> None:
-        if isinstance(message, Ready):
-            worker.name = message.name
-        elif isinstance(message, Exit):
-            worker.exit = message
-            self.error = self.error or message.error
-            worker.process.kill()  # it has released everything; shutting torch down would only take time
-        else:
-            if isinstance(message, Started):
-                worker.key, self.idle_deaths = message.key, 0
-            elif isinstance(message, (Done, Failed, Released)):
-                worker.key = ""
-            self.emit(message)
-            if isinstance(message, (Done, Failed)):
-                self._count(now=True)
-
-    def _handle_end(self, worker: _Worker) -> None:
-        """Handle a closed pipe: the worker sent `Exit` before, or it was killed."""
-        self.workers.remove(worker)
-        worker.process.join(STOP_SECONDS)
-        worker.pipe.close()
-        if worker.exit is not None or self._stopping:
-            return
-        reason = _exit_reason(worker.process.exitcode)
-        if worker.key:
-            self._handle_death(worker, worker.key, reason)
-        else:
-            self.idle_deaths += 1
-            if self.idle_deaths > len(self.workers) + 1:
-                self.error = (
-                    f"worker processes end before they start a run ({reason}); see their output above for the cause"
-                )
-                return
-        self.workers.append(_Worker(self.spec))
-
-    def _handle_death(self, worker: _Worker, key: str, reason: str) -> None:
-        self.deaths[key] += 1
-        if self.deaths[key] < MAX_DEATHS or worker.name is None:
-            self.emit(Released(key=key, reason=f"its worker ended ({reason})"))
-            self.emit(Note(key=key, text=f"a worker ended ({reason}); the run continues from its last checkpoint"))
-            return
-        error = f"its worker ended {self.deaths[key]} times ({reason}); if memory ran out, use fewer --workers"
-        # In the store, the dead worker still holds the run, so no other worker can take it before this.
-        if self.store.fail(key, worker.name, error):
-            self.emit(Failed(key=key, error=error))
+                self.executor.start(workers)
+                while self.executor.active and self.signal is None and self.error is None:
+                    self.executor.poll(POLL_SECONDS)
+                    self._count()
+            except WorkerError as error:
+                self.error = str(error)
+            finally:
+                self._stop()
 
     def _count(self, now: bool = False) -> None:
         """Emit `Counted` if the numbers of runs by status have changed, which other calls may do too."""
@@ -371,39 +294,23 @@ class _WorkerPool:
             return
         end = time.perf_counter()
         self.next_count = end + max(COUNT_SECONDS, 10 * (end - start))  # counting thousands of runs takes a while
-        busy = any(worker.key for worker in self.workers)
-        ready = any(worker.name for worker in self.workers)
         # The message of a worker that has just taken a run may not have arrived: wait for the next count.
-        idle = ready and not busy and counts["running"] > 0 and not counts["pending"]
+        idle = self.executor.idle and counts["running"] > 0 and not counts["pending"]
         waiting, self.idle = idle and self.idle and not now, idle
         if self.last_counts != (counts, waiting):
             self.last_counts = counts, waiting
-            self.emit(Counted(counts=counts, waiting=waiting))
-
-    # ---- the end ------------------------------------------------------------------------------------------------
-
-    @property
-    def _stopping(self) -> bool:
-        return self.signal is not None or self.error is not None
+            self.on_event(Counted(counts=counts, waiting=waiting))
 
     def _stop(self) -> None:
         """Let every worker save a checkpoint and release its run. Kill it after a timeout or a second signal."""
         first = self.signal
-        for worker in self.workers:
-            worker.stop()
+        self.executor.stop()
         end = time.perf_counter() + STOP_SECONDS
-        while self.workers and time.perf_counter() < end and self.signal == first:
-            self._listen_while_stopping()
-        for worker in self.workers:
-            worker.process.kill()
-            worker.process.join()
-            worker.pipe.close()
-        self.workers.clear()
-
-    def _listen_while_stopping(self) -> None:
-        if self.error is None and self.signal is None:
-            self.error = "stopped"  # an exception is being raised, so workers are not replaced
-        self._listen(POLL_SECONDS)
+        while self.executor.active and time.perf_counter() < end and self.signal == first:
+            self.executor.poll(POLL_SECONDS)
+        if self.executor.active:
+            self.executor.kill()
+        self.executor.close()
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -413,9 +320,9 @@ class _WorkerPool:
             return
 
         def record(number: int, frame: FrameType | None) -> None:
+            self.executor.stopping = True
             if self.signal is not None:  # at the second signal, do not wait for checkpoints
-                for worker in self.workers:
-                    worker.process.kill()
+                self.executor.kill()
             self.signal = number
 
         old: dict[int, Any] = {number: signal.signal(number, record) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -424,12 +331,3 @@ class _WorkerPool:
         finally:
             for number, handler in old.items():
                 signal.signal(number, handler)
-
-
-def _exit_reason(code: int | None) -> str:
-    if code is not None and code < 0:
-        try:
-            return f"killed by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"killed by signal {-code}"
-    return f"exit code {code}"

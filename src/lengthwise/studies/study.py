@@ -100,14 +100,14 @@ class Study:
             "label": run.label,
             "encoding": "+".join(dict.fromkeys(choice.name for choice in run.encoding.layers)),
             "task": run.task.label,
-            "metric": make.metric,
-            "better": make.better,
+            "metric": make.metric.name,
+            "better": make.metric.better,
             "unit": make.unit,
             "seed": run.seed,
             "train_length": run.training.train_length,
             "config": run.to_data(),
             "asked": questions(make, config),
-            "facts": {"defined_in": files} if files else {},
+            "facts": ({"defined_in": files} if files else {}) | make.metric.facts(),
         }
 
     def metadata(self) -> dict[str, Any]:

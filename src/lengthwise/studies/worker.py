@@ -1,8 +1,6 @@
-"""A worker process: it claims runs of a study from the store, and trains and evaluates them, until all are finished."""
+"""A worker of any executor: it claims runs of a study from the store, trains and evaluates them."""
 
 import os
-import pickle
-import signal
 import threading
 import time
 import traceback
@@ -10,37 +8,31 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import Score, evaluate, shifted, together
-from lengthwise.plugins import error_in_user_file, load_plugins
+from lengthwise.plugins import error_in_user_file
 from lengthwise.store import (
     ClaimLost,
     RunRow,
     Store,
     StoreError,
     StoreGone,
-    StoreWarning,
     Unstorable,
-    open_store,
     run_folder,
     worker_name,
 )
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
-from lengthwise.studies.loading import load
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.stored import stored_run
 from lengthwise.training import Progress, Stopped, Trained, train
 from lengthwise.training.checkpoint import WEIGHTS
-from lengthwise.training.numerics import use_process
 
 HEARTBEAT_SECONDS = 5.0  # the store considers a worker dead after 60 s without a heartbeat
 IDLE_SECONDS = 1.0  # between two attempts to claim a run, while other workers have all unfinished runs
-ORPHAN_SECONDS = 20.0  # for a last checkpoint after the parent has ended
 
 
 @dataclass(frozen=True)
@@ -58,40 +50,12 @@ class Spec:
     threads: int
 
 
-@dataclass(frozen=True)
-class Ready:
-    """The first message: the worker is ready, and its name in the store."""
+class Parent(Protocol):
+    """What a worker needs of the executor that started it."""
 
-    name: str
+    stop_requested: threading.Event  # the worker saves a checkpoint, releases its run and ends
 
-
-@dataclass(frozen=True)
-class Exit:
-    """The last message. `error` is one line if the worker cannot continue."""
-
-    error: str | None = None
-
-
-class ParentPipe:
-    """The pipe to the parent. A received message means stop, and a closed pipe means that the parent has ended."""
-
-    def __init__(self, pipe: Connection):
-        self.stop = threading.Event()
-        self._pipe, self._lock = pipe, threading.Lock()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def send(self, message: Event | Ready | Exit) -> None:
-        with self._lock, suppress(OSError):  # the parent may have ended
-            self._pipe.send(message)
-
-    def _listen(self) -> None:
-        try:
-            self._pipe.recv()
-        except (EOFError, OSError):
-            end = threading.Timer(ORPHAN_SECONDS, os._exit, (1,))
-            end.daemon = True
-            end.start()
-        self.stop.set()
+    def send(self, event: Event) -> None: ...
 
 
 class Heartbeat:
@@ -124,50 +88,26 @@ class Heartbeat:
                 return
 
 
-def main(pipe: Connection, spec: Spec) -> None:
-    """Work until all runs are finished, the parent sends stop, or the parent has ended."""
-    # Ctrl-C is sent to all processes of the terminal; the parent handles it and sends stop.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = ParentPipe(pipe)
-    signal.signal(signal.SIGTERM, lambda *_: parent.stop.set())
-    try:
-        use_process(spec.threads)
-        warnings.simplefilter("ignore", StoreWarning)  # the parent reads the same rows and prints the warning
-        load_plugins(spec.plugins)
-        if spec.source is not None:
-            load(spec.source)
-        runs: dict[str, Run] = pickle.loads(spec.runs)
-        require_same_keys(runs)
-        with open_store(spec.store, create=False) as store:
-            Worker(spec, parent, store, runs).work()
-    except Exception as error:
-        if debugging():
-            traceback.print_exc()
-        parent.send(Exit(error_line(error)))
-    else:
-        parent.send(Exit())
-
-
 class Worker:
-    """One process's work on a study."""
+    """The work of one process on a study."""
 
-    def __init__(self, spec: Spec, parent: ParentPipe, store: Store, runs: dict[str, Run]):
+    def __init__(self, spec: Spec, parent: Parent, store: Store, runs: dict[str, Run]):
         self.spec, self.parent, self.store, self.runs = spec, parent, store, runs
         self.name = worker_name()
         self.facts = facts(spec.device, spec.threads)
 
-    def work(self) -> None:
-        self.parent.send(Ready(self.name))
-        while not self.parent.stop.is_set():
-            row = self.store.claim(self.spec.study, self.name)
-            if row is not None:
-                self.process(row)
-                continue
-            counts = self.store.progress(self.spec.study)
-            if not counts["running"] and not counts["pending"]:
-                return
-            # Other workers have the unfinished runs. If one of them dies, its run can be claimed here.
-            self.parent.stop.wait(IDLE_SECONDS)
+    def step(self) -> bool:
+        """Finish a run that can be claimed, or wait if others have all of them. Return False if all runs are finished."""
+        row = self.store.claim(self.spec.study, self.name)
+        if row is not None:
+            self.process(row)
+            return True
+        counts = self.store.progress(self.spec.study)
+        if not counts["running"] and not counts["pending"]:
+            return False
+        # Other workers have the unfinished runs. If one of them dies, its run can be claimed here.
+        self.parent.stop_requested.wait(IDLE_SECONDS)
+        return True
 
     def process(self, row: RunRow) -> None:
         """Finish the run, release it, or mark it as failed."""
@@ -179,7 +119,7 @@ class Worker:
                     scores, shift_scores = self.run(row, folder, heartbeat)
             except Stopped as stopped:
                 self.store.require_file_unchanged()
-                if stopped.phase == "training" and not heartbeat.lost:  # the step of the last checkpoint
+                if stopped.phase == "train" and not heartbeat.lost:  # the step of the last checkpoint
                     heartbeat.step, heartbeat.steps = stopped.step, stopped.steps
                     self.store.heartbeat(row.key, self.name, stopped.step, stopped.steps)
                 self.release(row, "claim lost" if heartbeat.lost else "stopped")
@@ -208,7 +148,7 @@ class Worker:
             self.note(row.key, f"its weights are missing ({weights}); training again")
 
         def should_stop() -> bool:
-            return heartbeat.lost or self.parent.stop.is_set()
+            return heartbeat.lost or self.parent.stop_requested.is_set()
 
         def on_training(progress: Progress) -> None:
             heartbeat.step, heartbeat.steps = progress.step, progress.steps
@@ -259,7 +199,7 @@ class Worker:
             rows = []
             for score in scores:
                 facts = {**self.facts, **_score_facts(score, task.note(score.length, _reduced_count(score)))}
-                rows.append({name: getattr(score, name) for name in _SCORE} | {"facts": facts})
+                rows.append({**{k: v for k, v in vars(score).items() if k != "details"}, "facts": facts})
             self.store.add_scores(row.key, rows, worker=self.name)
             evaluated += len(scores)
             means += [] if shift else [(score.length, score.mean) for score in scores]
@@ -317,7 +257,6 @@ class Worker:
             yield
 
 
-_SCORE = ("asked", "length", "metric", "better", "n", "mean", "standard_error", "out_of_distribution", "seconds")
 _PROGRESS = ("phase", "step", "steps", "loss", "steps_per_second", "eta_seconds", "length")
 
 

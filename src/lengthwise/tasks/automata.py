@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lengthwise.baselines.ngrams import NGRAMS, WITHOUT_ORDER, Predictor
 from lengthwise.config import ConfigError
+from lengthwise.metrics import TOTAL_VARIATION
 from lengthwise.tasks.base import Baseline, Batch, PrefixTask, require_length, require_split
 from lengthwise.tasks.sequences import symbol_names
 from lengthwise.values import require_at_most, require_integer
@@ -120,8 +121,7 @@ class PFA(PrefixTask):
     letters as states.
     """
 
-    metric = "total variation"
-    better = "lower"
+    metric = TOTAL_VARIATION
     unit = "symbols"
     per_token = False
 

@@ -5,7 +5,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
 from lengthwise.config import ConfigError, near_miss
+from lengthwise.metrics import Metric
 
 SPLITS = ("train", "test")
 MAX_LENGTH = 10**9  # more than any memory holds; much larger lengths do not fit into a tensor's integers
@@ -93,22 +94,28 @@ class Task(ABC):
 
     kind: ClassVar[str] = "task"
     version: ClassVar[int] = 1  # part of a run's key; raise it in the class whenever its examples or scores change
-    metric: ClassVar[str]  # "exact match" or "cross-entropy"
-    better: ClassVar[Literal["higher", "lower"]]
+    metric: ClassVar[Metric]
     unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"
     per_token: ClassVar[
         bool
     ]  # the score is a mean over tokens: an evaluation takes a number of tokens, not of examples
     excluded_from_key: ClassVar[tuple[str, ...]] = ()  # settings that are not part of a run's key
-    without: ClassVar[dict[str, str]] = {  # settings that only other tasks have, with the error message for each
-        "scratchpad": "has no scratchpad; the tasks that have one are: Addition, Summation, Parity, Polynomial, Sorting, LEGO"
-    }
+    settings_of_others: ClassVar[tuple[str, ...]] = ("scratchpad",)  # an error message names the tasks that have them
     decodes: bool = False  # scored by generating answers token by token (`AnsweringTask`), not by one forward pass
 
     vocab_size: int | None
     output_size: int
     input_width: int | None = None
     curriculum_dims: int | None = None  # input coordinates that a curriculum can open one by one; None if it cannot
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        metric = getattr(cls, "metric", None)
+        if metric is not None and not isinstance(metric, Metric):
+            raise ConfigError(
+                f"{cls.__name__}.metric must be a Metric, got {metric!r}; take one of lengthwise.metrics, or write "
+                "Metric(name=..., better=...)"
+            )
 
     @abstractmethod
     def tokens(self, length: int) -> int:

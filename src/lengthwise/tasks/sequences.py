@@ -9,6 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
+from lengthwise.metrics import EXACT_MATCH
 from lengthwise.tasks.base import (
     AnsweringTask,
     Baseline,
@@ -50,8 +51,7 @@ class SequenceTask(AnsweringTask):
     are odd), and so does a model that has only learned to give this answer.
     """
 
-    metric = "exact match"
-    better = "higher"
+    metric = EXACT_MATCH
     per_token = False
     separator: ClassVar[str] = ""  # between question and answer in the published text
     kinds_name: ClassVar[str] = "kinds"  # what the kinds of questions are, see `kinds`

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lengthwise.baselines.corpus import NgramModel
 from lengthwise.config import ConfigError
+from lengthwise.metrics import CROSS_ENTROPY
 from lengthwise.tasks import corpus
 from lengthwise.tasks.base import Baseline, Batch, Task, generator, mean_nats, require_length, require_split
 
@@ -58,8 +59,7 @@ class Text(Task):
     better than the bigram at the training length has not learned the task.
     """
 
-    metric = "cross-entropy"
-    better = "lower"
+    metric = CROSS_ENTROPY
     unit = "bytes"
     per_token = True
     excluded_from_key = ("path", "glob")

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from lengthwise.config import ConfigError
+from lengthwise.metrics import ACCURACY
 from lengthwise.tasks.base import Batch
 from lengthwise.tasks.functions.prompts import Functions, FunctionTask
 
@@ -31,8 +32,7 @@ class BooleanFunction(FunctionTask):
     Functions", and its code.
     """
 
-    metric = "accuracy"
-    better = "higher"
+    metric = ACCURACY
     baseline_names: ClassVar[tuple[str, ...]] = (*LINEAR_BASELINES, "3 nearest neighbours", *CONSTANT_BASELINES)
 
     def __init__(self, *, dims: int = 16, noise: float = 0.0):

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
+from lengthwise.metrics import SQUARED_ERROR
 from lengthwise.tasks.base import Batch
 from lengthwise.tasks.functions.inputs import INPUTS, LAST, Inputs, change_last, mix_covariance
 from lengthwise.tasks.functions.prompts import FunctionTask
@@ -30,8 +31,7 @@ class Regression(FunctionTask):
     Source: Garg et al. 2022, sections 3 and 4.
     """
 
-    metric = "squared error"
-    better = "lower"
+    metric = SQUARED_ERROR
     baseline_names: ClassVar[tuple[str, ...]] = (
         "least squares",
         "averaging",

@@ -1,0 +1,41 @@
+"""The databases that can hold results: one module each, one line each in the list below."""
+
+import re
+from pathlib import Path
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from lengthwise.store.databases.base import Database
+from lengthwise.store.databases.postgresql import PostgreSQL
+from lengthwise.store.databases.sqlite import SQLite
+from lengthwise.store.errors import StoreError
+from lengthwise.values import EXAMPLE, require_no_address
+
+DATABASES: tuple[type[Database], ...] = (
+    SQLite,
+    PostgreSQL,
+)
+
+_URL = re.compile("[A-Za-z0-9+_.-]*://")
+
+
+def open_database(where: str | Path, create: bool, timeout: float) -> Database:
+    """Open the database at a URL, or the SQLite database of a folder or file. See `open_store`."""
+    if not isinstance(where, str) or not _URL.match(where):
+        require_no_address("the results folder", where)  # a URL that was converted to a path
+        return SQLite.open_file(Path(where), create, timeout)
+    url = _parse(where)
+    kind = next((kind for kind in DATABASES if url.drivername in kind.drivers), None)
+    if kind is None:
+        raise StoreError(f"{url.drivername}:// is not supported; give a folder, a .db file or a URL such as {EXAMPLE}")
+    if "@" in (url.host or ""):
+        raise StoreError(f"the address must have a single @; write an @ in a password as %40: {EXAMPLE}")
+    return kind.open(url, create, timeout)
+
+
+def _parse(where: str) -> URL:
+    try:
+        return make_url(where)
+    except (ArgumentError, ValueError):  # such as a port that is not a number
+        raise StoreError(f"the address must be a folder or a database URL such as {EXAMPLE}") from None

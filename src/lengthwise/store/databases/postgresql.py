@@ -1,0 +1,71 @@
+"""PostgreSQL: a server that several machines can share."""
+
+from typing import Any, Self
+
+from sqlalchemy import URL, Connection, create_engine, text
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from lengthwise.store.databases.base import Database
+from lengthwise.store.errors import StoreError, locked
+from lengthwise.values import EXAMPLE
+
+_CREATION_LOCK = 7266427  # an arbitrary constant: the lock against two processes that create the tables at once
+_LOCK_NOT_AVAILABLE = "55P03"  # SQLSTATE
+
+
+class PostgreSQL(Database):
+    drivers = ("postgresql", "postgresql+psycopg")
+    shared = True
+    foreign_objects = (
+        "SELECT relname FROM pg_class WHERE pg_table_is_visible(oid) AND relname = :n AND (relkind NOT IN ('r', 'p') "
+        "OR EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid = pg_class.oid AND NOT tgisinternal))"
+    )
+
+    @classmethod
+    def open(cls, url: URL, create: bool, timeout: float) -> Self:
+        url = url.set(drivername="postgresql+psycopg")
+        server = {option: value for option, value in url.query.items() if option in ("host", "port", "dbname")}
+        place = URL.create("postgresql", host=url.host, port=url.port, database=url.database, query=server)
+        name = place.render_as_string()  # without user, password and options
+        database = cls(name, url.set(drivername="postgresql").render_as_string(hide_password=False), timeout)
+        options = f"-c lock_timeout={int(timeout * 1000)}"
+        try:
+            connect = {"connect_timeout": max(2, int(timeout)), "options": options}
+            database.engine = create_engine(url, connect_args=connect, pool_pre_ping=True)
+        except ModuleNotFoundError as error:
+            raise StoreError(
+                f"{name} needs the package psycopg; install it: pip install 'lengthwise[postgres]'"
+            ) from error
+        except (SQLAlchemyError, TypeError, ValueError):
+            raise StoreError(f"the URL of {name} has invalid options; write a URL such as {EXAMPLE}") from None
+        try:
+            with database.errors(), database.engine.begin() as connection:
+                if create:
+                    database.create_tables(connection)
+                if not database.has_tables(connection):
+                    raise StoreError(f"{name} has no results; run a study first, or give the database that has results")
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def insert(self, table: Any) -> Any:
+        return postgresql.insert(table)
+
+    def explain(self, error: DBAPIError) -> str | None:
+        found = getattr(error.orig, "sqlstate", "")
+        return locked(self.name, self.timeout) if found == _LOCK_NOT_AVAILABLE else None
+
+    def now(self, connection: Connection) -> float:
+        """Return the server's time."""
+        return float(connection.scalar(text("SELECT extract(epoch FROM clock_timestamp())")))
+
+    def lock_creation(self, connection: Connection) -> None:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _CREATION_LOCK})
+
+    def begin_reading(self, connection: Connection) -> None:
+        """Do nothing: reading waits for no lock."""
+
+    def require_unchanged(self) -> None:
+        """Do nothing: the server reports what it lost."""

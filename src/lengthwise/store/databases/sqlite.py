@@ -1,0 +1,269 @@
+"""SQLite: one file that several processes on one machine can share.
+
+Writers take the file's lock when their transaction begins, and readers use the write-ahead log. A file that cannot be written is
+read alone or from a copy.
+"""
+
+import os
+import re
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, select, text
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import QueuePool
+from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
+
+from lengthwise.store.checks import escaped
+from lengthwise.store.databases.base import Database
+from lengthwise.store.databases.sqlite_file import database_file, file_of, identity, not_a_database, prepare
+from lengthwise.store.errors import StoreError, StoreGone, damaged, first_line, locked, read_only
+from lengthwise.store.schema import about, tables
+
+
+class SQLite(Database):
+    drivers = ("sqlite",)
+    shared = False
+    # A view and a virtual table have no page of their own.
+    foreign_objects = (
+        "SELECT name FROM sqlite_master WHERE lower(tbl_name) = :n AND (type IN ('view', 'trigger') OR rootpage = 0)"
+    )
+    path: Path
+    scratch: tempfile.TemporaryDirectory[str] | None  # a folder with a copy that is read, see `_reader`
+    identity: tuple[int, int] | None
+
+    @classmethod
+    def open(cls, url: URL, create: bool, timeout: float) -> Self:
+        return cls.open_file(Path(file_of(url)), create, timeout)
+
+    @classmethod
+    def open_file(cls, path: Path, create: bool, timeout: float) -> Self:
+        """Open a database file, or `results.db` in the folder at `path`."""
+        path = database_file(path)
+        prepare(path, create)
+        database = cls(str(path), URL.create("sqlite", database=str(path)).render_as_string(), timeout)
+        database.path, database.scratch = path, None
+        writable = os.access(path if path.exists() else path.parent, os.W_OK) and os.access(path.parent, os.W_OK)
+        if create and not writable:
+            raise StoreError(read_only(str(path)))
+        database.readonly = not writable
+        with database.errors():
+            if writable:
+                database.engine = _engine(path, "mode=rwc" if create else "mode=rw", timeout)
+            else:
+                database.engine, database.scratch = _reader(path, timeout)
+            try:
+                database.check(create)
+            except BaseException:
+                database.close()
+                raise
+        database.identity = identity(path)
+        return database
+
+    def check(self, create: bool) -> None:
+        """Raise `StoreError` unless the database has our tables. With `create`, create them in an empty database."""
+        with self.begin(writes=False) as connection:
+            if self.has_tables(connection):
+                return
+        if not create:
+            raise StoreError(f"{self.name} is empty; run a study first, or give the folder that has results")
+        # The file is empty, so changing it cannot damage another program's database.
+        _retry_while_locked(lambda: _use_write_ahead_log(self.engine), self.timeout)
+        with self.begin(writes=True) as connection:
+            self.create_tables(connection)
+
+    def close(self) -> None:
+        super().close()
+        if self.scratch is not None:
+            self.scratch.cleanup()
+
+    def insert(self, table: Any) -> Any:
+        return sqlite.insert(table)
+
+    def now(self, connection: Connection) -> float:
+        """Return the time of this machine."""
+        return time.time()
+
+    def lock_creation(self, connection: Connection) -> None:
+        """Do nothing: the writing transaction has locked the file."""
+
+    def begin_reading(self, connection: Connection) -> None:
+        """Read one row: BEGIN locks the file for writers, but readers get their lock when they read the first row."""
+        connection.execute(select(about).limit(1))
+
+    def require_unchanged(self) -> None:
+        """Raise `StoreGone` if the file was deleted or replaced since it was opened.
+
+        SQLite would continue without an error, but the file that it writes to has no name any more and disappears at the end.
+        """
+        if self.identity is not None and identity(self.path) != self.identity:
+            raise StoreGone(
+                f"{self.name} was deleted or replaced while it was in use, so results can no longer be stored; restore it, or run "
+                "the same command again to start from the beginning"
+            )
+
+    def require_plain(self, connection: Connection) -> None:
+        super().require_plain(connection)
+        _require_own_keywords(connection, self.name)
+
+    def explain(self, error: DBAPIError) -> str | None:
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return locked(self.name, self.timeout)
+        if code == sqlite3.SQLITE_NOTADB:
+            return not_a_database(self.name)
+        if code == sqlite3.SQLITE_CORRUPT:
+            return damaged(self.name, first_line(error))
+        if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _nearly_full(self.path)):
+            return (
+                f"{self.name} could not be written because the disk is full; free some space and run this command again "
+                "(stored results are not affected)"
+            )
+        if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+            return read_only(self.name)
+        if code == sqlite3.SQLITE_CANTOPEN:
+            if self.path.exists() and not os.access(self.path, os.R_OK):
+                return f"{self.name} is not readable by this user; change its permissions"
+            if not os.access(self.path.parent, os.W_OK):
+                return read_only(self.name)
+            return f"{self.name} cannot be opened ({first_line(error)}); check that its folder exists and is writable"
+        if code == sqlite3.SQLITE_IOERR:
+            return f"{self.name} could not be read or written ({first_line(error)}); check the disk and its free space"
+        return None
+
+
+def _nearly_full(path: Path) -> bool:
+    """Return whether the disk is nearly full: without space for its log's index, SQLite only says "disk I/O error"."""
+    try:
+        return shutil.disk_usage(path.parent).free < 2**18
+    except OSError:
+        return False
+
+
+# ---- connections ---
+
+
+def _engine(path: Path, options: str, timeout: float) -> Engine:
+    """Return an engine that starts transactions itself: BEGIN for reading, BEGIN IMMEDIATE for writing."""
+    uri = f"file:{quote(str(path))}?{options}"
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+        connection.text_factory = _text
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA foreign_keys=ON")
+        return connection
+
+    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _text(stored: bytes) -> str:
+    """Decode a cell. Invalid UTF-8 becomes text that the checks of its row reject, so that other rows can still be read."""
+    return stored.decode("utf-8", "surrogateescape")
+
+
+def _reader(path: Path, timeout: float) -> tuple[Engine, tempfile.TemporaryDirectory[str] | None]:
+    """Return an engine for a database in a folder where SQLite cannot create the files of a write-ahead log.
+
+    Without a log, the file is read alone. If there is a log that was never merged because its writer was killed, and SQLite cannot
+    use it there, both files are copied to a temporary folder, which is returned too.
+    """
+    engine = _engine(path, "mode=ro", timeout)
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql("SELECT name FROM sqlite_master").all()
+        return engine, None
+    except DBAPIError as error:
+        engine.dispose()
+        if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            raise
+    log = Path(f"{path}-wal")
+    if not (log.exists() and log.stat().st_size):
+        return _engine(path, "mode=ro&immutable=1", timeout), None
+    folder = tempfile.TemporaryDirectory(prefix="lengthwise-")
+    try:
+        for file in (path, log):
+            shutil.copyfile(file, Path(folder.name, file.name))
+    except OSError as error:
+        folder.cleanup()
+        raise StoreError(
+            f"{path} could not be copied for reading ({error}); copy its folder to a writable folder"
+        ) from error
+    return _engine(Path(folder.name, path.name), "mode=rw", timeout), folder
+
+
+def _use_write_ahead_log(engine: Engine) -> None:
+    raw = engine.raw_connection()  # this statement must be outside of any transaction
+    try:
+        raw.cursor().execute("PRAGMA journal_mode=WAL")
+    finally:
+        raw.close()
+
+
+def _retry_while_locked(action: Callable[[], None], timeout: float) -> None:
+    """Retry an action until the timeout: SQLite fails at once, without waiting, if two processes create the same file."""
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            return action()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise DBAPIError("PRAGMA journal_mode", None, error) from error
+            if time.monotonic() > end:
+                raise DBAPIError("PRAGMA journal_mode", None, error) from error
+        time.sleep(0.02)
+
+
+# ---- tables of somebody else ---
+
+
+def _require_own_keywords(connection: Connection, name: str) -> None:
+    """Raise `StoreError` for an unknown index, and for a table or index whose CREATE statement contains a word that ours does not.
+
+    Examples of such words are AS, CHECK and COLLATE.
+    """
+    created = text("SELECT name, sql FROM sqlite_master WHERE lower(tbl_name) = :n AND sql IS NOT NULL")
+    for table in tables.sorted_tables:
+        statements: list[ExecutableDDLElement] = [CreateTable(table), *map(CreateIndex, table.indexes)]
+        known = _SQL_TYPES | _words(
+            " ".join(str(statement.compile(dialect=connection.dialect)) for statement in statements)
+        )
+        for item, sql in connection.execute(created, {"n": table.name}):
+            unknown = sorted(_words(str(sql)) - known)
+            if unknown or (str(item).lower() != table.name and item not in {index.name for index in table.indexes}):
+                reason = f" (with {escaped(unknown[0])})" if unknown else ""
+                raise StoreError(
+                    f"{name} has {escaped(item)} at its table {table.name!r}, which lengthwise never defines this way{reason}; "
+                    "give another results folder"
+                )
+
+
+_SQL_TYPES = {
+    "bigint",
+    "boolean",
+    "double",
+    "float",
+    "integer",
+    "precision",
+    "real",
+    "text",
+}  # names of types in other versions of SQLAlchemy
+
+
+def _words(sql: str) -> set[str]:
+    """Return the words of a statement in lower case, including names, and all punctuation but parentheses, commas and quotes."""
+    return set(re.findall(r"\w+|[^\s\w(),\"]", sql.lower()))

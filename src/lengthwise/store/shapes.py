@@ -1,0 +1,78 @@
+"""Checks of the JSON objects in a database: the settings of runs, questions, details of scores, published numbers."""
+
+from dataclasses import fields
+from typing import Any
+
+from lengthwise.metrics import Metric
+from lengthwise.store.checks import (
+    Unreadable,
+    anything,
+    each,
+    flag,
+    name,
+    named,
+    number,
+    optional,
+    record,
+    text,
+    whole,
+)
+from lengthwise.values import ConfigError
+
+OBJECT = record()
+COUNT, SIZE = whole(low=0), whole(low=1)
+
+CONFIG = record(
+    {},
+    {
+        "encoding": OBJECT,
+        "task": OBJECT,
+        "model": record({}, {"mixer": optional(name)}),
+        "training": record(
+            {},
+            {
+                "steps": SIZE,
+                "batch_size": SIZE,
+                "train_examples": optional(SIZE),
+                "min_length": optional(SIZE),
+                "curriculum": optional(record({}, {"length": optional(SIZE)})),
+                "positions": optional(OBJECT),
+            },
+        ),
+    },
+)
+QUESTION = record(
+    {"length": SIZE}, {"examples": SIZE, "tokens": SIZE, "prompt": SIZE, "seed": whole(), "shift": OBJECT}
+)
+_ANSWER = record({"question": text, "generated": text}, closed=True)
+GENERATED = record({"unreadable": number, "means": named(number)})
+DETAILS = record(
+    {},
+    {
+        "means": named(number),
+        "order": each(name),
+        "unreadable": number,
+        "kept": each(_ANSWER),
+        "broken": each(_ANSWER),
+        "groups": each(number),
+        "baselines": each(record({"name": name, "score": number, "floor": flag}, closed=True)),
+    },
+)
+PUBLISHED = record(
+    {"source": name}, {"about": text, "scores": named(named(number)), "ranks": named(number)}, closed=True
+)
+
+_METRIC = record({}, {f.name: anything for f in fields(Metric) if f.name not in ("name", "better")}, closed=True)
+
+
+def _metric(value: Any) -> Any:
+    """Check what a run stores about the metric of a user's own task (`Metric.facts`)."""
+    try:
+        Metric(name="own", better="higher", **_METRIC(value))
+    except ConfigError:
+        raise Unreadable("is not a metric") from None
+    return value
+
+
+RUN_FACTS = record({}, {"metric": _metric})
+SCORE_FACTS = record({}, {"details": optional(DETAILS)})

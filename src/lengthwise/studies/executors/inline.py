@@ -1,0 +1,67 @@
+"""No worker processes: one run after another in the calling process, where a debugger can stop in your encoding or task."""
+
+import pickle
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from lengthwise.store import Store, StoreWarning
+from lengthwise.studies.events import Event
+from lengthwise.studies.executors.base import Executor
+from lengthwise.studies.worker import Spec, Worker
+
+
+class Inline(Executor):
+    max_workers = 1
+
+    def __init__(self, spec: Spec, store: Store, emit: Callable[[Event], None]):
+        super().__init__(spec, store, emit)
+        self.stop_requested = threading.Event()
+        self.worker = Worker(spec, self, store, pickle.loads(spec.runs))
+        self.unfinished = False
+
+    def send(self, event: Event) -> None:
+        """Emit an event of the worker. This is also when it learns of a signal."""
+        self.emit(event)
+        if self.stopping:
+            self.stop_requested.set()
+
+    def start(self, workers: int) -> None:
+        self.unfinished = workers > 0
+
+    def poll(self, seconds: float) -> None:
+        """Finish a whole run, if one can be claimed. Signals are noticed at its next event."""
+        with _threads(self.spec.threads), warnings.catch_warnings():
+            warnings.simplefilter("ignore", StoreWarning)  # `execute` reads the same rows and prints the warning
+            self.unfinished = not self.stop_requested.is_set() and self.worker.step()
+
+    @property
+    def active(self) -> bool:
+        return self.unfinished and not self.stop_requested.is_set()
+
+    @property
+    def idle(self) -> bool:
+        return self.active
+
+    def stop(self) -> None:
+        self.stopping = True
+        self.stop_requested.set()
+
+    def kill(self) -> None:
+        raise KeyboardInterrupt
+
+    def close(self) -> None:
+        """Do nothing: there is no other process."""
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

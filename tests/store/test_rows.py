@@ -1,0 +1,55 @@
+"""The columns are defined once, in the dataclasses of rows: tables, checks and what callers give follow from them."""
+
+import dataclasses
+import hashlib
+
+import pytest
+from sqlalchemy import BigInteger, Double, Integer, Table, Text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.schema import CreateTable
+
+from lengthwise.evaluation import Score
+from lengthwise.store import SCHEMA_VERSION, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, schema
+from lengthwise.store.rows import cells, given_types
+
+TABLES = [
+    (schema.runs, RunRow),
+    (schema.studies, StudyRow),
+    (schema.scores, ScoreRow),
+    (schema.curve, CurveRow),
+    (schema.probes, ProbeRow),
+]
+
+
+@pytest.mark.parametrize(("table", "row"), TABLES, ids=[row.__name__ for _, row in TABLES])
+def test_a_table_has_the_columns_of_its_rows(table: Table, row: type) -> None:
+    names = [cell.column or member for member, (_, cell) in cells(row).items()]
+    assert [c.name for c in table.c if c.name in names] == names
+    assert {c.name for c in table.c} - set(names) <= {"handed_out", "key"}
+    assert all(table.c[name].info["check"] for name in names)
+
+
+def test_types_and_nulls_follow_from_the_members() -> None:
+    assert isinstance(schema.scores.c.n.type, BigInteger)
+    assert isinstance(schema.scores.c.mean.type, Double)
+    assert isinstance(schema.scores.c.question.type, Text)
+    assert type(schema.runs.c.claims.type) is Integer
+    assert [c.name for c in schema.scores.c if c.nullable] == ["mean", "standard_error", "seconds"], "NULL is NaN"
+    assert not schema.runs.c.label.nullable
+    assert schema.runs.c.error.nullable
+
+
+def test_an_evaluation_gives_what_a_score_needs() -> None:
+    fields = {f.name for f in dataclasses.fields(Score)}
+    assert fields - {"details"} == set(given_types(ScoreRow)), "a worker stores the details with the facts"
+
+
+def test_a_change_of_the_tables_needs_another_schema_version() -> None:
+    """After an intended change, raise `SCHEMA_VERSION` and put the new hash here."""
+    statements = [
+        str(CreateTable(table).compile(dialect=dialect))
+        for table in schema.tables.sorted_tables
+        for dialect in (sqlite.dialect(), postgresql.dialect())
+    ]
+    found = hashlib.sha256(" ".join(" ".join(statements).split()).encode()).hexdigest()[:16]
+    assert (SCHEMA_VERSION, found) == (2, "972b139da4920715")

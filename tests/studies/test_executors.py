@@ -1,0 +1,147 @@
+"""The protocol of executors and their list; the inline executor gives the results of worker processes."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from lengthwise.config import ConfigError
+from lengthwise.store import open_store
+from lengthwise.studies import Interrupted, execute, executors, load
+from lengthwise.studies.events import Advanced, Done, Event, Released, Started
+from lengthwise.studies.executors import EXECUTORS, Executor, WorkerError
+from lengthwise.studies.executors.inline import Inline
+
+pytestmark = pytest.mark.timeout(300)
+StudyFile = Callable[..., Path]
+
+
+def numbers(results: Path) -> dict[Any, Any]:
+    """Everything that a run computes, to the last bit."""
+    with open_store(results, create=False) as store:
+        keys = [run.key for run in store.runs("tiny")]
+        scores = {(score.key, score.length): (score.mean, score.standard_error) for score in store.scores(keys)}
+        return scores | {key: [(row.step, row.loss) for row in store.curve(key)] for key in keys}
+
+
+def test_the_list_and_the_folder_agree() -> None:
+    modules = {path.stem for path in Path(executors.__file__).parent.glob("*.py")} - {"__init__", "base"}
+    assert {kind.__module__.rpartition(".")[2] for kind in EXECUTORS.values()} == modules == set(EXECUTORS)
+
+
+def test_inline_gives_what_processes_give(study_file: StudyFile, tmp_path: Path) -> None:
+    study = load(study_file())
+    threads = torch.get_num_threads()
+    heard: list[Event] = []
+    outcome = execute(study, tmp_path / "inline", executor="inline", on_event=heard.append)
+    assert outcome.counts == {"pending": 0, "running": 0, "done": 2, "failed": 0}
+    assert [event.key for event in heard if isinstance(event, Done)] == [run.key for run in study.runs]
+    assert torch.get_num_threads() == threads
+    execute(study, tmp_path / "local", executor="local", workers=1)
+    assert numbers(tmp_path / "inline") == numbers(tmp_path / "local")
+
+
+def test_inline_runs_in_this_process(study_file: StudyFile, tmp_path: Path) -> None:
+    study = load(study_file(encodings='["nope"]'))
+    workers = []
+
+    def ask(event: Event) -> None:
+        if isinstance(event, Started):
+            with open_store(tmp_path / "results") as store:
+                workers.append(store.runs("tiny")[0].worker or "")
+
+    execute(study, tmp_path / "results", executor="inline", on_event=ask)
+    assert [worker.split(":")[1] for worker in workers] == [str(os.getpid())]
+
+
+def test_ctrl_c_saves_an_inline_run_and_the_same_call_continues(study_file: StudyFile, tmp_path: Path) -> None:
+    study = load(study_file(encodings='["nope"]', steps=4000))
+    heard: list[Event] = []
+
+    def interrupt(event: Event) -> None:
+        heard.append(event)
+        if isinstance(event, Advanced) and event.step >= 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted) as interrupted:
+        execute(study, tmp_path / "results", executor="inline", on_event=interrupt)
+    assert interrupted.value.counts["pending"] == 1
+    assert [type(event) for event in heard if isinstance(event, (Started, Released, Done))] == [Started, Released]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with open_store(tmp_path / "results") as store:
+        step = store.runs("tiny")[0].step
+    (checkpoint,) = (tmp_path / "results" / "runs" / study.runs[0].key).glob("checkpoint-*")
+    assert checkpoint.name == f"checkpoint-{step:08d}.safetensors"
+
+
+def test_inline_waits_for_runs_of_others(study_file: StudyFile, tmp_path: Path) -> None:
+    study = load(study_file(encodings='["nope"]'))
+    results = tmp_path / "results"
+    with open_store(results) as store:
+        store.add_study(**study.metadata(), runs=study.rows())
+        row = store.claim("tiny", "elsewhere:1:w")
+        assert row is not None
+        threading.Timer(2.5, lambda: store.release(row.key, "elsewhere:1:w")).start()
+        begun = time.monotonic()
+        heard: list[Event] = []
+        execute(study, results, executor="inline", on_event=heard.append)
+        assert time.monotonic() - begun > 2
+    assert any(getattr(event, "waiting", False) for event in heard)
+
+
+def test_another_executor_is_one_class_and_one_line(
+    study_file: StudyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Counting(Inline):
+        calls: ClassVar[list[str]] = []
+
+        def start(self, workers: int) -> None:
+            self.calls.append(f"start {workers}")
+            super().start(workers)
+
+        def close(self) -> None:
+            self.calls.append("close")
+
+    monkeypatch.setitem(EXECUTORS, "counting", Counting)
+    assert execute(load(study_file()), tmp_path / "results", executor="counting").counts["done"] == 2
+    assert Counting.calls == ["start 1", "close"]
+
+
+def test_an_executor_that_cannot_work_ends_the_call(
+    study_file: StudyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Inline):
+        def poll(self, seconds: float) -> None:
+            raise WorkerError("the queue is closed")
+
+    monkeypatch.setitem(EXECUTORS, "broken", Broken)
+    with pytest.raises(WorkerError, match="the queue is closed"):
+        execute(load(study_file()), tmp_path / "results", executor="broken")
+
+
+def test_an_executor_without_a_method_is_refused() -> None:
+    class Half(Executor):
+        max_workers = 1
+
+    with pytest.raises(TypeError, match=r"abstract class Half .*active.*stop"):
+        Half(None, None, print)  # type: ignore[abstract, arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"executor": "inlin"}, "there is no executor 'inlin'; did you mean 'inline'?; available: local, inline"),
+        ({"executor": "inline", "workers": 2}, "the executor 'inline' has at most 1 worker, got 2"),
+    ],
+)
+def test_executors_that_cannot_be(study_file: StudyFile, tmp_path: Path, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        execute(load(study_file()), tmp_path / "results", **options)
+    assert str(error.value) == says
+    assert not (tmp_path / "results").exists()
