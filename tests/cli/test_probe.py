@@ -64,6 +64,7 @@ def test_distance_of_two_runs(distance: Call, keys: dict[str, str]) -> None:
             "seed": 0,
             "variant": "jensen-shannon",
         }
+        assert set(row["result"]) == {"layers", "standard_errors", "n", "places", "seconds"}
         assert len(row["result"]["layers"]) == 2
         assert all(0 <= layer <= math.log(2) for layer in row["result"]["layers"])
     assert "2 of 2 results were already stored." in distance(*command).out
@@ -89,6 +90,9 @@ def test_a_whole_study(here: Call, distance: Call, results: Path, keys: dict[str
         ("FIRE-S", 8, 3),
     ]
     for row in rows:
+        assert row["asked"] == {"probe": "attended-distance", "length": 8, "examples": 3, "seed": 0}
+        assert set(row) == {"label", "task", "seed", "new", "key", "asked", "result", "facts", "created"}
+        assert set(row["result"]) == {"bins", "most", "mass", "queries", "n", "seconds"}
         for layer in row["result"]["most"]:
             assert [sum(head) for head in layer] == [row["result"]["queries"]] * 2
     table = here("probe", "attended-distance", keys["NoPE"], "--results", results, "--examples", 3)
