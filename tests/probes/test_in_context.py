@@ -9,9 +9,9 @@ import torch
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, CoPE, Learned, NoPE, RoPE
 from lengthwise.probes import in_context, in_context_question, measure_in_context, recency, require_in_context
-from lengthwise.probes.asking import TrainedRun
 from lengthwise.probes.in_context import IN_CONTEXT, interval, prompts_of
-from lengthwise.probes.rows import attention_calls
+from lengthwise.probes.measuring.asking import TrainedRun
+from lengthwise.probes.measuring.rows import attention_calls
 from lengthwise.tasks import Copy, LinearRegression, generator
 from lengthwise.tasks.functions import CNF, Conjunction, ParityFunction, SparseMajority
 from lengthwise.training.loop import build

@@ -6,7 +6,18 @@
 with repeated examples (`prompts.py`).
 """
 
-from lengthwise.probes.asking import (
+from lengthwise.probes.attended_distance.measure import BINS, AttendedDistances, attended_distance
+from lengthwise.probes.attention_distance.distance import attention_distance, pair_distances
+from lengthwise.probes.attention_distance.divergence import VARIANTS, jensen_shannon, published_divergence
+from lengthwise.probes.example_lengths.measure import count_lengths, lengths_question
+from lengthwise.probes.in_context import (
+    IN_CONTEXT,
+    OPTIONS,
+    in_context_question,
+    measure_in_context,
+    require_in_context,
+)
+from lengthwise.probes.measuring.asking import (
     ProbeQuestion,
     TrainedRun,
     attended_question,
@@ -17,17 +28,6 @@ from lengthwise.probes.asking import (
     require_attention,
     require_comparable,
 )
-from lengthwise.probes.attended import BINS, AttendedDistances, attended_distance
-from lengthwise.probes.distance import attention_distance, pair_distances
-from lengthwise.probes.divergence import VARIANTS, jensen_shannon, published_divergence
-from lengthwise.probes.in_context import (
-    IN_CONTEXT,
-    OPTIONS,
-    in_context_question,
-    measure_in_context,
-    require_in_context,
-)
-from lengthwise.probes.lengths import count_lengths, lengths_question
 
 __all__ = [
     "BINS",

@@ -15,9 +15,10 @@ from torch import Tensor
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import check_lengths
 from lengthwise.positions import position_scheme_for
-from lengthwise.probes import prompts, recency
-from lengthwise.probes.asking import TOKENS, ProbeQuestion, TrainedRun, require_attention
-from lengthwise.probes.prompts import WHERE, Parts, Prompt
+from lengthwise.probes import recency
+from lengthwise.probes.measuring.asking import TOKENS, ProbeQuestion, TrainedRun, require_attention
+from lengthwise.probes.repeated_examples import prompts
+from lengthwise.probes.repeated_examples.prompts import WHERE, Parts, Prompt
 from lengthwise.tasks.base import Batch, generator
 from lengthwise.tasks.functions import FunctionTask
 from lengthwise.training.numerics import reproducible

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lengthwise.models import Model
-from lengthwise.probes.rows import AttentionCall, attention_calls, block_rows
+from lengthwise.probes.measuring.rows import AttentionCall, attention_calls, block_rows
 
 Numbers = Float[Tensor, "b t w"]
 

@@ -11,7 +11,6 @@ from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, cho
 from lengthwise.encodings import FIRE, Learned, NoPE, RoPE
 from lengthwise.positions import Randomized
 from lengthwise.probes import (
-    asking,
     attended_distance,
     attended_question,
     attention_distance,
@@ -21,6 +20,7 @@ from lengthwise.probes import (
     measure_attention_distance,
     require_comparable,
 )
+from lengthwise.probes.measuring import asking
 from lengthwise.tasks import LEGO, Addition, Copy, Parity, Reverse
 from lengthwise.tasks.base import generator
 from lengthwise.training import CheckpointError, train

@@ -3,8 +3,8 @@
 import pytest
 
 from lengthwise.config import ConfigError
-from lengthwise.probes import prompts
-from lengthwise.probes.prompts import WHERE, Parts
+from lengthwise.probes.repeated_examples import prompts
+from lengthwise.probes.repeated_examples.prompts import WHERE, Parts
 
 SMALL = Parts(dims=2, points=7, length=12)  # I = 0 1 2 3, z = 3, A = 5 6, target = 6
 ODD = Parts(dims=3, points=10, length=20)  # I = 0 ... 5, z = 5, A = 7 8 9, target = 8 9

@@ -15,8 +15,8 @@ from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import check_lengths
 from lengthwise.models import Model
 from lengthwise.positions import position_scheme_for
-from lengthwise.probes.attended import BINS, AttendedDistances, attended_distance
-from lengthwise.probes.distance import attention_distance, require_variant
+from lengthwise.probes.attended_distance.measure import BINS, AttendedDistances, attended_distance
+from lengthwise.probes.attention_distance.distance import attention_distance, require_variant
 from lengthwise.tasks.base import Batch, Task, generator
 from lengthwise.training import load_weights
 from lengthwise.training.numerics import reproducible

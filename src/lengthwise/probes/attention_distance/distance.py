@@ -8,8 +8,8 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.models import Model, require_decoder
-from lengthwise.probes.divergence import VARIANTS
-from lengthwise.probes.rows import AttentionCall, attention_calls, block_rows
+from lengthwise.probes.attention_distance.divergence import VARIANTS
+from lengthwise.probes.measuring.rows import AttentionCall, attention_calls, block_rows
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from torch import Tensor
 from lengthwise.attention.tables import scatter_columns
 from lengthwise.config import ConfigError
 from lengthwise.models import Model
-from lengthwise.probes.rows import AttentionCall, attention_calls, block_rows
+from lengthwise.probes.measuring.rows import AttentionCall, attention_calls, block_rows
 
 BINS = 20  # of the normalised distance 0 ... 1, each 0.05 wide
 TOLERANCE = 1e-4  # nats: logits closer than this differ only by rounding, as for repeated tokens without an encoding

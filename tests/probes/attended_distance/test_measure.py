@@ -6,8 +6,9 @@ import torch
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, CoPE, NoPE, RoPE
 from lengthwise.models import Decoder
-from lengthwise.probes import BINS, attended_distance, rows
-from lengthwise.probes.rows import attention_calls
+from lengthwise.probes import BINS, attended_distance
+from lengthwise.probes.measuring import rows
+from lengthwise.probes.measuring.rows import attention_calls
 
 
 def decoder(encoding, heads: int = 2) -> Decoder:

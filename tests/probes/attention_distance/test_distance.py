@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import FIRE, T5, ALiBi, CoPE, FoX, NoPE, RoPE, Shaw
 from lengthwise.models import Decoder
-from lengthwise.probes import attention_distance, jensen_shannon, pair_distances, published_divergence, rows
-from lengthwise.probes.divergence import VARIANTS
-from lengthwise.probes.rows import attention_calls
+from lengthwise.probes import attention_distance, jensen_shannon, pair_distances, published_divergence
+from lengthwise.probes.attention_distance.divergence import VARIANTS
+from lengthwise.probes.measuring import rows
+from lengthwise.probes.measuring.rows import attention_calls
 
 LN2 = math.log(2)
 
