@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lengthwise.cli.probing import _table
+from lengthwise.probes import PROBES
 from lengthwise.store import open_store
 
 Call = Callable[..., Any]
@@ -113,11 +114,14 @@ def test_the_runs_of_one_task(here: Call, results: Path, words: tuple[str, ...])
 def test_answers_about_several_tasks_say_which() -> None:
     def answer(task: str) -> Any:
         run = SimpleNamespace(label="NoPE", seed=0, key="0123456789", task=task)
-        job = SimpleNamespace(run=run, against=None, question={"length": 8})
+        job = SimpleNamespace(run=run, against=None, question=SimpleNamespace(length=8))
         result = {"n": 3, "most": [[[3, 1]]], "queries": 4}
         return SimpleNamespace(job=job, row=SimpleNamespace(result=result))
 
-    one, two = (_table("attended-distance", [answer("Copy"), answer(other)]) for other in ("Copy", "Parity"))
+    one, two = (
+        _table(PROBES.find_model_probe("attended-distance"), [answer("Copy"), answer(other)])
+        for other in ("Copy", "Parity")
+    )
     assert "task" not in [column.header for column in one.columns]
     assert [str(cell) for cell in two.columns[1].cells] == ["Copy", "Parity"]
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from lengthwise.cli import probing
 from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig
-from lengthwise.probes import IN_CONTEXT, OPTIONS
+from lengthwise.probes import PROBES
 from lengthwise.store import open_store
 from lengthwise.studies import Study, grid
 from lengthwise.training import train
@@ -46,11 +45,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def key(results: Path) -> str:
     with open_store(results, create=False) as store:
         return next(run.key for run in store.runs("icl") if run.label == "NoPE")
-
-
-def test_names_and_options_are_those_of_the_probes() -> None:
-    assert probing.IN_CONTEXT == IN_CONTEXT
-    assert probing.OPTIONS == OPTIONS
 
 
 ROW = {"label", "task", "seed", "new", "key", "asked", "result", "facts", "created"}
@@ -107,8 +101,8 @@ def test_what_is_asked(here: Call, results: Path, key: str, words: tuple[Any, ..
     again = here("probe", words[0], key, *words[1:], "--results", results)
     assert "1 of 1 results were already stored." in again.out
     assert "NoPE, seed 0" in again.out
-    for head in probing.COLUMNS[words[0]]:
-        assert head.split()[0] in again.out
+    for column in PROBES.find_model_probe(words[0]).columns:
+        assert column.header.split()[0] in again.out
 
 
 def test_of_a_study_what_can_be_asked_is(here: Call, results: Path) -> None:

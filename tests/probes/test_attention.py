@@ -10,19 +10,17 @@ import torch
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, Learned, NoPE, RoPE
 from lengthwise.positions import Randomized
-from lengthwise.probes import (
-    attended_distance,
-    attended_question,
-    attention_distance,
-    distance_question,
-    load_trained_run,
-    measure_attended_distance,
-    measure_attention_distance,
-    require_comparable,
-)
-from lengthwise.probes.measuring import asking
+from lengthwise.probes.attended_distance import measure as attended
+from lengthwise.probes.attended_distance.measure import attended_distance
+from lengthwise.probes.attended_distance.question import AttendedDistanceQuestion
+from lengthwise.probes.attention_distance import measure as distances
+from lengthwise.probes.attention_distance.distance import attention_distance
+from lengthwise.probes.attention_distance.measure import require_comparable
+from lengthwise.probes.attention_distance.question import AttentionDistanceQuestion
+from lengthwise.probes.measuring import trained_run
+from lengthwise.probes.measuring.trained_run import TrainedRun, load_trained_run
 from lengthwise.tasks import LEGO, Addition, Copy, Parity, Reverse
-from lengthwise.tasks.base import generator
+from lengthwise.tasks.base import Batch, generator
 from lengthwise.training import CheckpointError, train
 
 TINY = ModelConfig(d_model=16, num_layers=2, num_heads=2)
@@ -32,6 +30,14 @@ MAMBA = ModelConfig.mamba(d_model=16, num_layers=2)
 def run_of(encoding=NoPE, seed=0, task=Copy, model=TINY, positions=None, **settings) -> Run:
     training = TrainingConfig(train_length=4, steps=2, batch_size=2, positions=positions)
     return Run(encoding=choose(encoding), task=choose(task, **settings), model=model, training=training, seed=seed)
+
+
+def distance_question(against: str, length: int, **options) -> AttentionDistanceQuestion:
+    return AttentionDistanceQuestion(against=against, length=length, **options)
+
+
+def attended_question(length: int, **options) -> AttendedDistanceQuestion:
+    return AttendedDistanceQuestion(length=length, **options)
 
 
 def trained(run: Run, folder: Path):
@@ -48,7 +54,7 @@ def pair(tmp_path_factory):
 
 def test_the_distance_of_stored_runs(pair):
     a, b = pair
-    found = measure_attention_distance(a, b, distance_question(b.run.key, 6, examples=7))
+    found = distances.measure(a, b, distance_question(b.run.key, 6, examples=7))
     batch = a.task.examples(0, 7, 6, "test")
     drawn = Randomized(max_length=64, at_evaluation="random").positions(
         batch.inputs, None, generator(0, "layout", 6), training=False
@@ -63,19 +69,15 @@ def test_the_distance_of_stored_runs(pair):
 def test_places_that_fill_a_batch_up_do_not_count(pair):
     a, b = pair
     batch = a.task.examples(0, 3, 4, "test")
-    longer = asking.Batch(
-        *(torch.nn.functional.pad(part, (0, 2)) for part in (batch.inputs, batch.targets, batch.scored))
-    )
+    longer = Batch(*(torch.nn.functional.pad(part, (0, 2)) for part in (batch.inputs, batch.targets, batch.scored)))
 
     class Filled(Copy):
         def examples(self, *_):
             return longer
 
     asked = distance_question(b.run.key, 4, examples=3)
-    plain = measure_attention_distance(a, asking.TrainedRun(a.run, b.model, b.task), asked)
-    filled = measure_attention_distance(
-        asking.TrainedRun(a.run, a.model, Filled()), asking.TrainedRun(a.run, b.model, b.task), asked
-    )
+    plain = distances.measure(a, TrainedRun(a.run, b.model, b.task), asked)
+    filled = distances.measure(TrainedRun(a.run, a.model, Filled()), TrainedRun(a.run, b.model, b.task), asked)
     assert filled["places"] == plain["places"]
     assert filled["layers"] == pytest.approx(plain["layers"], abs=1e-6)
 
@@ -83,18 +85,18 @@ def test_places_that_fill_a_batch_up_do_not_count(pair):
 def test_portions_change_nothing(pair, monkeypatch):
     a, b = pair
     asked, wide = distance_question(b.run.key, 6, examples=7), attended_question(6, examples=7)
-    whole, looked, told = measure_attention_distance(a, b, asked), measure_attended_distance(b, wide), []
-    monkeypatch.setattr(asking, "TOKENS", 30)  # two examples
-    cut = measure_attention_distance(a, b, asked, told.append)
+    whole, looked, told = distances.measure(a, b, asked), attended.measure(b, wide), []
+    monkeypatch.setattr(trained_run, "TOKENS", 30)  # two examples
+    cut = distances.measure(a, b, asked, told.append)
     assert told == [2, 2, 2, 1]
     assert cut["layers"] == pytest.approx(whole["layers"], abs=1e-6)
-    again = measure_attended_distance(b, wide)
+    again = attended.measure(b, wide)
     assert (again["most"], again["queries"], again["n"]) == (looked["most"], looked["queries"], 7)
 
 
 def test_where_a_stored_run_looks(pair):
     a, _ = pair
-    found = measure_attended_distance(a, attended_question(6, examples=5))
+    found = attended.measure(a, attended_question(6, examples=5))
     batch = a.task.examples(0, 5, 6, "test")
     expected = attended_distance(a.model, batch.inputs, queries=batch.scored)
     assert found["queries"] == 5 * 7, "the answer and its end"
@@ -110,7 +112,7 @@ def test_the_work_before_an_answer_does_not_count(pair):
         def answer_mask(self, batch):
             return batch.scored & (batch.scored.cumsum(1) > 4)
 
-    found = measure_attended_distance(asking.TrainedRun(a.run, a.model, Shown()), attended_question(6, examples=5))
+    found = attended.measure(TrainedRun(a.run, a.model, Shown()), attended_question(6, examples=5))
     assert found["queries"] == 5 * 3
 
 
@@ -129,8 +131,8 @@ def test_which_places_say_the_answer(task):
 
 def test_no_more_examples_than_there_are(pair):
     a, _ = pair
-    few = asking.TrainedRun(a.run, a.model, Copy(symbols=26))
-    assert measure_attended_distance(few, attended_question(1, examples=100))["n"] == few.task.available(1)
+    few = TrainedRun(a.run, a.model, Copy(symbols=26))
+    assert attended.measure(few, attended_question(1, examples=100))["n"] == few.task.available(1)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_a_model_without_attention(pair, tmp_path):
     mamba = trained(run_of(NoPE, 1, model=MAMBA), tmp_path)
     x = torch.zeros(1, 4, dtype=torch.long)
     for ask in (
-        lambda: measure_attended_distance(mamba, attended_question(4)),
+        lambda: attended.measure(mamba, attended_question(4)),
         lambda: attention_distance(pair[0].model, mamba.model, x),
         lambda: attended_distance(mamba.model, x, queries=x == 0),
     ):

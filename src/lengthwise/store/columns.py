@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from lengthwise.probes import PROBES as KNOWN_PROBES
 from lengthwise.store.checks import (
     Check,
     Unreadable,
-    digits,
+    count,
     each,
     escaped,
     flag,
     key,
     name,
-    name_or_number,
     named,
     number,
     one_of,
@@ -26,7 +26,7 @@ from lengthwise.store.checks import (
     parsed,
     real,
     record,
-    table,
+    size,
     text,
     time,
     whole,
@@ -36,7 +36,6 @@ from lengthwise.store.errors import StoreWarning, Unstorable
 
 Columns = Mapping[str, Check]
 
-_count, _size = whole(low=0), whole(low=1)
 _objects = record()
 
 CONFIG = record(
@@ -48,18 +47,18 @@ CONFIG = record(
         "training": record(
             {},
             {
-                "steps": _size,
-                "batch_size": _size,
-                "train_examples": optional(_size),
-                "min_length": optional(_size),
-                "curriculum": optional(record({}, {"length": optional(_size)})),
+                "steps": size,
+                "batch_size": size,
+                "train_examples": optional(size),
+                "min_length": optional(size),
+                "curriculum": optional(record({}, {"length": optional(size)})),
                 "positions": optional(_objects),
             },
         ),
     },
 )
 QUESTION = record(
-    {"length": _size}, {"examples": _size, "tokens": _size, "prompt": _size, "seed": whole(), "shift": _objects}
+    {"length": size}, {"examples": size, "tokens": size, "prompt": size, "seed": whole(), "shift": _objects}
 )
 _ANSWER = record({"question": text, "generated": text}, closed=True)
 _GENERATED = record({"unreadable": number, "means": named(number)})
@@ -79,47 +78,6 @@ PUBLISHED = record(
     {"source": name}, {"about": text, "scores": named(named(number)), "ranks": named(number)}, closed=True
 )
 
-_SERIES = record({"mean": table(1)})
-_PROMPT = record(
-    {"kind": name, "at": name_or_number, "start": _count, "stop": _count, "score": real, "groups": table(1)},
-    {"curve": _SERIES, "low": real, "high": real},
-)
-_IN_CONTEXT = {"length": _size, "points": _size}
-RESULTS: dict[str, tuple[Check, Check]] = {
-    "attention-distance": (
-        record({"against": key, "length": _size, "examples": _size, "variant": name}),
-        record({"layers": table(1), "standard_errors": table(1), "n": _size}),
-    ),
-    "attended-distance": (
-        record({"length": _size, "examples": _size}),
-        record({"bins": _size, "most": table(3), "mass": table(3), "queries": _size, "n": _size}),
-    ),
-    "recency": (
-        record({**_IN_CONTEXT, "repeats": _size}),
-        record({"layers": table(3), "last": named(table(2)), "train_length": _size, "n": _size}),
-    ),
-    "duplicates": (record(_IN_CONTEXT), record({"prompts": each(_PROMPT, least=1), "n": _size})),
-    "lost-in-the-middle": (record(_IN_CONTEXT), record({"prompts": each(_PROMPT, least=1), "n": _size})),
-    "induction": (
-        record({**_IN_CONTEXT, "repeats": _size, "neighbours": _size}),
-        record(
-            {
-                "induction": table(2),
-                "prefix_score": real,
-                "nearest_score": real,
-                "uniform": named(real),
-                "start": _count,
-                "n": _size,
-            }
-        ),
-    ),
-    "lengths": (
-        record({"field": name}, {"examples": _size}),
-        record({"train": named(_size, digits), "test": named(_size, digits)}),
-    ),
-}
-"""For each probe, the checks of its question and of its result."""
-
 RUNS: Columns = {
     "key": key,
     "label": name,
@@ -129,14 +87,14 @@ RUNS: Columns = {
     "better": one_of("higher", "lower"),
     "unit": word,
     "seed": whole(),
-    "train_length": _size,
+    "train_length": size,
     "config": parsed(CONFIG),
     "created": time,
     "worker": optional(text),
     "heartbeat": optional(time),
     "claims": whole(0, 2**31),  # one more for each claim
-    "step": _count,
-    "steps": _count,
+    "step": count,
+    "steps": count,
     "started": optional(time),
     "finished": optional(time),
     "error": optional(name),
@@ -158,10 +116,10 @@ ASKED: Columns = {"key": key, "question": lambda value: dict(_question(value))}
 SCORES: Columns = {
     "key": key,
     "question": parsed(QUESTION),
-    "length": _size,
+    "length": size,
     "metric": word,
     "better": one_of("higher", "lower"),
-    "n": _size,
+    "n": size,
     "mean": real,
     "standard_error": real,
     "out_of_distribution": flag,
@@ -170,7 +128,7 @@ SCORES: Columns = {
     "created": time,
 }
 CURVE: Columns = {
-    "step": _count,
+    "step": count,
     "loss": real,
     "learning_rate": real,
     "gradient_norm": real,
@@ -241,8 +199,8 @@ def _check_row(what: str, values: Mapping[str, Any]) -> None:
         raise Unreadable("which has a worker but no heartbeat")
     if what == "scores" and "unreadable" in (details := values.get("facts", {}).get("details") or {}):
         _GENERATED(details)  # decoded answers have both members
-    if what == "probes" and (known := RESULTS.get(values["question"]["probe"])) is not None:
-        for column, check in zip(("question", "result"), known, strict=True):
+    if what == "probes" and (probe := KNOWN_PROBES.get(values["question"]["probe"])) is not None:
+        for column, check in zip(("question", "result"), probe.checks(), strict=True):
             _cell(column, check, values[column])
 
 

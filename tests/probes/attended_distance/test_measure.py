@@ -6,7 +6,7 @@ import torch
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, CoPE, NoPE, RoPE
 from lengthwise.models import Decoder
-from lengthwise.probes import BINS, attended_distance
+from lengthwise.probes.attended_distance.measure import BINS, attended_distance
 from lengthwise.probes.measuring import rows
 from lengthwise.probes.measuring.rows import attention_calls
 

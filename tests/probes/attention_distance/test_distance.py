@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import FIRE, T5, ALiBi, CoPE, FoX, NoPE, RoPE, Shaw
 from lengthwise.models import Decoder
-from lengthwise.probes import attention_distance, jensen_shannon, pair_distances, published_divergence
-from lengthwise.probes.attention_distance.divergence import VARIANTS
+from lengthwise.probes.attention_distance.distance import attention_distance, pair_distances
+from lengthwise.probes.attention_distance.divergence import DIVERGENCES, jensen_shannon, published_divergence
 from lengthwise.probes.measuring import rows
 from lengthwise.probes.measuring.rows import attention_calls
 
@@ -47,7 +47,7 @@ def test_zeros():
     assert published_divergence(one, one).item() == 0, "keys that neither looks at say nothing"
 
 
-@pytest.mark.parametrize("divergence", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("divergence", DIVERGENCES.values(), ids=DIVERGENCES)
 def test_rounding_makes_no_divergence_negative(divergence):
     p = torch.randn(2000, 40, generator=torch.Generator().manual_seed(0)).softmax(-1)
     assert 0 <= divergence(p, p).min() <= divergence(p, p).max() < 1e-6

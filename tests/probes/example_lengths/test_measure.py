@@ -6,7 +6,7 @@ import pytest
 
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import NoPE
-from lengthwise.probes import count_lengths, lengths_question
+from lengthwise.probes.example_lengths.measure import count_lengths, lengths_question
 from lengthwise.tasks import SCAN, Addition, Copy, Text
 
 
@@ -23,6 +23,7 @@ def run_of(make, shortest: int, longest: int, **settings) -> Run:
 @pytest.mark.parametrize("field", ["input", "target", "length"])
 def test_a_given_set_is_counted_whole(field):
     run, task = run_of(SCAN, 4, 10), SCAN()
+    assert lengths_question(run, field, []).to_data() == {"probe": "lengths", "field": field}
     found = count_lengths(run, lengths_question(run, field, []))
     expected = {"train": Counter(), "test": Counter()}
     for length in task.lengths():
@@ -36,7 +37,7 @@ def test_a_given_set_is_counted_whole(field):
 def test_others_are_drawn_as_training_draws_them():
     run = run_of(Copy, 2, 5)
     asked = lengths_question(run, "input", [8, 20, 8])
-    assert asked == {"probe": "lengths", "field": "input", "examples": 1000, "lengths": [8, 20]}
+    assert asked.to_data() == {"probe": "lengths", "field": "input", "examples": 1000, "lengths": [8, 20]}
     found = count_lengths(run, asked)
     assert found["test"] == {"8": 500, "20": 500}
     assert sum(found["train"].values()) == 1000

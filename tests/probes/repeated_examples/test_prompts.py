@@ -3,12 +3,19 @@
 import pytest
 
 from lengthwise.config import ConfigError
+from lengthwise.probes import PROBES
+from lengthwise.probes.duplicates.question import DuplicatesQuestion
 from lengthwise.probes.repeated_examples import prompts
 from lengthwise.probes.repeated_examples.prompts import WHERE, Parts
 
 SMALL = Parts(dims=2, points=7, length=12)  # I = 0 1 2 3, z = 3, A = 5 6, target = 6
 ODD = Parts(dims=3, points=10, length=20)  # I = 0 ... 5, z = 5, A = 7 8 9, target = 8 9
 PUBLISHED = Parts(dims=16, points=50, length=400)
+
+
+def published_duplicates():
+    question = DuplicatesQuestion(length=400, points=50, noise=tuple(range(5, 21)))
+    return PROBES.find("duplicates").prompts(question, 16)
 
 
 def shown(made):
@@ -35,7 +42,6 @@ def test_small_prompts_by_hand():
     ]
     assert shown(prompts.duplicate_prompt(6, 2)) == "0 0 1 0 0 1"
     assert shown(prompts.duplicate_prompt(6, None)) == "0 0 0 0 0 1"
-    assert shown(prompts.repeated_prompt(3, 2)) == "0 1 2 0 1 2"
 
 
 def test_an_odd_number_of_dims_has_the_larger_half():
@@ -58,7 +64,7 @@ def test_an_odd_count_of_noise_keeps_the_length():
 def test_where_the_published_prompts_have_their_targets():
     assert [prompts.target_prompt(PUBLISHED, where).start for where in WHERE] == [50, 212, 392]
     assert [len(prompts.target_prompt(PUBLISHED, where).examples) for where in WHERE] == [58, 220, 400]
-    for made in prompts.duplicates(PUBLISHED, range(5, 21)):
+    for made in published_duplicates():
         if made.kind in ("noise", "target"):
             assert made.examples[made.start : made.stop] == tuple(range(42, 50))
             assert made.stop == len(made.examples)
@@ -78,7 +84,7 @@ def test_where_the_published_prompts_have_their_targets():
 
 
 def test_which_prompts_there_are():
-    made = [(one.kind, one.at) for one in prompts.duplicates(PUBLISHED, range(5, 21))]
+    made = [(one.kind, one.at) for one in published_duplicates()]
     assert made[:16] == [("noise", n) for n in range(5, 21)]
     assert made[16:] == [("all", "all"), *(("instruction", w) for w in WHERE), *(("target", w) for w in WHERE)]
 

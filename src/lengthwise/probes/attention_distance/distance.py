@@ -6,9 +6,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.config import ConfigError, near_miss
+from lengthwise.config import ConfigError
 from lengthwise.models import Model, require_decoder
-from lengthwise.probes.attention_distance.divergence import VARIANTS
+from lengthwise.probes.attention_distance.divergence import DIVERGENCES
+from lengthwise.probes.attention_distance.question import require_variant
 from lengthwise.probes.measuring.rows import AttentionCall, attention_calls, block_rows
 
 
@@ -50,13 +51,6 @@ def attention_distance(
     return torch.stack([_layer(call_a, call_b, selected, variant) for call_a, call_b in layers], -1)
 
 
-def require_variant(variant: str) -> None:
-    if variant not in VARIANTS:
-        raise ConfigError(
-            f"there is no variant {variant!r}{near_miss(str(variant), VARIANTS)}; available: {', '.join(VARIANTS)}"
-        )
-
-
 def pair_distances(
     p: Float[Tensor, "b h i j"], q: Float[Tensor, "b g i j"], selected: Bool[Tensor, "#b i"], variant: str
 ) -> Float[Tensor, "b h g"]:
@@ -65,7 +59,7 @@ def pair_distances(
     Weights on masked keys are 0. `published`: the divergence of that name, and infinity for the pairs that the published code
     skips, which are head m and head n with m >= n.
     """
-    divergence = VARIANTS[variant]
+    divergence = DIVERGENCES[variant]
     weight = selected.to(p.dtype)[:, None]
     # Compare one head of A with all of B at a time, which limits memory to a few blocks of rows.
     sums = [(divergence(p[:, n, None], q) * weight).sum(-1) for n in range(p.shape[1])]

@@ -32,5 +32,6 @@ def published_divergence(p: Float[Tensor, "*#n j"], q: Float[Tensor, "*#n j"]) -
 
 Divergence = Callable[[Tensor, Tensor], Tensor]
 
-VARIANTS: dict[str, Divergence] = {"jensen-shannon": jensen_shannon, "published": published_divergence}
-"""The variants of `attention_distance`. "published" also pairs heads as the published code does, see `pair_distances`."""
+DIVERGENCES: dict[str, Divergence] = {"jensen-shannon": jensen_shannon, "published": published_divergence}
+"""The divergence of each variant of `attention_distance`. "published" also pairs heads as the published code does; see
+`pair_distances`."""

@@ -15,7 +15,6 @@ Differs: if an odd number of noise examples is split into two halves, the second
 full length.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lengthwise.config import ConfigError
@@ -115,14 +114,6 @@ def answers_prompt(parts: Parts, where: str) -> Prompt:
     return Prompt("answers", where, examples, parts.length - len(parts.target), parts.length)
 
 
-def duplicates(parts: Parts, counts: Iterable[int]) -> Iterator[Prompt]:
-    """Yield all prompts of the probe `duplicates`. `counts` are the numbers of noise examples before the target."""
-    yield from (noise_prompt(parts, count) for count in counts)
-    yield all_noise_prompt(parts)
-    yield from (instruction_prompt(parts, where) for where in WHERE)
-    yield from (target_prompt(parts, where) for where in WHERE)
-
-
 def duplicate_prompt(length: int, position: int | None) -> Prompt:
     """Return copies of example 0 and, at the end, example 1, which also occurs at `position` (None: nowhere else)."""
     examples = [0] * length
@@ -141,11 +132,6 @@ def positions(length: int, count: int) -> list[int]:
             f"positions must be at least 2 and the length at least 3, got {count} positions in a prompt of {length}"
         )
     return sorted({round(n * (length - 2) / (count - 1)) for n in range(count)})
-
-
-def repeated_prompt(points: int, repeats: int) -> Prompt:
-    """Return the points, repeated."""
-    return Prompt("repeated", repeats, tuple(range(points)) * repeats, points, points * repeats)
 
 
 def _split_noise(count: int, where: str) -> tuple[int, int]:

@@ -47,7 +47,7 @@ def test_curves_by_layer_with_intervals_over_seeds(runs: dict[Any, RunRow]) -> N
             layers = [0.10 + 0.01 * seed + shift, 0.3 + shift]
             probes.append(distance(runs["RoPE", seed], runs["NoPE", seed], length, layers))
             probes.append(distance(runs["NoPE", seed], runs["NoPE", (seed + 1) % 3], length, [0.2, 0.2]))
-    (found,) = of(list(runs.values()), probes).distances
+    (found,) = of(list(runs.values()), probes).probes["attention-distance"]
     assert (found.reference, found.variant, found.across, found.lengths) == ("NoPE", "jensen-shannon", False, (10, 20))
     assert (found.examples, found.n, found.facts) == (10, 10, {"versions.torch": "2"})
     nope, rope = found.series
@@ -62,7 +62,7 @@ def test_curves_by_layer_with_intervals_over_seeds(runs: dict[Any, RunRow]) -> N
 
 def test_one_seed_has_its_examples_for_an_interval(runs: dict[Any, RunRow]) -> None:
     probes = [distance(runs["RoPE", 0], runs["NoPE", 0], length, [0.1]) for length in (10, 20)]
-    (found,) = of(list(runs.values()), probes).distances
+    (found,) = of(list(runs.values()), probes).probes["attention-distance"]
     (layer,) = found.series[0].layers
     assert layer.basis == "examples"
     assert layer.half_width == pytest.approx(1.959964 * math.sqrt(2) * 0.01 / 2, rel=1e-5)
@@ -73,7 +73,7 @@ def test_intervals_stay_where_distances_can_be(runs: dict[Any, RunRow]) -> None:
     pairs = [(runs["RoPE", seed], runs["NoPE", seed]) for seed in range(3)]
     for variant, bounded in (("jensen-shannon", True), ("published", False)):  # above; below, both end at 0
         probes = [distance(*pair, 10, layers, variant=variant) for pair, layers in zip(pairs, ends, strict=True)]
-        (found,) = of(list(runs.values()), probes).distances
+        (found,) = of(list(runs.values()), probes).probes["attention-distance"]
         low, high = found.series[0].layers
         assert low.low == 0 > low.mean - low.half_width
         assert (high.high <= LN2) is bounded
@@ -89,7 +89,7 @@ def test_what_was_asked_otherwise_is_apart(runs: dict[Any, RunRow]) -> None:
         distance(a, runs["NoPE", 1], 10, [0.5]),
         distance(b, runs["NoPE", 1], 10, [0.6]),
     ]
-    found = of(list(runs.values()), probes).distances
+    found = of(list(runs.values()), probes).probes["attention-distance"]
     told = {(f.reference, f.variant, f.examples, f.across): [(s.label, s.mean) for s in f.series] for f in found}
     assert told == {
         ("NoPE", "jensen-shannon", 10, False): [("NoPE", 0.6), ("RoPE", 0.1)],
@@ -104,10 +104,10 @@ def test_only_lengths_that_all_have(runs: dict[Any, RunRow]) -> None:
     reference = runs["NoPE", 0]
     probes = [distance(runs["RoPE", 0], reference, length, [length / 100]) for length in (10, 20, 80)]
     probes += [distance(runs["ALiBi", 0], reference, length, [length / 100]) for length in (20, 80)]
-    (found,) = of(list(runs.values()), probes).distances
+    (found,) = of(list(runs.values()), probes).probes["attention-distance"]
     assert found.lengths == (20, 80)
     assert [s.mean for s in found.series] == [0.5, 0.5]
-    (one, other) = of(list(runs.values()), [*probes[:1], *probes[3:]]).distances
+    (one, other) = of(list(runs.values()), [*probes[:1], *probes[3:]]).probes["attention-distance"]
     assert sorted((f.lengths, [s.label for s in f.series]) for f in (one, other)) == [
         ((10,), ["RoPE"]),
         ((20, 80), ["ALiBi"]),
@@ -116,15 +116,15 @@ def test_only_lengths_that_all_have(runs: dict[Any, RunRow]) -> None:
 
 def test_a_layer_that_is_not_finite(runs: dict[Any, RunRow]) -> None:
     probes = [distance(runs["RoPE", 0], runs["NoPE", 0], 10, [None, 0.1], variant="published")]
-    (found,) = of(list(runs.values()), probes).distances
+    (found,) = of(list(runs.values()), probes).probes["attention-distance"]
     assert math.isnan(found.series[0].layers[0].mean)
     assert found.series[0].layers[1].mean == 0.1
 
 
 def test_a_reference_of_another_study(runs: dict[Any, RunRow]) -> None:
     probes = [distance(runs["RoPE", 0], runs["NoPE", 0], 10, [0.1])]
-    assert of([runs["RoPE", 0]], probes).distances == (), "of whom nothing is known"
-    (found,) = of([runs["RoPE", 0]], probes, compared=[runs["NoPE", 0]]).distances
+    assert of([runs["RoPE", 0]], probes).probes == {}, "of whom nothing is known"
+    (found,) = of([runs["RoPE", 0]], probes, compared=[runs["NoPE", 0]]).probes["attention-distance"]
     assert found.reference == "NoPE"
 
 
@@ -136,7 +136,7 @@ def test_how_far_back_heads_look(runs: dict[Any, RunRow]) -> None:
         looking(runs["RoPE", 1], 20, [[[4, 0]], [[4, 0]]], [[[1.0, 0.0]], [[1.0, 0.0]]], 4),
         looking(runs["RoPE", 1], 80, [[[12, 0]], [[12, 0]]], [[[1.0, 0.0]], [[1.0, 0.0]]], 12),
     ]
-    (found,) = of(list(runs.values()), probes).attended
+    (found,) = of(list(runs.values()), probes).probes["attended-distance"]
     assert (found.lengths, found.examples, found.n) == ((20, 80), 100, 100)
     (rope,) = found.series
     assert (rope.label, rope.seeds, rope.queries) == ("RoPE", 2, 32)
@@ -146,13 +146,13 @@ def test_how_far_back_heads_look(runs: dict[Any, RunRow]) -> None:
     weight = (0.75 * 4 + 0.5 * 12) / 16
     assert rope.mass[0].mean == pytest.approx((weight + 1) / 2)
     assert (rope.most[0].basis, rope.most[0].high <= 1) == ("seeds", True)
-    (alone,) = of(list(runs.values()), probes[:2]).attended
+    (alone,) = of(list(runs.values()), probes[:2]).probes["attended-distance"]
     assert alone.series[0].most[0].basis == "none", "one model's queries say nothing about another seed"
 
 
 def test_nothing_asked(runs: dict[Any, RunRow]) -> None:
     task = of(list(runs.values()), [])
-    assert (task.distances, task.attended) == ((), ())
+    assert task.probes == {}
 
 
 def test_from_a_store(tmp_path: Any, runs: dict[Any, RunRow]) -> None:
@@ -166,7 +166,19 @@ def test_from_a_store(tmp_path: Any, runs: dict[Any, RunRow]) -> None:
         probe = distance(runs["RoPE", 0], runs["NoPE", 0], 10, [0.1])
         store.add_probe(probe.key, probe.asked, probe.result, probe.facts)
         found: Findings = findings(store, "ropes")
-        assert found.tasks[0].distances[0].reference == "NoPE"
-        assert findings(store, "nopes").tasks[0].distances == ()
-        assert len(findings(store).tasks[0].distances) == 1
-    assert dataclasses.asdict(found)["tasks"][0]["distances"][0]["series"][0]["label"] == "RoPE"
+        assert found.tasks[0].probes["attention-distance"][0].reference == "NoPE"
+        assert findings(store, "nopes").tasks[0].probes == {}
+        assert len(findings(store).tasks[0].probes["attention-distance"]) == 1
+    assert dataclasses.asdict(found)["tasks"][0]["probes"]["attention-distance"][0]["series"][0]["label"] == "RoPE"
+
+
+def test_probes_stand_beside_the_task_as_it_was_trained(make_run: Make) -> None:
+    asked = [{"length": 10, "examples": 64, "seed": 0, **shift} for shift in ({}, {"shift": {"inputs": "skewed"}})]
+    run = make_run("NoPE", metric="squared error", better="lower", asked=asked)
+    probe = looking(run, 20, [[[3, 1]]], [[[0.5, 0.5]]], 4)
+    tasks = from_rows([], [run], [], [probe]).tasks
+    assert [(task.shifted, bool(task.probes)) for task in tasks] == [(False, True), (True, False)]
+
+
+def test_rows_of_an_unknown_probe_are_left_out(runs: dict[Any, RunRow]) -> None:
+    assert of(list(runs.values()), [row(runs["RoPE", 0], {"probe": "of a later version"}, {})]).probes == {}

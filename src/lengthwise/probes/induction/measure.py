@@ -1,41 +1,79 @@
-"""Attention weights of questions on the examples of a prompt: of the last question, and of induction."""
+"""The measurement of induction: the attention to what followed the same x, or a similar one, earlier in the prompt."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from lengthwise.config import Run
 from lengthwise.models import Model
+from lengthwise.probes.base import OnProgress
+from lengthwise.probes.induction.question import InductionQuestion
+from lengthwise.probes.measuring.in_context import (
+    examples_of_prompts,
+    prompt_batches,
+    require_function_task,
+    require_lengths,
+)
 from lengthwise.probes.measuring.rows import AttentionCall, attention_calls, block_rows
+from lengthwise.probes.measuring.trained_run import TrainedRun, number, numbers, report, require_attention
+from lengthwise.training.numerics import reproducible
 
 Numbers = Float[Tensor, "b t w"]
 
 
-@torch.no_grad()
-def last_question_weights(
-    model: Model, inputs: Numbers, positions: Int[Tensor, "#b t"] | None = None
-) -> list[Float[Tensor, "b h t"]]:
-    """Return for each layer the weights of the last x of prompts x_1, y_1, ..., x_n, y_n on all tokens.
+def require(run: Run, questions: Sequence[InductionQuestion]) -> None:
+    """Raise `ConfigError` if the run has another kind of task or no attention, or the prompts are too long. Builds no model."""
+    for question in questions:
+        require_function_task(run, question)
+        require_attention(run)
+        require_lengths(run, [question.length, question.points * question.repeats])
 
-    Only this row of the attention matrix is computed.
+
+def measure(trained: TrainedRun, question: InductionQuestion, on_progress: OnProgress = None) -> dict[str, Any]:
+    """Return the result for one run.
+
+    `induction` and `nearest` [layer][head]: as in `induction` and `nearest` below, means over the prompts. `uniform`: the same for
+    equal weights. `prefix_score` and `nearest_score`: as published, the means over all layers and heads (the former of the weights
+    on single occurrences, so it is at most 2 / `repeats`).
     """
-    query = inputs.shape[1] - 2
-    return [call.row(query).softmax(-1) for call in attention_calls(model, inputs, positions)]
+    start, points, repeats = time.perf_counter(), question.points, question.repeats
+    first_query = question.length // 2 + 1
+    shares: dict[str, Tensor] = {}
+    uniform: dict[str, float | None] = {}
+    with reproducible(trained.device):
+        for name, length in (("induction", points), ("nearest", question.length)):
+            xs, ys = examples_of_prompts(trained, question, length)
+            if name == "induction":
+                xs, ys = xs.repeat(1, repeats, 1), ys.repeat(1, repeats)
+            parts, uniform_sum = [], 0.0
+            for batch, positions in prompt_batches(trained, question, xs, ys):
+                if name == "induction":
+                    mass = induction(trained.model, batch.inputs, points, positions)
+                else:
+                    mass = nearest(trained.model, batch.inputs, first_query, question.neighbours, positions)
+                parts.append(mass.shares.cpu())
+                uniform_sum += mass.uniform * len(batch)
+                report(on_progress, len(batch) / 2)
+            shares[name] = torch.cat(parts, 1).mean(1)
+            uniform[name] = number(uniform_sum / question.examples, 6)
+    return {
+        **{name: numbers(values, 6) for name, values in shares.items()},
+        "uniform": uniform,
+        # Repeats 2, 3, ... have 1, 2, ... earlier occurrences: R (R − 1) / 2 pairs for R − 1 queries.
+        "prefix_score": number(float(shares["induction"].mean()) * 2 / repeats, 6),
+        "nearest_score": number(float(shares["nearest"].mean()), 6),
+        "start": first_query,
+        "n": question.examples,
+        "seconds": round(time.perf_counter() - start, 3),
+    }
 
 
-def on_labels(weights: Float[Tensor, "*b t"]) -> Float[Tensor, "*b n"]:
-    """Return the weights on the y tokens that the last x sees, which are all except its own."""
-    return weights[..., 1:-1:2]
-
-
-def on_inputs(weights: Float[Tensor, "*b t"]) -> Float[Tensor, "*b n"]:
-    """Return the weights on the x tokens, including the last one itself."""
-    return weights[..., 0::2]
-
-
-# ---- induction ----------------------------------------------------------------------------------------------------
+# ---- attention to earlier labels ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ import pytest
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.analysis.intervals import over_examples
+from lengthwise.probes.attention_distance.section import _line
 from lengthwise.report import render, table, write
-from lengthwise.report.attention import _line, _ticks
+from lengthwise.report.drawing import ticks_up_to
 from lengthwise.store.rows import ProbeRow, RunRow
 
 BINS = 20
@@ -52,7 +53,7 @@ def row(run: RunRow, asked: dict[str, Any], result: dict[str, Any], facts: dict[
 def test_the_page_has_the_numbers(probed: Findings) -> None:
     page = render(probed)
     assert page.count('<section class="attention"') == 1, "of the task that was asked"
-    (group,) = probed.tasks[1].distances
+    (group,) = probed.tasks[1].probes["attention-distance"]
     for series in group.series:
         for layer in series.layers:
             assert f"{layer.mean:.4f}" in page
@@ -64,7 +65,7 @@ def test_the_page_has_the_numbers(probed: Findings) -> None:
     assert "Runs with the same seed start from the same weights" in text
     assert "3 seeds, 1,500 queries" in text
     assert "cpu (a fast one)" in text
-    for share in probed.tasks[1].attended[0].series[0].most:
+    for share in probed.tasks[1].probes["attended-distance"][0].series[0].most:
         assert f"{share.mean:.1%}" in page
 
 
@@ -74,7 +75,7 @@ def test_the_terminal_has_them_in_short(probed: Findings) -> None:
     console = Console(width=80, record=True)
     console.print(table(probed))
     text = console.export_text()
-    (group,) = probed.tasks[1].distances
+    (group,) = probed.tasks[1].probes["attention-distance"]
     assert "Attention distance from NoPE" in text
     for series in group.series:
         assert f"{series.mean:.4f}" in text
@@ -99,19 +100,6 @@ def test_a_layer_without_a_number_breaks_the_line() -> None:
     assert drawn["path"] == "M12.5,75.0M62.5,50.0L87.5,25.0"
     assert [p["x"] for p in drawn["points"]] == [12.5, 62.5, 87.5]
     assert drawn["band"].count("M") == 1, "a single layer has no area"
-
-
-@pytest.mark.parametrize(
-    ("highest", "expected"),
-    [
-        (0.158, [0, 0.05, 0.1, 0.15, 0.2]),
-        (1.0, [0, 0.2, 0.4, 0.6, 0.8, 1.0]),
-        (0.0003, [0, 0.0001, 0.0002, 0.0003]),
-        (0, [0, 0.5, 1]),
-    ],
-)
-def test_ticks(highest: float, expected: list[float]) -> None:
-    assert _ticks(highest) == pytest.approx(expected)
 
 
 # ---- in a browser -----------------------------------------------------------------------------------------------
@@ -144,8 +132,8 @@ def test_it_fits_and_points_lie_where_the_numbers_are(opened: Any, probed: Findi
     assert page.errors == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     frame = page.locator(".area").bounding_box()
-    (group,) = probed.tasks[1].distances
-    top = _ticks(max(i.high for s in group.series for i in s.layers))[-1]
+    (group,) = probed.tasks[1].probes["attention-distance"]
+    top = ticks_up_to(max(i.high for s in group.series for i in s.layers))[-1]
     fire = next(s for s in group.series if s.label == "FIRE")
     dots = [dot.bounding_box() for dot in page.locator('.dot[data-series="FIRE"]').all()]
     assert len(dots) == 6
@@ -154,7 +142,9 @@ def test_it_fits_and_points_lie_where_the_numbers_are(opened: Any, probed: Findi
         assert dot["y"] + dot["height"] / 2 == pytest.approx(frame["y"] + 240 * (1 - layer.mean / top), abs=1.5)
     bars = page.locator('.multiple[data-series="RoPE"] .bars span b').all()
     heights = [bar.bounding_box()["height"] for bar in bars]
-    shares = [i.mean for i in next(s for s in probed.tasks[1].attended[0].series if s.label == "RoPE").most]
+    shares = [
+        i.mean for i in next(s for s in probed.tasks[1].probes["attended-distance"][0].series if s.label == "RoPE").most
+    ]
     assert len(heights) == BINS
     scale = max(heights) / max(shares)
     assert heights == pytest.approx([share * scale for share in shares], abs=1)

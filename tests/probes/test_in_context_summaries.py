@@ -1,17 +1,14 @@
 """Probes of functions learned in context → means and intervals, counted by hand."""
 
 import math
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lengthwise.analysis import from_rows
-from lengthwise.analysis.in_context import in_context, recent
+from lengthwise.analysis.gather import probe_summaries
 from lengthwise.analysis.intervals import over_seeds_and_groups, quantile_t
-
-Make = Callable[..., Any]
+from lengthwise.probes.recency.summary import recent
 
 
 def row(key: str, asked: dict[str, Any], result: dict[str, Any]) -> Any:
@@ -24,6 +21,10 @@ INDUCTION = {"probe": "induction", "length": 8, "points": 3, "repeats": 2, "neig
 LABELS = {"a0": "NoPE", "a1": "NoPE", "b0": "FIRE"}
 
 
+def summaries(rows: list[Any]) -> dict[str, Any]:
+    return probe_summaries(rows, LABELS, {})
+
+
 def recency(head: list[float], other: list[float]) -> dict[str, Any]:
     last = {"trained": [[0.1]], "long": [[0.2]], "repeated": [[None]]}
     return {"layers": [[head, other]], "last": last, "train_length": 4}
@@ -32,7 +33,7 @@ def recency(head: list[float], other: list[float]) -> dict[str, Any]:
 def test_recency():
     flat, late = [0.05] * 10, [0.0] * 9 + [0.3]
     rows = [row("a0", RECENCY, recency(flat, late)), row("a1", RECENCY, recency(flat, flat))]
-    (found,) = in_context(LABELS, rows, None).recency
+    (found,) = summaries(rows)["recency"]
     (series,) = found.series
     assert (series.label, series.seeds, found.trained, found.length) == ("NoPE", 2, 4, 11)
     assert series.layers[0] == pytest.approx([0.0375] * 9 + [0.1125])
@@ -61,7 +62,7 @@ def test_scores_over_seeds_and_prompts():
         return {"prompts": [first, made("serial", 0, groups), made("serial", "none", groups)]}
 
     rows = [row("a0", MIDDLE, result(0)), row("b0", MIDDLE, result(2)), row("a1", MIDDLE, result(1))]
-    (found,) = in_context(LABELS, rows, None).repeated
+    (found,) = summaries(rows)["lost-in-the-middle"]
     answers, serial = found.panels
     assert [(p.kind, p.at, p.starts) for p in found.panels] == [
         ("answers", ("begin",), (6,)), ("serial", (0, "none"), (6, 6)),
@@ -77,7 +78,7 @@ def test_scores_over_seeds_and_prompts():
 
 def test_what_is_not_finite_has_no_score():
     bad = made("answers", "begin", [1.0, 2.0], curve={"mean": [None, 1.0]}) | {"score": None, "groups": [None, 1.0]}
-    (found,) = in_context(LABELS, [row("b0", MIDDLE, {"prompts": [bad]})], None).repeated
+    (found,) = summaries([row("b0", MIDDLE, {"prompts": [bad]})])["lost-in-the-middle"]
     assert found.panels[0].series[0].scores == (None,)
     assert math.isnan(found.places[0].series["FIRE"][0])
 
@@ -89,7 +90,7 @@ def test_induction():
         return {"induction": [[0.2, best], [0.5, 0.1]], **rest}
 
     rows = [row("a0", INDUCTION, result(0.4)), row("a1", INDUCTION, result(0.8))]
-    (found,) = in_context(LABELS, rows, None).induction
+    (found,) = summaries(rows)["induction"]
     (series,) = found.series
     assert [i.mean for i in series.layers] == pytest.approx([0.6, 0.5])
     assert series.layers[0].half_width == pytest.approx(quantile_t(1) * 0.2)
@@ -100,13 +101,6 @@ def test_induction():
 
 def test_only_what_was_asked_alike_is_put_together():
     rows = [row(key, RECENCY | {"seed": n}, recency([0.1], [0.1])) for n, key in enumerate(("a0", "b0", "other"))]
-    found = in_context(LABELS, rows, None)
-    assert [[s.label for s in group.series] for group in found.recency] == [["NoPE"], ["FIRE"]]
-    assert not in_context(LABELS, [], None)
-
-
-def test_probes_stand_beside_the_task_as_it_was_trained(make_run: Make) -> None:
-    asked = [{"length": 10, "examples": 64, "seed": 0, **shift} for shift in ({}, {"shift": {"inputs": "skewed"}})]
-    run = make_run("NoPE", metric="squared error", better="lower", asked=asked)
-    tasks = from_rows([], [run], [], [row(run.key, RECENCY, recency([0.1], [0.1]))]).tasks
-    assert [(task.shifted, bool(task.in_context)) for task in tasks] == [(False, True), (True, False)]
+    found = summaries(rows)["recency"]
+    assert [[s.label for s in group.series] for group in found] == [["NoPE"], ["FIRE"]]
+    assert summaries([]) == {}

@@ -1,19 +1,17 @@
-"""Bar charts of the lengths of training and test examples. They need HTML alone, no script."""
+"""Bar charts of the lengths of training and test examples."""
 
 from typing import Any
 
-from lengthwise.analysis import ExampleLengths, Histogram, TaskFindings
+from lengthwise.analysis.findings import TaskFindings
+from lengthwise.analysis.lengths import Histogram
+from lengthwise.probes.example_lengths.summary import ExampleLengthsSummary
 
 BINS = 24  # bars that fit side by side on a phone
 TITLES = {"input": "words per question", "target": "words per answer"}
 
 
-def examples(task: TaskFindings) -> list[dict[str, Any]]:
-    """Return the template's data for one task: a chart for each field whose length was counted."""
-    return [_chart(lengths, task) for lengths in task.examples]
-
-
-def _chart(lengths: ExampleLengths, task: TaskFindings) -> dict[str, Any]:
+def section(lengths: ExampleLengthsSummary, task: TaskFindings) -> dict[str, Any]:
+    """Return the template's data for the lengths of one field."""
     bins = lengths.bins(BINS)
     parts = {"train": lengths.train, "test": lengths.test}
     shares = [

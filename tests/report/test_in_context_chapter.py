@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis import Findings, from_rows
-from lengthwise.analysis.intervals import over_examples
 from lengthwise.report import render, write
-from lengthwise.report.in_context import LABEL_DISTANCE, _path, _robust, _spaced, plane
-from lengthwise.report.palette import looks
 from lengthwise.store.rows import ProbeRow, RunRow
 
 LABELS = ("NoPE", "RoPE", "ALiBi", "FIRE")
@@ -75,15 +72,15 @@ def test_the_page_has_the_numbers(probed: Findings) -> None:
     page = render(probed)
     text = said(page)
     assert page.count('<section class="in-context"') == 1, "of the task that was asked"
-    found = probed.tasks[0].in_context
-    for group in found.repeated:
+    found = probed.tasks[0].probes
+    for group in (*found["duplicates"], *found["lost-in-the-middle"]):
         for panel in group.panels:
             for series in panel.series:
                 assert all(f"{i.mean:.3f}" in page for i in series.scores if i is not None)
-    for series in found.recency[0].series:
+    for series in found["recency"][0].series:
         assert f"{series.recent[0].mean:.1%}" in page
         assert f"{series.best.mean:.1%}" in page
-    for one in found.induction[0].series:
+    for one in found["induction"][0].series:
         assert f"{one.prefix.mean:.3f}" in page
         assert one.heads == 9, "one of two in each of three layers, three seeds"
     assert "its attention weights on the labels of 200 examples" in text
@@ -103,32 +100,6 @@ def test_names_cannot_break_out(make_rows: Callable[..., Any], make_study: Calla
     page = render(found_of(make_rows, make_study, ("NoPE", evil)))
     assert evil not in page
     assert "<script>alert" not in page
-
-
-def test_names_do_not_touch() -> None:
-    assert _spaced([50.0, None, 50.0, 51.0, 0.0]) == [50.0, None, 56.4, 62.8, 0.0]
-    crowded = _spaced([99.0, 98.0, 100.0])
-    assert crowded == [93.6, 87.2, 100.0]
-    assert all(abs(a - b) >= LABEL_DISTANCE - 1e-9 for a in crowded for b in crowded if a is not b and a and b)
-
-
-def test_a_line_of_many_places_has_means_of_neighbours() -> None:
-    assert _path([0.0, 1.0, 0.5], 1.0) == "M0,100L50,0L100,50"
-    many = _path([0.0, 1.0] * 100, 1.0)
-    assert many.count(",") == 100
-    assert many.startswith("M0.3,50L1.3,50")
-    assert _path([0.0, float("nan"), 0.5], 1.0) == "M0,100L100,50"
-
-
-def test_a_few_far_scores_do_not_flatten_the_others() -> None:
-    assert _robust([1, 1, 1, 1, 1000], 3) == 3
-    assert _robust([1, 2, 3], 3) == 3
-    lines = [(label, [over_examples(value, 0.01)]) for label, value in zip(LABELS, (1, 1.1, 1.2, 500), strict=True)]
-    lines += [(f"x{n}", [over_examples(1.0, 0.01)]) for n in range(4)]
-    drawn = plane(lines, [50], looks([label for label, _ in lines]), highest=None)
-    assert drawn["over"]
-    assert drawn["series"][3]["points"][0]["y"] == 0
-    assert drawn["series"][0]["points"][0]["y"] > 50
 
 
 # ---- in a browser -----------------------------------------------------------------------------------------------

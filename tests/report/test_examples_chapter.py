@@ -57,8 +57,8 @@ def test_it_fits_and_bars_are_shares(browser: Any, counted: Findings, tmp_path: 
     page.goto(write(counted, tmp_path / "page.html").resolve().as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     bars = page.locator(".bars.pair span")
-    (task,) = [task for task in counted.tasks if task.examples]
-    bins = task.examples[0].bins(24)
+    (task,) = [task for task in counted.tasks if task.probes]
+    bins = task.probes["lengths"][0].bins(24)
     assert bars.count() == len(bins)
     heights = [
         [bars.nth(n).locator(f".{part}").bounding_box()["height"] for part in ("train", "test")]
