@@ -3,13 +3,16 @@
 import ast
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "lengthwise"
 
-# A part may import the parts of earlier rows; parts in one row do not know each other.
+# A part may import the parts of earlier rows; parts in one row do not know each other. `probes` is the list of probes with their
+# classes and questions. The other modules of a probe's folder are parts of their own: `probes.answer`, `probes.summary` and
+# `probes.section` by name, and all others are `probes.measure`.
 ORDER = [
     {"values", "cache_folder", "child_processes", "regular_file"},
     {"source_statements", "metrics"},
@@ -18,6 +21,7 @@ ORDER = [
     {"choices"},
     {"config"},
     {"plugins"},
+    {"probes"},
     {"span", "baselines"},
     {"forms"},
     {"encodings", "positions", "tasks"},
@@ -26,10 +30,13 @@ ORDER = [
     {"models"},
     {"training", "conformance"},
     {"evaluation"},
-    {"probes"},
+    {"probes.measure"},
     {"store"},
-    {"analysis"},
-    {"studies", "report"},
+    {"probes.answer", "analysis"},
+    {"probes.summary"},
+    {"report"},
+    {"probes.section"},
+    {"studies"},
     {"cli"},
     {"__main__"},
 ]
@@ -46,9 +53,13 @@ WITHOUT_TORCH = {
     "choices",
     "config",
     "plugins",
+    "probes",
     "store",
+    "probes.answer",
     "analysis",
+    "probes.summary",
     "report",
+    "probes.section",
 }  # and so without every part that has torch
 TORCH = {"torch", "triton", "safetensors.torch"}
 
@@ -57,15 +68,30 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 def part_of(path: Path) -> str:
     """The part of the package that a file belongs to; an empty string for the package's own front."""
-    top = path.relative_to(SOURCE).parts[0]
-    return "" if top == "__init__.py" else top.removesuffix(".py")
+    parts = path.relative_to(SOURCE).parts
+    return "" if parts[0] == "__init__.py" else part_of_module([part.removesuffix(".py") for part in parts])
+
+
+def part_of_module(names: Sequence[str]) -> str:
+    """The part of a module, given by its names below `lengthwise`."""
+    if names[0] != "probes" or len(names) < 3 or names[2] in ("__init__", "question"):
+        return "probes.measure" if names[:2] == ["probes", "measuring"] else names[0]
+    return f"probes.{names[2]}" if names[2] in ("answer", "summary", "section") else "probes.measure"
 
 
 def imported(path: Path) -> set[str]:
-    """The full names of the modules that a file imports, wherever in the file it does so."""
+    """The full names of the modules that a file imports, wherever in the file it does so.
+
+    The classes of probes may name the types of later parts, under TYPE_CHECKING.
+    """
     package = ["lengthwise", *path.relative_to(SOURCE).parts[:-1]]
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for_types = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    skipped = {id(inner) for node in for_types for inner in ast.walk(node)} if part_of(path) == "probes" else set()
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -76,7 +102,10 @@ def imported(path: Path) -> set[str]:
 
 
 def parts_imported(path: Path) -> set[str]:
-    parts = {name.split(".")[1] for name in imported(path) if name.startswith("lengthwise.")}
+    """The parts that a file imports. The methods of a probe's class import the modules of its folder when they are called."""
+    parts = {part_of_module(name.split(".")[1:]) for name in imported(path) if name.startswith("lengthwise.")}
+    if part_of(path) == "probes":
+        parts = {part for part in parts if not part.startswith("probes.")}
     return parts - {"__version__", part_of(path)}
 
 
@@ -112,12 +141,54 @@ def test_relative_imports_are_understood(tmp_path: Path, monkeypatch: pytest.Mon
     assert part_of(file) == "store"
 
 
-@pytest.mark.parametrize("module", ["lengthwise", *(f"lengthwise.{part}" for part in sorted(WITHOUT_TORCH | {"cli"}))])
+def test_parts_of_probes() -> None:
+    names = {
+        "base.py": "probes",
+        "recency/__init__.py": "probes",
+        "recency/question.py": "probes",
+        "recency/answer.py": "probes.answer",
+        "recency/summary.py": "probes.summary",
+        "recency/section.py": "probes.section",
+        "recency/measure.py": "probes.measure",
+        "attention_distance/distance.py": "probes.measure",
+        "measuring/__init__.py": "probes.measure",
+        "measuring/rows.py": "probes.measure",
+    }
+    assert {name: part_of(SOURCE / "probes" / name) for name in names} == names
+
+
+MODULES = [
+    "lengthwise",
+    *(f"lengthwise.{part}" for part in sorted(WITHOUT_TORCH | {"cli"}) if not part.startswith("probes.")),
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_import_loads_no_torch(module: str) -> None:
     code = f"import sys, {module}; print(sorted(m for m in sys.modules if m.split('.')[0] == 'torch'))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.strip() == "[]"
+
+
+def test_summaries_and_sections_of_probes_load_no_torch() -> None:
+    """All in one process, because a report loads them together."""
+    parts = ("probes.answer", "probes.summary", "probes.section")
+    files = [file.relative_to(SOURCE).with_suffix("") for file in FILES if part_of(file) in parts]
+    assert len(files) >= 15
+    modules = ", ".join(f"lengthwise.{'.'.join(file.parts)}" for file in files)
+    code = f"import sys, {modules}; print('torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.stdout.strip() == "False", ran.stderr
+
+
+def test_the_list_of_probes_loads_nothing_else() -> None:
+    code = "import sys, lengthwise.probes; print(*sorted(m for m in sys.modules if m.startswith('lengthwise.')))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    loaded = {part_of_module(name.split(".")[1:]) for name in ran.stdout.split()}
+    assert loaded == {"probes", "config", "choices", "class_versions", "code_hash", "source_statements", "values"}, (
+        ran.stderr
+    )
 
 
 def test_touching_an_encoding_loads_torch() -> None:

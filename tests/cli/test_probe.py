@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lengthwise.cli.probing import _table
+from lengthwise.probes import PROBES
 from lengthwise.store import open_store
 
 Call = Callable[..., Any]
@@ -64,6 +65,7 @@ def test_distance_of_two_runs(distance: Call, keys: dict[str, str]) -> None:
             "seed": 0,
             "variant": "jensen-shannon",
         }
+        assert set(row["result"]) == {"layers", "standard_errors", "n", "places", "seconds"}
         assert len(row["result"]["layers"]) == 2
         assert all(0 <= layer <= math.log(2) for layer in row["result"]["layers"])
     assert "2 of 2 results were already stored." in distance(*command).out
@@ -89,6 +91,9 @@ def test_a_whole_study(here: Call, distance: Call, results: Path, keys: dict[str
         ("FIRE-S", 8, 3),
     ]
     for row in rows:
+        assert row["asked"] == {"probe": "attended-distance", "length": 8, "examples": 3, "seed": 0}
+        assert set(row) == {"label", "task", "seed", "new", "key", "asked", "result", "facts", "created"}
+        assert set(row["result"]) == {"bins", "most", "mass", "queries", "n", "seconds"}
         for layer in row["result"]["most"]:
             assert [sum(head) for head in layer] == [row["result"]["queries"]] * 2
     table = here("probe", "attended-distance", keys["NoPE"], "--results", results, "--examples", 3)
@@ -109,11 +114,14 @@ def test_the_runs_of_one_task(here: Call, results: Path, words: tuple[str, ...])
 def test_answers_about_several_tasks_say_which() -> None:
     def answer(task: str) -> Any:
         run = SimpleNamespace(label="NoPE", seed=0, key="0123456789", task=task)
-        job = SimpleNamespace(run=run, against=None, question={"length": 8})
+        job = SimpleNamespace(run=run, against=None, question=SimpleNamespace(length=8))
         result = {"n": 3, "most": [[[3, 1]]], "queries": 4}
         return SimpleNamespace(job=job, row=SimpleNamespace(result=result))
 
-    one, two = (_table("attended-distance", [answer("Copy"), answer(other)]) for other in ("Copy", "Parity"))
+    one, two = (
+        _table(PROBES.find_model_probe("attended-distance"), [answer("Copy"), answer(other)])
+        for other in ("Copy", "Parity")
+    )
     assert "task" not in [column.header for column in one.columns]
     assert [str(cell) for cell in two.columns[1].cells] == ["Copy", "Parity"]
 

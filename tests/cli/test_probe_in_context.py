@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from lengthwise.cli import probing
 from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig
-from lengthwise.probes import IN_CONTEXT, OPTIONS
+from lengthwise.probes import PROBES
 from lengthwise.store import open_store
 from lengthwise.studies import Study, grid
 from lengthwise.training import train
@@ -48,32 +47,62 @@ def key(results: Path) -> str:
         return next(run.key for run in store.runs("icl") if run.label == "NoPE")
 
 
-def test_names_and_options_are_those_of_the_probes() -> None:
-    assert probing.IN_CONTEXT == IN_CONTEXT
-    assert probing.OPTIONS == OPTIONS
+ROW = {"label", "task", "seed", "new", "key", "asked", "result", "facts", "created"}
+SCORED = {"prompts", "metric", "better", "n", "seconds"}
+RESULTS = {
+    "recency": {"layers", "last", "train_length", "n", "seconds"},
+    "duplicates": SCORED,
+    "lost-in-the-middle": SCORED,
+    "induction": {"induction", "nearest", "uniform", "prefix_score", "nearest_score", "start", "n", "seconds"},
+}
 
 
 @pytest.mark.parametrize(
     ("words", "asked"),
     [
-        (("recency",), {"length": 24, "points": 6, "repeats": 4, "examples": 64}),
-        (("recency", "--lengths", 9, "--points", 3, "--repeats", 2, "--examples", 5), {"length": 9, "points": 3, "repeats": 2}),
-        (("duplicates", "--examples", 5, "--noise", "1-2,4"), {"length": 48, "points": 6, "noise": [1, 2, 4], "resamples": 100}),
-        (("lost-in-the-middle", "--examples", 5, "--positions", 3, "--lengths", 14), {"length": 14, "positions": 3}),
-        (("induction", "--examples", 5, "--lengths", 8, "--neighbours", 2), {"length": 8, "points": 12, "neighbours": 2}),
+        (("recency",), {"length": 24, "points": 6, "repeats": 4, "examples": 64, "seed": 0}),
+        (
+            ("recency", "--lengths", 9, "--points", 3, "--repeats", 2, "--examples", 5, "--seed", 7),
+            {"length": 9, "points": 3, "repeats": 2, "examples": 5, "seed": 7},
+        ),
+        (
+            ("duplicates",),
+            {"length": 48, "points": 6, "noise": [1, 2, 3, 4, 5], "resamples": 100, "examples": 100, "seed": 0},
+        ),
+        (
+            ("duplicates", "--examples", 5, "--noise", "1-2,4", "--resamples", 9),
+            {"length": 48, "points": 6, "noise": [1, 2, 4], "resamples": 9, "examples": 5, "seed": 0},
+        ),
+        (
+            ("lost-in-the-middle", "--examples", 5),
+            {"length": 48, "points": 6, "positions": 21, "resamples": 100, "examples": 5, "seed": 0},
+        ),
+        (
+            ("lost-in-the-middle", "--examples", 5, "--positions", 3, "--lengths", 14),
+            {"length": 14, "points": 6, "positions": 3, "resamples": 100, "examples": 5, "seed": 0},
+        ),
+        (
+            ("induction", "--examples", 5),
+            {"length": 80, "points": 12, "repeats": 4, "neighbours": 1, "examples": 5, "seed": 0},
+        ),
+        (
+            ("induction", "--examples", 5, "--lengths", 8, "--neighbours", 2),
+            {"length": 8, "points": 12, "repeats": 4, "neighbours": 2, "examples": 5, "seed": 0},
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_asked(here: Call, results: Path, key: str, words: tuple[Any, ...], asked: dict[str, Any]) -> None:
     ran = here("probe", words[0], key, *words[1:], "--results", results, "--json")
     assert ran.code == 0, ran.err
     (row,) = json.loads(ran.out)
-    assert row["asked"]["probe"] == words[0]
-    assert asked.items() <= row["asked"].items()
+    assert row["asked"] == {"probe": words[0], **asked}
+    assert set(row) == ROW
+    assert set(row["result"]) == RESULTS[words[0]]
     again = here("probe", words[0], key, *words[1:], "--results", results)
     assert "1 of 1 results were already stored." in again.out
     assert "NoPE, seed 0" in again.out
-    for head in probing.COLUMNS[words[0]]:
-        assert head.split()[0] in again.out
+    for column in PROBES.find_model_probe(words[0]).columns:
+        assert column.header.split()[0] in again.out
 
 
 def test_of_a_study_what_can_be_asked_is(here: Call, results: Path) -> None:

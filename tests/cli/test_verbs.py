@@ -72,6 +72,24 @@ def test_list_encodings(here: Call) -> None:
     assert "hidden_layers=2" in described
 
 
+def test_list_probes(here: Call) -> None:
+    ran = here("list", "probes")
+    assert ran.code == 0
+    assert "attention-distance  How much a run's attention differs" in ran.out
+    assert "repeats: 4" in ran.out
+    rows = {row["name"]: row for row in json.loads(here("list", "probes", "--json").out)}
+    assert set(rows["recency"]) == {"name", "summary", "settings", "documentation"}
+    assert rows["recency"]["settings"]["length"] == "4x the training length"
+    assert rows["recency"]["settings"]["examples"] == 64
+    assert rows["lengths"]["settings"] == {}
+    (alone,) = json.loads(here("list", "probe", "Recency", "--json").out)
+    assert alone == rows["recency"]
+    assert "the most recent tenth of them" in here("list", "probes", "recency").out
+    wrong = here("list", "probes", "recncy")
+    assert (wrong.code, wrong.err.count("\n")) == (2, 1)
+    assert "did you mean 'recency'" in wrong.err
+
+
 def test_list_tasks(here: Call) -> None:
     rows = {row["name"]: row for row in json.loads(here("list", "tasks", "--json").out)}
     assert rows["Copy"]["metric"] == "exact match"

@@ -8,15 +8,31 @@ import torch
 
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, CoPE, Learned, NoPE, RoPE
-from lengthwise.probes import in_context, in_context_question, measure_in_context, recency, require_in_context
-from lengthwise.probes.asking import TrainedRun
-from lengthwise.probes.in_context import IN_CONTEXT, interval, prompts_of
-from lengthwise.probes.rows import attention_calls
+from lengthwise.probes import PROBES, ModelQuestion
+from lengthwise.probes.base import IN_CONTEXT
+from lengthwise.probes.induction import measure as induction
+from lengthwise.probes.measuring import trained_run
+from lengthwise.probes.measuring.rows import attention_calls
+from lengthwise.probes.measuring.trained_run import TrainedRun
+from lengthwise.probes.recency import measure as recency
+from lengthwise.probes.repeated_examples import measure as scores
 from lengthwise.tasks import Copy, LinearRegression, generator
 from lengthwise.tasks.functions import CNF, Conjunction, ParityFunction, SparseMajority
 from lengthwise.training.loop import build
 
 MODEL = ModelConfig.llama(d_model=16, num_layers=2, num_heads=2)
+
+
+def question_of(probe: str, train_length: int, length: int | None = None, **options) -> ModelQuestion:
+    return PROBES.find_model_probe(probe).question.with_defaults(train_length, length=length, **options)
+
+
+def measured(of: TrainedRun, asked: ModelQuestion, on_progress=None):
+    return PROBES.find_model_probe(asked.probe).measure(of, asked, None, on_progress)
+
+
+def prompts_of(asked: ModelQuestion, dims: int):
+    return PROBES.find(asked.probe).prompts(asked, dims)
 
 
 def subject(encoding=NoPE, dims=2, train_length=6, **settings) -> TrainedRun:
@@ -58,11 +74,11 @@ def test_the_last_question_is_the_row_of_the_matrix(probed):
 
 
 def test_recency_is_the_mean_over_prompts(probed, monkeypatch):
-    monkeypatch.setattr(in_context, "TOKENS", 50)
-    asked = in_context_question("recency", 6, examples=5)
-    assert (asked["length"], asked["points"], asked["repeats"]) == (24, 6, 4)
+    monkeypatch.setattr(trained_run, "TOKENS", 50)
+    asked = question_of("recency", 6, examples=5)
+    assert (asked.length, asked.points, asked.repeats) == (24, 6, 4)
     told = []
-    found = measure_in_context(probed, asked, told.append)
+    found = measured(probed, asked, told.append)
     assert sum(told) == pytest.approx(5)
     with torch.no_grad():
         row = matrices(probed, probed.task.examples(0, 5, 24).inputs)[:, :, :, -2].mean(1)
@@ -78,8 +94,8 @@ def test_recency_is_the_mean_over_prompts(probed, monkeypatch):
 
 def test_induction_counts_the_earlier_labels(probed):
     """As the published code adds it up, pair by pair."""
-    asked = in_context_question("induction", 6, 8, points=3, repeats=3, examples=4)
-    found = measure_in_context(probed, asked)
+    asked = question_of("induction", 6, 8, points=3, repeats=3, examples=4)
+    found = measured(probed, asked)
     xs, ys = probed.task.examples_of(probed.task.examples(0, 4, 3))
     with torch.no_grad():
         weights = matrices(probed, probed.task.pack(xs.repeat(1, 3, 1), ys.repeat(1, 3)).inputs).mean(1)
@@ -96,8 +112,8 @@ def test_induction_counts_the_earlier_labels(probed):
 
 
 def test_nearest_counts_the_labels_of_similar_inputs(probed):
-    asked = in_context_question("induction", 6, 8, points=3, examples=4, neighbours=2)
-    found = measure_in_context(probed, asked)
+    asked = question_of("induction", 6, 8, points=3, examples=4, neighbours=2)
+    found = measured(probed, asked)
     assert found["start"] == 5
     batch = probed.task.examples(0, 4, 8)
     xs, _ = probed.task.examples_of(batch)
@@ -117,23 +133,23 @@ def test_of_equals_the_earliest_is_nearest():
     xs = torch.tensor(
         [[[1.0, 1, 1], [1, 1, -1], [1, -1, 1], [1, 1, 1]], [[-1.0, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 1]]]
     )
-    found = recency.nearest_labels(xs, 3, 1)
+    found = induction.nearest_labels(xs, 3, 1)
     assert [found[0, 2 * n].nonzero().flatten().tolist() for n in range(4)] == [[], [], [1], [1]]
     assert [found[1, 2 * n].nonzero().flatten().tolist() for n in range(4)] == [[], [], [3], [3]]
     assert not found[:, 1::2].any()
 
 
 def test_earlier_labels_by_hand():
-    found = recency.earlier_labels(8, 2)
+    found = induction.earlier_labels(8, 2)
     assert [(q, k) for q, k in found.nonzero().tolist()] == [(4, 1), (6, 3)]
 
 
 @pytest.mark.parametrize("probe", ["duplicates", "lost-in-the-middle"])
 def test_scores_are_those_of_the_prompts(probed, probe, monkeypatch):
-    asked = in_context_question(probe, 6, 15, examples=7, **({"positions": 4} if probe != "duplicates" else {}))
-    whole = measure_in_context(probed, asked)
-    monkeypatch.setattr(in_context, "SCORING_TOKENS", 60)
-    cut = measure_in_context(probed, asked)
+    asked = question_of(probe, 6, 15, examples=7, **({"positions": 4} if probe != "duplicates" else {}))
+    whole = measured(probed, asked)
+    monkeypatch.setattr(scores, "TOKENS", 60)
+    cut = measured(probed, asked)
     xs, ys = probed.task.examples_of(probed.task.examples(0, 7, 6))
     made = prompts_of(asked, 2)
     assert [(one["kind"], one["at"]) for one in whole["prompts"]] == [(one.kind, one.at) for one in made]
@@ -158,7 +174,7 @@ def test_repeated_examples_keep_the_label_of_the_function():
     task = LinearRegression(dims=2)
     xs, ys = task.examples_of(task.examples(0, 5, 7))
     w = torch.linalg.solve(xs[:, :2].double(), ys[:, :2, None].double())
-    for made in prompts_of(in_context_question("duplicates", 7, 20), 2):
+    for made in prompts_of(question_of("duplicates", 7, 20), 2):
         places = torch.tensor(made.examples)
         assert (xs[:, places].double() @ w)[..., 0] == pytest.approx(ys[:, places].double(), abs=1e-4)
 
@@ -169,7 +185,7 @@ def test_repeated_examples_keep_the_label_of_a_boolean_function(make):
     task = make(dims=4)
     xs, ys = task.examples_of(task.examples(3, 20, 12))
     functions = task.functions(generator(3, "test", 12), 20, 4)
-    for made in prompts_of(in_context_question("duplicates", 12, 30), 4):
+    for made in prompts_of(question_of("duplicates", 12, 30), 4):
         places = torch.tensor(made.examples)
         assert torch.equal(task.apply(functions, xs[:, places]), ys[:, places])
 
@@ -177,32 +193,34 @@ def test_repeated_examples_keep_the_label_of_a_boolean_function(make):
 def test_the_bootstrap_by_hand():
     values = torch.tensor([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0]])
     chosen = torch.tensor([[0, 0, 0], [1, 1, 1], [2, 2, 2], [0, 1, 2], [0, 1, 2]])
-    low, high = interval(values, chosen)
+    low, high = scores.interval(values, chosen)
     assert low.tolist() == pytest.approx([0.1, 5.0])  # means 0, 1, 1, 1, 2; 2.5 % of 4 steps
     assert high.tolist() == pytest.approx([1.9, 5.0])
-    asked = in_context_question("duplicates", 6)
-    assert torch.equal(in_context._resamples(asked), in_context._resamples(asked))
-    assert in_context._resamples(asked).shape == (100, 100)
+    asked = question_of("duplicates", 6)
+    assert torch.equal(scores._resamples(asked), scores._resamples(asked))
+    assert scores._resamples(asked).shape == (100, 100)
 
 
 def test_what_is_not_finite_is_none(probed):
-    made = prompts_of(in_context_question("duplicates", 6, 15), 2)[0]
+    made = prompts_of(question_of("duplicates", 6, 15), 2)[0]
     values = torch.full((4, len(made.examples)), math.inf).double()
-    found = in_context._prompt_result(made, values, torch.zeros(3, 4, dtype=torch.long))
+    found = scores._prompt_result(made, values, torch.zeros(3, 4, dtype=torch.long))
     assert found["score"] is None
     json.dumps(found, allow_nan=False)
 
 
 def test_published_defaults():
-    assert in_context_question("recency", 50) == {
+    assert question_of("recency", 50).to_data() == {
         "probe": "recency", "length": 200, "points": 50, "repeats": 4, "examples": 64, "seed": 0,
     }  # fmt: skip
-    assert in_context_question("duplicates", 50) == {
+    assert question_of("duplicates", 50).to_data() == {
         "probe": "duplicates", "length": 400, "points": 50, "noise": list(range(5, 21)), "resamples": 100, "examples": 100,
         "seed": 0,
     }  # fmt: skip
-    assert in_context_question("lost-in-the-middle", 50)["length"] == 400
-    assert in_context_question("induction", 50) == {
+    assert question_of("lost-in-the-middle", 50).to_data() == {
+        "probe": "lost-in-the-middle", "length": 400, "points": 50, "positions": 21, "resamples": 100, "examples": 100, "seed": 0,
+    }  # fmt: skip
+    assert question_of("induction", 50).to_data() == {
         "probe": "induction", "length": 80, "points": 12, "repeats": 4, "neighbours": 1, "examples": 100, "seed": 0,
     }  # fmt: skip
 
@@ -218,31 +236,35 @@ def test_published_defaults():
         (
             "duplicates",
             {"positions": 3},
-            "duplicates has no setting 'positions'; its settings are: length, examples, points, noise",
+            "duplicates has no setting 'positions'; its settings are: length, examples, seed, points, resamples, noise",
         ),
     ],
 )
 def test_questions_that_cannot_be(probe, settings, words):
     with pytest.raises(ConfigError, match=words):
-        in_context_question(probe, 50, **settings)
+        question_of(probe, 50, **settings)
 
 
 def test_runs_that_cannot_be_asked():
+    def require(run, asked) -> None:
+        PROBES.find_model_probe(asked.probe).require(run, [asked], None)
+
     def refused(run, probe, **settings) -> str:
         with pytest.raises(ConfigError) as caught:
-            require_in_context(run, in_context_question(probe, run.training.train_length, **settings))
+            require(run, question_of(probe, run.training.train_length, **settings))
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
     copy = Run(encoding=choose(NoPE), task=choose(Copy), training=TrainingConfig(train_length=6))
-    for probe in IN_CONTEXT:
-        assert "on Copy; name" in refused(copy, probe)
+    for probe in PROBES.of_models:
+        if probe.chapter is IN_CONTEXT:
+            assert "on Copy; name" in refused(copy, probe.name)
     learned = subject(Learned, max_length=40).run
     assert "length 24 examples needs 48 positions, but Learned has 40" in refused(learned, "recency")
     assert "needs 96 positions" in refused(learned, "duplicates")
     assert "needs 96 positions" in refused(learned, "lost-in-the-middle")
     assert "needs 160 positions" in refused(learned, "induction")
-    require_in_context(learned, in_context_question("recency", 6, 20, repeats=2))
+    require(learned, question_of("recency", 6, 20, repeats=2))
     assert "4 repeats" not in refused(learned, "recency", length=20), "what is repeated is too long as well"
     many = subject(dims=4).run
     assert "points must be at least 8 " in refused(many, "duplicates")
@@ -252,4 +274,4 @@ def test_runs_that_cannot_be_asked():
         training=TrainingConfig(train_length=50),
     )  # fmt: skip
     assert "has no attention" in refused(mamba, "recency")
-    require_in_context(mamba, in_context_question("duplicates", 50))
+    require(mamba, question_of("duplicates", 50))

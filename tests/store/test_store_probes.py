@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from lengthwise.store import Store, StoreError
+from lengthwise.store.checks import Unreadable
+from lengthwise.store.columns import CONFIG
 
 ASKED = {"probe": "attention-distance", "against": "b200000000000000", "length": 8, "examples": 10}
 ASKED |= {"seed": 0, "variant": "jensen-shannon"}
@@ -69,3 +71,10 @@ def test_published_numbers_of_a_study(store: Store, make: Any) -> None:
     assert store.studies()[0].published == numbers
     store.add_study("s", evaluation={}, runs=[make.run("a100000000000000")])
     assert store.studies()[0].published is None, "what the study's file says now"
+
+
+@pytest.mark.parametrize("name", ["steps", "batch_size", "train_examples", "min_length"])
+def test_counts_of_a_training_are_whole_numbers(name: str) -> None:
+    CONFIG({"training": {name: 2}})
+    with pytest.raises(Unreadable, match=f"training {name} is text instead of a whole number"):
+        CONFIG({"training": {name: "2"}})

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from lengthwise.config import ConfigError
+from lengthwise.probes import PROBES
 from lengthwise.store import StoreGone, open_results
 from lengthwise.studies import Event, execute, load
 from lengthwise.studies.events import Advanced, Note, Started
-from lengthwise.studies.probing import Prober, attended_distance_jobs
+from lengthwise.studies.probing import Prober, jobs_of_runs
 from lengthwise.training.tensor_file import read
 
 pytestmark = pytest.mark.timeout(300)
@@ -46,7 +47,9 @@ def test_runs_without_weights_are_trained_again(place: Path) -> None:
     old, _ = read(place / "results" / first.facts["weights"])
     shutil.rmtree(place / "results" / "runs")
     with open_results(place / "results") as store, pytest.raises(ConfigError) as caught:
-        Prober(store, store.folder).require(attended_distance_jobs(store.runs("tiny")[:1], [8]))
+        Prober(store, store.folder).require(
+            jobs_of_runs(PROBES.find_model_probe("attended-distance"), store.runs("tiny")[:1], [8])
+        )
     assert "has no weights here" in str(caught.value)
     assert "run its study again to retrain it" in str(caught.value)
     outcome, heard = rerun(place)

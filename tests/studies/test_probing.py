@@ -8,10 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, TrainingConfig
+from lengthwise.probes import PROBES
 from lengthwise.store import StoreError, open_store
 from lengthwise.studies import Study, grid, probing
 from lengthwise.training import train
 
+ATTENDED, DISTANCE = PROBES.find_model_probe("attended-distance"), PROBES.find_model_probe("attention-distance")
 MODEL = ModelConfig(d_model=16, num_layers=2, num_heads=2)
 TRAINING = TrainingConfig(train_length=4, steps=2, batch_size=2)
 
@@ -114,7 +116,7 @@ def test_runs_without_attention_are_left_out_and_why(tmp_path):
         ]
         mamba = next(run for run in runs if run.label == "Mamba")
         with pytest.raises(ConfigError, match="is a Mamba, which has no attention"):
-            probing.probe_all(probing.Prober(store, tmp_path), probing.attended_distance_jobs([mamba], [4]))
+            probing.probe_all(probing.Prober(store, tmp_path), probing.jobs_of_runs(ATTENDED, [mamba], [4]))
 
 
 def test_two_seeds_of_the_reference_are_one_pair(folder):
@@ -149,10 +151,10 @@ def test_only_what_may_be_compared_is_paired(folder):
 def test_answers_are_stored_and_not_asked_twice(folder, monkeypatch):
     with open_store(folder) as store:
         pairs, _ = probing.partners(store.runs("s"), "nope")
-        items = probing.attention_distance_jobs(pairs, [4, 6], examples=3) + probing.attended_distance_jobs(
-            store.runs("s"), None, examples=3
+        items = probing.jobs_of_pairs(DISTANCE, pairs, [4, 6], examples=3) + probing.jobs_of_runs(
+            ATTENDED, store.runs("s"), None, examples=3
         )
-        assert [item.question["length"] for item in items if item.against is None] == [8] * 6, "what was never trained"
+        assert [item.question.length for item in items if item.against is None] == [8] * 6, "what was never trained"
         told = []
         answers = probing.probe_all(probing.Prober(store, folder), items, lambda item, n: told.append((item, n)))
         assert [answer.job for answer in answers] == items
@@ -160,7 +162,7 @@ def test_answers_are_stored_and_not_asked_twice(folder, monkeypatch):
         assert sum(n for _, n in told) == 3 * len(items)
         for answer in answers:
             assert answer.row.key == answer.job.run.key
-            assert answer.row.asked == answer.job.question
+            assert answer.row.asked == answer.job.question.to_data()
             assert answer.row.facts["versions"]["torch"]
             assert len(answer.row.result["layers" if answer.job.against else "most"]) == 2
 
@@ -172,7 +174,7 @@ def test_answers_are_stored_and_not_asked_twice(folder, monkeypatch):
 
 def test_an_interrupted_call_keeps_what_it_has(folder):
     with open_store(folder) as store:
-        items = probing.attended_distance_jobs(store.runs("s"), [5], examples=2)
+        items = probing.jobs_of_runs(ATTENDED, store.runs("s"), [5], examples=2)
         asker = probing.Prober(store, folder)
 
         def stop(item, n):
@@ -196,7 +198,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is(tmp_path):
         def refused(a, b, length=4, **change) -> str:
             a, b = (dataclasses.replace(runs[key], **change) for key in (a, b))
             with pytest.raises((ConfigError, StoreError)) as caught:
-                probing.probe_all(asker, probing.attention_distance_jobs([(a, b)], [length]))
+                probing.probe_all(asker, probing.jobs_of_pairs(DISTANCE, [(a, b)], [length]))
             assert "\n" not in str(caught.value)
             return str(caught.value)
 
@@ -208,7 +210,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is(tmp_path):
         assert "was created by another version of lengthwise" in refused(("RoPE", 0), ("NoPE", 1), key="0" * 16)
         no_study = dataclasses.replace(runs["NoPE", 1], asked=[])
         with pytest.raises(ConfigError, match="give the lengths"):
-            probing.attention_distance_jobs([(no_study, runs["RoPE", 0])], None)
+            probing.jobs_of_pairs(DISTANCE, [(no_study, runs["RoPE", 0])], None)
         assert store.probes(run.key for run in runs.values()) == []
 
 
@@ -225,5 +227,5 @@ def test_at_most_two_models_are_kept(folder, monkeypatch):
     monkeypatch.setattr(probing.Prober, "_trained_run", watched)
     with open_store(folder) as store:
         pairs, _ = probing.partners(store.runs("s"), "nope")
-        probing.probe_all(probing.Prober(store, folder), probing.attention_distance_jobs(pairs, [3], examples=2))
+        probing.probe_all(probing.Prober(store, folder), probing.jobs_of_pairs(DISTANCE, pairs, [3], examples=2))
     assert most == 2

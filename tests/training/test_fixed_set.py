@@ -9,7 +9,8 @@ import torch
 from lengthwise.analysis.training_set import training_set
 from lengthwise.config import ConfigError, Curriculum, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, NoPE
-from lengthwise.probes.lengths import count_lengths
+from lengthwise.probes.example_lengths.measure import count_lengths
+from lengthwise.probes.example_lengths.question import ExampleLengthsQuestion
 from lengthwise.tasks import PCFG, PFA, SCAN, Addition, Conjunction, Copy, LinearRegression, Parity, Text
 from lengthwise.tasks.base import Batch
 from lengthwise.tasks.sequences import SequenceTask
@@ -194,10 +195,10 @@ def test_what_is_said_of_it():
 
 
 def test_its_lengths_are_counted():
-    asked = {"probe": "lengths", "field": "length", "examples": 1000, "lengths": [4]}
+    asked = ExampleLengthsQuestion(field="length", examples=1000, lengths=(4,))
     assert count_lengths(a_run(train_examples=12), asked)["train"] == {str(n): 2 for n in range(4, 10)}
     given = a_run(SCAN, settings={"split": "tr25"}, train_length=5, min_length=1, train_examples=40)
-    counted = count_lengths(given, {"probe": "lengths", "field": "length"})
+    counted = count_lengths(given, ExampleLengthsQuestion(field="length"))
     assert sum(counted["train"].values()) == 40
     assert sum(counted["test"].values()) > 3000
 

@@ -3,7 +3,6 @@
 Start with `findings(store, study)`. `Findings` is plain data for a report or a script. Nothing here imports torch.
 """
 
-from lengthwise.analysis.attention import AttendedDistances, AttendedSeries, Distances, DistanceSeries
 from lengthwise.analysis.findings import (
     Baseline,
     Findings,
@@ -16,10 +15,9 @@ from lengthwise.analysis.findings import (
     TaskFindings,
 )
 from lengthwise.analysis.gather import findings, from_rows
-from lengthwise.analysis.in_context import InContext, Induction, Panel, Places, Recency, Repeated
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
 from lengthwise.analysis.kinds import Kind
-from lengthwise.analysis.lengths import ExampleLengths, Histogram
+from lengthwise.analysis.lengths import Histogram
 from lengthwise.analysis.ranks import (
     Ranking,
     Ties,
@@ -31,25 +29,14 @@ from lengthwise.analysis.ranks import (
 )
 
 __all__ = [
-    "AttendedDistances",
-    "AttendedSeries",
     "Baseline",
-    "DistanceSeries",
-    "Distances",
-    "ExampleLengths",
     "Findings",
     "Histogram",
-    "InContext",
-    "Induction",
     "Interval",
     "Kind",
-    "Panel",
-    "Places",
     "Point",
     "Published",
     "Ranking",
-    "Recency",
-    "Repeated",
     "RunInfo",
     "SeedScore",
     "Series",

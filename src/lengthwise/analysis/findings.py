@@ -5,12 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lengthwise.analysis.attention import AttendedDistances, Distances
 from lengthwise.analysis.generated_answers import GeneratedAnswers
-from lengthwise.analysis.in_context import InContext
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.kinds import Kind, kind_of
-from lengthwise.analysis.lengths import ExampleLengths
 from lengthwise.analysis.numbers import figure
 from lengthwise.metrics import Metric
 
@@ -97,8 +94,7 @@ class TaskFindings:
     `trained`: the shortest and the longest length that count as trained, see `trained_lengths`.
     `keys`: the keys of its runs. `reading`: the conclusion in plain sentences.
     `notes`: remarks of the task on its scores, for example that training and test share examples.
-    `distances`, `attended`, `in_context`: the results of probes inside the trained models, if there are any.
-    `examples`: the lengths of the examples, if they were counted.
+    `probes`: by the name of a probe, the summaries of its stored results; only of probes that have some.
     `baselines`: in the task's order, the simplest floor first; they are not ranked.
     `generated_answers`: statistics of decoded answers, if answers were decoded.
     """
@@ -115,10 +111,7 @@ class TaskFindings:
     keys: tuple[str, ...]
     reading: str = ""
     notes: tuple[str, ...] = ()
-    distances: tuple[Distances, ...] = ()
-    attended: tuple[AttendedDistances, ...] = ()
-    examples: tuple[ExampleLengths, ...] = ()
-    in_context: InContext = field(default_factory=InContext)
+    probes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     baselines: tuple[Baseline, ...] = ()
     generated_answers: GeneratedAnswers | None = None
     trained: tuple[int, int] | None = None

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.analysis import attention, lengths
 from lengthwise.analysis.findings import (
     SHIFTED,
     Baseline,
@@ -22,11 +21,11 @@ from lengthwise.analysis.findings import (
     TaskFindings,
 )
 from lengthwise.analysis.generated_answers import generated_answers
-from lengthwise.analysis.in_context import in_context
 from lengthwise.analysis.intervals import of_scores, with_wilson
 from lengthwise.analysis.kinds import shortest_drawn, trained_lengths
 from lengthwise.analysis.reading import reading
 from lengthwise.metrics import Metric, stored_metric
+from lengthwise.probes import PROBES, StoredAnswers
 from lengthwise.store import StoreWarning
 
 if TYPE_CHECKING:
@@ -182,10 +181,7 @@ class _Panel:
             settings=self.settings,
             keys=tuple(self.runs),
             notes=self.notes(),
-            distances=attention.distances(of_run, probes, known),
-            attended=attention.attended(of_run, probes),
-            in_context=in_context(of_run, probes, self.metric.limits),
-            examples=lengths.of_runs(self.runs, probes),
+            probes=probe_summaries(probes, of_run, known, self.metric.limits),
             baselines=self.baselines(),
             generated_answers=generated_answers(
                 {
@@ -237,6 +233,24 @@ class _Panel:
             for run in others
         ]
         return tuple(dict.fromkeys(found + sizes))
+
+
+def probe_summaries(
+    rows: Iterable["ProbeRow"],
+    labels: Mapping[str, str],
+    runs: Mapping[str, "RunRow"],
+    bounds: tuple[float, float] | None = None,
+) -> dict[str, tuple[Any, ...]]:
+    """Return the summaries of the stored rows about the runs in `labels`, by the name of the probe; see `StoredAnswers`."""
+    by_probe: dict[str, list[ProbeRow]] = defaultdict(list)
+    for row in rows:
+        if row.key in labels:
+            by_probe[row.asked["probe"]].append(row)
+    answers = {
+        name: StoredAnswers(rows=some, labels=labels, runs=runs, bounds=bounds) for name, some in by_probe.items()
+    }
+    found = {probe.name: tuple(probe.summarize(answers[probe.name])) for probe in PROBES if probe.name in answers}
+    return {name: summaries for name, summaries in found.items() if summaries}
 
 
 def _groups(facts: Mapping[str, Any] | None) -> tuple[float, ...]:

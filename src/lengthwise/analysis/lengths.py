@@ -1,17 +1,13 @@
-"""Histograms of the lengths of examples, from JSON lines or from the stored probe of a run."""
+"""Histograms of the lengths of examples, from JSON lines."""
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lengthwise.values import ConfigError, near_miss
 
-if TYPE_CHECKING:
-    from lengthwise.store import ProbeRow
-
-LENGTHS = "lengths"
 BOM = "\ufeff"  # byte order mark, with which some programs start their files
 WIDTHS = (1, 2, 5)  # of bins, times a power of ten
 MOST = 10**15  # the largest length; sums and means of larger ones would not be exact
@@ -67,54 +63,6 @@ class Histogram:
     def between(self, first: int, last: int) -> int:
         """How many examples have a length of first ... last."""
         return sum(count for length, count in self.counts.items() if first <= length <= last)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExampleLengths:
-    """The lengths of a run's training and test examples.
-
-    `field`: words per question ("input"), words per answer ("target"), or the task's own length ("length"). `drawn`: the number of
-    examples drawn from each split; None if all examples of a fixed set were counted.
-    """
-
-    field: str
-    drawn: int | None
-    train: Histogram
-    test: Histogram
-
-    @property
-    def origin(self) -> str:
-        """Return where the examples come from, such as "1,000 drawn from each split". A short test may have fewer."""
-        if self.drawn is None:
-            return "all examples"
-        fewer = " (the test has fewer)" if self.test.total < self.drawn else ""
-        return f"{self.drawn:,} drawn from each split{fewer}"
-
-    def bins(self, most: int) -> list[tuple[int, int, int, int]]:
-        """First length, last length, and counts of training and test examples, of at most `most` bins that both share."""
-        together = Histogram(dict(sorted((Counter(self.train.counts) + Counter(self.test.counts)).items())))
-        return [
-            (first, last, self.train.between(first, last), self.test.between(first, last))
-            for first, last, _ in together.bins(most)
-        ]
-
-
-def example_lengths(row: "ProbeRow") -> ExampleLengths:
-    """Return the stored lengths of a run. Raises `ConfigError` if a split has no examples."""
-    parts = {split: {int(length): count for length, count in row.result[split].items()} for split in ("train", "test")}
-    for split, counts in parts.items():
-        if not counts:
-            raise ConfigError(f"run {row.key[:8]} has no {split} examples to count")
-    train, test = (Histogram(dict(sorted(parts[split].items()))) for split in ("train", "test"))
-    return ExampleLengths(field=row.asked["field"], drawn=row.asked.get("examples"), train=train, test=test)
-
-
-def of_runs(keys: Collection[str], probes: Iterable["ProbeRow"]) -> tuple[ExampleLengths, ...]:
-    """Return the stored lengths of runs that share task and training: for each field, the newest."""
-    rows = [row for row in probes if row.asked["probe"] == LENGTHS and row.key in keys]
-    rows = [row for row in rows if row.result["train"] and row.result["test"]]
-    found = {row.asked["field"]: example_lengths(row) for row in sorted(rows, key=lambda row: row.created)}
-    return tuple(found[field] for field in sorted(found))
 
 
 def lengths(lines: Iterable[str | bytes], field: str) -> Histogram:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from lengthwise.analysis.lengths import ExampleLengths, Histogram, example_lengths, lengths
+from lengthwise.analysis.lengths import Histogram, lengths
 from lengthwise.cli.printing import one_line, print_json, stdout
 from lengthwise.config import ConfigError
+from lengthwise.probes.example_lengths.summary import ExampleLengthsSummary, example_lengths
 
 MAX_LINE_BYTES = 2**26
 ROWS = 40  # maximal rows of the table; more lengths are binned
@@ -102,7 +103,7 @@ def _print_table(histogram: Histogram, field: str) -> None:
     print(f"\n{_sentence(histogram, 'examples')}")
 
 
-def _print_splits(example_lengths: ExampleLengths, name: str) -> None:
+def _print_splits(example_lengths: ExampleLengthsSummary, name: str) -> None:
     """Print the lengths of training and test examples side by side; each bar shows a share of its own split."""
     from rich.table import Table
     from rich.text import Text

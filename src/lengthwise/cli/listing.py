@@ -1,4 +1,4 @@
-"""`lengthwise list`: encodings, tasks, position schemes, runs, studies."""
+"""`lengthwise list`: encodings, tasks, position schemes, probes, runs, studies."""
 
 import importlib
 from typing import Any
@@ -12,7 +12,7 @@ METHODS = {  # list: what it is a list of, the package that defines it, and its 
     "tasks": ("task", "lengthwise.tasks", "TASKS"),
     "positions": ("position scheme", "lengthwise.positions", "POSITION_SCHEMES"),
 }
-LISTS = (*METHODS, "runs", "studies")
+LISTS = (*METHODS, "probes", "runs", "studies")
 
 
 def show_list(what: str, names: tuple[str, ...], study: str | None, results: str, json: bool) -> int:
@@ -21,7 +21,7 @@ def show_list(what: str, names: tuple[str, ...], study: str | None, results: str
         list_name += "s"
     if list_name not in LISTS:
         raise ConfigError(f"there is no list of {what!r}{near_miss(what, LISTS)}; available: {', '.join(LISTS)}")
-    if names and list_name not in METHODS:
+    if names and list_name in ("runs", "studies"):
         raise ConfigError(f"list {list_name} takes no names, got {names[0]!r}; `lengthwise show KEY` shows one run")
     if study is not None and list_name != "runs":
         raise ConfigError(f"--study applies only to list runs, not to list {list_name}; omit it")
@@ -29,6 +29,8 @@ def show_list(what: str, names: tuple[str, ...], study: str | None, results: str
         _list_runs(study, results, json)
     elif list_name == "studies":
         _list_studies(results, json)
+    elif list_name == "probes":
+        _list_probes(names, json)
     else:
         _list_methods(list_name, names, json)
     return 0
@@ -48,12 +50,16 @@ def _list_methods(list_name: str, names: tuple[str, ...], json: bool) -> None:
     if json:
         print_json(rows)
     elif names:
-        for row in rows:
-            print(f"{row['name']}: {row['documentation']}\n")
-            settings = ", ".join(f"{k}={v!r}" for k, v in row["settings"].items())
-            print(f"Settings: {settings or 'none'}\n")
+        _print_descriptions(rows)
     else:
         _print_method_table(list_name, rows)
+
+
+def _print_descriptions(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        print(f"{row['name']}: {row['documentation']}\n")
+        settings = ", ".join(f"{k}={v!r}" for k, v in row["settings"].items())
+        print(f"Settings: {settings or 'none'}\n")
 
 
 def _rows_from_source(list_name: str) -> list[dict[str, Any]] | None:
@@ -131,6 +137,36 @@ def _print_method_table(list_name: str, rows: list[dict[str, Any]]) -> None:
     }
     example = examples[kind]
     print(f"\nWith settings: {example}. Full description: lengthwise list {list_name} {example.partition(':')[0]}")
+
+
+# ---- probes -----------------------------------------------------------------------------------------------------
+
+
+def _list_probes(names: tuple[str, ...], json: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from lengthwise.probes import PROBES
+
+    rows: list[dict[str, Any]] = [
+        {"name": p.name, "summary": p.summary, "settings": p.settings, "documentation": p.documentation}
+        for p in ([PROBES.find(name.lower()) for name in names] or PROBES)
+    ]
+    if json:
+        print_json(rows)
+        return
+    if names:
+        _print_descriptions(rows)
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("probe", no_wrap=True)
+    table.add_column("description")
+    table.add_column("options and their defaults")
+    for row in rows:
+        options = ", ".join(f"{name}: {default}" for name, default in row["settings"].items())
+        table.add_row(Text(row["name"], style="bold"), Text(row["summary"]), Text(options or "none"))
+    stdout().print(table)
+    print("\nFull description: lengthwise list probes recency. Help for the options: lengthwise probe --help")
 
 
 # ---- runs and studies -------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from lengthwise.choices import split_at_commas
 from lengthwise.values import ConfigError, require_no_address
 
 MAX_INTEGER = 2**31 - 1  # of any count, length or seed; no machine has memory for more
+MAX_RANGE = 10_000  # numbers in a range such as 5-20
 
 
 def _parse_integer(kind: type, tokens: Sequence[Token]) -> int:
@@ -45,6 +46,21 @@ def whole_numbers(text: str, option: str, minimum: int, example: str) -> list[in
             f"{option} must be whole numbers, comma-separated, got {text[:40]!r}; write {option} {example}"
         )
     return [int(part) for part in parts]
+
+
+def number_ranges(text: str, option: str) -> tuple[int, ...]:
+    """Return the numbers of `5-20` or `5,10,20`, sorted. Raise `ConfigError` for anything else."""
+    counts: set[int] = set()
+    expected = "write counts of examples, each at least 1: 5-20 or 5,10,20"
+    for part in filter(None, map(str.strip, text.split(","))):
+        match = re.fullmatch(r"([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not (1 <= first <= last) or last - first >= MAX_RANGE:
+            raise ConfigError(f"{option} contains {part[:40]!r}; {expected}")
+        counts |= set(range(first, last + 1))
+    if not counts:
+        raise ConfigError(f"{option} is empty; {expected}")
+    return tuple(sorted(counts))
 
 
 def _require_folder(kind: type, value: str) -> None:

@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import json
 import math
-from collections import Counter
 from typing import Any
 
 from lengthwise.analysis.gather import baselines_beside, metric_of
@@ -12,7 +11,9 @@ from lengthwise.analysis.kinds import Kind, length_kind_of_score
 from lengthwise.analysis.training_set import training_set
 from lengthwise.cli.printing import figure, print_json, stdout
 from lengthwise.metrics import Metric
-from lengthwise.store import CurveRow, RunRow, ScoreRow, open_results
+from lengthwise.probes import PROBES
+from lengthwise.probes.base import stored_note
+from lengthwise.store import CurveRow, ProbeRow, RunRow, ScoreRow, open_results
 
 BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 60
@@ -29,24 +30,20 @@ def show_run(prefix: str, results: str, as_json: bool) -> int:
         run = store.run(prefix)
         scores, curve, probes = store.scores([run.key]), store.curve(run.key), store.probes([run.key])
     if as_json:
-        row = dataclasses.asdict(run)
-        row["scores"] = [dataclasses.asdict(score) for score in scores]
-        row["curve"] = [dataclasses.asdict(point) for point in curve]
-        row["probes"] = [dataclasses.asdict(probe) for probe in probes]
-        print_json(row)
+        data = dataclasses.asdict(run)
+        data["scores"] = [dataclasses.asdict(score) for score in scores]
+        data["curve"] = [dataclasses.asdict(point) for point in curve]
+        data["probes"] = [dataclasses.asdict(probe) for probe in probes]
+        print_json(data)
         return 0
     _print(run, scores, curve)
-    for name, number in Counter(probe.asked["probe"] for probe in probes).items():
-        lengths = sorted(
-            {probe.asked["length"] for probe in probes if probe.asked["probe"] == name and "length" in probe.asked}
-        )
-        if name == "lengths":
-            print(f"\nthe lengths of its examples are stored; `lengthwise lengths {run.key[:8]}` shows them")
-            continue
-        print(
-            f"\n{name}: {number} stored result{'s' if number > 1 else ''}; `lengthwise probe {name} {run.key[:8]}"
-            f"{' --lengths ' + ','.join(map(str, lengths)) if lengths else ''} ...` shows them"
-        )
+    by_probe: dict[str, list[ProbeRow]] = {}
+    for row in probes:
+        by_probe.setdefault(row.asked["probe"], []).append(row)
+    for name, rows in by_probe.items():
+        probe = PROBES.get(name)
+        note = stored_note(name, run.key[:8], rows) if probe is None else probe.stored_note(run.key[:8], rows)
+        print(f"\n{note}")
     return 0
 
 

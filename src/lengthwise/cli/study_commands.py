@@ -1,6 +1,6 @@
 """The commands for studies and their runs. Each command imports what it needs when it runs."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -14,6 +14,7 @@ from lengthwise.cli.options import (
     Results,
     split_names,
 )
+from lengthwise.cli.probe_options import with_probe_options
 
 
 def run(study: str, /, *, execution: Execution = DEFAULT_EXECUTION) -> int:
@@ -166,18 +167,18 @@ def report(
 
 
 def list_(what: str, /, *names: str, study: str | None = None, results: Results = RESULTS, json: bool = False) -> int:
-    """List encodings, tasks, position schemes, runs or studies.
+    """List encodings, tasks, position schemes, probes, runs or studies.
 
-    If names of encodings, tasks or position schemes follow, print their full descriptions.
+    If names of encodings, tasks, position schemes or probes follow, print their full descriptions.
 
     Example: lengthwise list encodings; lengthwise list encodings fire; lengthwise list runs --study quickstart
 
     Parameters
     ----------
     what
-        What to list: encodings, tasks, positions (position schemes), runs or studies.
+        What to list: encodings, tasks, positions (position schemes), probes, runs or studies.
     names
-        Encodings, tasks or position schemes to describe.
+        Encodings, tasks, position schemes or probes to describe.
     study
         List only the runs of this study.
     results
@@ -239,6 +240,7 @@ def drop(
     return drop_runs(runs, study, finished, results)
 
 
+@with_probe_options
 def probe(
     what: str,
     run: Annotated[str | None, Parameter(show_default=False)] = None,
@@ -247,32 +249,16 @@ def probe(
     against: str | None = None,
     study: str | None = None,
     task: str | None = None,
-    lengths: str | None = None,
-    examples: Integer | None = None,
     across_seeds: Annotated[bool, Parameter(negative="")] = False,
-    variant: str | None = None,
-    points: Integer | None = None,
-    repeats: Integer | None = None,
-    noise: str | None = None,
-    positions: Integer | None = None,
-    neighbours: Integer | None = None,
-    resamples: Integer | None = None,
-    seed: Integer = 0,
     results: Results = RESULTS,
     device: str = "cpu",
     threads: Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")] = 1,
     json: bool = False,
+    **options: Any,
 ) -> int:
     """Measure attention inside trained models. Results are stored and shown in the report.
 
-    attention-distance: how much a run's attention differs from another run's, per layer, in nats, from 0 to ln 2.
-    attended-distance: how far back the heads attend, from 0 (the token itself) to 1 (the first token).
-
-    For runs that learn functions in context:
-    recency: the attention weights of the last x of a prompt on earlier examples, per layer.
-    duplicates: scores on prompts in which examples are repeated.
-    lost-in-the-middle: scores by the position of the answer in the prompt.
-    induction: a head's attention to what followed the same x earlier in the prompt.
+    {probes}
 
     Example: lengthwise probe attention-distance 3f9a --against 77c0; lengthwise probe attended-distance 3f9a --lengths 20,40;
     lengthwise probe attention-distance --study quickstart --against nope; lengthwise probe recency --study icfl;
@@ -281,7 +267,7 @@ def probe(
     Parameters
     ----------
     what
-        attention-distance, attended-distance, recency, duplicates, lost-in-the-middle or induction.
+        Name of the probe; `lengthwise list probes` lists them.
     run
         The run's key, or its first digits.
     against
@@ -291,30 +277,9 @@ def probe(
         Probe all finished runs of this study instead of one run.
     task
         Only the study's runs with this task, including its settings: addition:scratchpad=full or "Addition(scratchpad=full)".
-    lengths
-        Lengths to probe, comma-separated. [default: those of the run's evaluation; attended-distance: those longer than training;
-        recency: 4x, duplicates and lost-in-the-middle: 8x the training length; induction: 80]
-    examples
-        Test examples at each length. [default: 10 for attention-distance, 64 for recency, 100 for the others]
     across_seeds
         Compare with the other encoding's run of the next seed. Runs of the same seed start from the same weights, which keeps
         their attention similar.
-    variant
-        How distances are computed. published: as in the NoPE study's code. [default: jensen-shannon]
-    points
-        Different examples in a prompt. [default: the training length; induction: 12]
-    repeats
-        Number of times that a prompt repeats its examples. [default: 4]
-    noise
-        Numbers of repeated examples before the target: 5-20 or 5,10,20.
-    positions
-        Number of answer positions, evenly spaced over the prompt. [default: 21]
-    neighbours
-        Number of nearest neighbours that the induction probe considers. [default: 1]
-    resamples
-        Number of bootstrap resamples. [default: 100]
-    seed
-        Seed of the test examples.
     results
         Results folder.
     device
@@ -324,11 +289,7 @@ def probe(
     json
         Print JSON.
     """
-    from lengthwise.cli import probing
+    from lengthwise.cli.probing import Selection, probe_runs
 
-    options = {"points": points, "repeats": repeats, "noise": noise, "positions": positions}
-    options |= {"neighbours": neighbours, "resamples": resamples}
-    query = probing.ProbeOptions(
-        what, run, against, study, lengths, examples, seed, variant, across_seeds, options, task
-    )
-    return probing.probe(query, results, device, threads, json)
+    selection = Selection(run, study, task, against, across_seeds, lengths=options.pop("lengths", None))
+    return probe_runs(what, selection, options, results=results, device=device, threads=threads, json=json)

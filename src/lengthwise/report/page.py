@@ -18,12 +18,10 @@ from lengthwise.analysis import Baseline, Findings, Kind, Point, SeedScore, Task
 from lengthwise.analysis.findings import LEARNED
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.analysis.reading import FLOOR_WORDS, MARGIN, remark
+from lengthwise.probes import PROBES, Probe
 from lengthwise.report import bundle, palette, provenance
-from lengthwise.report.attention import attention
 from lengthwise.report.chart import axis_choices, describe, first, ranges, spec
-from lengthwise.report.examples import examples
 from lengthwise.report.generated_answers import generated_answers
-from lengthwise.report.in_context import in_context
 from lengthwise.report.summary import summary
 from lengthwise.store.workers import is_dead, worker_name
 from lengthwise.values import join_names, require_no_address
@@ -157,11 +155,35 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
         "settings": provenance.settings(task),
         "one_seed": any(p.n_seeds == 1 for s in task.series for p in s.points),
         "data": _data(task, looks) if drawn else None,
-        "attention": attention(task, looks),
-        "in_context": in_context(task, looks),
+        "chapters": _chapters(task, looks),
         "generated_answers": generated_answers(task, looks),
-        "examples": examples(task),
     }
+
+
+def _chapters(task: TaskFindings, looks: dict[str, palette.Look]) -> list[dict[str, Any]]:
+    """Return the chapters of the probes that have results, in the order of the list of probes."""
+    shown = [probe for probe in PROBES if task.probes.get(probe.name)]
+    return [
+        {
+            "about": chapter,
+            "legend": [{"label": label, "look": looks[label]} for label in _labels(task, probes, looks)]
+            if chapter.legend
+            else [],
+            "sections": [
+                (str(probe.template), [probe.section(summary, task, looks) for summary in task.probes[probe.name]])
+                for probe in probes
+            ],
+        }
+        for chapter, probes in (
+            (c, [p for p in shown if p.chapter == c]) for c in dict.fromkeys(p.chapter for p in shown)
+        )
+    ]
+
+
+def _labels(task: TaskFindings, probes: list[Probe], looks: dict[str, palette.Look]) -> list[str]:
+    """Return the encodings that the probes' results are about, in the order of `looks`."""
+    labels = {label for probe in probes for summary in task.probes[probe.name] for label in probe.labels(summary)}
+    return [label for label in looks if label in labels]
 
 
 def _groups(task: TaskFindings) -> list[dict[str, Any]]:
@@ -311,8 +333,9 @@ def _policy(scripts: list[str]) -> str:
     return f"default-src 'none'; script-src {hashes}; {others}"
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=32)
 def _file(name: str) -> str:
+    """Return the text of a file beside this module, or of an absolute path."""
     return (HERE / name).read_text(encoding="utf-8")
 
 

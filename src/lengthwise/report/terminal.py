@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from lengthwise.analysis import Distances, Findings, Ranking, TaskFindings, Ties, ranking
+from lengthwise.analysis import Findings, Ranking, TaskFindings, Ties, ranking
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.analysis.reading import FLOOR_WORDS, remark, unlearned
-from lengthwise.report.attention import nats
+from lengthwise.probes import PROBES
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -46,8 +46,8 @@ def table(findings: Findings, ties: Ties = "average") -> "Group":
             note = f"(shorter: below the training lengths of {trained}; these count in no score over several lengths)"
             parts.append(Text(note, style="dim"))
         parts += [Text(task.reading), *_notes(task), Text("")]
-        for group in task.distances:
-            parts += [_attention(group, task), Text("")]
+        for table in _probe_tables(task):
+            parts += [table, Text("")]
     if any(task.baselines for task in findings.tasks):
         parts += [Text(f"Baselines are predictions without a model; {FLOOR_WORDS}."), Text("")]
     if (order := ranking(findings.tasks, ties)) is not None:
@@ -74,31 +74,11 @@ def _shown(task: TaskFindings) -> tuple[int, ...]:
     return tuple(task.lengths[n] for n in chosen)
 
 
-def _attention(group: Distances, task: TaskFindings) -> "Table":
-    """Return a table of attention distances: the mean over all layers, the first layer and the last one."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    pairing = f"{'different seeds' if group.across else 'same seed'}, {group.variant}, in nats"
-    lengths = ", ".join(f"{length:,}" for length in group.lengths)
-    about = f"  {pairing}\n{group.n} examples at each of {lengths} {task.unit}"
-    shown = Table(
-        title=Text.assemble((f"Attention distance from {group.reference}", "bold"), about),
-        title_justify="left",
-        title_style="",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1),
-    )
-    shown.add_column("", overflow="fold", max_width=34)
-    for head in ("seeds", "all layers", "first", "last"):
-        shown.add_column(head, justify="right", no_wrap=True)
-    for series in group.series:
-        ends = (series.mean, series.layers[0].mean, series.layers[-1].mean)
-        name = f"{series.label} (another seed)" if series.baseline else series.label
-        shown.add_row(Text(name), f"{series.seeds}", *map(nats, ends))
-    return shown
+def _probe_tables(task: TaskFindings) -> list["Table"]:
+    """Return the tables of the probes that have one for the terminal."""
+    summaries = ((probe, summary) for probe in PROBES for summary in task.probes.get(probe.name, ()))
+    tables = (probe.report_table(summary, task) for probe, summary in summaries)
+    return [table for table in tables if table is not None]
 
 
 def _notes(task: TaskFindings) -> list["Text"]:

@@ -98,6 +98,12 @@ def whole(low: int = -(2**63), high: int = 2**63 - 1) -> Check:
     return check
 
 
+count, size = whole(low=0), whole(low=1)
+
+
+COUNT, SIZE = whole(low=0), whole(low=1)
+
+
 def real(value: Any) -> float:
     """Check a number. None becomes NaN. Infinity is allowed: it is a loss that overflowed."""
     if value is None:

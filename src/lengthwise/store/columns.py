@@ -10,63 +10,14 @@ from typing import Any
 
 from sqlalchemy import Table
 
+from lengthwise.probes import PROBES as KNOWN_PROBES
 from lengthwise.store.checks import (
     Check,
     Unreadable,
-    digits,
-    each,
     escaped,
-    key,
-    name,
-    name_or_number,
-    named,
-    real,
-    record,
-    table,
 )
 from lengthwise.store.errors import StoreWarning, Unstorable
-from lengthwise.store.shapes import COUNT, GENERATED, SIZE
-
-_SERIES = record({"mean": table(1)})
-_PROMPT = record(
-    {"kind": name, "at": name_or_number, "start": COUNT, "stop": COUNT, "score": real, "groups": table(1)},
-    {"curve": _SERIES, "low": real, "high": real},
-)
-_IN_CONTEXT = {"length": SIZE, "points": SIZE}
-RESULTS: dict[str, tuple[Check, Check]] = {
-    "attention-distance": (
-        record({"against": key, "length": SIZE, "examples": SIZE, "variant": name}),
-        record({"layers": table(1), "standard_errors": table(1), "n": SIZE}),
-    ),
-    "attended-distance": (
-        record({"length": SIZE, "examples": SIZE}),
-        record({"bins": SIZE, "most": table(3), "mass": table(3), "queries": SIZE, "n": SIZE}),
-    ),
-    "recency": (
-        record({**_IN_CONTEXT, "repeats": SIZE}),
-        record({"layers": table(3), "last": named(table(2)), "train_length": SIZE, "n": SIZE}),
-    ),
-    "duplicates": (record(_IN_CONTEXT), record({"prompts": each(_PROMPT, least=1), "n": SIZE})),
-    "lost-in-the-middle": (record(_IN_CONTEXT), record({"prompts": each(_PROMPT, least=1), "n": SIZE})),
-    "induction": (
-        record({**_IN_CONTEXT, "repeats": SIZE, "neighbours": SIZE}),
-        record(
-            {
-                "induction": table(2),
-                "prefix_score": real,
-                "nearest_score": real,
-                "uniform": named(real),
-                "start": COUNT,
-                "n": SIZE,
-            }
-        ),
-    ),
-    "lengths": (
-        record({"field": name}, {"examples": SIZE}),
-        record({"train": named(SIZE, digits), "test": named(SIZE, digits)}),
-    ),
-}
-"""For each probe, the checks of its question and of its result."""
+from lengthwise.store.shapes import GENERATED
 
 NAMES = {
     "runs": ("key",),
@@ -127,8 +78,8 @@ def _check_row(what: str, values: Mapping[str, Any]) -> None:
         raise Unreadable("which has a worker but no heartbeat")
     if what == "scores" and "unreadable" in (details := values.get("facts", {}).get("details") or {}):
         GENERATED(details)  # decoded answers have both members
-    if what == "probes" and (known := RESULTS.get(values["question"]["probe"])) is not None:
-        for column, check in zip(("question", "result"), known, strict=True):
+    if what == "probes" and (probe := KNOWN_PROBES.get(values["question"]["probe"])) is not None:
+        for column, check in zip(("question", "result"), probe.checks(), strict=True):
             _cell(column, check, values[column])
 
 

@@ -15,9 +15,9 @@ from types import UnionType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from lengthwise.store import checks
-from lengthwise.store.checks import Check, optional, parsed, whole
+from lengthwise.store.checks import COUNT, SIZE, Check, optional, parsed, whole
 from lengthwise.store.errors import Unstorable
-from lengthwise.store.shapes import CONFIG, COUNT, OBJECT, PUBLISHED, QUESTION, RUN_FACTS, SCORE_FACTS, SIZE
+from lengthwise.store.shapes import CONFIG, OBJECT, PUBLISHED, QUESTION, RUN_FACTS, SCORE_FACTS
 
 STATUSES = ("pending", "running", "done", "failed")
 

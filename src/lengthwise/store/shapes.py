@@ -5,6 +5,7 @@ from typing import Any
 
 from lengthwise.metrics import Metric
 from lengthwise.store.checks import (
+    SIZE,
     Unreadable,
     anything,
     each,
@@ -20,7 +21,6 @@ from lengthwise.store.checks import (
 from lengthwise.values import ConfigError
 
 OBJECT = record()
-COUNT, SIZE = whole(low=0), whole(low=1)
 
 CONFIG = record(
     {},

@@ -1,5 +1,6 @@
 """Probes of stored runs: which runs are measured or compared, and results that are stored and reused."""
 
+import dataclasses
 import re
 import time
 from collections import defaultdict
@@ -13,24 +14,9 @@ import torch
 from lengthwise.analysis.gather import canonical, protocol
 from lengthwise.config import ConfigError, Run, near_miss
 from lengthwise.encodings import ENCODINGS
-from lengthwise.evaluation import check_lengths
-from lengthwise.probes import (
-    IN_CONTEXT,
-    ProbeQuestion,
-    TrainedRun,
-    attended_question,
-    count_lengths,
-    distance_question,
-    in_context_question,
-    lengths_question,
-    load_trained_run,
-    measure_attended_distance,
-    measure_attention_distance,
-    measure_in_context,
-    require_attention,
-    require_comparable,
-    require_in_context,
-)
+from lengthwise.probes import ModelProbe, ModelQuestion
+from lengthwise.probes.example_lengths.measure import count_lengths, lengths_question
+from lengthwise.probes.measuring.trained_run import TrainedRun, load_trained_run
 from lengthwise.store import ProbeRow, RunRow, Store, StoreError, run_folder
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.stored import stored_run, without_versions
@@ -46,19 +32,20 @@ MAX_LOADED = 2  # trained models in memory: those of one comparison
 class ProbeJob:
     """One question about one run. `against` is the run that it is compared with, if any."""
 
+    probe: ModelProbe
     run: RunRow
-    question: ProbeQuestion
+    question: ModelQuestion
     against: RunRow | None = None
 
     @property
     def name(self) -> str:
         against = f" against {_description(self.against)}" if self.against else ""
-        return f"{_description(self.run)}{against}, length {self.question['length']}"
+        return f"{_description(self.run)}{against}, length {self.question.length}"
 
     @property
     def work(self) -> float:
         """Return the cost relative to other jobs, for progress display."""
-        return float(self.question["examples"] * self.question["length"] ** 2)
+        return float(self.question.examples * self.question.length**2)
 
 
 @dataclass(frozen=True)
@@ -73,39 +60,25 @@ class ProbeResult:
 # ---- jobs ---------------------------------------------------------------------------------------------------------
 
 
-def attention_distance_jobs(
-    pairs: Iterable[tuple[RunRow, RunRow]], lengths: Sequence[int] | None, **settings: Any
+def jobs_of_runs(
+    probe: ModelProbe, runs: Iterable[RunRow], lengths: Sequence[int] | None = None, **options: Any
 ) -> list[ProbeJob]:
-    """Return the jobs for each pair, at `lengths` or at the lengths of the run's evaluation."""
+    """Return the jobs for each run, at `lengths` or at the probe's default lengths. Options that are None have their defaults."""
     return [
-        ProbeJob(run, distance_question(against.key, length, **settings), against)
-        for run, against in pairs
-        for length in (lengths if lengths is not None else _evaluated_lengths(run))
+        ProbeJob(probe, run, probe.question.with_defaults(run.train_length, length=length, **options))
+        for run in runs
+        for length in lengths or _default_lengths(probe, run)
     ]
 
 
-def attended_distance_jobs(runs: Iterable[RunRow], lengths: Sequence[int] | None, **settings: Any) -> list[ProbeJob]:
-    """Return the jobs for each run, at `lengths` or at the evaluated lengths that are longer than training."""
-    jobs = []
-    for run in runs:
-        evaluated = _evaluated_lengths(run) if lengths is None else []
-        longer = [length for length in evaluated if length > run.train_length]
-        jobs += [ProbeJob(run, attended_question(length, **settings)) for length in lengths or longer or evaluated]
-    return jobs
-
-
-def in_context_jobs(
-    runs: Iterable[RunRow], probe: str, lengths: Sequence[int] | None, **settings: Any
+def jobs_of_pairs(
+    probe: ModelProbe, pairs: Iterable[tuple[RunRow, RunRow]], lengths: Sequence[int] | None = None, **options: Any
 ) -> list[ProbeJob]:
-    """Return the jobs for runs that learn functions in context, at `lengths` or at the published multiple of the training length.
-
-    Settings that are None take the published values.
-    """
-    job_lengths: Sequence[int | None] = lengths or [None]
+    """Return the jobs that compare the first run of each pair with the second one; see `jobs_of_runs`."""
     return [
-        ProbeJob(run, in_context_question(probe, run.train_length, length, **settings))
-        for run in runs
-        for length in job_lengths
+        dataclasses.replace(job, against=against)
+        for run, against in pairs
+        for job in jobs_of_runs(probe, [run], lengths, against=against.key, **options)
     ]
 
 
@@ -114,7 +87,7 @@ def split_supported(jobs: Iterable[ProbeJob]) -> tuple[list[ProbeJob], list[str]
     supported, reasons = [], []
     for job in jobs:
         try:
-            require_in_context(stored_run(job.run), job.question)
+            job.probe.require(stored_run(job.run), [job.question], None)
         except ConfigError as error:
             reasons.append(f"{_description(job.run)}: {error}")
         else:
@@ -154,11 +127,17 @@ def is_encoding(name: str) -> bool:
     return True
 
 
-def unsupported_reasons(runs: Iterable[RunRow]) -> list[str]:
-    """Return why runs cannot be probed, for those that are unfinished or have no attention."""
-    reasons = ((run, "has no attention" if not has_attention(run) else f"is {run.status}") for run in runs)
+def can_be_probed(run: RunRow, needs_attention: bool = True) -> bool:
+    """Return whether the run is finished, and has attention if it needs some."""
+    return run.finished is not None and (has_attention(run) or not needs_attention)
+
+
+def unsupported_reasons(runs: Iterable[RunRow], needs_attention: bool = True) -> list[str]:
+    """Return why runs cannot be probed, for those that are unfinished or have no attention although it is needed."""
     return [
-        f"{_description(run)} {reason}" for run, reason in reasons if run.finished is None or not has_attention(run)
+        f"{_description(run)} {'has no attention' if needs_attention and not has_attention(run) else f'is {run.status}'}"
+        for run in runs
+        if not can_be_probed(run, needs_attention)
     ]
 
 
@@ -190,7 +169,7 @@ def partners(
         return config["encoding"] == choice.to_data() and shared and config["training"].get("positions") is None
 
     references: dict[str, dict[int, RunRow]] = defaultdict(dict)
-    finished = [run for run in runs if run.finished is not None and has_attention(run)]
+    finished = [run for run in runs if can_be_probed(run)]
     for run in filter(is_reference, finished):
         references[_protocol(run)][run.seed] = run
     pairs: list[tuple[RunRow, RunRow]] = []
@@ -229,8 +208,8 @@ def partner(run: RunRow, runs: Sequence[RunRow], encoding_name: str, *, across_s
     )
 
 
-def _evaluated_lengths(run: RunRow) -> list[int]:
-    lengths = [question["length"] for question in run.asked]
+def _default_lengths(probe: ModelProbe, run: RunRow) -> Sequence[int | None]:
+    lengths = probe.lengths(run.train_length, [question["length"] for question in run.asked])
     if not lengths:
         raise ConfigError(f"no study evaluates run {_description(run)}; give the lengths: --lengths 20,40")
     return lengths
@@ -250,10 +229,11 @@ def _description(run: RunRow) -> str:
 def lengths_of(store: Store, row: RunRow, field: str) -> ProbeRow:
     """Return the lengths of a run's examples. They are counted if they are not stored yet, and stored if the store is writable."""
     run = stored_run(row)
-    asked = lengths_question(run, field, [question["length"] for question in row.asked])
+    question = lengths_question(run, field, [asked["length"] for asked in row.asked])
+    asked = question.to_data()
     if (stored := store.probe(row.key, asked)) is not None:
         return stored
-    result, origin = count_lengths(run, asked), facts("cpu", torch.get_num_threads())
+    result, origin = count_lengths(run, question), facts("cpu", torch.get_num_threads())
     if store.readonly:
         return ProbeRow(key=row.key, asked=asked, result=result, facts=origin, created=time.time())
     store.add_probe(row.key, asked, result, origin)
@@ -278,42 +258,28 @@ class Prober:
         """Return the results that are already stored, by the job's index."""
         keys = dict.fromkeys(job.run.key for job in jobs)
         rows = {(row.key, canonical(row.asked)): row for row in self.store.probes(keys)}
-        results = ((n, rows.get((job.run.key, canonical(job.question)))) for n, job in enumerate(jobs))
+        results = ((n, rows.get((job.run.key, canonical(job.question.to_data())))) for n, job in enumerate(jobs))
         return {n: row for n, row in results if row is not None}
 
     def require(self, jobs: Iterable[ProbeJob]) -> None:
         """Raise `ConfigError` or `StoreError` for jobs that cannot be done, before anything is computed."""
-        by_pair: dict[tuple[str, str | None], list[ProbeJob]] = defaultdict(list)
+        by_pair: dict[tuple[str, ...], list[ProbeJob]] = defaultdict(list)
         for job in jobs:
-            by_pair[job.run.key, job.against.key if job.against else None].append(job)
-        for group in by_pair.values():
-            first = group[0]
-            lengths = [job.question["length"] for job in group if job.question["probe"] not in IN_CONTEXT]
+            by_pair[job.probe.name, job.run.key, job.against.key if job.against else ""].append(job)
+        for first, *others in by_pair.values():
             run = self._run(first.run)
-            for job in group:
-                if job.question["probe"] in IN_CONTEXT:
-                    require_in_context(run, job.question)
-            if not lengths:
-                continue
-            if first.against is None:
-                require_attention(run)
-                check_lengths(run, lengths)
-            else:
-                require_comparable(run, self._run(first.against), lengths)
+            against = None if first.against is None else self._run(first.against)
+            first.probe.require(run, [job.question for job in (first, *others)], against)
         if by_pair and self.store.readonly:
             raise StoreError(f"{self.store.name} is read-only, so results cannot be stored; change its permissions")
 
     def measure(self, job: ProbeJob, on_progress: Callable[[float], None] | None = None) -> ProbeRow:
         """Measure, store, and return the stored result. `on_progress` receives numbers of finished examples."""
         run = self._trained_run(job.run, job.against)
-        if job.question["probe"] in IN_CONTEXT:
-            result = measure_in_context(run, job.question, on_progress)
-        elif job.against is None:
-            result = measure_attended_distance(run, job.question, on_progress)
-        else:
-            result = measure_attention_distance(run, self._trained_run(job.against, job.run), job.question, on_progress)
-        self.store.add_probe(job.run.key, job.question, result, self.facts)
-        row = self.store.probe(job.run.key, job.question)
+        against = None if job.against is None else self._trained_run(job.against, job.run)
+        result, asked = job.probe.measure(run, job.question, against, on_progress), job.question.to_data()
+        self.store.add_probe(job.run.key, asked, result, self.facts)
+        row = self.store.probe(job.run.key, asked)
         assert row is not None
         return row
 

@@ -1,0 +1,89 @@
+"""The distance between the attention of two trained models, layer by layer."""
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lengthwise.config import ConfigError
+from lengthwise.models import Model, require_decoder
+from lengthwise.probes.attention_distance.divergence import DIVERGENCES
+from lengthwise.probes.attention_distance.question import require_variant
+from lengthwise.probes.measuring.rows import AttentionCall, attention_calls, block_rows
+
+
+@torch.no_grad()
+def attention_distance(
+    a: Model,
+    b: Model,
+    inputs: Int[Tensor, "b t"] | Float[Tensor, "b t w"],
+    *,
+    queries: Bool[Tensor, "#b t"] | None = None,
+    positions: tuple[Tensor | None, Tensor | None] = (None, None),
+    variant: str = "jensen-shannon",
+) -> Float[Tensor, "b l"]:
+    """Return for each example and layer the distance between the attention weights of the two models' most similar heads, in nats.
+
+        D_AT(P, Q) = 1/T Σ_t JSD(P_t ‖ Q_t)        P_t, Q_t: rows of weights of two heads, one of either model
+        D^(l)(A, B) = min over all pairs of a head of A and a head of B in layer l
+
+    The variant `jensen-shannon` ranges from 0, for a model and itself, to ln 2. `variant="published"` follows the published code,
+    see `pair_distances`, and has no upper bound. `queries`: the rows t that count (None: all). `positions`: the position IDs in `a`
+    and in `b`. The models may differ in the number of heads, but not of layers. Each model reads the inputs once; weights are then
+    recomputed from q and k, a block of queries of all heads at a time.
+
+    Source: Kazemnejad et al. 2023, section 5.2, equation 2.
+    Differs: the published code swaps the arguments of the divergence, and compares head m of one model with head n of the other
+    only for m < n.
+    """
+    require_variant(variant)
+    a, b = require_decoder(a), require_decoder(b)
+    if len(a.blocks) != len(b.blocks):
+        raise ConfigError(
+            f"the models must have equal depth, because layers are compared one to one, got {len(a.blocks)} and {len(b.blocks)} "
+            "layers"
+        )
+    selected = torch.ones(1, inputs.shape[1], dtype=torch.bool, device=inputs.device) if queries is None else queries
+    if not bool(selected.any(-1).all()):
+        raise ConfigError("queries must select at least one token in each row, got none in some row; remove that row")
+    layers = zip(attention_calls(a, inputs, positions[0]), attention_calls(b, inputs, positions[1]), strict=True)
+    return torch.stack([_layer(call_a, call_b, selected, variant) for call_a, call_b in layers], -1)
+
+
+def pair_distances(
+    p: Float[Tensor, "b h i j"], q: Float[Tensor, "b g i j"], selected: Bool[Tensor, "#b i"], variant: str
+) -> Float[Tensor, "b h g"]:
+    """Return the divergence of two heads' weights, summed over the selected rows i, for every pair of heads.
+
+    Weights on masked keys are 0. `published`: the divergence of that name, and infinity for the pairs that the published code
+    skips, which are head m and head n with m >= n.
+    """
+    divergence = DIVERGENCES[variant]
+    weight = selected.to(p.dtype)[:, None]
+    # Compare one head of A with all of B at a time, which limits memory to a few blocks of rows.
+    sums = [(divergence(p[:, n, None], q) * weight).sum(-1) for n in range(p.shape[1])]
+    distances = torch.stack(sums, 1)
+    if variant == "published":
+        skipped = torch.ones(distances.shape[1:], dtype=torch.bool, device=distances.device).tril()
+        distances = distances.masked_fill(skipped, torch.inf)
+    return distances
+
+
+def _layer(a: AttentionCall, b: AttentionCall, selected: Tensor, variant: str) -> Float[Tensor, " b"]:
+    if variant == "published" and b.heads < 2:
+        raise ConfigError(
+            "the published variant compares head m with head n for m < n, so it needs at least 2 heads, got 1"
+        )
+    numbers = len(a.q) * a.mask.keys * (a.heads + 2 * b.heads)
+    total = sum(pair_distances(p, q, selected[:, rows], variant) for rows, p, q in _weights(a, b, numbers))
+    assert isinstance(total, Tensor)
+    return total.flatten(1).amin(1) / selected.sum(-1)
+
+
+def _weights(a: AttentionCall, b: AttentionCall, numbers: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Yield the weights of both models for the same queries and keys."""
+    size = block_rows(a.q.device, numbers)
+    for (rows_a, keys_a, logits_a), (rows_b, keys_b, logits_b) in zip(a.blocks(size), b.blocks(size), strict=True):
+        assert (rows_a, keys_a) == (rows_b, keys_b), "two decoders with the same inputs have the same mask"
+        yield rows_a, logits_a.softmax(-1), logits_b.softmax(-1)

@@ -1,0 +1,50 @@
+"""Bar charts of the lengths of training and test examples."""
+
+from typing import Any
+
+from lengthwise.analysis.findings import TaskFindings
+from lengthwise.analysis.lengths import Histogram
+from lengthwise.probes.example_lengths.summary import ExampleLengthsSummary
+
+BINS = 24  # bars that fit side by side on a phone
+TITLES = {"input": "words per question", "target": "words per answer"}
+
+
+def section(lengths: ExampleLengthsSummary, task: TaskFindings) -> dict[str, Any]:
+    """Return the template's data for the lengths of one field."""
+    bins = lengths.bins(BINS)
+    parts = {"train": lengths.train, "test": lengths.test}
+    shares = [
+        [count / part.total for count, part in zip(counts, parts.values(), strict=True)] for _, _, *counts in bins
+    ]
+    highest = max(max(pair) for pair in shares)
+    title = TITLES.get(lengths.field, task.unit)
+    top = f"{highest:.0%}" if highest >= 0.1 else f"{highest:.1%}"
+    shortest, longest = min(p.shortest for p in parts.values()), max(p.longest for p in parts.values())
+    summaries = {split: _summary(part) for split, part in parts.items()}
+    return {
+        "title": title,
+        "described": (
+            f"{task.title}: bar chart of the lengths of examples. Horizontal axis: {title}, from {shortest:,} to "
+            f"{longest:,}. Vertical axis: share of examples, from 0 % to {top}. Training: {summaries['train']}. "
+            f"Test: {summaries['test']}. The table below has all numbers."
+        ),
+        "origin": "" if lengths.drawn is None else lengths.origin,
+        "top": top,
+        "bars": [
+            {
+                "first": first,
+                "from": f"{first:,}",
+                "range": f"{first:,}" if first == last else f"{first:,}–{last:,}",
+                "heights": [round(100 * share / highest, 2) for share in pair],
+                "counts": counts,
+            }
+            for (first, last, *counts), pair in zip(bins, shares, strict=True)
+        ],
+        "summaries": summaries,
+    }
+
+
+def _summary(part: Histogram) -> str:
+    lengths = f"{part.shortest:,}" if part.shortest == part.longest else f"{part.shortest:,} to {part.longest:,}"
+    return f"{part.total:,} examples, length {lengths}, mean {part.mean:.1f}"

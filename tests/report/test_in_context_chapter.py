@@ -1,0 +1,127 @@
+"""The page's section on functions learned in context: its numbers, its pictures in a real browser, names that cannot break out."""
+
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lengthwise.analysis import Findings, from_rows
+from lengthwise.report import render, write
+from lengthwise.store.rows import ProbeRow, RunRow
+
+LABELS = ("NoPE", "RoPE", "ALiBi", "FIRE")
+HEADS = ("begin", "middle", "end")
+
+
+def probes_of(runs: list[RunRow]) -> list[ProbeRow]:
+    chance, probes = random.Random(5), []
+
+    def near(value: float) -> float:
+        return round(value * (1 + 0.1 * chance.random()), 6)
+
+    def row(run: RunRow, asked: dict[str, Any], result: dict[str, Any]) -> None:
+        asked = asked | {"examples": 64, "seed": 0}
+        facts = {"device": "cpu (a fast one)"}
+        probes.append(ProbeRow(key=run.key, asked=asked, result=result | {"n": 64}, facts=facts, created=1.0))
+
+    def made(kind: str, at: Any, start: int, stop: int, curve: bool = True) -> dict[str, Any]:
+        groups = [near(1.5) for _ in range(8)]
+        data = {"kind": kind, "at": at, "start": start, "stop": stop, "score": sum(groups) / 8, "low": 1.4, "high": 1.7}
+        means = [near(1.5) for _ in range(stop)]
+        return data | {"groups": groups} | ({"curve": {"mean": means, "low": means, "high": means}} if curve else {})
+
+    for run in runs:
+        heads = [[[near(0.01) for _ in range(199)] for _ in range(2)] for _ in range(3)]
+        last = {kind: [[near(0.01) for _ in range(50)] for _ in range(2)] for kind in ("trained", "long", "repeated")}
+        asked: dict[str, Any] = {"probe": "recency", "length": 200, "points": 50, "repeats": 4}
+        row(run, asked, {"layers": heads, "last": last, "train_length": 50})
+        asked = {"probe": "duplicates", "length": 400, "points": 50, "noise": [5, 6], "resamples": 100}
+        found = [made("noise", n, 50, 58) for n in (5, 6)] + [made("all", "all", 399, 400)]
+        found += [made("instruction", at, s, s + 32) for at, s in zip(HEADS, (0, 184, 368), strict=True)]
+        found += [made("target", at, s, s + 8) for at, s in zip(HEADS, (50, 212, 392), strict=True)]
+        row(run, asked, {"prompts": found})
+        asked = {"probe": "lost-in-the-middle", "length": 400, "points": 50, "positions": 3, "resamples": 100}
+        found = [made("answers", at, 392, 400) for at in HEADS]
+        found += [made("serial", at, 399, 400, curve=False) for at in (0, 199, 398, "none")]
+        row(run, asked, {"prompts": found})
+        asked = {"probe": "induction", "length": 80, "points": 12, "repeats": 4, "neighbours": 1}
+        shares = [[near(0.1), near(0.55)] for _ in range(3)]
+        result = {"induction": shares, "nearest": shares, "uniform": {"induction": 0.0321, "nearest": 0.0083}}
+        row(run, asked, result | {"prefix_score": near(0.16), "nearest_score": near(0.02), "start": 41})
+    return probes
+
+
+def found_of(make_rows: Any, make_study: Any, labels: tuple[str, ...]) -> Findings:
+    runs, scores = make_rows(labels=labels)
+    return from_rows([make_study()], runs, scores, probes_of([run for run in runs if run.task == "Text"]))
+
+
+@pytest.fixture(scope="module")
+def probed(make_rows: Callable[..., Any], make_study: Callable[..., Any]) -> Findings:
+    return found_of(make_rows, make_study, LABELS)
+
+
+def said(page: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", page).replace("&nbsp;", " ").split())
+
+
+def test_the_page_has_the_numbers(probed: Findings) -> None:
+    page = render(probed)
+    text = said(page)
+    assert page.count('<section class="in-context"') == 1, "of the task that was asked"
+    found = probed.tasks[0].probes
+    for group in (*found["duplicates"], *found["lost-in-the-middle"]):
+        for panel in group.panels:
+            for series in panel.series:
+                assert all(f"{i.mean:.3f}" in page for i in series.scores if i is not None)
+    for series in found["recency"][0].series:
+        assert f"{series.recent[0].mean:.1%}" in page
+        assert f"{series.best.mean:.1%}" in page
+    for one in found["induction"][0].series:
+        assert f"{one.prefix.mean:.3f}" in page
+        assert one.heads == 9, "one of two in each of three layers, three seeds"
+    assert "its attention weights on the labels of 200 examples" in text
+    assert "If all tokens had the same weight, each would have 0.0025" in text
+    assert "target from example 51 target from example 213 target from example 393" in text
+    assert "Each prompt repeats 12 examples 4 times." in text
+    assert "0.032 if all tokens had the same weight" in text
+    assert "cpu (a fast one)" in text
+
+
+def test_nothing_where_nothing_was_asked(quickstart: Findings) -> None:
+    assert '<section class="in-context"' not in render(quickstart)
+
+
+def test_names_cannot_break_out(make_rows: Callable[..., Any], make_study: Callable[..., Any]) -> None:
+    evil = '"><script>alert(1)</script>'
+    page = render(found_of(make_rows, make_study, ("NoPE", evil)))
+    assert evil not in page
+    assert "<script>alert" not in page
+
+
+# ---- in a browser -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_it_fits_and_follows_the_legend(browser: Any, probed: Findings, tmp_path: Path, width: int) -> None:
+    where = write(probed, tmp_path / "page.html")
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda e: errors.append(str(e)))
+    page.goto(where.as_uri())
+    page.wait_for_selector("html[data-ready=yes]")
+    assert errors == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator(".in-context .plane").count() == 5
+    parts = page.locator('.in-context [data-series="ALiBi"]')
+    assert parts.count() > 20
+    names = page.locator('.in-context .ending[data-series="ALiBi"]')
+    assert names.first.is_visible() == (width > 640)
+    page.locator('.in-context .key[data-label="ALiBi"]').click()
+    assert not any(parts.nth(n).is_visible() for n in range(parts.count()))
+    context.close()
