@@ -49,7 +49,10 @@ import torch.nn.functional as F
 from record import RESULTS, processor, save
 from torch import Tensor
 
-from lengthwise.attention import BACKENDS, EncodingCache, Mask, cpu, fused, reference, relative
+from lengthwise.attention import BACKENDS, EncodingCache, Mask
+from lengthwise.attention.backends import reference
+from lengthwise.attention.fused import backend as fused
+from lengthwise.attention.fused import cpu, relative
 from lengthwise.encodings import ENCODINGS, PositionEncoding
 from lengthwise.encodings.fire import FIRE
 from lengthwise.forms import AttentionModifiers, ContentBias, RelativeKeyBias

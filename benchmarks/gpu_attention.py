@@ -24,7 +24,9 @@ import torch.nn.functional as F
 from record import save
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from lengthwise.attention import Mask, fused, gpu
+from lengthwise.attention import Mask
+from lengthwise.attention.fused import backend as fused
+from lengthwise.attention.fused import gpu
 from lengthwise.encodings import ENCODINGS
 from lengthwise.span import Span
 

@@ -16,7 +16,8 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter
 
-from lengthwise.attention import cpu, fused, gpu, operator
+from lengthwise.attention.fused import backend as fused
+from lengthwise.attention.fused import cpu, gpu, operator
 from lengthwise.encodings import piecewise
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lengthwise import cache_folder
-from lengthwise.attention.cpu import building
+from lengthwise.attention.fused.cpu import building
 from lengthwise.cache_folder import CacheError
 
 SOURCE = Path(cache_folder.__file__).parents[1]
@@ -308,7 +308,7 @@ def test_a_kernel_that_another_user_left_is_not_loaded(shared: Path) -> None:
     folder = shared / "lengthwise"
     folder.mkdir()
     (folder / building.name(evil)).write_bytes(evil)
-    imports = "from lengthwise.attention import cpu\nfrom lengthwise.attention.cpu import library"
+    imports = "from lengthwise.attention.fused import cpu\nfrom lengthwise.attention.fused.cpu import library"
     code = """
 library.beside = lambda: c.Path('/nowhere')
 def no_compiler(): raise library.CannotBuild('nothing was compiled')
@@ -327,7 +327,7 @@ def test_without_a_home_and_without_a_name() -> None:
     """The kernel lies beside its source, so only the extracted text has a warning."""
     imports = """
 import sysconfig, pydoc_data.topics, torch, lengthwise
-from lengthwise.attention import cpu
+from lengthwise.attention.fused import cpu
 from lengthwise.tasks import stdlib
 sysconfig.get_config_vars()
 """

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.attention import BACKENDS, Mask, reference, unsupported_reason, with_content
+from lengthwise.attention import BACKENDS, Mask, unsupported_reason, with_content
+from lengthwise.attention.backends import reference
 from lengthwise.attention.fit import require_fit
 from lengthwise.choices import require_choice
 from lengthwise.config import Choice, ConfigError

@@ -6,7 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.attention import Mask, gpu, reference
+from lengthwise.attention import Mask
+from lengthwise.attention.backends import reference
+from lengthwise.attention.fused import gpu
 from lengthwise.forms import AttentionModifiers, DenseBias, PiecewiseLinearBias, ToeplitzBias
 from lengthwise.span import Span
 

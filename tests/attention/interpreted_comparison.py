@@ -14,9 +14,9 @@ import pytest
 import torch
 from triton.compiler.errors import CompilationError
 
-from lengthwise.attention import gpu
-from lengthwise.attention.gpu import Blocks, comparison
-from lengthwise.attention.gpu.verdicts import Form
+from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused.gpu import Blocks, comparison
+from lengthwise.attention.fused.gpu.verdicts import Form
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 

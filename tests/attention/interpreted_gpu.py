@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lengthwise.attention import gpu
-from lengthwise.attention.gpu import Blocks, tiles
+from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused.gpu import Blocks, tiles
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 

@@ -12,7 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from lengthwise import attend, encodings
-from lengthwise.attention import Mask, blocked, fused, plan, reference
+from lengthwise.attention import Mask, plan
+from lengthwise.attention.backends import reference
+from lengthwise.attention.backends.blocked import backend as blocked
+from lengthwise.attention.fused import backend as fused
 from lengthwise.forms import (
     AttentionModifiers,
     ContentBias,

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from lengthwise import attend
-from lengthwise.attention import BACKENDS, Mask, fused, operator, plan
+from lengthwise.attention import BACKENDS, Mask, plan
+from lengthwise.attention.fused import backend as fused
+from lengthwise.attention.fused import operator
 from lengthwise.choices import choose
 from lengthwise.config import ConfigError, ModelConfig
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding

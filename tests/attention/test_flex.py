@@ -12,7 +12,8 @@ import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from lengthwise import attend, encodings
-from lengthwise.attention import Mask, flex, plan, reference
+from lengthwise.attention import Mask, plan
+from lengthwise.attention.backends import flex, reference
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
     AttentionModifiers,
@@ -322,7 +323,8 @@ COMPILED = """
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from lengthwise import encodings
-from lengthwise.attention import Mask, flex, plan
+from lengthwise.attention import Mask, plan
+from lengthwise.attention.backends import flex
 from lengthwise.span import Span
 
 with torch.no_grad():

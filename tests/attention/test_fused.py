@@ -10,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lengthwise.attention import Mask, cpu, fused, operator, reference, sdpa
+from lengthwise.attention import Mask
+from lengthwise.attention.backends import reference, sdpa
+from lengthwise.attention.fused import backend as fused
+from lengthwise.attention.fused import cpu, operator
 from lengthwise.encodings import FIRE, T5, ALiBi, KerpleLog, RoPE
 from lengthwise.forms import (
     AttentionModifiers,

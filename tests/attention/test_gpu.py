@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lengthwise.attention import gpu
-from lengthwise.attention.gpu import comparison
+from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused.gpu import comparison
 
 HERE = Path(__file__).parent
 BENCHMARKS = HERE.parent.parent / "benchmarks"

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from lengthwise import cache_folder
-from lengthwise.attention import cpu
-from lengthwise.attention.cpu import building, library
-from lengthwise.attention.cpu.building import CannotBuild
+from lengthwise.attention.fused import cpu
+from lengthwise.attention.fused.cpu import building, library
+from lengthwise.attention.fused.cpu.building import CannotBuild
 
 pytestmark = pytest.mark.skipif(cpu.missing() is not None, reason=f"no kernel here: {cpu.missing()}")
 
@@ -106,8 +106,8 @@ def test_one_that_was_cut_short_does_not_end_a_process_either(tmp_path, real):
     damaged.write_bytes(real[:300_000])
     program = """
 import sys, torch, lengthwise
-from lengthwise.attention import cpu
-from lengthwise.attention.cpu import building
+from lengthwise.attention.fused import cpu
+from lengthwise.attention.fused.cpu import building
 building.compiled = open(sys.argv[1], "rb").read  # the real one takes ten seconds
 q = torch.ones(1, 1, 4, 8)
 print(lengthwise.__file__, lengthwise.attend(q, q, q, backend="fused").sum().item())
@@ -235,7 +235,7 @@ def test_nothing_of_compiling_outlives_the_process(tmp_path, name):
     os.mkfifo(pipe)
     listen = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     program = (
-        "import signal; from lengthwise.attention.cpu import building\n"
+        "import signal; from lengthwise.attention.fused.cpu import building\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "signal.signal(signal.SIGTERM, signal.default_int_handler)\nbuilding.compiled()"
     )
@@ -307,8 +307,9 @@ def test_without_a_compiler_it_says_so_once_and_refuses(tmp_path):
     """In a fresh process, with a source whose library is nowhere."""
     program = f"""
 import warnings, pathlib
-from lengthwise.attention import cpu, unsupported_reason
-from lengthwise.attention.cpu import library
+from lengthwise.attention import unsupported_reason
+from lengthwise.attention.fused import cpu
+from lengthwise.attention.fused.cpu import library
 from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
 library.beside = lambda: pathlib.Path({str(tmp_path)!r})

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lengthwise.attention import BACKENDS, Mask, cpu, no_gradients, plan
+from lengthwise.attention import BACKENDS, Mask, no_gradients, plan
+from lengthwise.attention.fused import cpu
 from lengthwise.forms import (
     AttentionModifiers,
     ContentBias,

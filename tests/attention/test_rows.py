@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from lengthwise import attend
-from lengthwise.attention import Mask, cpu, fused, reference, relative
+from lengthwise.attention import Mask
+from lengthwise.attention.backends import reference
+from lengthwise.attention.fused import backend as fused
+from lengthwise.attention.fused import cpu, relative
 from lengthwise.encodings import BandedBias, Shaw, TransformerXL
 from lengthwise.forms import (
     AttentionModifiers,

@@ -10,7 +10,10 @@ import pytest
 import torch
 
 from lengthwise import attention, encodings
-from lengthwise.attention import Mask, cpu, fused, measure, reference, statistics
+from lengthwise.attention import Mask, measure, statistics
+from lengthwise.attention.backends import reference
+from lengthwise.attention.fused import backend as fused
+from lengthwise.attention.fused import cpu
 from lengthwise.attention.statistics import doubling, visible_keys
 from lengthwise.config import ConfigError
 from lengthwise.forms import (

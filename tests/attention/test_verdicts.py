@@ -14,9 +14,11 @@ import pytest
 import torch
 
 from lengthwise import cache_folder, encodings
-from lengthwise.attention import Mask, fused, gpu, plan
-from lengthwise.attention.gpu import verdicts
-from lengthwise.attention.gpu.verdicts import Form
+from lengthwise.attention import Mask, plan
+from lengthwise.attention.fused import backend as fused
+from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused.gpu import verdicts
+from lengthwise.attention.fused.gpu.verdicts import Form
 from lengthwise.config import ConfigError
 from lengthwise.forms import AttentionModifiers, ToeplitzBias
 from lengthwise.span import Span
@@ -193,7 +195,7 @@ def test_a_verdict_that_is_damaged_is_asked_for_again(content, machine):
 def test_processes_that_start_together_compare_once(machine, tmp_path):
     program = f"""
 import json, sys, torch
-from lengthwise.attention.gpu import verdicts
+from lengthwise.attention.fused.gpu import verdicts
 verdicts._environment = lambda device: {ABOUT!r}
 code = "import time; open({str(machine.log)!r}, 'a').write('x'); time.sleep(2); " + {EQUAL!r}
 verdicts._command = lambda form, device: [sys.executable, "-c", code]
@@ -320,8 +322,8 @@ def test_a_graph_holds_the_verdict(machine):
     """Asked for while the graph is made, and not again. In a process without checks of shapes, which break graphs."""
     program = f"""
 import sys, torch
-from lengthwise.attention import fused
-from lengthwise.attention.gpu import verdicts
+from lengthwise.attention.fused import backend as fused
+from lengthwise.attention.fused.gpu import verdicts
 from lengthwise.forms import AttentionModifiers, ToeplitzBias
 verdicts._environment = lambda device: {ABOUT!r}
 code = "open({str(machine.log)!r}, 'a').write('x'); "
@@ -380,5 +382,5 @@ def test_in_the_interpreter(part):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("biases", ["", "table", "segments", "many segments", "vectors"])
 def test_on_a_gpu(biases, dtype):
-    comparison = importlib.import_module("lengthwise.attention.gpu.comparison")
+    comparison = importlib.import_module("lengthwise.attention.fused.gpu.comparison")
     assert comparison.difference(Form(tuple(filter(None, [biases])), 64, dtype), "cuda") is None

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from lengthwise.attention import cpu, no_gradients
+from lengthwise.attention import no_gradients
+from lengthwise.attention.fused import cpu
 from lengthwise.conformance import EncodingCase
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, modifiers_with, numbers
 from lengthwise.forms import (

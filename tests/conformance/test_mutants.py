@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from lengthwise.attention import BACKENDS, Mask, reference, sdpa
+from lengthwise.attention import BACKENDS, Mask
+from lengthwise.attention.backends import reference, sdpa
 from lengthwise.conformance import QUESTIONS, EncodingCase, Verdict, cases
 from lengthwise.encodings import (
     ENCODINGS,

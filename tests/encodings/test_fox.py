@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from lengthwise import attend
-from lengthwise.attention import reference
+from lengthwise.attention.backends import reference
 from lengthwise.config import ConfigError
 from lengthwise.encodings import ALiBi, FoX
 from lengthwise.span import Span

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from lengthwise.attention import cpu
-from lengthwise.attention.cpu import segments
+from lengthwise.attention.fused import cpu
+from lengthwise.attention.fused.cpu import segments
 from lengthwise.encodings import FIRE, piecewise
 from lengthwise.encodings.fire import _Tables
 from lengthwise.span import Span

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lengthwise.attention import cpu
+from lengthwise.attention.fused import cpu
 from lengthwise.encodings import ENCODINGS
 
 COMPILED = Path(__file__).with_name("compiled.py")

@@ -15,11 +15,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.attention import blocked, flex, fused, reference, sdpa
 from lengthwise.attention.arguments import refuse_unknown, transpose_hint, transposed
+from lengthwise.attention.backends import flex, reference, sdpa
+from lengthwise.attention.backends.blocked import backend as blocked
 from lengthwise.attention.cache import KVCache
 from lengthwise.attention.encoding_cache import EncodingCache
 from lengthwise.attention.fit import require_fit
+from lengthwise.attention.fused import backend as fused
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.statistics import Statistics, measure
 from lengthwise.config import ConfigError, context_of, near_miss

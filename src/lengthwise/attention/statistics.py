@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.attention import fused, reference
+from lengthwise.attention.backends import reference
+from lengthwise.attention.fused import backend as fused
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.slices import query_blocks, slice_modifiers
 from lengthwise.attention.tables import scatter_columns

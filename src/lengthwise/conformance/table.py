@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from lengthwise.attention import BACKENDS, cpu
+from lengthwise.attention import BACKENDS
+from lengthwise.attention.fused import cpu
 from lengthwise.child_processes import end_with_parent, sigint_blocked
 from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, ask
 from lengthwise.encodings import ENCODINGS

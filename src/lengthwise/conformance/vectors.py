@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.attention import Mask, plan, reference, unsupported_reason, with_content
+from lengthwise.attention import Mask, plan, unsupported_reason, with_content
+from lengthwise.attention.backends import reference
 from lengthwise.class_versions import is_builtin_class
 from lengthwise.conformance.answers import Failure, NotApplicable, Refused, question
 from lengthwise.conformance.cases import EncodingCase

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-CPU = HERE.parents[2] / "src" / "lengthwise" / "attention" / "cpu"
+CPU = HERE.parents[2] / "src" / "lengthwise" / "attention" / "fused" / "cpu"
 CSRC = CPU / "csrc"
 LACKING = 77
 

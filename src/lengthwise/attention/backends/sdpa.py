@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.attention import reference
+from lengthwise.attention.backends import reference
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.tables import by_distance, piecewise_linear
 from lengthwise.forms import (

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lengthwise.attention.gpu import tiles
-from lengthwise.attention.gpu.tiles import Case
+from lengthwise.attention.fused.gpu import tiles
+from lengthwise.attention.fused.gpu.tiles import Case
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MAX_HEAD_DIM = 256
@@ -36,7 +36,7 @@ class Call:
         rows: Tensor | None, rows_first: int, position_q: Tensor | None, position_k: Tensor | None,
         documents: Tensor | None, causal: bool, window: int, scale: float,
     ):  # fmt: skip
-        from lengthwise.attention.gpu import parts
+        from lengthwise.attention.fused.gpu import parts
 
         slope, intercept, knots, distance_feature, query_scale = (
             x if x is None else x.float() for x in (slope, intercept, knots, distance_feature, query_scale)

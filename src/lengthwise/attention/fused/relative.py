@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.attention.buffers import compute_dtype, empty_gradients, like_heads
-from lengthwise.attention.operator import OperatorAutograd, attention, attention_backward
+from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
+from lengthwise.attention.fused.operator import OperatorAutograd, attention, attention_backward
 
 _BLOCK = 96  # queries that the CPU kernel processes together
 _MAX_ROWS = 2  # rows of one part have at most as many elements as q, times this (or those of a block, if that is more)

@@ -17,10 +17,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from lengthwise.attention.buffers import Gradients, compute_dtype, empty_gradients, like_heads
-from lengthwise.attention.gpu import tiles
-from lengthwise.attention.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
-from lengthwise.attention.gpu.distances import fixed_point_scales, from_fixed_point, sum_dtype, write_bias_gradients
+from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
+from lengthwise.attention.fused.gpu import tiles
+from lengthwise.attention.fused.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
+from lengthwise.attention.fused.gpu.distances import (
+    fixed_point_scales,
+    from_fixed_point,
+    sum_dtype,
+    write_bias_gradients,
+)
 
 
 def missing() -> str | None:
@@ -98,7 +103,7 @@ def forward(
     window: int, scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the output and lse; see operator.py."""
-    from lengthwise.attention.gpu.output import attend
+    from lengthwise.attention.fused.gpu.output import attend
 
     out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
     if not out.numel():
@@ -142,7 +147,7 @@ def backward(
     needs_table_grad: bool, needs_segment_grads: bool, needs_rows_grad: bool,
 ) -> Gradients:  # fmt: skip
     """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale and rows; see operator.py."""
-    from lengthwise.attention.gpu.gradients import inner_products, key_gradients, query_gradients
+    from lengthwise.attention.fused.gpu.gradients import inner_products, key_gradients, query_gradients
 
     gradients = empty_gradients(
         q,

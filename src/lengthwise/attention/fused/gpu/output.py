@@ -5,8 +5,8 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from lengthwise.attention.gpu.biases import _add_bias, _look_up, _subtract_shift
-from lengthwise.attention.gpu.parts import (
+from lengthwise.attention.fused.gpu.biases import _add_bias, _look_up, _subtract_shift
+from lengthwise.attention.fused.gpu.parts import (
     CLEAN,
     FAR,
     GENERAL,
@@ -21,7 +21,7 @@ from lengthwise.attention.gpu.parts import (
     _store_tokens,
     _visible,
 )
-from lengthwise.attention.gpu.visits import _loop_bounds, _tile_entry, _visible_key_blocks
+from lengthwise.attention.fused.gpu.visits import _loop_bounds, _tile_entry, _visible_key_blocks
 
 
 @triton.jit

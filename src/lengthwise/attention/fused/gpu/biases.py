@@ -5,7 +5,7 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from lengthwise.attention.gpu.parts import CLEAN, FAR, GENERAL, _along_queries, _clamp_index
+from lengthwise.attention.fused.gpu.parts import CLEAN, FAR, GENERAL, _along_queries, _clamp_index
 
 
 @triton.jit

@@ -20,9 +20,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from lengthwise.attention import reference
+from lengthwise.attention.backends import reference
+from lengthwise.attention.backends.blocked.parts import Block, Part, Parts, size
 from lengthwise.attention.masks import Mask
-from lengthwise.attention.parts import Block, Part, Parts, size
 from lengthwise.attention.slices import Slices, query_blocks, slice_modifiers
 from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span

@@ -12,9 +12,11 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from lengthwise.attention import fused, gpu, reference
-from lengthwise.attention.gpu.call import padded
-from lengthwise.attention.gpu.verdicts import Form
+from lengthwise.attention.backends import reference
+from lengthwise.attention.fused import backend as fused
+from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused.gpu.call import padded
+from lengthwise.attention.fused.gpu.verdicts import Form
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, RelativeKeyBias, Rotation, Term, ToeplitzBias
 from lengthwise.positions import consecutive

@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.attention import cpu, gpu, operator, relative
-from lengthwise.attention.buffers import compute_dtype
-from lengthwise.attention.gpu import verdicts
+from lengthwise.attention.fused import cpu, gpu, operator, relative
+from lengthwise.attention.fused.buffers import compute_dtype
+from lengthwise.attention.fused.gpu import verdicts
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import (
     AttentionModifiers,

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lengthwise import cache_folder
-from lengthwise.attention.cpu import building
-from lengthwise.attention.cpu.building import CannotBuild
+from lengthwise.attention.fused.cpu import building
+from lengthwise.attention.fused.cpu.building import CannotBuild
 from lengthwise.cache_folder import CacheError
 
 SYMBOLS = (

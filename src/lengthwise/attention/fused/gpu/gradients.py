@@ -12,8 +12,8 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from lengthwise.attention.gpu.biases import _add_bias, _look_up, _subtract_shift
-from lengthwise.attention.gpu.parts import (
+from lengthwise.attention.fused.gpu.biases import _add_bias, _look_up, _subtract_shift
+from lengthwise.attention.fused.gpu.parts import (
     CLEAN,
     FAR,
     GENERAL,
@@ -31,7 +31,7 @@ from lengthwise.attention.gpu.parts import (
     _to_sum_dtype,
     _visible,
 )
-from lengthwise.attention.gpu.visits import _loop_bounds, _tile_entry, _visible_key_blocks, _visible_query_blocks
+from lengthwise.attention.fused.gpu.visits import _loop_bounds, _tile_entry, _visible_key_blocks, _visible_query_blocks
 
 
 @triton.jit

@@ -39,9 +39,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
-from lengthwise.attention import cpu, gpu
-from lengthwise.attention.buffers import Gradients, compute_dtype, empty_gradients, like_heads
-from lengthwise.attention.cpu import segments
+from lengthwise.attention.fused import cpu, gpu
+from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
+from lengthwise.attention.fused.cpu import segments
 from lengthwise.encodings import piecewise
 from lengthwise.encodings.piecewise import MAX_COMPILED_SEGMENTS
 

@@ -11,9 +11,9 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from lengthwise.attention.gpu.biases import _find_segment, _look_up
-from lengthwise.attention.gpu.gradients import _load_lse_and_delta, _logit_gradients
-from lengthwise.attention.gpu.parts import (
+from lengthwise.attention.fused.gpu.biases import _find_segment, _look_up
+from lengthwise.attention.fused.gpu.gradients import _load_lse_and_delta, _logit_gradients
+from lengthwise.attention.fused.gpu.parts import (
     CLEAN,
     GENERAL,
     KNOTS,
@@ -25,7 +25,7 @@ from lengthwise.attention.gpu.parts import (
     _to_fixed_point,
     _to_sum_dtype,
 )
-from lengthwise.attention.gpu.visits import _tile_entry
+from lengthwise.attention.fused.gpu.visits import _tile_entry
 
 
 @triton.jit

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.attention import cpu
+from lengthwise.attention.fused import cpu
 
 INITIAL_SEGMENTS = 64  # segments that the first call has memory for
 MAX_WIDTH = 64  # wider layers are left to torch, which multiplies them faster

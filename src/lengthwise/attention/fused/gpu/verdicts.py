@@ -30,7 +30,7 @@ from lengthwise.values import ConfigError
 
 BIASES = ("table", "segments", "many segments", "vectors")
 SECONDS = 600.0  # for one comparison; most of them go into compiling the kernels
-_ATTENTION = Path(__file__).parents[1]
+_ATTENTION = Path(__file__).parents[2]
 # This very package, and all others from where this process has them; nothing from whatever the current folder is.
 _CODE = """
 import importlib, json, sys, typing
@@ -38,7 +38,7 @@ root, others = json.loads(sys.argv[1])
 sys.path[:] = [root, *others]
 import lengthwise
 sys.path[:] = others
-importlib.import_module("lengthwise.attention.gpu.comparison").main()
+importlib.import_module("lengthwise.attention.fused.gpu.comparison").main()
 """
 
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from lengthwise.attention.reference import dense
+from lengthwise.attention.backends.reference import dense
 from lengthwise.attention.tables import (
     along_keys,
     gather_columns,

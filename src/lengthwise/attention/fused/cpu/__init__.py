@@ -7,9 +7,9 @@ import warnings
 import torch
 from torch import Tensor
 
-from lengthwise.attention.buffers import Gradients, compute_dtype, empty_gradients, like_heads
-from lengthwise.attention.cpu import library
-from lengthwise.attention.cpu.building import CannotBuild
+from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
+from lengthwise.attention.fused.cpu import library
+from lengthwise.attention.fused.cpu.building import CannotBuild
 from lengthwise.values import ConfigError
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}

@@ -4,7 +4,8 @@ Use `score_mod` and `mask_mod` in FlexAttention calls of your own:
 
 >>> from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 >>> from lengthwise import encodings
->>> from lengthwise.attention import Mask, flex
+>>> from lengthwise.attention import Mask
+>>> from lengthwise.attention.backends import flex
 >>> from lengthwise.span import Span
 >>> alibi, span, mask = encodings.ALiBi(num_heads=8), Span.of(4096, device="cuda"), Mask(4096, 4096)
 >>> score, visible = flex.score_mod(alibi.modifiers(span), span), flex.mask_mod(mask)
@@ -29,7 +30,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.attention import reference
+from lengthwise.attention.backends import reference
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import (
     AttentionModifiers,

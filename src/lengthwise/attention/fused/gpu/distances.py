@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.attention.buffers import Gradients
-from lengthwise.attention.gpu import tiles
-from lengthwise.attention.gpu.call import Blocks, Call, padded
-from lengthwise.attention.gpu.tiles import Case
+from lengthwise.attention.fused.buffers import Gradients
+from lengthwise.attention.fused.gpu import tiles
+from lengthwise.attention.fused.gpu.call import Blocks, Call, padded
+from lengthwise.attention.fused.gpu.tiles import Case
 
 _SUM_DTYPE = torch.float64  # for sums over programs, which are few; most of a bias gradient cancels
 
@@ -25,7 +25,7 @@ def write_bias_gradients(
     needs_table_grad: bool, needs_segment_grads: bool,
 ) -> None:  # fmt: skip
     """Write the gradients of table, slope, intercept and distance_feature into `gradients`."""
-    from lengthwise.attention.gpu.bias_gradients import distance_gradients, position_gradients
+    from lengthwise.attention.fused.gpu.bias_gradients import distance_gradients, position_gradients
 
     case, (b, h, _) = call.case, lse.shape
     _, _, _, dtable, dslope, dintercept, du, _, _ = gradients
