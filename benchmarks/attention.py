@@ -310,10 +310,10 @@ def decode(args: argparse.Namespace) -> Figures:
             kept, longer = EncodingCache(), Span.of(2 * keys)
 
             def step(one: Attention, modifiers: Callable[[Span], AttentionModifiers]) -> None:
-                fused.prepare(modifiers(one.span), one.span, one.mask)(one.q, one.k, one.v, scale=one.scale)
+                BACKENDS["fused"].prepare(modifiers(one.span), one.span, one.mask)(one.q, one.k, one.v, scale=one.scale)
 
             with torch.no_grad():
-                attend = fused.prepare(one.encoding.modifiers(one.span), one.span, one.mask)
+                attend = BACKENDS["fused"].prepare(one.encoding.modifiers(one.span), one.span, one.mask)
                 actions: dict[str, Callable[[], object]] = {
                     "kernel": functools.partial(attend, one.q, one.k, one.v, scale=one.scale),
                     "step": functools.partial(step, one, functools.partial(kept.modifiers, one.encoding)),

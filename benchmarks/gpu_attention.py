@@ -24,8 +24,7 @@ import torch.nn.functional as F
 from record import save
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from lengthwise.attention import Mask
-from lengthwise.attention.fused import backend as fused
+from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.fused import gpu
 from lengthwise.encodings import ENCODINGS
 from lengthwise.span import Span
@@ -95,7 +94,7 @@ class Attention:
         if self.encoding is None:
             with sdpa_kernel(TORCH[self.name]):
                 return F.scaled_dot_product_attention(self.q, self.k, self.v, is_causal=self.mask.queries > 1)
-        attend = fused.prepare(self.encoding.modifiers(self.span), self.span, self.mask)
+        attend = BACKENDS["fused"].prepare(self.encoding.modifiers(self.span), self.span, self.mask)
         return attend(self.q, self.k, self.v, scale=self.dim**-0.5)
 
     def forward(self) -> None:

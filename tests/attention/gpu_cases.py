@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.attention import Mask
+from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.backends import reference
 from lengthwise.attention.fused import gpu
 from lengthwise.forms import AttentionModifiers, DenseBias, PiecewiseLinearBias, ToeplitzBias
@@ -116,7 +116,7 @@ class Case:
             column = (span.distance() - bias["rows_first"]).clamp(0, r - 1)[:, None].expand(b, h, -1, -1)
             terms.append(DenseBias(bias["rows"].expand(b, h, -1, -1).gather(-1, column), bidirectional=True))
         modifiers, scale = AttentionModifiers(terms=tuple(terms)), self.scale or self.dim**-0.5
-        out = reference.prepare(modifiers, span, mask)(*qkv, scale=scale)
+        out = BACKENDS["reference"].prepare(modifiers, span, mask)(*qkv, scale=scale)
         visible = mask.visible(span.q.device)[:, None]
         k = qkv[1].repeat_interleave(self.heads[0] // self.heads[1], 1)
         logits = reference.logits(modifiers, qkv[0], k, span, visible, scale).masked_fill(~visible, -torch.inf)

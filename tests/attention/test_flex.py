@@ -12,7 +12,7 @@ import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from lengthwise import attend, encodings
-from lengthwise.attention import Mask, plan
+from lengthwise.attention import BACKENDS, Mask, plan
 from lengthwise.attention.backends import flex, reference
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
@@ -302,12 +302,13 @@ class OnCuda:
 
 def test_what_its_kernels_do_not_serve_is_refused():
     asked = AttentionModifiers(), Span.of(3), Mask(3, 3)
-    reason = flex.unsupported_reason
-    unsupported_reason = getattr(reason, "__wrapped__", reason)  # the check of shapes knows no such q
+    reason = flex.Flex.unsupported_reason
+    reason = getattr(reason, "__wrapped__", reason)  # the check of shapes knows no such q
+    unsupported_reason = functools.partial(reason, BACKENDS["flex"])
     assert "float32" in unsupported_reason(*asked, OnCuda(WIDE, 64))
     assert "16 dims" in unsupported_reason(*asked, OnCuda(torch.bfloat16, 8))
     assert unsupported_reason(*asked, OnCuda(torch.bfloat16, 16)) is None
-    assert "not meta" in flex.unsupported_reason(*asked, torch.zeros(1, 1, 3, 64, device="meta"))
+    assert "not meta" in BACKENDS["flex"].unsupported_reason(*asked, torch.zeros(1, 1, 3, 64, device="meta"))
 
 
 def test_auto_never_takes_it():

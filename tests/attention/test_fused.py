@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lengthwise.attention import Mask
+from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.backends import reference, sdpa
 from lengthwise.attention.fused import backend as fused
 from lengthwise.attention.fused import cpu, operator
@@ -329,7 +329,7 @@ def test_a_window_reads_nothing_that_it_hides(window):
         (q, k, v), weight = inputs(1, 2, 1, 200, 700, 16, torch.float32)
         with torch.no_grad():
             k[:, :, :seen] = v[:, :, :seen] = hidden
-        out = fused.prepare(Bias("table", 2, span).modifiers, span, mask)(q, k, v, scale=0.3)
+        out = BACKENDS["fused"].prepare(Bias("table", 2, span).modifiers, span, mask)(q, k, v, scale=0.3)
         results.append([out, *torch.autograd.grad(out, [q, k, v], weight.float())])
     for plain, spoiled in zip(*results, strict=True):
         assert torch.equal(plain, spoiled)
@@ -408,7 +408,7 @@ def test_half_precision(dtype, close, target):
     qkv, weight = inputs(*shape, dtype)
     bias = Bias("table pieces", 4, span)
     wide = [x.detach().to(WIDE).requires_grad_() for x in qkv]
-    out = reference.prepare(bias.modifiers, span, mask)(*wide, scale=shape[-1] ** -0.5)
+    out = BACKENDS["reference"].prepare(bias.modifiers, span, mask)(*wide, scale=shape[-1] ** -0.5)
     wanted = [out, *torch.autograd.grad(out, [*wide, *bias.leaves], weight.to(dtype).to(WIDE))]
     assert [x.dtype for x in got[:4]] == [dtype] * 4
     for a, b in zip(got, wanted, strict=True):
@@ -471,7 +471,7 @@ def test_nan_and_infinity_stay_with_those_that_see_them(bad, which, how):
         with torch.no_grad():
             (q, k, v, weight)[which][0, 0, 70, 3] = value
         bias = Bias("table", 1, span)
-        out = fused.prepare(bias.modifiers, span, mask)(q, k, v, scale=0.3)
+        out = BACKENDS["fused"].prepare(bias.modifiers, span, mask)(q, k, v, scale=0.3)
         results.append([out, *torch.autograd.grad(out, [q, k, v], weight)])
     seen = mask.visible(torch.device("cpu"))[0]
     spoiled, plain = results
@@ -491,7 +491,7 @@ def test_weights_that_vanish_are_zero_and_not_denormal():
     table = torch.tensor([[0.0, -88.0, -1000.0]])
     (q, k, v), _ = inputs(1, 1, 1, 3, 3, 4, torch.float32)
     q = torch.zeros_like(q)
-    out = fused.prepare(AttentionModifiers(terms=(ToeplitzBias(table),)), span, mask)(q, k, v, scale=1.0)
+    out = BACKENDS["fused"].prepare(AttentionModifiers(terms=(ToeplitzBias(table),)), span, mask)(q, k, v, scale=1.0)
     torch.testing.assert_close(out, v, rtol=0, atol=0)
     (dv,) = torch.autograd.grad(out.sum(), v)
     assert torch.equal(dv, torch.ones_like(dv))
@@ -503,8 +503,10 @@ def test_logits_far_from_zero():
     (q, k, v), _ = inputs(1, 1, 1, 40, 40, 8, torch.float32)
     for shift in (1e4, -1e4):
         modifiers = AttentionModifiers(terms=(ToeplitzBias(torch.full((1, 40), shift)),))
-        out = fused.prepare(modifiers, span, mask)(q, k, v, scale=0.01)
-        assert (out - reference.prepare(AttentionModifiers(), span, mask)(q, k, v, scale=0.01)).abs().max() < 3e-3
+        out = BACKENDS["fused"].prepare(modifiers, span, mask)(q, k, v, scale=0.01)
+        assert (
+            out - BACKENDS["reference"].prepare(AttentionModifiers(), span, mask)(q, k, v, scale=0.01)
+        ).abs().max() < 3e-3
 
 
 @pytest.mark.parametrize("kind", ["none", "table", "pieces table", "many"])
@@ -671,7 +673,7 @@ def test_what_no_longer_fits_once_it_is_rotated_stays_where_it_is(target, what):
         if changed:
             k[:, :, -1] = what
         leaves = [x.requires_grad_() for x in (q, k, v)]
-        out = fused.prepare(modifiers, Span.of(i), Mask(i, i))(*leaves, scale=0.3)
+        out = BACKENDS["fused"].prepare(modifiers, Span.of(i), Mask(i, i))(*leaves, scale=0.3)
         grads = torch.autograd.grad(out, leaves, weight.float())
         assert not changed or not out[:, :, -1].isfinite().all()
         results.append([out[:, :, :-1], grads[0][:, :, :-1]])
@@ -719,14 +721,14 @@ def test_autocast_changes_nothing(target):
     cpu._forced_target = target
     (q, k, v), _ = inputs(1, 2, 1, 30, 30, 16, torch.float32)
     rope, span = RoPE(head_dim=16), Span.of(30)
-    attend = fused.prepare(rope.modifiers(span), span, Mask(30, 30))
+    attend = BACKENDS["fused"].prepare(rope.modifiers(span), span, Mask(30, 30))
     with torch.autocast("cpu", torch.bfloat16):
         inside = attend(q, k, v, scale=0.25)
     assert torch.equal(inside, attend(q, k, v, scale=0.25))
 
 
 def why_not(modifiers, dtype=torch.float32):
-    return fused.unsupported_reason(modifiers, Span.of(3), Mask(3, 3), torch.zeros(1, 1, 3, 4, dtype=dtype))
+    return BACKENDS["fused"].unsupported_reason(modifiers, Span.of(3), Mask(3, 3), torch.zeros(1, 1, 3, 4, dtype=dtype))
 
 
 def test_what_it_refuses():
@@ -749,7 +751,7 @@ def test_what_it_refuses():
 
 def test_there_is_no_second_derivative_and_it_says_so():
     (q, k, v), _ = inputs(1, 1, 1, 3, 3, 4)
-    out = fused.prepare(AttentionModifiers(), Span.of(3), Mask(3, 3))(q, k, v, scale=1.0)
+    out = BACKENDS["fused"].prepare(AttentionModifiers(), Span.of(3), Mask(3, 3))(q, k, v, scale=1.0)
     (slope,) = torch.autograd.grad(out.sin().sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match=r"attention_backward.*no autograd formula"):
         slope.square().sum().backward()

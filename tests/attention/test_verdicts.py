@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from lengthwise import cache_folder, encodings
-from lengthwise.attention import Mask, plan
+from lengthwise.attention import BACKENDS, Mask, plan
 from lengthwise.attention.fused import backend as fused
 from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.gpu import verdicts
@@ -295,7 +295,7 @@ def test_auto_takes_the_next_backend_and_a_backend_that_is_named_raises(machine,
 
 def test_what_the_kernels_refuse_anyway_is_not_compared(machine, q):
     mask = Mask(8, 8)
-    assert fused.unsupported_reason(TABLE, Span.of(8), mask, q.double().as_subclass(OnGPU)) == (
+    assert BACKENDS["fused"].unsupported_reason(TABLE, Span.of(8), mask, q.double().as_subclass(OnGPU)) == (
         "it does not support torch.float64 on cuda"
     )
     assert machine.times == 0

@@ -11,14 +11,6 @@ Use `score_mod` and `mask_mod` in FlexAttention calls of your own:
 >>> score, visible = flex.score_mod(alibi.modifiers(span), span), flex.mask_mod(mask)
 >>> blocks = create_block_mask(visible, None, None, 4096, 4096, device="cuda")
 >>> out = torch.compile(flex_attention)(q, k, v, score_mod=score, block_mask=blocks)
-
-As a backend it is used only if it is named, `backend="flex"`; `auto` never takes it. On a CPU FlexAttention has no backward
-pass, and the backend does not compile it there, so it computes all logits at once. On CUDA it is compiled at the first call,
-and again for other kinds of modifiers. It has not been run on a GPU yet, so its speed there is not known. There FlexAttention
-sums the gradients of tables in no fixed order, so two runs may differ in the last bits.
-
-Memory: that of the tables, and on a CPU of all logits; RelativeKeyBias and ContentBias take a number for every head, query
-and column of their table (or key, where these are fewer), for each layer.
 """
 
 import functools
@@ -31,6 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.attention.backends import reference
+from lengthwise.attention.backends.base import Attend, Backend
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import (
     AttentionModifiers,
@@ -45,7 +38,6 @@ from lengthwise.forms import (
 from lengthwise.span import Span
 from lengthwise.values import ConfigError
 
-Attend = Callable[..., Tensor]
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]  # (score, b, h, i, j) -> score
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (b, h, i, j) -> whether j is visible to i
 _Pair = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (b, h, i, j) -> a number
@@ -54,22 +46,81 @@ _Pair = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (b, h, i, j) -> a 
 # Mods capture lengths as tensors: a plain int would become a constant of the graph, and every other length would recompile it.
 
 
-def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Return why this backend does not support the modifiers, or None. Gradients are checked at the call (`no_gradients`)."""
-    if reason := _not_expressible(modifiers):
-        return reason
-    if q.device.type not in ("cpu", "cuda"):
-        return f"it supports a CPU and CUDA, not {q.device.type}"
-    if q.device.type == "cuda" and q.dtype == torch.float64:
-        return "on CUDA FlexAttention computes in float32, and q is float64"
-    if q.device.type == "cuda" and q.shape[-1] < 16:
-        return f"on CUDA FlexAttention needs heads of at least 16 dims, got {q.shape[-1]}"
-    return None
+class Flex(Backend):
+    """Torch's FlexAttention.
 
+    It is used only if it is named, `backend="flex"`; `auto` never takes it. On a CPU FlexAttention has no backward pass, and
+    the backend does not compile it there, so it computes all logits at once. On CUDA it is compiled at the first call, and
+    again for other kinds of modifiers. It has not been run on a GPU yet, so its speed there is not known. There FlexAttention
+    sums the gradients of tables in no fixed order, so two runs may differ in the last bits.
 
-def no_gradients(device: torch.device | str) -> str | None:
-    """Return why there are no gradients on a device, or None."""
-    return "FlexAttention has no backward pass on a CPU" if torch.device(device).type == "cpu" else None
+    Memory: that of the tables, and on a CPU of all logits; RelativeKeyBias and ContentBias take a number for every head, query
+    and column of their table (or key, where these are fewer), for each layer.
+    """
+
+    name = "flex"
+
+    def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+        """Return why this backend does not support the modifiers, or None. Gradients are checked at the call (`no_gradients`)."""
+        if reason := _not_expressible(modifiers):
+            return reason
+        if q.device.type not in ("cpu", "cuda"):
+            return f"it supports a CPU and CUDA, not {q.device.type}"
+        if q.device.type == "cuda" and q.dtype == torch.float64:
+            return "on CUDA FlexAttention computes in float32, and q is float64"
+        if q.device.type == "cuda" and q.shape[-1] < 16:
+            return f"on CUDA FlexAttention needs heads of at least 16 dims, got {q.shape[-1]}"
+        return None
+
+    def is_worthwhile(self, modifiers: AttentionModifiers, mask: Mask) -> bool:
+        """Return False: this backend is used only if it is named."""
+        return False
+
+    def no_gradients(self, device: torch.device | str) -> str | None:
+        """Return why there are no gradients on a device, or None."""
+        return "FlexAttention has no backward pass on a CPU" if torch.device(device).type == "cpu" else None
+
+    def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+        """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
+        static_pairs: dict[tuple[torch.dtype, bool], list[_Pair]] = {}
+        empty = mask.documents is not None and not len(mask.documents)  # torch creates no block mask for an empty batch
+        blocks = None if empty else _block_mask(mask, span.q.device)
+
+        # Autocast would compute the products with q and k in half precision.
+        @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
+        def attend(
+            q: Float[Tensor, "b h i d"],
+            k: Float[Tensor, "b g j d"],
+            v: Float[Tensor, "b g j d"],
+            *,
+            scale: float,
+        ) -> Float[Tensor, "b h i d"]:
+            needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *_tensors(modifiers)))
+            if needs_grad and (reason := self.no_gradients(q.device)):
+                raise ConfigError(
+                    f"backend 'flex': {reason}; use backend='auto', or torch.no_grad() if none are needed"
+                )
+            input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
+            if not q.numel():
+                return torch.zeros_like(q)
+            if q.device.type == "cpu":
+                # FlexAttention would round the weights to half precision. It refuses tensors that require gradients even under
+                # no_grad.
+                q, k, v = (x.detach().to(compute) for x in (q, k, v))
+            key = compute, torch.is_grad_enabled()  # tensors computed without gradients cannot be used with them
+            if key not in static_pairs:
+                static_pairs[key] = _static(modifiers, span, compute)
+            pairs = [*static_pairs[key], *_content_pairs(modifiers, span, q, k, scale)]
+            mod = _sum(modifiers, pairs, compute)
+            if modifiers.rotation:
+                q, k = modifiers.rotation.query(q), modifiers.rotation.key(k)
+            gqa = q.shape[1] != k.shape[1]
+            flex_attention = _flex_function("flex_attention", q.device)
+            out: Tensor = flex_attention(q, k, v, score_mod=mod, block_mask=blocks, scale=scale, enable_gqa=gqa)
+            return out.to(input_dtype)
+
+        # torch 2.13 finds no CPU kernel in a graph that also computes the tensors that the mods capture.
+        return torch.compiler.disable(attend) if span.q.device.type == "cpu" else attend
 
 
 def _not_expressible(modifiers: AttentionModifiers) -> str | None:
@@ -79,46 +130,6 @@ def _not_expressible(modifiers: AttentionModifiers) -> str | None:
     if modifiers.values:
         return "RelativeValues needs the weights, which FlexAttention never has"
     return None
-
-
-def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
-    """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
-    static_pairs: dict[tuple[torch.dtype, bool], list[_Pair]] = {}
-    empty = mask.documents is not None and not len(mask.documents)  # torch creates no block mask for an empty batch
-    blocks = None if empty else _block_mask(mask, span.q.device)
-
-    # Autocast would compute the products with q and k in half precision.
-    @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
-    def attend(
-        q: Float[Tensor, "b h i d"],
-        k: Float[Tensor, "b g j d"],
-        v: Float[Tensor, "b g j d"],
-        *,
-        scale: float,
-    ) -> Float[Tensor, "b h i d"]:
-        needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *_tensors(modifiers)))
-        if needs_grad and (reason := no_gradients(q.device)):
-            raise ConfigError(f"backend 'flex': {reason}; use backend='auto', or torch.no_grad() if none are needed")
-        input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
-        if not q.numel():
-            return torch.zeros_like(q)
-        if q.device.type == "cpu":
-            # FlexAttention would round the weights to half precision. It refuses tensors that require gradients even under no_grad.
-            q, k, v = (x.detach().to(compute) for x in (q, k, v))
-        key = compute, torch.is_grad_enabled()  # tensors computed without gradients cannot be used with them
-        if key not in static_pairs:
-            static_pairs[key] = _static(modifiers, span, compute)
-        pairs = [*static_pairs[key], *_content_pairs(modifiers, span, q, k, scale)]
-        mod = _sum(modifiers, pairs, compute)
-        if modifiers.rotation:
-            q, k = modifiers.rotation.query(q), modifiers.rotation.key(k)
-        gqa = q.shape[1] != k.shape[1]
-        flex_attention = _flex_function("flex_attention", q.device)
-        out: Tensor = flex_attention(q, k, v, score_mod=mod, block_mask=blocks, scale=scale, enable_gqa=gqa)
-        return out.to(input_dtype)
-
-    # torch 2.13 finds no CPU kernel in a graph that also computes the tensors that the mods capture.
-    return torch.compiler.disable(attend) if span.q.device.type == "cpu" else attend
 
 
 def score_mod(
@@ -370,6 +381,3 @@ def _tensors(modifiers: AttentionModifiers) -> list[Tensor]:
     """Return all tensors in the modifiers that may require a gradient."""
     forms: list[Any] = [form for form in (modifiers.rotation, modifiers.gain, *modifiers.terms) if form is not None]
     return [x for form in forms for x in vars(form).values() if isinstance(x, Tensor)]
-
-
-__all__ = ["mask_mod", "no_gradients", "prepare", "score_mod", "unsupported_reason"]

@@ -1,13 +1,15 @@
 """The `reference` backend, which defines every form: short, plain and exact in float64. All other backends must agree with it."""
 
 import math
-from collections.abc import Callable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from lengthwise.attention.backends.base import Attend, Backend, Measurement
 from lengthwise.attention.masks import Mask
+from lengthwise.attention.slices import query_blocks, slice_modifiers
+from lengthwise.attention.tables import scatter_columns
 from lengthwise.forms import (
     AttentionModifiers,
     ContentBias,
@@ -19,36 +21,75 @@ from lengthwise.forms import (
     Term,
     ToeplitzBias,
     column,
+    table_dtype,
 )
 from lengthwise.span import Span
 
-Attend = Callable[..., Tensor]
+_BLOCK_LOGITS = {"cpu": 1 << 18, "other": 1 << 25}  # logits that statistics process together
 
 
-def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Return None: this backend supports all modifiers."""
-    return None
+class Reference(Backend):
+    """The definition of every form, with tensors of all pairs of queries and keys."""
 
+    name = "reference"
 
-def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
-    """Return attention for one span: softmax(scale · <rotated q, rotated k> + terms) v, as the papers write it."""
+    def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+        """Return None: this backend supports all modifiers."""
+        return None
 
-    # Autocast would compute the products in half precision.
-    @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
-    def attend(
-        q: Float[Tensor, "b h i d"],
-        k: Float[Tensor, "b g j d"],
-        v: Float[Tensor, "b g j d"],
-        *,
-        scale: float,
-    ) -> Float[Tensor, "b h i d"]:
-        input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
-        groups = q.shape[1] // k.shape[1]
-        q = q.to(compute)
-        k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
-        return attention(modifiers, q, k, v, span, mask.visible(q.device)[:, None], scale).to(input_dtype)
+    def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+        """Return attention for one span: softmax(scale · <rotated q, rotated k> + terms) v, as the papers write it."""
 
-    return attend
+        # Autocast would compute the products in half precision.
+        @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
+        def attend(
+            q: Float[Tensor, "b h i d"],
+            k: Float[Tensor, "b g j d"],
+            v: Float[Tensor, "b g j d"],
+            *,
+            scale: float,
+        ) -> Float[Tensor, "b h i d"]:
+            input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
+            groups = q.shape[1] // k.shape[1]
+            q = q.to(compute)
+            k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
+            return attention(modifiers, q, k, v, span, mask.visible(q.device)[:, None], scale).to(input_dtype)
+
+        return attend
+
+    def statistics_unsupported_reason(
+        self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor
+    ) -> str | None:
+        """Return None: this backend supports all modifiers."""
+        return None
+
+    def statistics(self, measurement: Measurement, q: Tensor, k: Tensor) -> Float[Tensor, "b h i m"]:
+        """Return the statistics of every query, computed for some queries at a time."""
+        mask, scale = measurement.mask, measurement.scale
+        with torch.autocast(q.device.type, enabled=False):  # autocast would compute products in half precision
+            compute, device = torch.promote_types(q.dtype, torch.float32), q.device
+            q, k = q.to(compute), k.to(compute).repeat_interleave(q.shape[1] // k.shape[1], 1)
+            max_logits = _BLOCK_LOGITS["cpu" if device.type == "cpu" else "other"]
+            rows_per_block = max_logits // max(1, len(q) * q.shape[1] * mask.keys)
+            slices = list(query_blocks(mask, min(max(rows_per_block, 1), 256)))
+            edges, rank = torch.tensor(measurement.edges, dtype=torch.long, device=device), measurement.rank(device)
+            out = torch.empty(*q.shape[:3], len(edges) + 4, dtype=table_dtype(device), device=device)
+            blocks = zip(slices, slice_modifiers(measurement.modifiers, measurement.span, slices), strict=True)
+            for (rows, keys), (modifiers, span) in blocks:
+                visible = mask.visible(device, rows, keys)[:, None]
+                block_logits = logits(modifiers, q[:, :, rows], k[:, :, keys], span, visible, scale)
+                weights = block_logits.masked_fill(~visible, -math.inf).softmax(-1).to(table_dtype(device))
+                column_of_pair = torch.bucketize(span.distance(), edges, right=True)[:, None].expand_as(weights)
+                query_rank = rank[:, mask.keys - mask.queries :][:, rows, None]
+                key_rank = rank[:, None, keys]
+                lag = query_rank - key_rank
+                selections = [key_rank < measurement.first, (lag >= 0) & (lag < measurement.last)]
+                row = out[:, :, rows]
+                row[..., :-3] = scatter_columns(weights, column_of_pair, len(edges) + 1)
+                row[..., -3] = torch.special.entr(weights).sum(-1)
+                for n, selected in enumerate(selections):
+                    row[..., n - 2] = (weights * selected[:, None]).sum(-1)
+            return out
 
 
 def attention(

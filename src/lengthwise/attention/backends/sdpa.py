@@ -1,12 +1,6 @@
-"""The `sdpa` backend: torch's `scaled_dot_product_attention` for every form that is a rotation or an additive bias.
-
-Memory: a bias is one (heads, queries, keys) tensor for the whole batch (one per row of the batch where positions differ
-between rows). On a GPU a bias has the dtype of q: in bfloat16 it has 8 bits. On a CPU half precision is computed in float32, and
-for a learned bias torch falls back to matrices of the whole batch.
-"""
+"""The `sdpa` backend: torch's `scaled_dot_product_attention` for every form that is a rotation or an additive bias."""
 
 import math
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.attention.backends import reference
+from lengthwise.attention.backends.base import Attend, Backend
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.tables import by_distance, piecewise_linear
 from lengthwise.forms import (
@@ -28,51 +23,58 @@ from lengthwise.forms import (
 )
 from lengthwise.span import Span
 
-Attend = Callable[..., Tensor]
 
+class SDPA(Backend):
+    """Torch's `scaled_dot_product_attention`.
 
-def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Return why this backend does not support the modifiers, or None."""
-    if modifiers.logit_transform:
-        return "LogitTransform needs whole rows of logits, which fused attention never has"
-    if modifiers.values:
-        return "RelativeValues needs the weights, which fused attention never has"
-    return None
+    Memory: a bias is one (heads, queries, keys) tensor for the whole batch (one per row of the batch where positions differ
+    between rows). On a GPU a bias has the dtype of q: in bfloat16 it has 8 bits. On a CPU half precision is computed in
+    float32, and for a learned bias torch falls back to matrices of the whole batch.
+    """
 
+    name = "sdpa"
 
-def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
-    """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
-    biases: dict[tuple[torch.dtype, bool], Tensor | None] = {}
+    def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+        """Return why this backend does not support the modifiers, or None."""
+        if modifiers.logit_transform:
+            return "LogitTransform needs whole rows of logits, which fused attention never has"
+        if modifiers.values:
+            return "RelativeValues needs the weights, which fused attention never has"
+        return None
 
-    # Autocast would round the bias and undo the conversion of half precision.
-    @torch.autocast("cpu", enabled=False)  # type: ignore[untyped-decorator]
-    def attend(
-        q: Float[Tensor, "b h i d"],
-        k: Float[Tensor, "b g j d"],
-        v: Float[Tensor, "b g j d"],
-        *,
-        scale: float,
-    ) -> Float[Tensor, "b h i d"]:
-        input_dtype = q.dtype
-        if not q.is_cuda and input_dtype in (torch.bfloat16, torch.float16):
-            q, k, v = q.float(), k.float(), v.float()
-        groups = q.shape[1] // k.shape[1]
-        if groups > 1:
-            k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-        key = q.dtype, torch.is_grad_enabled()  # a bias computed without gradients cannot be used with them
-        bias = biases[key] if key in biases else biases.setdefault(key, _static_bias(modifiers, span, mask, q))
-        for term in modifiers.terms:
-            if isinstance(term, (RelativeKeyBias, KeyBias)):
-                values = reference.dense(term, q, k, span, scale)
-                bias = _hide(values, mask) if bias is None else bias + values
-        if modifiers.rotation:
-            q, k = modifiers.rotation.query(q), modifiers.rotation.key(k)
-        if modifiers.gain:
-            compute = torch.promote_types(q.dtype, torch.float32)
-            q = (q * modifiers.gain.gain[..., None].to(compute)).to(q.dtype)
-        return _fused(q, k, v, bias, mask, scale).to(input_dtype)
+    def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+        """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
+        biases: dict[tuple[torch.dtype, bool], Tensor | None] = {}
 
-    return attend
+        # Autocast would round the bias and undo the conversion of half precision.
+        @torch.autocast("cpu", enabled=False)  # type: ignore[untyped-decorator]
+        def attend(
+            q: Float[Tensor, "b h i d"],
+            k: Float[Tensor, "b g j d"],
+            v: Float[Tensor, "b g j d"],
+            *,
+            scale: float,
+        ) -> Float[Tensor, "b h i d"]:
+            input_dtype = q.dtype
+            if not q.is_cuda and input_dtype in (torch.bfloat16, torch.float16):
+                q, k, v = q.float(), k.float(), v.float()
+            groups = q.shape[1] // k.shape[1]
+            if groups > 1:
+                k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+            key = q.dtype, torch.is_grad_enabled()  # a bias computed without gradients cannot be used with them
+            bias = biases[key] if key in biases else biases.setdefault(key, _static_bias(modifiers, span, mask, q))
+            for term in modifiers.terms:
+                if isinstance(term, (RelativeKeyBias, KeyBias)):
+                    values = reference.dense(term, q, k, span, scale)
+                    bias = _hide(values, mask) if bias is None else bias + values
+            if modifiers.rotation:
+                q, k = modifiers.rotation.query(q), modifiers.rotation.key(k)
+            if modifiers.gain:
+                compute = torch.promote_types(q.dtype, torch.float32)
+                q = (q * modifiers.gain.gain[..., None].to(compute)).to(q.dtype)
+            return _fused(q, k, v, bias, mask, scale).to(input_dtype)
+
+        return attend
 
 
 def _static_bias(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> Tensor | None:

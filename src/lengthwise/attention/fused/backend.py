@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lengthwise.attention.backends.base import Attend, Backend, Measurement
 from lengthwise.attention.fused import cpu, gpu, operator, relative
 from lengthwise.attention.fused.buffers import compute_dtype
 from lengthwise.attention.fused.gpu import verdicts
@@ -30,47 +31,77 @@ from lengthwise.forms import (
 )
 from lengthwise.span import Span
 
-Attend = Callable[..., Tensor]
-
 # Devices where half precision is converted to float32 before q and k are rotated and so on, which avoids a second rounding.
 CONVERTS_TO_FLOAT32 = ("cpu",)
 KERNEL_ROTATES = ("cpu",)  # devices whose kernel rotates q and k
 
 
-def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Return why this backend does not support the modifiers, or None."""
-    if modifiers.logit_transform:
-        return "LogitTransform needs whole rows of logits, which fused attention never has"
-    if modifiers.values:
-        return "RelativeValues needs the weights, which fused attention never has"
-    for term in modifiers.terms:
-        if isinstance(term, KeyBias) and modifiers.rotation:
-            return "KeyBias together with a Rotation needs unrotated keys"
-        if not isinstance(term, (ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias)):
-            return f"{type(term).__name__} is not a table over distances"
-        if getattr(term, "distances", None) is not None:
-            return "positions lie so far apart that distances are listed, and its tables need every distance"
-    vector_terms = _vector_terms(modifiers)
-    for terms in (_toeplitz_terms(modifiers), vector_terms):
-        if reason := _gap([(term.table, term.first) for term in terms]):
+class Fused(Backend):
+    """Our own kernels, in C++ on a CPU and in Triton on a GPU."""
+
+    name = "fused"
+
+    def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+        """Return why this backend does not support the modifiers, or None."""
+        if modifiers.logit_transform:
+            return "LogitTransform needs whole rows of logits, which fused attention never has"
+        if modifiers.values:
+            return "RelativeValues needs the weights, which fused attention never has"
+        for term in modifiers.terms:
+            if isinstance(term, KeyBias) and modifiers.rotation:
+                return "KeyBias together with a Rotation needs unrotated keys"
+            if not isinstance(term, (ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias)):
+                return f"{type(term).__name__} is not a table over distances"
+            if getattr(term, "distances", None) is not None:
+                return "positions lie so far apart that distances are listed, and its tables need every distance"
+        vector_terms = _vector_terms(modifiers)
+        for terms in (_toeplitz_terms(modifiers), vector_terms):
+            if reason := _gap([(term.table, term.first) for term in terms]):
+                return reason
+        if vector_terms:
+            size = _distance_range([(term.table, term.first) for term in vector_terms])[1]
+            bidirectional_window = mask.window and not mask.causal  # which needs all queries in one part
+            if bidirectional_window and mask.queries > relative.queries_per_part(mask.queries, q.shape[-1], size):
+                return f"vectors of {size:,} distances are too many for a bidirectional window"
+        if sum(isinstance(term, PiecewiseLinearBias) for term in modifiers.terms) > 1:
+            return "it supports at most one PiecewiseLinearBias"
+        if q.device.type not in ("cpu", "cuda"):
+            return f"it has no kernel for the device {q.device.type}"
+        kernel = gpu if q.is_cuda else cpu
+        if q.dtype not in kernel.DTYPES:
+            return f"it does not support {q.dtype} on {q.device.type}"
+        if q.is_cuda and q.shape[-1] > gpu.MAX_HEAD_DIM:
+            return f"on a GPU it supports heads of at most {gpu.MAX_HEAD_DIM} dims, got {q.shape[-1]}"
+        if (reason := kernel.missing()) or not q.is_cuda:
             return reason
-    if vector_terms:
-        size = _distance_range([(term.table, term.first) for term in vector_terms])[1]
-        bidirectional_window = mask.window and not mask.causal  # which needs all queries in one part
-        if bidirectional_window and mask.queries > relative.queries_per_part(mask.queries, q.shape[-1], size):
-            return f"vectors of {size:,} distances are too many for a bidirectional window"
-    if sum(isinstance(term, PiecewiseLinearBias) for term in modifiers.terms) > 1:
-        return "it supports at most one PiecewiseLinearBias"
-    if q.device.type not in ("cpu", "cuda"):
-        return f"it has no kernel for the device {q.device.type}"
-    kernel = gpu if q.is_cuda else cpu
-    if q.dtype not in kernel.DTYPES:
-        return f"it does not support {q.dtype} on {q.device.type}"
-    if q.is_cuda and q.shape[-1] > gpu.MAX_HEAD_DIM:
-        return f"on a GPU it supports heads of at most {gpu.MAX_HEAD_DIM} dims, got {q.shape[-1]}"
-    if (reason := kernel.missing()) or not q.is_cuda:
-        return reason
-    return _verdict(modifiers, q)
+        return _verdict(modifiers, q)
+
+    def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+        """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
+        return functools.partial(_attend, modifiers, span, mask, _vector_terms(modifiers), {})
+
+    def statistics_unsupported_reason(
+        self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor
+    ) -> str | None:
+        """Return why `statistics` does not support the modifiers, or None."""
+        if q.device.type != "cpu":
+            return f"its kernel for {q.device.type} computes no statistics"
+        if _vector_terms(modifiers):
+            return "products with vectors of distances are computed for some queries at a time, and statistics in one pass over all"
+        return self.unsupported_reason(modifiers, span, mask, q)
+
+    def statistics(self, measurement: Measurement, q: Tensor, k: Tensor) -> Float[Tensor, "b h i m"]:
+        """Return the statistics of every query, computed in one pass of the CPU kernel."""
+        modifiers, mask = measurement.modifiers, measurement.mask
+        compute = torch.promote_types(q.dtype, torch.float32)
+        if _changes_q_or_k(modifiers, modifiers.rotation):
+            q, k = _transformed(modifiers, modifiers.rotation, q.to(compute), k.to(compute))
+        static = _static_arguments(modifiers, measurement.span, mask, compute)
+        edges = torch.tensor(measurement.edges, dtype=torch.long)
+        rank = None if mask.documents is None else measurement.rank(q.device)
+        options = mask.causal, mask.window or 0, measurement.scale
+        arguments = (*static, *options, edges, rank, measurement.first, measurement.last)
+        return cpu.statistics(q, k, *arguments)
 
 
 def _verdict(modifiers: AttentionModifiers, q: Tensor) -> str | None:
@@ -89,11 +120,6 @@ def _bias_kinds(modifiers: AttentionModifiers) -> list[str]:
         "vectors": bool(_vector_terms(modifiers)),
     }
     return [bias for bias in verdicts.BIASES if needed[bias]]
-
-
-def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
-    """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
-    return functools.partial(_attend, modifiers, span, mask, _vector_terms(modifiers), {})
 
 
 _RotationArguments = dict[str, Any]  # the operator's arguments for a rotation; empty without one
@@ -140,28 +166,6 @@ def _attend(
         content = contents[0] if len(vector_terms) == 1 else torch.cat(contents, -1)
         out, _ = relative.relative_attention(q, k, v, content, vectors, vectors_first, *bias, *positions, *options)
     return out.to(input_dtype)
-
-
-def statistics_unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Return why `statistics` does not support the modifiers, or None."""
-    if q.device.type != "cpu":
-        return f"its kernel for {q.device.type} computes no statistics"
-    if _vector_terms(modifiers):
-        return "products with vectors of distances are computed for some queries at a time, and statistics in one pass over all"
-    return unsupported_reason(modifiers, span, mask, q)
-
-
-def statistics(
-    modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, scale: float, edges: Tensor,
-    rank: Tensor | None, first_keys: int, last_keys: int,
-) -> Tensor:  # fmt: skip
-    """Return the result of `cpu.statistics`."""
-    compute = torch.promote_types(q.dtype, torch.float32)
-    if _changes_q_or_k(modifiers, modifiers.rotation):
-        q, k = _transformed(modifiers, modifiers.rotation, q.to(compute), k.to(compute))
-    static = _static_arguments(modifiers, span, mask, compute)
-    arguments = (*static, mask.causal, mask.window or 0, scale, edges, rank, first_keys, last_keys)
-    return cpu.statistics(q, k, *arguments)
 
 
 def _rotation_arguments(rotation: Rotation | None, dtype: torch.dtype) -> _RotationArguments:

@@ -7,14 +7,14 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from lengthwise.attention.backends import reference
-from lengthwise.attention.fused import backend as fused
+from lengthwise.attention.backends.base import Backend
+from lengthwise.attention.backends.reference import Reference
 from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused.backend import Fused
 from lengthwise.attention.fused.gpu.call import padded
 from lengthwise.attention.fused.gpu.verdicts import Form
 from lengthwise.attention.masks import Mask
@@ -115,7 +115,7 @@ class Call:
 
     def difference(self, device: torch.device | str) -> str | None:
         """Return which result of the kernels on the device is wrong, and by how much, or None."""
-        results, expected_results = self._results(fused, device, None), self._results(reference, "cpu", WIDE)
+        results, expected_results = self._results(Fused(), device, None), self._results(Reference(), "cpu", WIDE)
         largest = max(1.0, *(x.abs().max().item() for x in expected_results.values()))
         for name, expected in expected_results.items():
             # Most of a bias gradient cancels, so its error is relative to the largest number of all results.
@@ -126,7 +126,7 @@ class Call:
                 return f"{what} is off by {error:.1e} of the largest number, and rounding explains at most {self.tolerance:.0e}"
         return None
 
-    def _results(self, backend: ModuleType, device: torch.device | str, dtype: torch.dtype | None) -> dict[str, Tensor]:
+    def _results(self, backend: Backend, device: torch.device | str, dtype: torch.dtype | None) -> dict[str, Tensor]:
         """Return the output and the gradient of every input, computed in the inputs' own dtypes or in `dtype`."""
         leaves = {n: x.to(device, dtype or x.dtype).requires_grad_() for n, x in self.numbers.items()}
         positions, mask = self.positions.to(device), self.mask

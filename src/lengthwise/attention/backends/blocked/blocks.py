@@ -1,108 +1,26 @@
-"""The `blocked` backend: plain PyTorch, some queries at a time; every form, on any device, with O(T · block) memory.
-
-A block of queries has whole rows of logits, so the softmax is the ordinary one. Each row's maximum and sum are stored, and the
-backward pass recomputes the weights block by block. Terms are computed for each block by functions that autograd differentiates
-(parts.py). Half precision is computed in float32. The order of all additions is fixed, so two runs give the same bits.
-
-A `LogitTransform` may use tensors that only autograd can find. So its blocks are computed by the reference with checkpointing.
-
-Memory: whatever is added, rows of logits of 64 queries at a time (256 on a GPU).
-"""
+"""Attention in blocks of queries, with a backward pass that recomputes the weights of each block."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.utils.checkpoint import checkpoint
 
-from lengthwise.attention.backends import reference
-from lengthwise.attention.backends.blocked.parts import Block, Part, Parts, size
+from lengthwise.attention.backends.blocked.parts import Block, Part, size
 from lengthwise.attention.masks import Mask
-from lengthwise.attention.slices import Slices, query_blocks, slice_modifiers
-from lengthwise.forms import AttentionModifiers
-from lengthwise.span import Span
-
-Attend = Callable[..., Tensor]
+from lengthwise.attention.slices import Slices, query_blocks
 
 # Queries of a block, and logits that are processed together: few enough for a core's cache, or enough to use a GPU.
 _ROWS = {"cpu": 64, "other": 256}
 _LOGITS = {"cpu": 1 << 19, "other": 1 << 25}
-_LARGE_MASK = 1 << 20  # pairs; from here on a materialized mask takes as much time as blocks do, and more memory
 
 
-def unsupported_reason(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
-    """Return None: this backend supports all modifiers."""
-    return None
-
-
-def is_worthwhile(modifiers: AttentionModifiers, mask: Mask) -> bool:
-    """Whether this backend is faster than torch's own attention, or needs less memory.
-
-    That is so if something is added to the logits, if a window hides most keys, or if torch would need a large mask. It is never
-    so in a compiled graph, which this backend would break.
-    """
-    if torch.compiler.is_compiling():
-        return False
-    large_mask = not (mask.causal_only or mask.hides_nothing) and mask.queries * mask.keys >= _LARGE_MASK
-    return bool(
-        modifiers.terms or modifiers.values or modifiers.logit_transform or mask.window_hides_keys or large_mask
-    )
-
-
-def prepare(modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
-    """Return attention for fixed modifiers, span and mask."""
-
-    # Autocast would compute the products in half precision.
-    @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
-    def attend(
-        q: Float[Tensor, "b h i d"],
-        k: Float[Tensor, "b g j d"],
-        v: Float[Tensor, "b g j d"],
-        *,
-        scale: float,
-    ) -> Float[Tensor, "b h i d"]:
-        input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
-        groups = q.shape[1] // k.shape[1]
-        q = q.to(compute)
-        k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
-        if modifiers.logit_transform:
-            return _transformed_logits_attention(modifiers, span, mask, q, k, v, scale).to(input_dtype)
-        parts = Parts(span)
-        terms = [parts.term(term, q, k, scale) for term in modifiers.terms]
-        values = [parts.value(value) for value in modifiers.values]
-        if modifiers.rotation:
-            q, k = modifiers.rotation.query(q), modifiers.rotation.key(k)
-        q = q * scale
-        if modifiers.gain:
-            q = q * modifiers.gain.gain[..., None].to(compute)
-        tensors = [x for part in (*terms, *values) for x in part.tensors]
-        out: Tensor = _Blocked.apply(
-            _Blocks(mask, _without_tensors(terms), _without_tensors(values)), q, k, v, *tensors
-        )
-        return out.to(input_dtype)
-
-    def eager_attend(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
-        # A compiled graph would unroll the blocks, again for every length. `disable` is not used as a decorator because it
-        # would import torch's compiler, which takes seconds, for callers that do not compile.
-        compiled = torch.compiler.is_compiling()
-        run = torch.compiler.disable(attend, reason="a loop over blocks of queries") if compiled else attend
-        out: Tensor = run(q, k, v, scale=scale)
-        return out
-
-    return eager_attend
-
-
-def _without_tensors(parts: list[Part]) -> tuple[Part, ...]:
-    """Return the parts without their tensors, which autograd stores."""
-    return tuple(replace(part, tensors=()) for part in parts)
-
-
-def _slices(mask: Mask, device: torch.device) -> Iterator[Slices]:
+def slices(mask: Mask, device: torch.device) -> Iterator[Slices]:
+    """Yield the blocks of queries on a device, with the keys that may be visible to them."""
     return query_blocks(mask, _ROWS["cpu" if device.type == "cpu" else "other"])
 
 
@@ -157,7 +75,7 @@ def _sum(bound: _BoundParts, block: Block, dtype: torch.dtype, *extra: Tensor) -
 
 
 @dataclass(frozen=True)
-class _Blocks:
+class Blocks:
     """The mask, the terms and the values of a call."""
 
     mask: Mask
@@ -175,7 +93,7 @@ class _Blocks:
     def split(self, q: Float[Tensor, "b h i d"]) -> Iterator[tuple[Block, list[Block]]]:
         """Yield blocks of queries of the whole batch, each with its division into blocks of some rows of the batch."""
         max_logits = _LOGITS["cpu" if q.device.type == "cpu" else "other"]
-        for rows, keys in _slices(self.mask, q.device):
+        for rows, keys in slices(self.mask, q.device):
             step = max(1, max_logits // (q.shape[1] * size(rows) * size(keys)))
             parts = [Block(slice(b, min(b + step, len(q))), rows, keys) for b in range(0, len(q), step)]
             yield Block(slice(0, len(q)), rows, keys), parts
@@ -221,11 +139,11 @@ def _weights(logits: Float[Tensor, "b h i j"], row_max: Float[Tensor, "b h i 1"]
     return torch.threshold_(logits.sub_(row_max), smallest, -math.inf).exp_()
 
 
-class _Blocked(torch.autograd.Function):
+class BlockedAttention(torch.autograd.Function):
     """softmax(q kᵀ + terms) (v + values), where q is already scaled. A second derivative raises an error."""
 
     @staticmethod
-    def forward(ctx: Any, blocks: _Blocks, q: Tensor, k: Tensor, v: Tensor, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, *tensors: Tensor) -> Tensor:
         out, row_max, row_sum = torch.empty_like(q), q.new_empty(*q.shape[:3], 1), q.new_empty(*q.shape[:3], 1)
         shared, per_row, values = blocks.bind(tensors)
         for block, parts in blocks.split(q):
@@ -253,7 +171,7 @@ class _Blocked(torch.autograd.Function):
 
 
 def _backward(
-    blocks: _Blocks,
+    blocks: Blocks,
     grad: Tensor,
     needs_grad: tuple[bool, ...],
     q: Tensor,
@@ -299,30 +217,3 @@ def _backward(
         if shared_dS is not None:
             shared_sum.backward(shared_dS, _block_views(dshared, block))
     return dq, dk, dv, *dtensors
-
-
-def _transformed_logits_attention(
-    modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, v: Tensor, scale: float
-) -> Float[Tensor, "b h i d"]:
-    """Return the reference's attention with a `LogitTransform`, block by block, with checkpointing."""
-    blocks = list(_slices(mask, q.device))
-
-    def attend(
-        q: Tensor, k: Tensor, v: Tensor, block_modifiers: AttentionModifiers, block_span: Span, *at: slice
-    ) -> Tensor:
-        # A copy of the rotation, because it caches its cosines and checkpointing needs both passes to compute them.
-        rotation = block_modifiers.rotation and replace(block_modifiers.rotation)
-        block_modifiers = replace(block_modifiers, rotation=rotation)
-        visible = mask.visible(q.device, *at)[:, None]
-        return reference.attention(block_modifiers, q, k, v, block_span, visible, scale)
-
-    out = []
-    for (rows, keys), (block_modifiers, block_span) in zip(
-        blocks, slice_modifiers(modifiers, span, blocks), strict=True
-    ):
-        arguments = q[:, :, rows], k[:, :, keys], v[:, :, keys], block_modifiers, block_span, rows, keys
-        if torch.is_grad_enabled():
-            out.append(checkpoint(attend, *arguments, use_reentrant=False, preserve_rng_state=False))
-        else:
-            out.append(attend(*arguments))
-    return torch.cat(out, 2)
