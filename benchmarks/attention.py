@@ -51,7 +51,6 @@ from torch import Tensor
 
 from lengthwise.attention import BACKENDS, EncodingCache, Mask
 from lengthwise.attention.backends import reference
-from lengthwise.attention.fused import backend as fused
 from lengthwise.attention.fused import cpu, relative
 from lengthwise.encodings import ENCODINGS, PositionEncoding
 from lengthwise.encodings.fire import FIRE
@@ -534,7 +533,7 @@ def distances(
             turned = (turn.query(q), turn.key(k)) if turn else (q, k)
             out = F.scaled_dot_product_attention(*turned, v, attn_mask=bias, scale=scale)
         else:
-            backend = reference if who == "reference" else fused
+            backend = BACKENDS["reference" if who == "reference" else "fused"]
             out = backend.prepare(modifiers, span, mask)(q, k, v, scale=scale)
         parameters = {f"encoding.{n.removeprefix('each.0.')}": x for n, x in encoding.named_parameters()}
         leaves = {"q": q, "k": k, "v": v, **parameters}

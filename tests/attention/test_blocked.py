@@ -13,8 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from lengthwise import attend, encodings
 from lengthwise.attention import BACKENDS, Mask, plan
-from lengthwise.attention.backends import reference
-from lengthwise.attention.backends.blocked import blocks as blocked
+from lengthwise.attention.backends.blocked.blocks import _LOGITS, _ROWS
 from lengthwise.forms import (
     AttentionModifiers,
     ContentBias,
@@ -31,6 +30,8 @@ from lengthwise.forms import (
 )
 from lengthwise.span import Span
 
+blocked, fused, reference = (BACKENDS[name] for name in ("blocked", "fused", "reference"))
+
 B, H, G, D = 2, 4, 2, 6
 
 
@@ -40,8 +41,8 @@ def blocks(request, monkeypatch):
 
 
 def small(monkeypatch, rows, logits=1):
-    monkeypatch.setitem(blocked._ROWS, "cpu", rows)
-    monkeypatch.setitem(blocked._LOGITS, "cpu", logits)
+    monkeypatch.setitem(_ROWS, "cpu", rows)
+    monkeypatch.setitem(_LOGITS, "cpu", logits)
 
 
 def leaf(*shape):
@@ -260,8 +261,8 @@ def test_half_precision_computes_in_float32(dtype, monkeypatch):
             torch.randn(B, G, 40, D).to(dtype),
             torch.randn(B, G, 40, D).to(dtype),
         )
-        out = BACKENDS["blocked"].prepare(modifiers, span, mask)(q, k, v, scale=0.4)
-        exact = BACKENDS["reference"].prepare(modifiers, span, mask)(q.double(), k.double(), v.double(), scale=0.4)
+        out = blocked.prepare(modifiers, span, mask)(q, k, v, scale=0.4)
+        exact = reference.prepare(modifiers, span, mask)(q.double(), k.double(), v.double(), scale=0.4)
         assert out.dtype == dtype
         torch.testing.assert_close(out.double(), exact, rtol=torch.finfo(dtype).eps, atol=1e-5)
 
@@ -274,7 +275,7 @@ def test_gradcheck(name, consecutive, monkeypatch):
     span = Span.of(4, 3) if consecutive else Span(torch.tensor([[3, 1, 5]] * B), torch.tensor([[0, 3, 1, 5]] * B), 6)
     modifiers, learned = CASES[name](span)
     q, k, v = leaf(B, H, 3, D), leaf(B, G, 4, D), leaf(B, G, 4, D)
-    run = BACKENDS["blocked"].prepare(modifiers, span, Mask(3, 4))
+    run = blocked.prepare(modifiers, span, Mask(3, 4))
     assert torch.autograd.gradcheck(lambda q, k, v, *_: run(q, k, v, scale=0.4), (q, k, v, *learned), fast_mode=True)
 
 
@@ -390,7 +391,7 @@ def test_memory_grows_as_the_length_does(name):
 @pytest.mark.parametrize("encoding", [None, encodings.RoPE(head_dim=4)], ids=["none", "RoPE"])
 @pytest.mark.parametrize("given", ["documents", "fewer queries"])
 def test_without_a_compiler_no_mask_is_as_large_as_queries_times_keys(given, encoding, monkeypatch):
-    monkeypatch.setattr(BACKENDS["fused"], "unsupported_reason", lambda *asked: "there is no compiler")
+    monkeypatch.setattr(fused, "unsupported_reason", lambda *asked: "there is no compiler")
     q, k, v = (torch.randn(1, 2, LENGTH + 64, 4, requires_grad=True) for _ in range(3))
     documents = (torch.arange(LENGTH + 64) // 600)[None] if given == "documents" else None
     with Largest() as made:
@@ -429,7 +430,7 @@ def test_autocast_leaves_precision_to_attention_backwards_too():
 def test_a_compiled_caller_goes_around_it(name):
     torch.manual_seed(0)
     span, mask, modifiers = Span.of(70), Mask(70, 70), LONG[name].modifiers(Span.of(70))
-    run = BACKENDS["blocked"].prepare(modifiers, span, mask)
+    run = blocked.prepare(modifiers, span, mask)
     q, k, v = (torch.randn(1, 2, 70, 4, requires_grad=True) for _ in range(3))
     found = []
     for caller in (lambda q, k, v: run(q.sin(), k, v, scale=0.5).cos(), None):
@@ -459,12 +460,10 @@ def test_nothing_is_asked_of_what_does_not_learn():
     """A bias without gradient beside one with, and q alone."""
     span, mask, fixed, table = Span.of(5), Mask(5, 5), torch.randn(H, 5), leaf(H, 5)
     q, k, v = (torch.randn(B, H, 5, D) for _ in range(3))
-    run = BACKENDS["blocked"].prepare(AttentionModifiers(terms=(ToeplitzBias(fixed), ToeplitzBias(table))), span, mask)
-    assert (
-        not BACKENDS["blocked"]
-        .prepare(AttentionModifiers(terms=(ToeplitzBias(fixed),)), span, mask)(q, k, v, scale=1.0)
-        .requires_grad
-    )
+    run = blocked.prepare(AttentionModifiers(terms=(ToeplitzBias(fixed), ToeplitzBias(table))), span, mask)
+    assert not blocked.prepare(AttentionModifiers(terms=(ToeplitzBias(fixed),)), span, mask)(
+        q, k, v, scale=1.0
+    ).requires_grad
     (grad,) = torch.autograd.grad(run(q, k, v, scale=1.0).square().sum(), table)
     assert grad.any()
 
@@ -472,14 +471,14 @@ def test_nothing_is_asked_of_what_does_not_learn():
 def test_it_has_no_second_derivative():
     q, k, v = (torch.randn(1, 1, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
     modifiers = AttentionModifiers(terms=(ToeplitzBias(leaf(1, 3)),))
-    out = BACKENDS["blocked"].prepare(modifiers, Span.of(3), Mask(3, 3))(q, k, v, scale=1.0)
+    out = blocked.prepare(modifiers, Span.of(3), Mask(3, 3))(q, k, v, scale=1.0)
     (slope,) = torch.autograd.grad(out.sin().sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         slope.square().sum().backward()
 
 
 def test_auto_leaves_what_adds_nothing_to_torch(monkeypatch):
-    monkeypatch.setattr(BACKENDS["fused"], "unsupported_reason", lambda *asked: "there is no compiler")
+    monkeypatch.setattr(fused, "unsupported_reason", lambda *asked: "there is no compiler")
     q, span, mask = torch.zeros(1, 1, 3, 4), Span.of(3), Mask(3, 3)
     rewrite = AttentionModifiers(logit_transform=LogitTransform(lambda logits, *_: logits))
     assert plan(AttentionModifiers(), span, mask, q).backend == "sdpa"

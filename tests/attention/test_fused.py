@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lengthwise.attention import BACKENDS, Mask
-from lengthwise.attention.backends import reference, sdpa
-from lengthwise.attention.fused import backend as fused
+from lengthwise.attention.backends.reference import dense
+from lengthwise.attention.fused import backend as fused_backend
 from lengthwise.attention.fused import cpu, operator
 from lengthwise.encodings import FIRE, T5, ALiBi, KerpleLog, RoPE
 from lengthwise.forms import (
@@ -29,6 +29,8 @@ from lengthwise.forms import (
 )
 from lengthwise.positions import consecutive
 from lengthwise.span import Span
+
+fused, reference, sdpa = (BACKENDS[name] for name in ("fused", "reference", "sdpa"))
 
 pytestmark = pytest.mark.skipif(cpu.missing() is not None, reason=f"no kernel here: {cpu.missing()}")
 
@@ -114,9 +116,7 @@ def off_by(make, length, seed, dtype=torch.float32):
         leaves = [x.requires_grad_() for x in (q, k, v)]
         modifiers = encoding.modifiers(span)
         if who == "torch":
-            bias = reference.dense(modifiers.terms[0], q, k, span, 1.0).masked_fill(
-                ~mask.visible(q.device)[:, None], -math.inf
-            )
+            bias = dense(modifiers.terms[0], q, k, span, 1.0).masked_fill(~mask.visible(q.device)[:, None], -math.inf)
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.expand(1, 4, -1, -1).to(dtype), scale=0.125)
         else:
             backend = reference if who == "reference" else fused
@@ -329,7 +329,7 @@ def test_a_window_reads_nothing_that_it_hides(window):
         (q, k, v), weight = inputs(1, 2, 1, 200, 700, 16, torch.float32)
         with torch.no_grad():
             k[:, :, :seen] = v[:, :, :seen] = hidden
-        out = BACKENDS["fused"].prepare(Bias("table", 2, span).modifiers, span, mask)(q, k, v, scale=0.3)
+        out = fused.prepare(Bias("table", 2, span).modifiers, span, mask)(q, k, v, scale=0.3)
         results.append([out, *torch.autograd.grad(out, [q, k, v], weight.float())])
     for plain, spoiled in zip(*results, strict=True):
         assert torch.equal(plain, spoiled)
@@ -408,7 +408,7 @@ def test_half_precision(dtype, close, target):
     qkv, weight = inputs(*shape, dtype)
     bias = Bias("table pieces", 4, span)
     wide = [x.detach().to(WIDE).requires_grad_() for x in qkv]
-    out = BACKENDS["reference"].prepare(bias.modifiers, span, mask)(*wide, scale=shape[-1] ** -0.5)
+    out = reference.prepare(bias.modifiers, span, mask)(*wide, scale=shape[-1] ** -0.5)
     wanted = [out, *torch.autograd.grad(out, [*wide, *bias.leaves], weight.to(dtype).to(WIDE))]
     assert [x.dtype for x in got[:4]] == [dtype] * 4
     for a, b in zip(got, wanted, strict=True):
@@ -471,7 +471,7 @@ def test_nan_and_infinity_stay_with_those_that_see_them(bad, which, how):
         with torch.no_grad():
             (q, k, v, weight)[which][0, 0, 70, 3] = value
         bias = Bias("table", 1, span)
-        out = BACKENDS["fused"].prepare(bias.modifiers, span, mask)(q, k, v, scale=0.3)
+        out = fused.prepare(bias.modifiers, span, mask)(q, k, v, scale=0.3)
         results.append([out, *torch.autograd.grad(out, [q, k, v], weight)])
     seen = mask.visible(torch.device("cpu"))[0]
     spoiled, plain = results
@@ -491,7 +491,7 @@ def test_weights_that_vanish_are_zero_and_not_denormal():
     table = torch.tensor([[0.0, -88.0, -1000.0]])
     (q, k, v), _ = inputs(1, 1, 1, 3, 3, 4, torch.float32)
     q = torch.zeros_like(q)
-    out = BACKENDS["fused"].prepare(AttentionModifiers(terms=(ToeplitzBias(table),)), span, mask)(q, k, v, scale=1.0)
+    out = fused.prepare(AttentionModifiers(terms=(ToeplitzBias(table),)), span, mask)(q, k, v, scale=1.0)
     torch.testing.assert_close(out, v, rtol=0, atol=0)
     (dv,) = torch.autograd.grad(out.sum(), v)
     assert torch.equal(dv, torch.ones_like(dv))
@@ -503,10 +503,8 @@ def test_logits_far_from_zero():
     (q, k, v), _ = inputs(1, 1, 1, 40, 40, 8, torch.float32)
     for shift in (1e4, -1e4):
         modifiers = AttentionModifiers(terms=(ToeplitzBias(torch.full((1, 40), shift)),))
-        out = BACKENDS["fused"].prepare(modifiers, span, mask)(q, k, v, scale=0.01)
-        assert (
-            out - BACKENDS["reference"].prepare(AttentionModifiers(), span, mask)(q, k, v, scale=0.01)
-        ).abs().max() < 3e-3
+        out = fused.prepare(modifiers, span, mask)(q, k, v, scale=0.01)
+        assert (out - reference.prepare(AttentionModifiers(), span, mask)(q, k, v, scale=0.01)).abs().max() < 3e-3
 
 
 @pytest.mark.parametrize("kind", ["none", "table", "pieces table", "many"])
@@ -673,7 +671,7 @@ def test_what_no_longer_fits_once_it_is_rotated_stays_where_it_is(target, what):
         if changed:
             k[:, :, -1] = what
         leaves = [x.requires_grad_() for x in (q, k, v)]
-        out = BACKENDS["fused"].prepare(modifiers, Span.of(i), Mask(i, i))(*leaves, scale=0.3)
+        out = fused.prepare(modifiers, Span.of(i), Mask(i, i))(*leaves, scale=0.3)
         grads = torch.autograd.grad(out, leaves, weight.float())
         assert not changed or not out[:, :, -1].isfinite().all()
         results.append([out[:, :, :-1], grads[0][:, :, :-1]])
@@ -721,14 +719,14 @@ def test_autocast_changes_nothing(target):
     cpu._forced_target = target
     (q, k, v), _ = inputs(1, 2, 1, 30, 30, 16, torch.float32)
     rope, span = RoPE(head_dim=16), Span.of(30)
-    attend = BACKENDS["fused"].prepare(rope.modifiers(span), span, Mask(30, 30))
+    attend = fused.prepare(rope.modifiers(span), span, Mask(30, 30))
     with torch.autocast("cpu", torch.bfloat16):
         inside = attend(q, k, v, scale=0.25)
     assert torch.equal(inside, attend(q, k, v, scale=0.25))
 
 
 def why_not(modifiers, dtype=torch.float32):
-    return BACKENDS["fused"].unsupported_reason(modifiers, Span.of(3), Mask(3, 3), torch.zeros(1, 1, 3, 4, dtype=dtype))
+    return fused.unsupported_reason(modifiers, Span.of(3), Mask(3, 3), torch.zeros(1, 1, 3, 4, dtype=dtype))
 
 
 def test_what_it_refuses():
@@ -751,7 +749,7 @@ def test_what_it_refuses():
 
 def test_there_is_no_second_derivative_and_it_says_so():
     (q, k, v), _ = inputs(1, 1, 1, 3, 3, 4)
-    out = BACKENDS["fused"].prepare(AttentionModifiers(), Span.of(3), Mask(3, 3))(q, k, v, scale=1.0)
+    out = fused.prepare(AttentionModifiers(), Span.of(3), Mask(3, 3))(q, k, v, scale=1.0)
     (slope,) = torch.autograd.grad(out.sin().sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match=r"attention_backward.*no autograd formula"):
         slope.square().sum().backward()
@@ -765,7 +763,7 @@ def _arguments(dtype=torch.float32):
     span = Span.of(11, 9)
     bias = Bias("table pieces", 4, span)
     static = [x.detach().to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
-              for x in fused._static_arguments(bias.modifiers, span, Mask(9, 11), dtype)]  # fmt: skip
+              for x in fused_backend._static_arguments(bias.modifiers, span, Mask(9, 11), dtype)]  # fmt: skip
     for n in (0, 2, 3, 5, 6):
         static[n].requires_grad_()
     return [q, k, v, *static, True, 0, 0.3]
@@ -778,7 +776,9 @@ def test_opcheck():
     q, k, v, *_ = _arguments()
     plain = (q, k, v, None, 0, *[None] * 6, 0, positions[:, 2:].contiguous(), positions, documents, True, 0, 0.3)
     torch.library.opcheck(torch.ops.lengthwise.attention.default, plain)
-    turns = fused._rotation_arguments(rotation((2, 4, 2, 9, 11, 8), "half", 3, True, "qk", "tensors"), torch.float32)
+    turns = fused_backend._rotation_arguments(
+        rotation((2, 4, 2, 9, 11, 8), "half", 3, True, "qk", "tensors"), torch.float32
+    )
     torch.library.opcheck(torch.ops.lengthwise.attention.default, plain, turns)
 
 
@@ -832,7 +832,7 @@ def test_pieces_behind_knots_at_infinity_change_nothing():
     """A compiled graph has room for more pieces than there are; the kernel is given those that there are."""
     (q, k, v), weight = inputs(2, 4, 2, 40, 40, 8, torch.float32)
     span, mask = Span.of(40), Mask(40, 40)
-    arguments = fused._static_arguments(Bias("pieces", 4, span).modifiers, span, mask, torch.float32)
+    arguments = fused_backend._static_arguments(Bias("pieces", 4, span).modifiers, span, mask, torch.float32)
     numbers = [x.detach().float() for x in arguments[2:7]]
     results = []
     for more in (0, 90):

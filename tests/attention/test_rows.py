@@ -7,8 +7,6 @@ import torch
 
 from lengthwise import attend
 from lengthwise.attention import BACKENDS, Mask
-from lengthwise.attention.backends import reference
-from lengthwise.attention.fused import backend as fused
 from lengthwise.attention.fused import cpu, relative
 from lengthwise.encodings import BandedBias, Shaw, TransformerXL
 from lengthwise.forms import (
@@ -21,6 +19,8 @@ from lengthwise.forms import (
 )
 from lengthwise.positions import consecutive
 from lengthwise.span import Span
+
+fused, reference = (BACKENDS[name] for name in ("fused", "reference"))
 
 pytestmark = pytest.mark.skipif(cpu.missing() is not None, reason=f"no kernel here: {cpu.missing()}")
 
@@ -167,7 +167,7 @@ def require_equal(kind, shape, span, mask, dtype, target=-1):
     modifiers, leaves = effect_of(kind, h, d, span, b)
     qkv = [leaf(b, h, mask.queries, d), leaf(b, g, mask.keys, d), leaf(b, g, mask.keys, d)]
     weight, answers = torch.randn(b, h, mask.queries, d, dtype=WIDE), []
-    assert BACKENDS["fused"].unsupported_reason(modifiers, span, mask, qkv[0]) is None
+    assert fused.unsupported_reason(modifiers, span, mask, qkv[0]) is None
     for backend, to in ((fused, dtype), (reference, WIDE)):
         given = [x.to(to) for x in qkv]
         out = backend.prepare(modifiers, span, mask)(*given, scale=d**-0.5)
@@ -233,14 +233,9 @@ def test_the_parts_are_several_and_of_what_a_query_may_see():
 def test_a_window_to_both_sides_of_many_queries_is_refused():
     span, mask, q = Span.of(300), Mask(300, 300, False, window=9), torch.zeros(1, 1, 300, 8)
     long, short = RelativeKeyBias(torch.zeros(1, 600, 8), -300), RelativeKeyBias(torch.zeros(1, 9, 8), -4)
-    assert "600 distances" in str(
-        BACKENDS["fused"].unsupported_reason(AttentionModifiers(terms=(long,)), span, mask, q)
-    )
-    assert (
-        BACKENDS["fused"].unsupported_reason(AttentionModifiers(terms=(long,)), span, Mask(300, 300, window=9), q)
-        is None
-    )
-    assert BACKENDS["fused"].unsupported_reason(AttentionModifiers(terms=(short,)), span, mask, q) is None
+    assert "600 distances" in str(fused.unsupported_reason(AttentionModifiers(terms=(long,)), span, mask, q))
+    assert fused.unsupported_reason(AttentionModifiers(terms=(long,)), span, Mask(300, 300, window=9), q) is None
+    assert fused.unsupported_reason(AttentionModifiers(terms=(short,)), span, mask, q) is None
 
 
 def test_nothing_as_large_as_all_pairs_is_made_or_kept(monkeypatch):
@@ -258,7 +253,7 @@ def test_nothing_as_large_as_all_pairs_is_made_or_kept(monkeypatch):
     q = leaf(1, 2, 600, 4)
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
-        out = BACKENDS["fused"].prepare(modifiers, span, mask)(q, q, q, scale=0.5)
+        out = fused.prepare(modifiers, span, mask)(q, q, q, scale=0.5)
     torch.autograd.grad(out.sum(), leaves)
     assert max(kept) <= 600 * 2 * 4
     assert 0 < largest[0] <= 96 * 2 * 600
@@ -269,9 +264,9 @@ def test_half_precision(dtype, close):
     span, mask = Span.of(200), Mask(200, 200)
     modifiers, leaves = effect_of("shaw key", 2, 8, span, 1)
     q, k, v = (leaf(1, 2, 200, 8, dtype=dtype) for _ in range(3))
-    out = BACKENDS["fused"].prepare(modifiers, span, mask)(q, k, v, scale=0.3)
+    out = fused.prepare(modifiers, span, mask)(q, k, v, scale=0.3)
     wide = [x.detach().to(WIDE).requires_grad_() for x in (q, k, v)]
-    wanted = BACKENDS["reference"].prepare(modifiers, span, mask)(*wide, scale=0.3)
+    wanted = reference.prepare(modifiers, span, mask)(*wide, scale=0.3)
     assert out.dtype == dtype
     got = [out, *torch.autograd.grad(out, [q, k, v, *leaves], torch.ones_like(out), retain_graph=True)]
     for a, b in zip(got, [wanted, *torch.autograd.grad(wanted.sum(), [*wide, *leaves])], strict=True):
@@ -287,7 +282,7 @@ def test_what_is_not_finite_stays_with_its_query():
         with torch.no_grad():
             content[:, :, 70] = value
         modifiers = AttentionModifiers(terms=(ContentBias(content, leaf(1, 20, 8).detach(), -3),))
-        out = BACKENDS["fused"].prepare(modifiers, span, mask)(q, k, v, scale=0.3)
+        out = fused.prepare(modifiers, span, mask)(q, k, v, scale=0.3)
         dq, dcontent = torch.autograd.grad(out.sin().sum(), (q, content))
         answers.append(torch.stack([out.detach(), dq, dcontent]))
     for other in answers[1:]:
@@ -303,7 +298,7 @@ def test_autocast_changes_nothing():
     results = []
     for on in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled=on):
-            out = BACKENDS["fused"].prepare(modifiers, span, mask)(q, q, q, scale=0.3)
+            out = fused.prepare(modifiers, span, mask)(q, q, q, scale=0.3)
         results.append([out, *torch.autograd.grad(out.sum(), [q, *leaves])])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
