@@ -9,6 +9,7 @@ from torch import Tensor
 from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.backends import reference
 from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused.arguments import Arguments, NeedsGrad
 from lengthwise.forms import AttentionModifiers, DenseBias, PiecewiseLinearBias, ToeplitzBias
 from lengthwise.span import Span
 
@@ -92,9 +93,10 @@ class Case:
         places = (None, None) if self.positions is None else (span.q, span.k)
         numbers = [bias.get(name, 0 if name.endswith("first") else None) for name in NAMES]
         rest = (*numbers, *places, mask.documents, self.causal, self.window or 0, self.scale or self.dim**-0.5)
-        out, lse = gpu.forward(q, k, v, *rest)
-        asked = [name in bias for name in ("table", "slope", "rows")]
-        gradients = gpu.backward(grad, q, k, v, out, lse, *rest, *asked)
+        arguments = Arguments.unflatten(rest)
+        out, lse = gpu.forward(q, k, v, arguments)
+        asked = NeedsGrad(*(name in bias for name in ("table", "slope", "rows")))
+        gradients = gpu.backward(grad, q, k, v, out, lse, arguments, asked)
         self.names = ["out", "lse", "dq", "dk", "dv", *(f"d{n}" for n in LEARNED if n in bias)]
         return [out, lse, *gradients[:3], *(x for x, n in zip(gradients[3:], LEARNED, strict=True) if n in bias)]
 

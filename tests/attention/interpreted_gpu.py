@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused.arguments import Biases, Geometry, Rows, Segments
 from lengthwise.attention.fused.gpu import Blocks, tiles
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
@@ -173,9 +174,10 @@ def test_tiles_of_every_kind_are_asked():
 
 def _tiling(case):
     bias = case.bias()
-    names = ("table", "first", "slope", "knots", "distance_feature", "query_scale", "rows", "rows_first")
-    numbers = [bias.get(name, 0 if name.endswith("first") else None) for name in names]
-    return tiles.Case(*numbers, None, None, None, True, 0, case.queries, case.keys, torch.device("cpu"))
+    segments = Segments(*(bias[name] for name in Segments._fields)) if "slope" in bias else None
+    biases = Biases(bias.get("table"), bias.get("first", 0), segments)
+    rows = Rows(bias.get("rows"), bias.get("rows_first", 0))
+    return tiles.Case(biases, rows, Geometry(), case.queries, case.keys, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("scale", [0.0, -0.5, 1e-30, 3.0])

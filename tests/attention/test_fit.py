@@ -11,6 +11,7 @@ from lengthwise import attend
 from lengthwise.attention import BACKENDS, Mask, plan
 from lengthwise.attention.fused import backend as fused
 from lengthwise.attention.fused import operator
+from lengthwise.attention.fused.arguments import Arguments, Biases
 from lengthwise.choices import choose
 from lengthwise.config import ConfigError, ModelConfig
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
@@ -208,7 +209,7 @@ def test_the_kernel_checks_sizes_itself() -> None:
     q = Z(1, 2, 3, 4)
     for table in (Z(3, 5), Z(2, 0)):
         with pytest.raises(ConfigError, match=r"^table has shape .*, which does not fit q of shape \[1, 2, 3, 4\]$"):
-            operator.attend(q, q, q, table, 0, *[None] * 6, 0, *[None] * 3, True, 0, 1.0)
+            operator.attend(q, q, q, Arguments(Biases(table)))
 
 
 class NoInit(DistanceBias):

@@ -14,6 +14,7 @@ from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.backends.reference import dense
 from lengthwise.attention.fused import backend as fused_backend
 from lengthwise.attention.fused import cpu, operator
+from lengthwise.attention.fused.arguments import Arguments, Geometry
 from lengthwise.encodings import FIRE, T5, ALiBi, KerpleLog, RoPE
 from lengthwise.forms import (
     AttentionModifiers,
@@ -422,14 +423,14 @@ def test_half_precision_rounds_to_nearest_as_torch_does():
         x = bits.view(dtype)
         v = x.view(256, 1, 1, 256).clone()
         zero = torch.zeros_like(v)
-        out = cpu.forward(zero, zero, v, None, 0, *[None] * 6, 0, *[None] * 3, True, 0, 1.0)[0]
+        out = cpu.forward(zero, zero, v, Arguments())[0]
         torch.testing.assert_close(out.flatten(), x, rtol=0, atol=0, equal_nan=True)
     torch.manual_seed(0)
     x = torch.randn(64, 1, 2, 64) * 10.0 ** torch.randint(-9, 5, (64, 1, 2, 64))
     for dtype in (torch.float16, torch.bfloat16):
         v = x.to(dtype)
         zero = torch.zeros_like(v)
-        mean = cpu.forward(zero, zero, v, None, 0, *[None] * 6, 0, *[None] * 3, False, 0, 1.0)[0][:, :, :1]
+        mean = cpu.forward(zero, zero, v, Arguments(geometry=Geometry(causal=False)))[0][:, :, :1]
         torch.testing.assert_close(mean, v.float().mean(2, keepdim=True).to(dtype), rtol=0, atol=0)
 
 
@@ -762,11 +763,14 @@ def _arguments(dtype=torch.float32):
     (q, k, v), _ = inputs(2, 4, 2, 9, 11, 8, dtype)
     span = Span.of(11, 9)
     bias = Bias("table pieces", 4, span)
-    static = [x.detach().to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
-              for x in fused_backend._static_arguments(bias.modifiers, span, Mask(9, 11), dtype)]  # fmt: skip
+    geometry = fused_backend._geometry(span, Mask(9, 11))
+    static = [
+        x.detach().to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+        for x in Arguments(fused_backend._biases(bias.modifiers, dtype), geometry=geometry, scale=0.3).flatten()
+    ]
     for n in (0, 2, 3, 5, 6):
         static[n].requires_grad_()
-    return [q, k, v, *static, True, 0, 0.3]
+    return [q, k, v, *static]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -776,10 +780,8 @@ def test_opcheck():
     q, k, v, *_ = _arguments()
     plain = (q, k, v, None, 0, *[None] * 6, 0, positions[:, 2:].contiguous(), positions, documents, True, 0, 0.3)
     torch.library.opcheck(torch.ops.lengthwise.attention.default, plain)
-    turns = fused_backend._rotation_arguments(
-        rotation((2, 4, 2, 9, 11, 8), "half", 3, True, "qk", "tensors"), torch.float32
-    )
-    torch.library.opcheck(torch.ops.lengthwise.attention.default, plain, turns)
+    rotary = fused_backend._rotary(rotation((2, 4, 2, 9, 11, 8), "half", 3, True, "qk", "tensors"), torch.float32)
+    torch.library.opcheck(torch.ops.lengthwise.attention.default, plain, rotary._asdict())
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -814,7 +816,7 @@ def test_the_short_way_to_the_kernel_and_the_operator_are_one():
 
     for watch in (contextlib.nullcontext(), Watch()):
         with watch:
-            out = operator.attend(*arguments)[0]
+            out = operator.attend(*arguments[:3], Arguments.unflatten(arguments[3:]))[0]
             results.append([out, *torch.autograd.grad(out.sum(), learned)])
     torch.testing.assert_close(*results, rtol=0, atol=0)
     assert {"lengthwise.attention.default", "lengthwise.attention_backward.default"} <= set(seen)
@@ -823,7 +825,7 @@ def test_the_short_way_to_the_kernel_and_the_operator_are_one():
 def test_gradients_that_lie_in_one_piece_may_be_seen_as_complex_numbers():
     """As a rotation of interleaved pairs does, whatever the number of dims."""
     (q, k, v), weight = inputs(1, 1, 1, 1, 1, 3, torch.float32)
-    out = operator.attend(q, k, v, None, 0, *[None] * 6, 0, *[None] * 3, True, 0, 0.3)[0]
+    out = operator.attend(q, k, v, Arguments(scale=0.3))[0]
     for x in torch.autograd.grad(out, [q, k, v], weight.float()):
         assert x.storage_offset() % 2 == 0
 
@@ -831,9 +833,9 @@ def test_gradients_that_lie_in_one_piece_may_be_seen_as_complex_numbers():
 def test_pieces_behind_knots_at_infinity_change_nothing():
     """A compiled graph has room for more pieces than there are; the kernel is given those that there are."""
     (q, k, v), weight = inputs(2, 4, 2, 40, 40, 8, torch.float32)
-    span, mask = Span.of(40), Mask(40, 40)
-    arguments = fused_backend._static_arguments(Bias("pieces", 4, span).modifiers, span, mask, torch.float32)
-    numbers = [x.detach().float() for x in arguments[2:7]]
+    span = Span.of(40)
+    segments = fused_backend._biases(Bias("pieces", 4, span).modifiers, torch.float32).segments
+    numbers = [x.detach().float() for x in segments]
     results = []
     for more in (0, 90):
         slope, intercept, knots, u, w = numbers

@@ -8,6 +8,7 @@ import torch
 from lengthwise import attend
 from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.fused import cpu, relative
+from lengthwise.attention.fused.arguments import Geometry, Vectors
 from lengthwise.encodings import BandedBias, Shaw, TransformerXL
 from lengthwise.forms import (
     AttentionModifiers,
@@ -218,8 +219,9 @@ def test_the_parts_are_several_and_of_what_a_query_may_see():
     q = torch.zeros(1, 2, 300, 4)
 
     def parts(causal, window=0, position_k=None):
-        found = relative._parts(q, 300, 400, -50, position_k, position_k, None, causal, window, 1.0)
-        return [(p.queries, p.keys.stop, p.columns, p.rest[0]) for p in found]
+        vectors = Vectors(q, torch.zeros(1, 400, 4), -50)
+        found = relative._parts(q, 300, vectors, Geometry(position_k, position_k, None, causal, window))
+        return [(p.queries, p.keys.stop, p.columns, p.first) for p in found]
 
     queries = [slice(0, 96), slice(96, 192), slice(192, 288), slice(288, 300)]
     ends = [96, 192, 288, 300]

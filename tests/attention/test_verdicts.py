@@ -23,7 +23,7 @@ from lengthwise.config import ConfigError
 from lengthwise.forms import AttentionModifiers, ToeplitzBias
 from lengthwise.span import Span
 
-SOURCE = Path(verdicts.__file__).parents[3]
+SOURCE = Path(verdicts.__file__).parents[4]
 CUDA = torch.device("cuda", 0)
 ABOUT = {"device": "NVIDIA Imagined 1", "capability": "9.0", "driver": "1", "torch": "2", "triton": "3", "sources": "4"}
 EQUAL = 'print(\'{"result": "equal", "reason": null}\')'

@@ -7,9 +7,8 @@ rotates q and k as it reads them; on a GPU they are rotated before. Query gains 
 """
 
 import functools
-from collections.abc import Callable, Hashable
 from operator import index
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -17,8 +16,27 @@ from torch import Tensor
 
 from lengthwise.attention.backends.base import Attend, Backend, Measurement
 from lengthwise.attention.fused import cpu, gpu, operator, relative
+from lengthwise.attention.fused.arguments import (
+    Arguments,
+    Biases,
+    Geometry,
+    RelativeArguments,
+    Rotary,
+    Rows,
+    Segments,
+    Vectors,
+)
 from lengthwise.attention.fused.buffers import compute_dtype
 from lengthwise.attention.fused.gpu import verdicts
+from lengthwise.attention.fused.tables import (
+    combined_table,
+    combined_vectors,
+    distance_range,
+    gap,
+    query_vectors,
+    toeplitz_terms,
+    vector_terms,
+)
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import (
     AttentionModifiers,
@@ -54,12 +72,12 @@ class Fused(Backend):
                 return f"{type(term).__name__} is not a table over distances"
             if getattr(term, "distances", None) is not None:
                 return "positions lie so far apart that distances are listed, and its tables need every distance"
-        vector_terms = _vector_terms(modifiers)
-        for terms in (_toeplitz_terms(modifiers), vector_terms):
-            if reason := _gap([(term.table, term.first) for term in terms]):
+        products = vector_terms(modifiers)
+        for terms in (toeplitz_terms(modifiers), products):
+            if reason := gap([(term.table, term.first) for term in terms]):
                 return reason
-        if vector_terms:
-            size = _distance_range([(term.table, term.first) for term in vector_terms])[1]
+        if products:
+            size = distance_range([(term.table, term.first) for term in products])[1]
             bidirectional_window = mask.window and not mask.causal  # which needs all queries in one part
             if bidirectional_window and mask.queries > relative.queries_per_part(mask.queries, q.shape[-1], size):
                 return f"vectors of {size:,} distances are too many for a bidirectional window"
@@ -78,7 +96,7 @@ class Fused(Backend):
 
     def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
         """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
-        return functools.partial(_attend, modifiers, span, mask, _vector_terms(modifiers), {})
+        return functools.partial(_attend, modifiers, span, mask, vector_terms(modifiers), {})
 
     def statistics_unsupported_reason(
         self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor
@@ -86,7 +104,7 @@ class Fused(Backend):
         """Return why `statistics` does not support the modifiers, or None."""
         if q.device.type != "cpu":
             return f"its kernel for {q.device.type} computes no statistics"
-        if _vector_terms(modifiers):
+        if vector_terms(modifiers):
             return "products with vectors of distances are computed for some queries at a time, and statistics in one pass over all"
         return self.unsupported_reason(modifiers, span, mask, q)
 
@@ -96,12 +114,16 @@ class Fused(Backend):
         compute = torch.promote_types(q.dtype, torch.float32)
         if _changes_q_or_k(modifiers, modifiers.rotation):
             q, k = _transformed(modifiers, modifiers.rotation, q.to(compute), k.to(compute))
-        static = _static_arguments(modifiers, measurement.span, mask, compute)
-        edges = torch.tensor(measurement.edges, dtype=torch.long)
-        rank = None if mask.documents is None else measurement.rank(q.device)
-        options = mask.causal, mask.window or 0, measurement.scale
-        arguments = (*static, *options, edges, rank, measurement.first, measurement.last)
-        return cpu.statistics(q, k, *arguments)
+        biases, geometry = _biases(modifiers, compute), _geometry(measurement.span, mask)
+        return cpu.statistics(
+            q,
+            k,
+            Arguments(biases, Rows(), geometry, measurement.scale),
+            edges=torch.tensor(measurement.edges, dtype=torch.long),
+            rank=None if mask.documents is None else measurement.rank(q.device),
+            first_keys=measurement.first,
+            last_keys=measurement.last,
+        )
 
 
 def _verdict(modifiers: AttentionModifiers, q: Tensor) -> str | None:
@@ -117,13 +139,22 @@ def _bias_kinds(modifiers: AttentionModifiers) -> list[str]:
         "table": any(isinstance(term, ToeplitzBias) for term in modifiers.terms),
         "segments": any(size <= operator.MAX_FAST_SEGMENTS for size in sizes),
         "many segments": any(size > operator.MAX_FAST_SEGMENTS for size in sizes),
-        "vectors": bool(_vector_terms(modifiers)),
+        "vectors": bool(vector_terms(modifiers)),
     }
     return [bias for bias in verdicts.BIASES if needed[bias]]
 
 
-_RotationArguments = dict[str, Any]  # the operator's arguments for a rotation; empty without one
-_Cache = dict[tuple[torch.dtype, bool, float], tuple[tuple[Any, ...], Tensor | None, int, _RotationArguments]]
+class _Static(NamedTuple):
+    """What does not depend on q and k. `vectors`: the vectors of distances from `vectors_first` on, or None."""
+
+    biases: Biases
+    geometry: Geometry
+    vectors: Tensor | None
+    vectors_first: int
+    rotary: Rotary | None
+
+
+_Cache = dict[tuple[torch.dtype, bool, float], _Static]
 
 
 # This is not an inner function of `prepare`, because evaluating annotations with shapes takes a tenth of a millisecond.
@@ -132,7 +163,7 @@ def _attend(
     modifiers: AttentionModifiers,
     span: Span,
     mask: Mask,
-    vector_terms: list[RelativeKeyBias | ContentBias],
+    products: list[RelativeKeyBias | ContentBias],
     cache: _Cache,
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b g j d"],
@@ -143,47 +174,42 @@ def _attend(
     compute = compute_dtype(q)
     key = compute, torch.is_grad_enabled(), scale  # tensors computed without gradients cannot be used with them
     if key not in cache:
-        cos_sin = (
-            _rotation_arguments(modifiers.rotation, compute)
-            if q.device.type in KERNEL_ROTATES and not vector_terms
-            else {}
-        )
-        static = _static_arguments(modifiers, span, mask, compute)
-        cache[key] = static, *_combined_vectors(vector_terms, compute, scale), cos_sin
-    static, vectors, vectors_first, cos_sin = cache[key]
-    cos_sin = cos_sin if _shapes_fit(cos_sin, q, k) else {}
-    rotation = None if cos_sin else modifiers.rotation
+        kernel_rotates = q.device.type in KERNEL_ROTATES and not products
+        rotary = _rotary(modifiers.rotation, compute) if kernel_rotates else None
+        static_vectors = combined_vectors(products, compute, scale)
+        cache[key] = _Static(_biases(modifiers, compute), _geometry(span, mask), *static_vectors, rotary)
+    biases, geometry, vectors, vectors_first, rotary = cache[key]
+    rotary = rotary if rotary and _shapes_fit(rotary, q, k) else None
+    rotation = None if rotary else modifiers.rotation
     input_dtype = q.dtype
-    if q.device.type in CONVERTS_TO_FLOAT32 and (vector_terms or _changes_q_or_k(modifiers, rotation)):
+    if q.device.type in CONVERTS_TO_FLOAT32 and (products or _changes_q_or_k(modifiers, rotation)):
         q, k, v = q.to(compute), k.to(compute), v.to(compute)
-    contents = [_content(term, q.to(compute)) for term in vector_terms]
+    contents = [query_vectors(term, q.to(compute)) for term in products]
     q, k = _transformed(modifiers, rotation, q, k)
-    options = mask.causal, mask.window or 0, scale
     if vectors is None:
-        out, _ = operator.attend(q, k, v, *static, *options, **cos_sin)
+        out, _ = operator.attend(q, k, v, Arguments(biases, Rows(), geometry, scale, rotary or Rotary()))
     else:
-        bias, positions = static[:-5], static[-3:]  # without the rows, which this operator computes itself
-        content = contents[0] if len(vector_terms) == 1 else torch.cat(contents, -1)
-        out, _ = relative.relative_attention(q, k, v, content, vectors, vectors_first, *bias, *positions, *options)
+        content = contents[0] if len(products) == 1 else torch.cat(contents, -1)
+        arguments = RelativeArguments(Vectors(content, vectors, vectors_first), biases, geometry, scale)
+        out, _ = relative.relative_attention(q, k, v, *arguments.flatten())
     return out.to(input_dtype)
 
 
-def _rotation_arguments(rotation: Rotation | None, dtype: torch.dtype) -> _RotationArguments:
-    """Return the operator's arguments for a rotation; empty if there is none, or if its angles need a gradient."""
+def _rotary(rotation: Rotation | None, dtype: torch.dtype) -> Rotary | None:
+    """Return the operator's arguments for a rotation; None if there is none, or if its angles need a gradient."""
     if rotation is None:
-        return {}
+        return None
     q_pair, k_pair = rotation.cos_sin()
     if any(x.requires_grad for pair in (q_pair, k_pair) if pair for x in pair):
-        return {}
+        return None
     cos_sin_q = _packed(q_pair, dtype)
     cos_sin_k = cos_sin_q if rotation.same_for_keys else _packed(k_pair, dtype)
-    return {"cos_sin_q": cos_sin_q, "cos_sin_k": cos_sin_k, "interleaved": rotation.layout == "interleaved"}
+    return Rotary(cos_sin_q, cos_sin_k, rotation.layout == "interleaved")
 
 
-def _shapes_fit(arguments: _RotationArguments, q: Tensor, k: Tensor) -> bool:
+def _shapes_fit(rotary: Rotary, q: Tensor, k: Tensor) -> bool:
     """Whether the kernel supports a rotation of these shapes. Otherwise q and k are rotated before, where errors are raised."""
-    pairs = (("cos_sin_q", q), ("cos_sin_k", k))
-    sides = [(arguments[name], x) for name, x in pairs if arguments.get(name) is not None]
+    sides = [(cos_sin, x) for cos_sin, x in ((rotary.cos_sin_q, q), (rotary.cos_sin_k, k)) if cos_sin is not None]
     if len({cos_sin.shape[3] for cos_sin, _ in sides}) > 1:
         return False
     return all(
@@ -218,94 +244,19 @@ def _transformed(
     return q, k
 
 
-def _static_arguments(modifiers: AttentionModifiers, span: Span, mask: Mask, dtype: torch.dtype) -> tuple[Any, ...]:
-    """Return the operator's arguments from `table` to `documents`."""
-    table, first = _combined_table(_toeplitz_terms(modifiers), dtype)
-    segments: tuple[Tensor | None, ...] = (None,) * 5
+def _biases(modifiers: AttentionModifiers, dtype: torch.dtype) -> Biases:
+    """Return the operator's arguments for the terms that are tables or piecewise linear."""
+    table, first = combined_table(toeplitz_terms(modifiers), dtype)
+    segments = None
     for term in modifiers.terms:
         if isinstance(term, PiecewiseLinearBias):
             tensors = (term.slope, term.intercept, term.knots.detach(), term.distance_feature, term.query_scale)
-            segments = tuple(x.to(torch.float64).contiguous() for x in tensors)
-    positions = (None, None) if span.consecutive else (span.q.long().contiguous(), span.k.long().contiguous())
+            segments = Segments(*(x.to(torch.float64).contiguous() for x in tensors))
+    return Biases(table, first, segments)
+
+
+def _geometry(span: Span, mask: Mask) -> Geometry:
+    """Return the operator's arguments for positions, documents and the mask."""
+    position_q, position_k = (None if span.consecutive else x.long().contiguous() for x in (span.q, span.k))
     documents = None if mask.documents is None else mask.documents.long().contiguous()
-    return (table, first, *segments, None, 0, *positions, documents)
-
-
-def _cached(term: ToeplitzBias | RelativeKeyBias, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
-    """Return `compute()`, a tensor derived from the term's table, and store it for the next steps of a decoding loop."""
-    if torch.is_grad_enabled():  # the graph belongs to a single call, and checkpointing repeats calls
-        return compute()
-    if key not in term.derived:
-        term.derived[key] = compute()
-    return term.derived[key]
-
-
-def _toeplitz_terms(modifiers: AttentionModifiers) -> list[ToeplitzBias]:
-    return [term for term in modifiers.terms if isinstance(term, ToeplitzBias)]
-
-
-def _vector_terms(modifiers: AttentionModifiers) -> list[RelativeKeyBias | ContentBias]:
-    """Return the terms that are products of a vector per query and a vector per distance."""
-    return [term for term in modifiers.terms if isinstance(term, (RelativeKeyBias, ContentBias))]
-
-
-def _content(term: RelativeKeyBias | ContentBias, q: Tensor) -> Float[Tensor, "b h i r"]:
-    """Return the vectors of the queries, which are multiplied by the term's vectors of distances."""
-    if isinstance(term, ContentBias):
-        return term.content.to(q.dtype).expand(*q.shape[:3], -1)
-    return q if term.vector is None else q + term.vector[:, None].to(q.dtype)
-
-
-def _combined_vectors(
-    terms: list[RelativeKeyBias | ContentBias], dtype: torch.dtype, scale: float
-) -> tuple[Tensor | None, int]:
-    """Return the vectors of all terms, concatenated and scaled, over the distances of all of them, and the first distance."""
-    if not terms:
-        return None, 0
-    term = terms[0]
-    if len(terms) == 1 and isinstance(term, RelativeKeyBias):
-        return _cached(term, (dtype, scale), lambda: (term.table * scale).to(dtype).contiguous()), term.first
-    heads = max(len(term.table) for term in terms)
-    scaled = [(term.table * scale if isinstance(term, RelativeKeyBias) else term.table, term.first) for term in terms]
-    tables, first = _over_same_distances(scaled, dtype)
-    return torch.cat([table.expand(heads, -1, -1) for table in tables], -1).contiguous(), first
-
-
-def _distance_range(tables: list[tuple[Tensor, int]]) -> tuple[int, int]:
-    """Return the first distance and the number of distances that cover all tables with their first distances."""
-    first = min(table_first for _, table_first in tables)
-    return first, max(table_first + table.shape[1] for table, table_first in tables) - first
-
-
-def _gap(tables: list[tuple[Tensor, int]]) -> str | None:
-    """Return why the tables cannot be added: most distances between the first and the last are in none of them."""
-    if len(tables) < 2:
-        return None
-    size, entries = _distance_range(tables)[1], sum(table.shape[1] for table, _ in tables)
-    if size <= 2 * entries + 1024:
-        return None
-    return f"tables of {entries:,} distances lie so far apart that their sum would have {size:,}"
-
-
-def _over_same_distances(tables: list[tuple[Tensor, int]], dtype: torch.dtype) -> tuple[list[Tensor], int]:
-    """Extend tables [h|1, n, ...] to the distances of all of them and return them with the common first distance."""
-    first, size = _distance_range(tables)
-    extended = []
-    for table, table_first in tables:
-        if table.shape[1] != size:
-            column = (torch.arange(size, device=table.device) + first - table_first).clamp(0, table.shape[1] - 1)
-            table = table.index_select(1, column)
-        extended.append(table.to(dtype))
-    return extended, first
-
-
-def _combined_table(terms: list[ToeplitzBias], dtype: torch.dtype) -> tuple[Tensor | None, int]:
-    """Return the sum of the tables of all terms over the distances of all of them, and the first distance."""
-    if not terms:
-        return None, 0
-    term = terms[0]
-    if len(terms) == 1:
-        return _cached(term, dtype, lambda: term.table.to(dtype).contiguous()), term.first
-    tables, first = _over_same_distances([(term.table, term.first) for term in terms], dtype)
-    heads = max(len(table) for table in tables)
-    return sum((table.expand(heads, -1) for table in tables[1:]), tables[0].expand(heads, -1)).contiguous(), first
+    return Geometry(position_q, position_k, documents, mask.causal, mask.window or 0)

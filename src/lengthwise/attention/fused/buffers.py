@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from lengthwise.attention.fused.arguments import Biases, NeedsGrad, Rows
+
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
@@ -18,10 +20,15 @@ def like_heads(q: Tensor) -> Tensor:
 
 
 def empty_gradients(
-    q: Tensor, k: Tensor, v: Tensor, lse: Tensor, table: Tensor | None, slope: Tensor | None,
-    distance_feature: Tensor | None, query_scale: Tensor | None, rows: Tensor | None, needs_table_grad: bool,
-    needs_segment_grads: bool, needs_rows_grad: bool, separate_storage: bool = True,
-) -> Gradients:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    lse: Tensor,
+    biases: Biases,
+    rows: Rows,
+    needs: NeedsGrad,
+    separate_storage: bool = True,
+) -> Gradients:
     """Return empty tensors for the gradients that `attention_backward` returns, in the dtype of each argument.
 
     `separate_storage`: every gradient has its own memory, as the results of an operator must. Otherwise those of q, k and v
@@ -36,11 +43,9 @@ def empty_gradients(
         return (lse if x is None else x).new_empty(0) if separate_storage else none
 
     heads = (like_heads(q), like_heads(k), like_heads(v)) if separate_storage else _in_shared_storage(q, k, v)
-    return (
-        *heads, like(table, needs_table_grad), like(slope, needs_segment_grads), like(slope, needs_segment_grads),
-        like(distance_feature, needs_segment_grads), like(query_scale, needs_segment_grads),
-        like(rows, needs_rows_grad),
-    )  # fmt: skip
+    slope, intercept, _, distance_feature, query_scale = biases.segments or (None,) * 5
+    segments = [like(x, needs.segments) for x in (slope, intercept, distance_feature, query_scale)]
+    return *heads, like(biases.table, needs.table), *segments, like(rows.table, needs.rows)  # type: ignore[return-value]
 
 
 def _in_shared_storage(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,36 +1,22 @@
 """The operator of fused attention: one definition, a kernel for each kind of device, and gradients.
 
-    out, lse = torch.ops.lengthwise.attention(q, k, v, table, first, slope, intercept, knots, distance_feature, query_scale,
-                                              rows, rows_first, position_q, position_k, documents, causal, window, scale,
-                                              cos_sin_q, cos_sin_k, interleaved)
+    out, lse = attend(q, k, v, Arguments(...))
+    out, lse = torch.ops.lengthwise.attention(q, k, v, *Arguments(...).flatten())
 
 The logit of query i and key j in head h is
 
     scale <q_i, k_j>  +  table[h, distance - first]  +  slope[h, s] x + intercept[h, s]  +  rows[b, h, i, distance - rows_first]
 
 with x = distance_feature[distance] query_scale[i], and s the number of knots <= x. A distance past either end of a table takes the
-nearest entry.
+nearest entry. q and k are rotated first. arguments.py has the groups of arguments with their shapes and dtypes.
 
-Arguments ("compute dtype" is float32 for half precision, otherwise the dtype of q):
-
-- q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g. The queries are the last i of the j tokens. float32, bfloat16 or
-  float16, and on the CPU also float64.
-- table [h|1, n], rows [b, h|1, i, r]: in the compute dtype, contiguous, or None.
-- slope, intercept [h|1, s], knots [s-1], distance_feature [n], query_scale [b|1, i]: in the compute dtype or float64,
-  contiguous, or None. With float64 their gradients are float64 too, and a CPU decides exactly on which side of a knot x lies.
-- position_q [b|1, i], position_k [b|1, j]: None if the position of every token is its index.
-- documents [b|1, j]; `causal` and `window` (0: none) as in `Mask`.
-- cos_sin_q [b|1, i, 2, pairs], cos_sin_k [b|1, j, 2, pairs]: in the compute dtype, on a CPU only. The cosines and sines of a
-  rotation, including its gains, that q and k are rotated by first. Pairs are dims 2p and 2p + 1 (`interleaved`), or p and
-  p + pairs.
-
-lse [b, h, i] is the logarithm of each row's sum of exp(logit), for the backward pass.
+q [b, h, i, d]; k, v [b, g, j, d] with h a multiple of g. The queries are the last i of the j tokens. float32, bfloat16 or
+float16, and on the CPU also float64. lse [b, h, i] is the logarithm of each row's sum of exp(logit), for the backward pass.
 
 Gradients reach q, k, v, table, slope, intercept, distance_feature, query_scale and rows; there is no second derivative. The
 operator works under `torch.compile`. Results are the same at every call on one device, for any number of threads.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -39,7 +25,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
+from lengthwise.attention.fused import arguments as schemas
 from lengthwise.attention.fused import cpu, gpu
+from lengthwise.attention.fused.arguments import Arguments, Biases, NeedsGrad, Rotary
 from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
 from lengthwise.attention.fused.cpu import segments
 from lengthwise.encodings import piecewise
@@ -50,45 +38,36 @@ piecewise.compiled = segments
 MAX_FAST_SEGMENTS = 64  # with more, the kernels use slower code paths
 
 
-@torch.library.custom_op("lengthwise::attention", mutates_args=(), device_types=("cpu", "cuda"))
-def attention(
-    q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, first: int, slope: Tensor | None, intercept: Tensor | None,
-    knots: Tensor | None, distance_feature: Tensor | None, query_scale: Tensor | None, rows: Tensor | None,
-    rows_first: int, position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool,
-    window: int, scale: float, cos_sin_q: Tensor | None = None, cos_sin_k: Tensor | None = None,
-    interleaved: bool = True,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+@torch.library.custom_op(
+    "lengthwise::attention", mutates_args=(), device_types=("cpu", "cuda"), schema=schemas.ATTENTION
+)
+def attention(q: Tensor, k: Tensor, v: Tensor, *flat: Any) -> tuple[Tensor, Tensor]:
     """Return the output, laid out in memory as [b, i, h, d], and lse; see the module."""
-    slope, intercept, knots = _without_padding(slope, intercept, knots)
-    arguments = (
-        q, k, v, table, first, slope, intercept, knots, distance_feature, query_scale, rows, rows_first, position_q,
-        position_k, documents, causal, window, scale,
-    )  # fmt: skip
+    arguments = _without_padding(Arguments.unflatten(flat))
     if not q.is_cuda:
-        return cpu.forward(*arguments, cos_sin_q, cos_sin_k, interleaved)
-    _require_no_rotation(cos_sin_q, cos_sin_k)
-    return gpu.forward(*arguments)
+        return cpu.forward(q, k, v, arguments)
+    _require_no_rotation(arguments.rotary)
+    return gpu.forward(q, k, v, arguments)
 
 
-def _require_no_rotation(*cos_sin: Tensor | None) -> None:
-    if any(x is not None for x in cos_sin):
+def _require_no_rotation(rotary: Rotary) -> None:
+    if rotary.cos_sin_q is not None or rotary.cos_sin_k is not None:
         raise NotImplementedError("cos_sin_q and cos_sin_k must be None on a GPU; rotate q and k before the call")
 
 
-def _without_padding(
-    slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return slope, intercept and knots without the segments behind knots at infinity.
+def _without_padding(arguments: Arguments) -> Arguments:
+    """Return the arguments without the segments behind knots at infinity.
 
     A compiled graph pads the segments to a fixed number; no x reaches the padding. Few padded segments do no harm and are
     left. If there can be many, counting the finite knots waits for the device.
     """
-    if slope is None or intercept is None or knots is None:
-        return slope, intercept, knots
-    if not MAX_FAST_SEGMENTS < slope.shape[1] <= MAX_COMPILED_SEGMENTS:
-        return slope, intercept, knots
-    count = int(knots.isfinite().sum()) + 1
-    return slope[:, :count].contiguous(), intercept[:, :count].contiguous(), knots[: count - 1]
+    segments = arguments.biases.segments
+    if segments is None or not MAX_FAST_SEGMENTS < segments.slope.shape[1] <= MAX_COMPILED_SEGMENTS:
+        return arguments
+    count = int(segments.knots.isfinite().sum()) + 1
+    slope, intercept = (x[:, :count].contiguous() for x in (segments.slope, segments.intercept))
+    segments = segments._replace(slope=slope, intercept=intercept, knots=segments.knots[: count - 1])
+    return arguments._replace(biases=arguments.biases._replace(segments=segments))
 
 
 @attention.register_fake
@@ -96,86 +75,56 @@ def _(q: Tensor, *_args: Any) -> tuple[Tensor, Tensor]:
     return like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
 
 
-@torch.library.custom_op("lengthwise::attention_backward", mutates_args=(), device_types=("cpu", "cuda"))
+@torch.library.custom_op(
+    "lengthwise::attention_backward",
+    mutates_args=(),
+    device_types=("cpu", "cuda"),
+    schema=schemas.ATTENTION_BACKWARD,
+)
 def attention_backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor | None, first: int,
-    slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, distance_feature: Tensor | None,
-    query_scale: Tensor | None, rows: Tensor | None, rows_first: int, position_q: Tensor | None,
-    position_k: Tensor | None, documents: Tensor | None, causal: bool, window: int, scale: float,
-    cos_sin_q: Tensor | None, cos_sin_k: Tensor | None, interleaved: bool, needs_table_grad: bool,
-    needs_segment_grads: bool, needs_rows_grad: bool,
-) -> Gradients:  # fmt: skip
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any
+) -> Gradients:
     """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale and rows.
 
     From the table on, gradients that are not needed are empty.
     """
-    padded = 0 if slope is None else slope.shape[1]
-    slope, intercept, knots = _without_padding(slope, intercept, knots)
-    arguments = (
-        grad, q, k, v, out, lse, table, first, slope, intercept, knots, distance_feature, query_scale, rows, rows_first,
-        position_q, position_k, documents, causal, window, scale,
-    )  # fmt: skip
+    padded, needs = Arguments.unflatten(flat[:-3]), NeedsGrad(*flat[-3:])
+    arguments = _without_padding(padded)
     if q.is_cuda:
-        _require_no_rotation(cos_sin_q, cos_sin_k)
-        gradients = gpu.backward(*arguments, needs_table_grad, needs_segment_grads, needs_rows_grad)
+        _require_no_rotation(arguments.rotary)
+        gradients = gpu.backward(grad, q, k, v, out, lse, arguments, needs)
     else:
-        gradients = cpu.backward(
-            *arguments, cos_sin_q, cos_sin_k, interleaved, needs_table_grad, needs_segment_grads, needs_rows_grad
-        )
-    if not needs_segment_grads or slope is None or slope.shape[1] == padded:
+        gradients = cpu.backward(grad, q, k, v, out, lse, arguments, needs)
+    missing = _segment_count(padded.biases) - _segment_count(arguments.biases)
+    if not needs.segments or not missing:
         return gradients
-    grad_slope, grad_intercept = (F.pad(x, (0, padded - slope.shape[1])) for x in gradients[4:6])
+    grad_slope, grad_intercept = (F.pad(x, (0, missing)) for x in gradients[4:6])
     return *gradients[:4], grad_slope, grad_intercept, *gradients[6:]
 
 
+def _segment_count(biases: Biases) -> int:
+    return 0 if biases.segments is None else biases.segments.slope.shape[1]
+
+
 @attention_backward.register_fake
-def _(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor | None, first: int,
-    slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, distance_feature: Tensor | None,
-    query_scale: Tensor | None, rows: Tensor | None, rows_first: int, position_q: Tensor | None,
-    position_k: Tensor | None, documents: Tensor | None, causal: bool, window: int, scale: float,
-    cos_sin_q: Tensor | None, cos_sin_k: Tensor | None, interleaved: bool, needs_table_grad: bool,
-    needs_segment_grads: bool, needs_rows_grad: bool,
-) -> Gradients:  # fmt: skip
-    return empty_gradients(
-        q,
-        k,
-        v,
-        lse,
-        table,
-        slope,
-        distance_feature,
-        query_scale,
-        rows,
-        needs_table_grad,
-        needs_segment_grads,
-        needs_rows_grad,
-    )
-
-
-_NUMBERS = (
-    "first",
-    "rows_first",
-    "relative_first",
-    "causal",
-    "window",
-    "scale",
-    "interleaved",
-)  # arguments, no tensors
+def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any) -> Gradients:
+    arguments = Arguments.unflatten(flat[:-3])
+    return empty_gradients(q, k, v, lse, arguments.biases, arguments.rows, NeedsGrad(*flat[-3:]))
 
 
 class OperatorAutograd:
     """`setup_context` and `backward` of an operator that returns out and lse.
 
-    `names`: its arguments; q, k and v are the first. `differentiable`: those that its backward kernel returns gradients of. The
-    kernel takes the gradient of out, q, k, v, out, lse and the other arguments. These are followed by whether the gradients of
-    the table, of the segments and, if there is such an argument, of the rows are needed.
+    `schema`: its schema; q, k and v are the first arguments. `differentiable`: the arguments that its backward kernel returns
+    gradients of. The kernel takes the gradient of out, q, k, v, out, lse and the other arguments. These are followed by whether
+    the gradients of the table, of the segments and, if there is such an argument, of the rows are needed.
     """
 
-    def __init__(self, names: tuple[str, ...], differentiable: tuple[str, ...]) -> None:
-        index = {name: n for n, name in enumerate(names)}
-        self.numbers = tuple(index[name] for name in _NUMBERS if name in index)
-        self.tensors = tuple(n for n in range(len(names)) if n not in self.numbers)
+    def __init__(self, schema: str, differentiable: tuple[str, ...]) -> None:
+        arguments = schemas.declared(schema)
+        index = {name: n for n, (_, name) in enumerate(arguments)}
+        self.numbers = tuple(n for n, (kind, _) in enumerate(arguments) if not kind.startswith("Tensor"))
+        self.tensors = tuple(n for n in range(len(arguments)) if n not in self.numbers)
         self.differentiable = tuple(index[name] for name in differentiable)
         self.table, self.rows = index["table"], index.get("rows")
         self.segments = tuple(index[name] for name in ("slope", "intercept", "distance_feature", "query_scale"))
@@ -207,10 +156,9 @@ class OperatorAutograd:
 
 
 _autograd = OperatorAutograd(
-    ("q", "k", "v", "table", "first", "slope", "intercept", "knots", "distance_feature", "query_scale", "rows", "rows_first",
-     "position_q", "position_k", "documents", "causal", "window", "scale", "cos_sin_q", "cos_sin_k", "interleaved"),
+    schemas.ATTENTION,
     ("q", "k", "v", "table", "slope", "intercept", "distance_feature", "query_scale", "rows"),
-)  # fmt: skip
+)
 
 
 def _backward(ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -236,9 +184,9 @@ class _Eager(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        output = cpu.forward(*inputs)
-        _autograd.setup_context(ctx, inputs, output)
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *flat: Any) -> tuple[Tensor, Tensor]:
+        output = cpu.forward(q, k, v, Arguments.unflatten(flat))
+        _autograd.setup_context(ctx, (q, k, v, *flat), output)
         return output
 
     @staticmethod
@@ -247,15 +195,18 @@ class _Eager(torch.autograd.Function):
         return _autograd.backward(ctx, grad, _backward_in_shared_storage if direct else attention_backward)
 
 
-_backward_in_shared_storage = functools.partial(cpu.backward, separate_storage=False)
+def _backward_in_shared_storage(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any
+) -> Gradients:
+    arguments, needs = Arguments.unflatten(flat[:-3]), NeedsGrad(*flat[-3:])
+    return cpu.backward(grad, q, k, v, out, lse, arguments, needs, separate_storage=False)
 
 
-def attend(
-    *inputs: Any, cos_sin_q: Tensor | None = None, cos_sin_k: Tensor | None = None, interleaved: bool = True
-) -> tuple[Tensor, Tensor]:
+def attend(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tensor, Tensor]:
     """Return `attention(...)`, without the overhead of torch.library if possible."""
-    inputs = (*inputs, cos_sin_q, cos_sin_k, interleaved)
-    if not _is_eager_on_cpu(*inputs[:3]):
-        return attention(*inputs)
-    output: tuple[Tensor, Tensor] = _Eager.apply(*inputs) if torch.is_grad_enabled() else cpu.forward(*inputs)
+    if not _is_eager_on_cpu(q, k, v):
+        return attention(q, k, v, *arguments.flatten())
+    if not torch.is_grad_enabled():
+        return cpu.forward(q, k, v, arguments)
+    output: tuple[Tensor, Tensor] = _Eager.apply(q, k, v, *arguments.flatten())
     return output

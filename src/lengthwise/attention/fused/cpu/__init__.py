@@ -7,6 +7,7 @@ import warnings
 import torch
 from torch import Tensor
 
+from lengthwise.attention.fused.arguments import Arguments, NeedsGrad, Rotary, Segments
 from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
 from lengthwise.attention.fused.cpu import library
 from lengthwise.attention.fused.cpu.building import CannotBuild
@@ -19,7 +20,7 @@ _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
 
 
 class _View(ctypes.Structure):
-    _fields_ = (("at", _POINTER), ("batch", _INTEGER), ("head", _INTEGER), ("token", _INTEGER))
+    _fields_ = (("data", _POINTER), *((f"{axis}_stride", _INTEGER) for axis in ("batch", "head", "token")))
 
 
 class _Call(ctypes.Structure):
@@ -30,23 +31,23 @@ class _Call(ctypes.Structure):
         *((name, _INTEGER) for name in ("dtype", "causal", "threads", "target", "backward")),
         ("scale", ctypes.c_double),
         *((name, _View) for name in ("q", "k", "v", "out", "grad", "dq", "dk", "dv")),
-        *((name, _POINTER) for name in ("lse", "table", "dtable")),
-        *((name, _INTEGER) for name in ("table_heads", "table_size", "first")),
-        *((name, _POINTER) for name in ("slope", "intercept", "knots", "u", "w")),
-        *((name, _POINTER) for name in ("dslope", "dintercept", "du", "dw")),
-        *((name, _INTEGER) for name in ("piece_heads", "pieces", "u_size", "w_batch")),
+        *((name, _POINTER) for name in ("lse", "table", "grad_table")),
+        *((name, _INTEGER) for name in ("table_heads", "table_size", "table_first")),
+        *((name, _POINTER) for name in ("slope", "intercept", "knots", "distance_feature", "query_scale")),
+        *((name, _POINTER) for name in ("grad_slope", "grad_intercept", "grad_feature", "grad_query_scale")),
+        *((name, _INTEGER) for name in ("segment_heads", "segments", "feature_size", "query_scale_batch")),
         *((name, _POINTER) for name in ("position_q", "position_k")),
-        *((name, _INTEGER) for name in ("position_q_batch", "position_k_batch")),
+        *((name, _INTEGER) for name in ("position_q_stride", "position_k_stride")),
         ("documents", _POINTER),
-        ("documents_batch", _INTEGER),
+        ("documents_stride", _INTEGER),
         ("window", _INTEGER),
         ("rows", _POINTER),
-        ("drows", _POINTER),
+        ("grad_rows", _POINTER),
         *((name, _INTEGER) for name in ("rows_heads", "rows_size", "rows_first")),
         *((name, _POINTER) for name in ("statistics", "edges", "rank")),
-        *((name, _INTEGER) for name in ("edges_size", "rank_batch", "first_keys", "last_keys")),
+        *((name, _INTEGER) for name in ("edges_size", "rank_stride", "first_keys", "last_keys")),
         *((name, _POINTER) for name in ("cos_sin_q", "cos_sin_k")),
-        *((name, _INTEGER) for name in ("cos_sin_q_batch", "cos_sin_k_batch", "pairs", "interleaved")),
+        *((name, _INTEGER) for name in ("cos_sin_q_stride", "cos_sin_k_stride", "pairs", "interleaved")),
     )
 
 
@@ -96,59 +97,64 @@ def _view(x: Tensor) -> _View:
     return _View(x.data_ptr(), *x.stride()[:3])
 
 
-_SEGMENT_FIELDS = ("slope", "intercept", "knots", "u", "w")  # the kernel's names of the arguments
-
-
-def _segment_arguments(*tensors: Tensor | None) -> dict[str, Tensor | None]:
-    """Return slope, intercept, knots, distance_feature and query_scale in float64, by the kernel's names."""
-    return {name: None if x is None else x.double() for name, x in zip(_SEGMENT_FIELDS, tensors, strict=True)}
-
-
 def _contiguous_tokens(x: Tensor) -> Tensor:
     """Return `x`, or a copy if the dims of a token are not contiguous."""
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 
 def _new_call(
-    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, numbers: dict[str, int | float],
-    bias: dict[str, Tensor | None], positions: dict[str, Tensor | None],
-) -> _Call:  # fmt: skip
-    """Return the arguments of a call; `positions` are the tensors of whole numbers per token."""
+    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, arguments: Arguments
+) -> tuple[_Call, list[Tensor]]:
+    """Return the arguments of a call, and the tensors that were made for it, which must live until it has run."""
+    biases, rows, geometry, scale, rotary = arguments
     call = _Call(
         batch=q.shape[0], heads=q.shape[1], kv_heads=k.shape[1], queries=q.shape[2], keys=k.shape[2], dim=q.shape[3],
         dtype=DTYPES[q.dtype], threads=torch.get_num_threads(), target=_forced_target,
-        q=_view(q), k=_view(k), v=_view(v), out=_view(out), lse=lse.data_ptr(), **numbers,
+        q=_view(q), k=_view(k), v=_view(v), out=_view(out), lse=lse.data_ptr(), scale=scale,
+        causal=geometry.causal, window=geometry.window, table_first=biases.first, rows_first=rows.first,
     )  # fmt: skip
-    for name, tensor in bias.items():
-        if tensor is not None:
-            dtype = torch.float64 if name in _SEGMENT_FIELDS else lse.dtype
-            assert tensor.is_contiguous() and tensor.dtype == dtype, name
-            setattr(call, name, tensor.data_ptr())
-    table, slope, distance_feature, query_scale, rows = (bias[name] for name in ("table", "slope", "u", "w", "rows"))
     # A compiled graph reaches this place without the checks of fit.py, and the kernel trusts the sizes.
-    if table is not None:
+    if (table := biases.table) is not None:
+        call.table = _pointer("table", table, lse.dtype)
         _require(table.shape[0] in (1, q.shape[1]) and table.shape[1] > 0, "table", table, q)
         call.table_heads, call.table_size = table.shape
-    if slope is not None and distance_feature is not None and query_scale is not None:
-        _require(slope.shape[0] in (1, q.shape[1]) and slope.shape[1] > 0, "slope", slope, q)
-        _require(len(distance_feature) > 0, "distance_feature", distance_feature, q)
-        _require(
-            query_scale.shape[1] == q.shape[2] and len(query_scale) in (1, q.shape[0]), "query_scale", query_scale, q
-        )
-        for name, size in (("intercept", slope.shape), ("knots", (slope.shape[1] - 1,))):
-            if (other := bias[name]) is not None:
-                _require(tuple(other.shape) == tuple(size), name, other, q)
-        call.piece_heads, call.pieces = slope.shape
-        call.u_size, call.w_batch = len(distance_feature), len(query_scale)
-    if rows is not None:
-        assert rows.shape[0] == call.batch and rows.shape[2] == call.queries
-        call.rows_heads, call.rows_size = rows.shape[1], rows.shape[3]
-    for name, tensor in positions.items():
-        if tensor is not None:
-            assert tensor.is_contiguous() and tensor.dtype == torch.long, name
-            setattr(call, name, tensor.data_ptr())
-            setattr(call, f"{name}_batch", tensor.shape[1] if len(tensor) > 1 else 0)
-    return call
+    made = [] if biases.segments is None else _add_segments(call, biases.segments, q)
+    if rows.table is not None:
+        call.rows = _pointer("rows", rows.table, lse.dtype)
+        assert rows.table.shape[0] == call.batch and rows.table.shape[2] == call.queries
+        call.rows_heads, call.rows_size = rows.table.shape[1], rows.table.shape[3]
+    for name in ("position_q", "position_k", "documents"):
+        _add_integers(call, name, getattr(geometry, name))
+    _rotate(call, rotary)
+    return call, made
+
+
+def _pointer(name: str, tensor: Tensor, dtype: torch.dtype) -> int:
+    assert tensor.is_contiguous() and tensor.dtype == dtype, name
+    return tensor.data_ptr()
+
+
+def _add_segments(call: _Call, segments: Segments, q: Tensor) -> list[Tensor]:
+    """Add segments to the call and return their tensors in float64, which the kernel reads."""
+    segments = Segments(*(x.double() for x in segments))
+    for name, tensor in segments._asdict().items():
+        setattr(call, name, _pointer(name, tensor, torch.float64))
+    slope, intercept, knots, distance_feature, query_scale = segments
+    _require(slope.shape[0] in (1, q.shape[1]) and slope.shape[1] > 0, "slope", slope, q)
+    _require(len(distance_feature) > 0, "distance_feature", distance_feature, q)
+    _require(query_scale.shape[1] == q.shape[2] and len(query_scale) in (1, q.shape[0]), "query_scale", query_scale, q)
+    _require(intercept.shape == slope.shape, "intercept", intercept, q)
+    _require(tuple(knots.shape) == (slope.shape[1] - 1,), "knots", knots, q)
+    call.segment_heads, call.segments = slope.shape
+    call.feature_size, call.query_scale_batch = len(distance_feature), len(query_scale)
+    return list(segments)
+
+
+def _add_integers(call: _Call, name: str, tensor: Tensor | None) -> None:
+    """Add a tensor with a whole number per token [b|1, tokens] to the call."""
+    if tensor is not None:
+        setattr(call, name, _pointer(name, tensor, torch.long))
+        setattr(call, f"{name}_stride", tensor.shape[1] if len(tensor) > 1 else 0)
 
 
 def _require(fits: bool, name: str, tensor: Tensor, q: Tensor) -> None:
@@ -156,18 +162,19 @@ def _require(fits: bool, name: str, tensor: Tensor, q: Tensor) -> None:
         raise ConfigError(f"{name} has shape {list(tensor.shape)}, which does not fit q of shape {list(q.shape)}")
 
 
-def _rotate(call: _Call, cos_sin_q: Tensor | None, cos_sin_k: Tensor | None, interleaved: bool) -> None:
+def _rotate(call: _Call, rotary: Rotary) -> None:
     """Add a rotation to the call."""
-    for name, cos_sin, tokens in (("cos_sin_q", cos_sin_q, call.queries), ("cos_sin_k", cos_sin_k, call.keys)):
+    sides = (("cos_sin_q", rotary.cos_sin_q, call.queries), ("cos_sin_k", rotary.cos_sin_k, call.keys))
+    for name, cos_sin, tokens in sides:
         if cos_sin is not None:
             pairs = call.pairs or cos_sin.shape[3]
             dtype = torch.float64 if call.dtype == DTYPES[torch.float64] else torch.float32
             assert cos_sin.is_contiguous() and cos_sin.dtype == dtype and 2 * pairs <= call.dim, name
             assert len(cos_sin) in (1, call.batch) and cos_sin.shape[1:] == (tokens, 2, pairs), name
             setattr(call, name, cos_sin.data_ptr())
-            setattr(call, f"{name}_batch", cos_sin[0].numel() if len(cos_sin) > 1 else 0)
+            setattr(call, f"{name}_stride", cos_sin[0].numel() if len(cos_sin) > 1 else 0)
             call.pairs = pairs
-    call.interleaved = interleaved
+    call.interleaved = rotary.interleaved
 
 
 def _run(call: _Call) -> None:
@@ -176,73 +183,49 @@ def _run(call: _Call) -> None:
         raise MemoryError(f"attention of {call.batch} x {call.heads} heads with {call.keys} keys")
 
 
-def forward(
-    q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, first: int, slope: Tensor | None, intercept: Tensor | None,
-    knots: Tensor | None, distance_feature: Tensor | None, query_scale: Tensor | None, rows: Tensor | None,
-    rows_first: int, position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool,
-    window: int, scale: float, cos_sin_q: Tensor | None = None, cos_sin_k: Tensor | None = None,
-    interleaved: bool = True,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tensor, Tensor]:
     """Return the output and lse; see operator.py."""
     q, k, v = _contiguous_tokens(q), _contiguous_tokens(k), _contiguous_tokens(v)
     out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
-    numbers = {"first": first, "rows_first": rows_first, "causal": causal, "window": window, "scale": scale}
-    bias = {"table": table, "rows": rows, **_segment_arguments(slope, intercept, knots, distance_feature, query_scale)}
-    positions = {"position_q": position_q, "position_k": position_k, "documents": documents}
-    call = _new_call(q, k, v, out, lse, numbers, bias, positions)
-    _rotate(call, cos_sin_q, cos_sin_k, interleaved)
+    call, _made = _new_call(q, k, v, out, lse, arguments)
     _run(call)
     return out, lse
 
 
 def backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor | None, first: int,
-    slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, distance_feature: Tensor | None,
-    query_scale: Tensor | None, rows: Tensor | None, rows_first: int, position_q: Tensor | None,
-    position_k: Tensor | None, documents: Tensor | None, causal: bool, window: int, scale: float,
-    cos_sin_q: Tensor | None, cos_sin_k: Tensor | None, interleaved: bool, needs_table_grad: bool,
-    needs_segment_grads: bool, needs_rows_grad: bool, separate_storage: bool = True,
-) -> Gradients:  # fmt: skip
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    arguments: Arguments,
+    needs: NeedsGrad,
+    separate_storage: bool = True,
+) -> Gradients:
     """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale and rows.
 
     See operator.py, and buffers.py for `separate_storage`.
     """
-    q, k, v, grad = _contiguous_tokens(q), _contiguous_tokens(k), _contiguous_tokens(v), _contiguous_tokens(grad)
-    gradients = empty_gradients(
-        q,
-        k,
-        v,
-        lse,
-        table,
-        slope,
-        distance_feature,
-        query_scale,
-        rows,
-        needs_table_grad,
-        needs_segment_grads,
-        needs_rows_grad,
-        separate_storage,
-    )
-    numbers = {"first": first, "rows_first": rows_first, "causal": causal, "window": window, "scale": scale}
-    bias = {"table": table, "rows": rows, **_segment_arguments(slope, intercept, knots, distance_feature, query_scale)}
-    positions = {"position_q": position_q, "position_k": position_k, "documents": documents}
-    call = _new_call(q, k, v, _contiguous_tokens(out), lse, numbers, bias, positions)
-    _rotate(call, cos_sin_q, cos_sin_k, interleaved)
+    q, k, v, grad, out = (_contiguous_tokens(x) for x in (q, k, v, grad, out))
+    gradients = empty_gradients(q, k, v, lse, arguments.biases, arguments.rows, needs, separate_storage)
+    call, _made = _new_call(q, k, v, out, lse, arguments)
     call.backward, call.grad = True, _view(grad)
     call.dq, call.dk, call.dv = map(_view, gradients[:3])
-    if needs_table_grad:
-        call.dtable = gradients[3].data_ptr()
-    exact = (
-        [x.double() for x in gradients[4:8]] if needs_segment_grads else []
-    )  # what is there already, where it is of that dtype
-    for name, tensor in zip(("dslope", "dintercept", "du", "dw"), exact, strict=False):
+    if needs.table:
+        call.grad_table = gradients[3].data_ptr()
+    # The gradients of segments are float64. Those of arguments in float64 are written in place.
+    exact = [x.double() for x in gradients[4:8]] if needs.segments else []
+    fields = "grad_slope", "grad_intercept", "grad_feature", "grad_query_scale"
+    for name, tensor in zip(fields, exact, strict=False):
         setattr(call, name, tensor.data_ptr())
-    if not needs_rows_grad or rows is None:
+    rows = arguments.rows.table
+    if not needs.rows or rows is None:
         _run(call)
         return _with_float64_results(gradients, exact)
     # The kernel writes a gradient for every head, even if all heads share the rows.
     drows = gradients[8] if rows.shape[1] == q.shape[1] else rows.new_empty(*q.shape[:3], rows.shape[3])
-    call.drows = drows.data_ptr()
+    call.grad_rows = drows.data_ptr()
     _run(call)
     gradients = _with_float64_results(gradients, exact)
     return (*gradients[:8], drows if drows is gradients[8] else drows.sum(1, keepdim=True))
@@ -257,24 +240,26 @@ def _with_float64_results(gradients: Gradients, exact: list[Tensor]) -> Gradient
 
 
 def statistics(
-    q: Tensor, k: Tensor, table: Tensor | None, first: int, slope: Tensor | None, intercept: Tensor | None,
-    knots: Tensor | None, distance_feature: Tensor | None, query_scale: Tensor | None, rows: Tensor | None,
-    rows_first: int, position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool,
-    window: int, scale: float, edges: Tensor, rank: Tensor | None, first_keys: int, last_keys: int,
-) -> Tensor:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    arguments: Arguments,
+    *,
+    edges: Tensor,
+    rank: Tensor | None,
+    first_keys: int,
+    last_keys: int,
+) -> Tensor:
     """Return statistics of the weights of every query, [b, h, i, bins + 3] in float64.
 
     They are the mass in each bin of distances, the entropy in nats, and the mass on the first and the last keys of the query's
     document. `edges`: of the bins, ascending. `rank` [b|1, j]: how many keys of its own document come before each key; None
-    if that is its index. The other arguments are those of operator.py.
+    if that is its index.
     """
     q, k, edges = _contiguous_tokens(q), _contiguous_tokens(k), edges.contiguous()
     result = q.new_empty((*q.shape[:3], len(edges) + 4), dtype=torch.float64)
-    numbers = {"first": first, "rows_first": rows_first, "causal": causal, "window": window, "scale": scale}
-    bias = {"table": table, "rows": rows, **_segment_arguments(slope, intercept, knots, distance_feature, query_scale)}
-    positions = {"position_q": position_q, "position_k": position_k, "documents": documents, "rank": rank}
     # It does not read values and output.
-    call = _new_call(q, k, k, q, q.new_empty(0, dtype=compute_dtype(q)), numbers, bias, positions)
+    call, _made = _new_call(q, k, k, q, q.new_empty(0, dtype=compute_dtype(q)), arguments)
+    _add_integers(call, "rank", rank)
     call.statistics, call.edges, call.edges_size = result.data_ptr(), edges.data_ptr(), len(edges)
     call.first_keys, call.last_keys = first_keys, last_keys
     _run(call)

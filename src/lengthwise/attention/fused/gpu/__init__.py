@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from lengthwise.attention.fused.arguments import Arguments, NeedsGrad
 from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
 from lengthwise.attention.fused.gpu import tiles
 from lengthwise.attention.fused.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
 from lengthwise.attention.fused.gpu.distances import (
-    fixed_point_scales,
-    from_fixed_point,
+    fixed_point_for,
     sum_dtype,
     write_bias_gradients,
 )
@@ -96,28 +96,20 @@ def _on_device_of_first_argument(function: _F) -> _F:
 
 
 @_on_device_of_first_argument
-def forward(
-    q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, first: int, slope: Tensor | None, intercept: Tensor | None,
-    knots: Tensor | None, distance_feature: Tensor | None, query_scale: Tensor | None, rows: Tensor | None,
-    rows_first: int, position_q: Tensor | None, position_k: Tensor | None, documents: Tensor | None, causal: bool,
-    window: int, scale: float,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tensor, Tensor]:
     """Return the output and lse; see operator.py."""
     from lengthwise.attention.fused.gpu.output import attend
 
     out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
     if not out.numel():
         return out, lse
-    call = Call(
-        q, k, v, table, first, slope, intercept, knots, distance_feature, query_scale, rows, rows_first, position_q,
-        position_k, documents, causal, window, scale,
-    )  # fmt: skip
-    size = blocks(call.q.dtype, call.padded_dim, slope is not None)[0]
+    call = Call(q, k, v, arguments)
+    size = blocks(call.q.dtype, call.padded_dim, call.case.biases.segments is not None)[0]
     count, splits = -(-call.queries // size.queries), 1
     is_decoding = call.queries <= MAX_DECODING_QUERIES
     if is_decoding:
         size = size._replace(queries=16, warps=4)
-        visible = min(call.keys, window + call.queries) if window else call.keys
+        visible = min(call.keys, arguments.geometry.window + call.queries) if arguments.geometry.window else call.keys
         splits = max(1, min(_busy_programs(q.device) // (call.batch * call.heads), -(-visible // (2 * size.keys))))
     partial_out, partial_lse = out, lse
     if splits > 1:
@@ -140,44 +132,33 @@ def forward(
 
 @_on_device_of_first_argument
 def backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor | None, first: int,
-    slope: Tensor | None, intercept: Tensor | None, knots: Tensor | None, distance_feature: Tensor | None,
-    query_scale: Tensor | None, rows: Tensor | None, rows_first: int, position_q: Tensor | None,
-    position_k: Tensor | None, documents: Tensor | None, causal: bool, window: int, scale: float,
-    needs_table_grad: bool, needs_segment_grads: bool, needs_rows_grad: bool,
-) -> Gradients:  # fmt: skip
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    arguments: Arguments,
+    needs: NeedsGrad,
+) -> Gradients:
     """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale and rows; see operator.py."""
     from lengthwise.attention.fused.gpu.gradients import inner_products, key_gradients, query_gradients
 
-    gradients = empty_gradients(
-        q,
-        k,
-        v,
-        lse,
-        table,
-        slope,
-        distance_feature,
-        query_scale,
-        rows,
-        needs_table_grad,
-        needs_segment_grads,
-        needs_rows_grad,
-    )
+    gradients = empty_gradients(q, k, v, lse, arguments.biases, arguments.rows, needs)
     if not q.numel():
         for x in gradients:
             x.zero_()
         return gradients
-    call = Call(
-        q, k, v, table, first, slope, intercept, knots, distance_feature, query_scale, rows, rows_first, position_q,
-        position_k, documents, causal, window, scale,
-    )  # fmt: skip
-    dq, dk, dv, *_, dw, drows = gradients
-    needs_table_grad &= table is not None
-    needs_segment_grads &= slope is not None
-    needs_rows_grad &= rows is not None
-    case = call.case
+    call = Call(q, k, v, arguments)
+    dq, dk, dv, *_, dquery_scale, drows = gradients
+    case, rows = call.case, arguments.rows.table
+    needs = NeedsGrad(
+        needs.table and case.biases.table is not None,
+        needs.segments and case.biases.segments is not None,
+        needs.rows and rows is not None,
+    )
     grad, out = contiguous_rows(grad.to(call.q.dtype)), contiguous_rows(out)
-    _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.padded_dim, slope is not None)
+    _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.padded_dim, call.case.biases.segments is not None)
     head_views = [call.view(x) for x in (call.q, call.k, call.v, grad)]
     pairs = call.batch * call.heads
 
@@ -198,24 +179,24 @@ def backward(
     size = by_queries
     count = -(-call.queries // size.queries)
     lists = tiles.by_queries(case, size.queries, size.keys) if call.needs_lists else None
-    has_positions = case.position_q is not None
-    scatter_rows = needs_rows_grad and has_positions
-    fixed_point_scale = all_finite = None
-    if scatter_rows or needs_segment_grads or (needs_table_grad and has_positions):
-        fixed_point_scale, all_finite = fixed_point_scales(call, grad, lse, delta)
+    has_positions = case.geometry.position_q is not None
+    scatter_rows = needs.rows and has_positions
+    fixed_point = None
+    if scatter_rows or needs.segments or (needs.table and has_positions):
+        fixed_point = fixed_point_for(call, grad, lse, delta)
     new_sums = functools.partial(torch.empty_like, lse, dtype=torch.float64)
-    residuals = new_sums() if needs_table_grad or needs_segment_grads else None
-    query_scale_grads, mean_slopes = (new_sums() if needs_segment_grads else None for _ in range(2))
-    end_sums = lse.new_empty((4, *lse.shape), dtype=sum_dtype(call.q)) if needs_table_grad or needs_rows_grad else None
+    residuals = new_sums() if needs.table or needs.segments else None
+    query_scale_grads, mean_slopes = (new_sums() if needs.segments else None for _ in range(2))
+    end_sums = lse.new_empty((4, *lse.shape), dtype=sum_dtype(call.q)) if needs.table or needs.rows else None
     row_grads = None
-    if needs_rows_grad:
+    if needs.rows:
         assert rows is not None
         shape = (*lse.shape, rows.shape[3])
         row_grads = lse.new_zeros(shape, dtype=torch.long if scatter_rows else lse.dtype)
     query_gradients[(pairs * count,)](
         *head_views, call.view(dq), lse, delta, residuals, query_scale_grads, mean_slopes, end_sums, row_grads,
-        fixed_point_scale if scatter_rows else None, call.bias, call.tokens, call.tiles(lists), call.sizes,
-        **call.factors, scale=call.scale, blocks=count, TABLE_GRAD=needs_table_grad, SEGMENT_GRADS=needs_segment_grads,
+        fixed_point.scales if fixed_point and scatter_rows else None, call.bias, call.tokens, call.tiles(lists), call.sizes,
+        **call.factors, scale=call.scale, blocks=count, TABLE_GRAD=needs.table, SEGMENT_GRADS=needs.segments,
         **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
     )  # fmt: skip
     if residuals is not None:
@@ -234,30 +215,28 @@ def backward(
 
     if query_scale_grads is not None:
         assert mean_slopes is not None and residuals is not None
-        dw.copy_(
+        dquery_scale.copy_(
             (query_scale_grads - mean_slopes * residuals)
-            .sum(1 if len(dw) == len(query_scale_grads) else (0, 1))
-            .view_as(dw)
+            .sum(1 if len(dquery_scale) == len(query_scale_grads) else (0, 1))
+            .view_as(dquery_scale)
         )
     if row_grads is not None:
         assert end_sums is not None
-        total = from_fixed_point(row_grads, fixed_point_scale[0], all_finite).float() if scatter_rows else row_grads  # type: ignore[index]
+        total = fixed_point.decode(row_grads, 0).float() if fixed_point and scatter_rows else row_grads
         total[..., 0] += end_sums[2]
         total[..., -1] += end_sums[3]
         drows.copy_(total if drows.shape[1] == total.shape[1] else total.sum(1, keepdim=True))
-    if needs_table_grad or needs_segment_grads:
+    if needs.table or needs.segments:
         write_bias_gradients(
             call,
             head_views,
             lse,
             delta,
             end_sums,
-            fixed_point_scale,
-            all_finite,
+            fixed_point,
             (by_queries, by_distance),
             gradients,
-            needs_table_grad,
-            needs_segment_grads,
+            needs,
         )
     return gradients
 

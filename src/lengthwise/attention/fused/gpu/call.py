@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from lengthwise.attention.fused.arguments import Arguments, Segments
 from lengthwise.attention.fused.gpu import tiles
 from lengthwise.attention.fused.gpu.tiles import Case
 
@@ -30,17 +31,12 @@ def padded(n: int) -> int:
 class Call:
     """The arguments of one call that all kernels share."""
 
-    def __init__(
-        self, q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, first: int, slope: Tensor | None,
-        intercept: Tensor | None, knots: Tensor | None, distance_feature: Tensor | None, query_scale: Tensor | None,
-        rows: Tensor | None, rows_first: int, position_q: Tensor | None, position_k: Tensor | None,
-        documents: Tensor | None, causal: bool, window: int, scale: float,
-    ):  # fmt: skip
+    def __init__(self, q: Tensor, k: Tensor, v: Tensor, arguments: Arguments):
         from lengthwise.attention.fused.gpu import parts
 
-        slope, intercept, knots, distance_feature, query_scale = (
-            x if x is None else x.float() for x in (slope, intercept, knots, distance_feature, query_scale)
-        )
+        biases, rows, geometry, scale, _ = arguments
+        if biases.segments is not None:
+            biases = biases._replace(segments=Segments(*(x.float() for x in biases.segments)))
         assert q.dtype in DTYPES and q.shape[-1] <= MAX_HEAD_DIM, f"{q.dtype}, {q.shape[-1]} dims"
         self.parts = parts
         # The kernels divide biases by the scale and take the largest logit before scaling.
@@ -49,24 +45,13 @@ class Call:
             q, k, v, self.kernel_scale = q.float() * scale, k.float(), v.float(), 1.0
         self.scale = scale
         self.q, self.k, self.v = (contiguous_rows(x) for x in (q, k, v))
-        self.causal, self.dim, self.padded_dim = causal, q.shape[3], padded(q.shape[3])
+        self.dim, self.padded_dim = q.shape[3], padded(q.shape[3])
         self.batch, self.heads, self.queries, self.keys = q.shape[0], q.shape[1], q.shape[2], k.shape[2]
-        if table is None and slope is None and rows is None:
-            position_q = position_k = None  # no bias needs distances
-        self.case = Case(
-            table, first, slope, knots, distance_feature, query_scale, rows, rows_first, position_q, position_k,
-            documents, causal, window, self.queries, self.keys, q.device,
-        )  # fmt: skip
-        cell = cell_origin = max_per_cell = None
-        if self.case.many_segments:
-            assert knots is not None and slope is not None
-            cell, cell_origin, max_per_cell = tiles.cells(knots, slope.shape[1])
-        self.bias = parts.Bias(
-            table, *_size(table, 1), _step(table), first, slope, intercept, _step(slope), *_size(slope, 1), knots,
-            distance_feature, *_size(distance_feature, 0), query_scale, _step(query_scale), cell,
-            0 if cell is None else len(cell), cell_origin, max_per_cell, rows, *_size(rows, 3),
-            rows.stride(0) if rows is not None else 0, _step(rows, 1), rows_first,
-        )  # fmt: skip
+        if biases.table is None and biases.segments is None and rows.table is None:
+            geometry = geometry._replace(position_q=None, position_k=None)  # no bias needs distances
+        self.case = Case(biases, rows, geometry, self.queries, self.keys, q.device)
+        self.bias = parts.Bias(*self._tables(), *self._segments(), *self._rows())
+        position_q, position_k, documents, causal, window = geometry
         self.tokens = parts.Tokens(
             position_q, _step(position_q), position_k, _step(position_k), documents, _step(documents), window or None
         )
@@ -74,9 +59,31 @@ class Call:
         self.factors = {"factor": self.kernel_scale * math.log2(math.e), "inverse": 1 / self.kernel_scale}
         self.constants = {"CAUSAL": causal, "DIM": self.dim, "PADDED_DIM": self.padded_dim}
 
+    def _tables(self) -> tuple[Any, ...]:
+        """Return the fields of `parts.Bias` from `table` to `first`."""
+        table, first, _ = self.case.biases
+        return table, *_size(table, 1), _step(table), first
+
+    def _segments(self) -> tuple[Any, ...]:
+        """Return the fields of `parts.Bias` that belong to the segments."""
+        slope, intercept, knots, distance_feature, query_scale = self.case.biases.segments or (None,) * 5
+        cell = cell_origin = max_per_cell = None
+        if self.case.many_segments:
+            assert knots is not None and slope is not None
+            cell, cell_origin, max_per_cell = tiles.cells(knots, slope.shape[1])
+        return (
+            slope, intercept, _step(slope), *_size(slope, 1), knots, distance_feature, *_size(distance_feature, 0),
+            query_scale, _step(query_scale), cell, 0 if cell is None else len(cell), cell_origin, max_per_cell,
+        )  # fmt: skip
+
+    def _rows(self) -> tuple[Any, ...]:
+        """Return the fields of `parts.Bias` that belong to the rows."""
+        rows, first = self.case.rows
+        return rows, *_size(rows, 3), rows.stride(0) if rows is not None else 0, _step(rows, 1), first
+
     @property
     def needs_lists(self) -> bool:
-        return self.case.has_bias or self.case.documents is not None
+        return self.case.has_bias or self.case.geometry.documents is not None
 
     def view(self, x: Tensor) -> Any:
         return self.parts.View(x, x.stride(0), x.stride(1), x.stride(2))

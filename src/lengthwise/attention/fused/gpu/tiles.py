@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lengthwise.attention.fused.arguments import Biases, Geometry, Rows
+
 CLEAN, KNOTS, FAR, GENERAL, UNSEEN = range(5)
 MAX_LISTED_KNOTS = 64  # up to this number of segments a tile checks its knots one by one
 _MAX_SORTED = 1 << 20  # tiles that are sorted together
@@ -20,36 +22,28 @@ _MAX_SORTED = 1 << 20  # tiles that are sorted together
 class Case:
     """The arguments of the operator that determine the kinds of tiles."""
 
-    table: Tensor | None
-    first: int
-    slope: Tensor | None
-    knots: Tensor | None
-    distance_feature: Tensor | None
-    query_scale: Tensor | None
-    rows: Tensor | None
-    rows_first: int
-    position_q: Tensor | None
-    position_k: Tensor | None
-    documents: Tensor | None
-    causal: bool
-    window: int
+    biases: Biases
+    rows: Rows
+    geometry: Geometry
     queries: int
     keys: int
     device: torch.device
 
     @property
     def has_bias(self) -> bool:
-        return self.table is not None or self.slope is not None or self.rows is not None
+        return any(x is not None for x in (self.biases.table, self.biases.segments, self.rows.table))
 
     @property
     def many_segments(self) -> bool:
         """Whether there are so many segments that each pair searches for its own."""
-        return self.slope is not None and self.slope.shape[1] > MAX_LISTED_KNOTS
+        segments = self.biases.segments
+        return segments is not None and segments.slope.shape[1] > MAX_LISTED_KNOTS
 
     @property
     def batch(self) -> int:
         """The number of rows of the batch that have lists of their own: 1 if all share them."""
-        tensors = (self.position_q, self.position_k, self.documents, self.query_scale)
+        segments, (position_q, position_k, documents, *_) = self.biases.segments, self.geometry
+        tensors = (position_q, position_k, documents, None if segments is None else segments.query_scale)
         return max((len(x) for x in tensors if x is not None), default=1)
 
 
@@ -64,38 +58,36 @@ def kinds(case: Case, size_q: int, size_k: int, coarse: tuple[int, int] | None =
     coarse: sizes of larger tiles, each divided into several of these; a tile is FAR only if its larger tile is.
     """
     coarse_kinds = None if coarse is None else kinds(case, *coarse)
+    segments, (token_position_q, token_position_k, documents, causal, window) = case.biases.segments, case.geometry
     offset, keys = case.keys - case.queries, case.keys
     at_q = torch.arange(offset, keys, device=case.device)[None]
     at_k = torch.arange(keys, device=case.device)[None]
     index_q, index_k = _block_ranges(at_q, size_q), _block_ranges(at_k, size_k)
-    position_q = index_q if case.position_q is None else _block_ranges(case.position_q, size_q)
-    position_k = index_k if case.position_k is None else _block_ranges(case.position_k, size_k)
+    position_q = index_q if token_position_q is None else _block_ranges(token_position_q, size_q)
+    position_k = index_k if token_position_k is None else _block_ranges(token_position_k, size_k)
     # If positions differ from indices by the same offset in both blocks, distances follow from indices.
-    shift_q = None if case.position_q is None else _block_ranges(case.position_q - at_q, size_q)
-    shift_k = None if case.position_k is None else _block_ranges(case.position_k - at_k, size_k)
-    document_q = None if case.documents is None else _block_ranges(case.documents[:, offset:], size_q)
-    document_k = None if case.documents is None else _block_ranges(case.documents, size_k)
+    shift_q = None if token_position_q is None else _block_ranges(token_position_q - at_q, size_q)
+    shift_k = None if token_position_k is None else _block_ranges(token_position_k - at_k, size_k)
+    document_q = None if documents is None else _block_ranges(documents[:, offset:], size_q)
+    document_k = None if documents is None else _block_ranges(documents, size_k)
     feature_min = feature_max = scale_range = None
-    if case.slope is not None:
-        assert case.distance_feature is not None and case.query_scale is not None and case.knots is not None
+    if segments is not None:
         # Bounds of the distance feature between two distances, even if it is not monotonic.
-        feature_min, feature_max = (
-            case.distance_feature.flip(0).cummin(0).values.flip(0),
-            case.distance_feature.cummax(0).values,
-        )
-        scale_range = _block_ranges(case.query_scale, size_q)
+        feature = segments.distance_feature
+        feature_min, feature_max = feature.flip(0).cummin(0).values.flip(0), feature.cummax(0).values
+        scale_range = _block_ranges(segments.query_scale, size_q)
 
     def classify(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         (q_low, q_high), (k_low, k_high) = _range_of(index_q, q), _range_of(index_k, k)
         visible = torch.ones_like(q_low < k_low)
         # Incomplete blocks at the end of the queries or keys are GENERAL.
         full = ((q + 1) * size_q <= case.queries) & ((k + 1) * size_k <= keys)
-        if case.causal:
+        if causal:
             visible, full = visible & (k_low <= q_high), full & (k_high <= q_low)
-        if case.window:
-            visible, full = visible & (k_high > q_low - case.window), full & (k_low > q_high - case.window)
-            if not case.causal:
-                visible, full = visible & (k_low < q_high + case.window), full & (k_high < q_low + case.window)
+        if window:
+            visible, full = visible & (k_high > q_low - window), full & (k_low > q_high - window)
+            if not causal:
+                visible, full = visible & (k_low < q_high + window), full & (k_high < q_low + window)
         if document_q is not None and document_k is not None:
             (a, b), (c, d) = _range_of(document_q, q), _range_of(document_k, k)
             visible, full = visible & (a <= d) & (c <= b), full & (a == b) & (c == d) & (a == c)
@@ -105,9 +97,9 @@ def kinds(case: Case, size_q: int, size_k: int, coarse: tuple[int, int] | None =
         if shift_q is not None and shift_k is not None:
             (a, b), (c, d) = _range_of(shift_q, q), _range_of(shift_k, k)
             inside = inside & (a == b) & (c == d) & (a == c)
-        far = full if case.slope is None and case.has_bias else torch.zeros_like(full)
+        far = full if segments is None and case.has_bias else torch.zeros_like(full)
         info = torch.zeros_like(nearest)
-        tables = ((case.table, case.first, 1), (case.rows, case.rows_first, 2))
+        tables = ((case.biases.table, case.biases.first, 1), (case.rows.table, case.rows.first, 2))
         for table, first, bit in tables:
             if table is not None:
                 last = first + table.shape[-1] - 1
@@ -115,19 +107,19 @@ def kinds(case: Case, size_q: int, size_k: int, coarse: tuple[int, int] | None =
                 far = far & ((nearest >= last) | (furthest <= first))
                 info = info + bit * (nearest >= last)
         kind = torch.where(visible, GENERAL, UNSEEN)
-        if case.slope is None:
+        if segments is None:
             if coarse_kinds is not None and coarse is not None:
                 far = far & (coarse_kinds(q * size_q // coarse[0], k * size_k // coarse[1])[0] == FAR)
             kind = torch.where(visible & far, FAR, torch.where(visible & inside, CLEAN, kind))
             return kind, torch.where(kind == FAR, info, 0)
-        assert case.distance_feature is not None and case.knots is not None
         assert feature_min is not None and feature_max is not None and scale_range is not None
-        inside = inside & (nearest >= 0) & (furthest <= len(case.distance_feature) - 1)
+        inside = inside & (nearest >= 0) & (furthest <= len(segments.distance_feature) - 1)
         if case.many_segments:
             return torch.where(visible & inside, KNOTS, kind), info * 0
         scale_low, scale_high = _range_of(scale_range, q)
         feature_low, feature_high = (
-            x[d.clamp(0, len(case.distance_feature) - 1)] for x, d in ((feature_min, nearest), (feature_max, furthest))
+            x[d.clamp(0, len(segments.distance_feature) - 1)]
+            for x, d in ((feature_min, nearest), (feature_max, furthest))
         )
         ends = [
             distance_feature * query_scale
@@ -138,7 +130,7 @@ def kinds(case: Case, size_q: int, size_k: int, coarse: tuple[int, int] | None =
         high = torch.maximum(torch.maximum(ends[0], ends[1]), torch.maximum(ends[2], ends[3]))
         knots_below, knots_up_to = (
             torch.searchsorted(
-                case.knots, torch.nan_to_num(x, nan=nan, posinf=torch.inf, neginf=-torch.inf), right=True
+                segments.knots, torch.nan_to_num(x, nan=nan, posinf=torch.inf, neginf=-torch.inf), right=True
             )
             for x, nan in ((low, -torch.inf), (high, torch.inf))
         )
@@ -212,7 +204,7 @@ def by_distance(case: Case, size: int, coarse: tuple[int, int]) -> tuple[Tensor,
     q, k = _blocks(case, size, size)
     offset = case.keys - case.queries
     # Causal: blocks of keys that begin after the last query of a block are not visible to it.
-    below = (offset + size - 1) // size if case.causal else len(k) - 1
+    below = (offset + size - 1) // size if case.geometry.causal else len(k) - 1
     distance = torch.arange(-min(below, len(k) - 1), len(q), device=case.device)[:, None]
     queries = q[None].expand(len(distance), -1)
     keys = queries - distance
