@@ -49,9 +49,10 @@ import torch.nn.functional as F
 from record import RESULTS, processor, save
 from torch import Tensor
 
+from lengthwise import native
 from lengthwise.attention import BACKENDS, EncodingCache, Mask
 from lengthwise.attention.backends import reference
-from lengthwise.attention.fused import cpu, relative
+from lengthwise.attention.fused import relative
 from lengthwise.encodings import ENCODINGS, PositionEncoding
 from lengthwise.encodings.fire import FIRE
 from lengthwise.forms import AttentionModifiers, ContentBias, RelativeKeyBias
@@ -471,7 +472,7 @@ def kept_errors() -> Figures:
     kept = json.loads(path.read_text())
     figures: Figures = kept["figures"]
     earlier = kept["made"]["torch"], kept["made"]["processor"], figures.pop("target")
-    return figures if earlier == (torch.__version__, processor(), cpu.best_target()) else {}
+    return figures if earlier == (torch.__version__, processor(), native.best_target()) else {}
 
 
 def off(squares: Tensor) -> dict[str, float]:
@@ -570,7 +571,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Figures]] = {
 
 
 def keep(part: str, figures: Figures) -> None:
-    save(f"attention-{part}", {"target": cpu.best_target(), **figures})
+    save(f"attention-{part}", {"target": native.best_target(), **figures})
 
 
 def whole_numbers(text: str) -> list[int]:
@@ -592,7 +593,7 @@ def main() -> None:
     parser.add_argument("--peak-of", help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    if reason := cpu.missing():
+    if reason := native.missing():
         raise SystemExit(reason)
     if args.peak_of:
         name, length, settings = json.loads(args.peak_of)

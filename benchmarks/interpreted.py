@@ -18,7 +18,7 @@ from triton.runtime import interpreter
 
 from lengthwise.attention.fused import backend as fused
 from lengthwise.attention.fused import cpu, gpu, operator
-from lengthwise.encodings import piecewise
+from lengthwise.native import segments
 
 
 def ready_once() -> None:
@@ -102,6 +102,6 @@ def in_place_of_the_cpu() -> Iterator[None]:
         mock.patch.object(operator, "_is_eager_on_cpu", return_value=False),  # it would go to what it has bound
         mock.patch.object(fused, "CONVERTS_TO_FLOAT32", ()),
         mock.patch.object(fused, "KERNEL_ROTATES", ()),
-        mock.patch.object(piecewise, "compiled", None),
+        mock.patch.object(segments, "is_available", return_value=False),
     ):
         yield

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from lengthwise import attend
+from lengthwise import attend, native
 from lengthwise.attention import BACKENDS, Mask, plan
-from lengthwise.attention.fused import backend as fused
 from lengthwise.attention.fused import operator
 from lengthwise.attention.fused.arguments import Arguments, Biases
 from lengthwise.choices import choose
@@ -203,7 +202,7 @@ def test_a_list_is_no_table() -> None:
         plan(AttentionModifiers(terms=(form,)), Span.of(TOKENS), Mask(TOKENS, TOKENS), Z(2, HEADS, TOKENS, DIM))
 
 
-@pytest.mark.skipif(fused.cpu.missing() is not None, reason="there is no compiled kernel here")
+@pytest.mark.skipif(native.missing() is not None, reason="there is no compiled kernel here")
 def test_the_kernel_checks_sizes_itself() -> None:
     """A compiled graph reaches it without the checks above."""
     q = Z(1, 2, 3, 4)

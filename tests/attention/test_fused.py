@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from lengthwise import native
 from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.backends.reference import dense
 from lengthwise.attention.fused import backend as fused_backend
@@ -33,9 +34,9 @@ from lengthwise.span import Span
 
 fused, reference, sdpa = (BACKENDS[name] for name in ("fused", "reference", "sdpa"))
 
-pytestmark = pytest.mark.skipif(cpu.missing() is not None, reason=f"no kernel here: {cpu.missing()}")
+pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")
 
-TARGETS = range(cpu.TARGETS.index(cpu.best_target()) + 1) if not cpu.missing() else ()
+TARGETS = range(native.TARGETS.index(native.best_target()) + 1) if not native.missing() else ()
 WIDE = torch.float64
 
 

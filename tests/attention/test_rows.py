@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from lengthwise import attend
+from lengthwise import attend, native
 from lengthwise.attention import BACKENDS, Mask
 from lengthwise.attention.fused import cpu, relative
 from lengthwise.attention.fused.arguments import Geometry, Vectors
@@ -23,9 +23,9 @@ from lengthwise.span import Span
 
 fused, reference = (BACKENDS[name] for name in ("fused", "reference"))
 
-pytestmark = pytest.mark.skipif(cpu.missing() is not None, reason=f"no kernel here: {cpu.missing()}")
+pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")
 
-TARGETS = range(cpu.TARGETS.index(cpu.best_target()) + 1) if not cpu.missing() else ()
+TARGETS = range(native.TARGETS.index(native.best_target()) + 1) if not native.missing() else ()
 WIDE = torch.float64
 KINDS = [(dtype, target) for dtype in (WIDE, torch.float32) for target in (TARGETS if dtype != WIDE else [0])]
 

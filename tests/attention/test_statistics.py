@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from lengthwise import attention, encodings
+from lengthwise import attention, encodings, native
 from lengthwise.attention import BACKENDS, Mask, measure, statistics
 from lengthwise.attention.backends import reference
 from lengthwise.attention.fused import cpu
@@ -151,8 +151,8 @@ def require_equal(got, wanted, tolerance=1e-12):
     torch.testing.assert_close(got.query_entropy.mean(-1).double(), got.entropy, atol=tolerance, rtol=tolerance)
 
 
-TARGETS = range(cpu.TARGETS.index(cpu.best_target()) + 1) if not cpu.missing() else ()
-with_kernel = pytest.mark.skipif(cpu.missing() is not None, reason=f"no kernel here: {cpu.missing()}")
+TARGETS = range(native.TARGETS.index(native.best_target()) + 1) if not native.missing() else ()
+with_kernel = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")
 
 
 @pytest.fixture(params=[1 << 18, 600, 1], ids=["one block", "blocks of some queries", "blocks of one query"])

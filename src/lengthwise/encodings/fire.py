@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, ClassVar, Literal, cast
 
 import torch
@@ -15,6 +14,7 @@ from lengthwise.encodings import piecewise
 from lengthwise.encodings.base import PositionEncoding, require_positive, require_positive_int, table_columns
 from lengthwise.encodings.piecewise import grid_segments, relu_segments
 from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, ToeplitzBias, table_dtype
+from lengthwise.native import segments
 from lengthwise.span import Span
 from lengthwise.values import require_bool
 
@@ -198,14 +198,12 @@ class _Tables(torch.autograd.Function):
         return size, torch.maximum(threshold, query), threshold, torch.where(unit > 0, unit, 1.0)
 
     @staticmethod
-    def in_one_call(
-        ctx: Any, made: ModuleType, kept: tuple[Tensor, ...], of_u: Tensor, of_w: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def in_one_call(ctx: Any, kept: tuple[Tensor, ...], of_u: Tensor, of_w: Tensor) -> tuple[Tensor | None, ...]:
         """Compute `backward` with one call of the compiled library."""
         c, multiplier, distance, query = kept
         of_c, of_multiplier = c.new_empty(()), multiplier.new_empty(())
         signed, times = c.item(), multiplier.item() * ctx.L
-        found = made.fire_tables_backward(abs(signed), abs(times), ctx.L, ctx.eps, distance, query, of_u, of_w)
+        found = segments.fire_tables_backward(abs(signed), abs(times), ctx.L, ctx.eps, distance, query, of_u, of_w)
         of_c.fill_(found[0] * _sign(signed))
         of_multiplier.fill_(found[1] * _sign(times) * ctx.L)
         return of_c, of_multiplier, *[None] * 4
@@ -213,8 +211,8 @@ class _Tables(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, of_u: Tensor, of_w: Tensor) -> tuple[Tensor | None, ...]:
         kept = ctx.saved_tensors  # read only once: under checkpointing a second access is an error
-        if not torch.is_grad_enabled() and (made := piecewise.library(*kept, of_u, of_w)):
-            return _Tables.in_one_call(ctx, made, kept, of_u, of_w)
+        if not torch.is_grad_enabled() and piecewise.uses_library(*kept, of_u, of_w):
+            return _Tables.in_one_call(ctx, kept, of_u, of_w)
         c, multiplier, distance, query = kept
         size, reached, threshold, unit = _Tables.of(c, multiplier, query, ctx.L)
         value = torch.log1p(size * reached) + ctx.eps

@@ -29,11 +29,7 @@ from lengthwise.attention.fused import arguments as schemas
 from lengthwise.attention.fused import cpu, gpu
 from lengthwise.attention.fused.arguments import Arguments, Biases, NeedsGrad, Rotary
 from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
-from lengthwise.attention.fused.cpu import segments
-from lengthwise.encodings import piecewise
 from lengthwise.encodings.piecewise import MAX_COMPILED_SEGMENTS
-
-piecewise.compiled = segments
 
 MAX_FAST_SEGMENTS = 64  # with more, the kernels use slower code paths
 

@@ -40,7 +40,7 @@ def missing() -> str | None:
     return None
 
 
-missing._dynamo_marked_constant = True  # type: ignore[attr-defined]  # see cpu.missing
+missing._dynamo_marked_constant = True  # type: ignore[attr-defined]  # see native.missing
 
 
 # Block sizes of the four kernels (output; gradients of keys, of queries, of distances) by the head dim padded to a power of two.

@@ -167,12 +167,12 @@ def fixed_point_for(call: Call, grad: Tensor, lse: Tensor, delta: Tensor) -> Fix
 
     The bound: the gradient of a logit is its weight times at most 2 |gradient| |value|, and the weights of a row sum to 1.
     """
-    case = call.case
     max_gradient_sum = (grad.float().norm(dim=-1).amax() * call.v.float().norm(dim=-1).amax()) * 4 * lse.numel()
     one = torch.ones_like(max_gradient_sum)
     slope = distance_feature = query_scale = one
-    if case.biases.segments is not None:
-        slope, _, _, distance_feature, query_scale = (x.abs().amax() for x in case.biases.segments)
+    if (segments := call.case.biases.segments) is not None:
+        tensors = segments.slope, segments.distance_feature, segments.query_scale
+        slope, distance_feature, query_scale = (x.abs().amax() for x in tensors)
     bound = torch.stack([one, slope * query_scale, one, distance_feature * query_scale]) * max_gradient_sum
     all_finite = bound.isfinite().all() & lse.isfinite().all() & delta.isfinite().all()
     return FixedPoint(torch.exp2(torch.floor(60 - torch.log2(bound.clamp(min=1e-18)))), all_finite)

@@ -80,7 +80,7 @@ def objection(biases: str, dim: int, dtype: torch.dtype, device: torch.device) -
         return _known[form, device].reason
 
 
-# A graph is made for the verdict; its arguments are constants there. See `cpu.missing`.
+# A graph is made for the verdict; its arguments are constants there. See `native.missing`.
 objection._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 

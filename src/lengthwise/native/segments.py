@@ -1,7 +1,6 @@
 """FIRE's segments and tables, computed by the compiled library (csrc/segments.cpp).
 
-The library does the work of piecewise.py and fire.py in one call each instead of dozens of small operations. Importing attention
-sets `piecewise.compiled` to this module.
+The library does the work of piecewise.py and fire.py in one call each instead of dozens of small operations.
 """
 
 import ctypes
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.attention.fused import cpu
+from lengthwise.native import loaded, missing
 
 INITIAL_SEGMENTS = 64  # segments that the first call has memory for
 MAX_WIDTH = 64  # wider layers are left to torch, which multiplies them faster
@@ -20,7 +19,7 @@ MAX_WIDTH = 64  # wider layers are left to torch, which multiplies them faster
 
 def is_available() -> bool:
     """Whether there is a compiled library."""
-    return cpu.missing() is None
+    return missing() is None
 
 
 def supports(parameters: Sequence[Tensor]) -> bool:
@@ -34,7 +33,7 @@ def supports(parameters: Sequence[Tensor]) -> bool:
 @functools.cache
 def _functions() -> tuple["ctypes._NamedFuncPointer", ...]:
     """Return the three functions of the library, with their argument types set."""
-    library = cpu._library()
+    library = loaded()
     integer: Any = ctypes.c_int64
     pointer, number = ctypes.c_void_p, ctypes.c_double
     network = [integer, pointer, pointer, integer, integer, integer]

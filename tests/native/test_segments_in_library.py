@@ -6,21 +6,21 @@ import pytest
 import torch
 from torch import nn
 
-from lengthwise.attention.fused import cpu
-from lengthwise.attention.fused.cpu import segments
+from lengthwise import native
 from lengthwise.encodings import FIRE, piecewise
 from lengthwise.encodings.fire import _Tables
+from lengthwise.native import segments
 from lengthwise.span import Span
 
-pytestmark = pytest.mark.skipif(cpu.missing() is not None, reason=f"no library here: {cpu.missing()}")
+pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"no library here: {native.missing()}")
 
 
 def bidirectional(make, monkeypatch):
     """What `make` gives with the library, and without."""
-    assert piecewise.compiled is segments
+    assert segments.is_available()
     found = make()
     with monkeypatch.context() as patch:
-        patch.setattr(piecewise, "compiled", None)
+        patch.setattr(segments, "is_available", lambda: False)
         return found, make()
 
 
@@ -137,7 +137,7 @@ def test_gradients_of_tables(c, multiplier, eps, batch, monkeypatch):
 def test_the_operator_is_one_that_torch_can_compile():
     torch.manual_seed(0)
     numbers = [nn.Parameter(torch.randn(*shape)) for shape in ((5, 1), (5,), (2, 5), (2,))]
-    assert piecewise.library(*numbers) is segments
+    assert piecewise.uses_library(*numbers)
     torch.library.opcheck(torch.ops.lengthwise.relu_segments.default, (numbers, True, 20))
 
 

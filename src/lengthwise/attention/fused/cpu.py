@@ -1,100 +1,23 @@
-"""Calls of the compiled CPU kernel (csrc/) behind operator.py."""
+"""Calls of the compiled CPU kernel (lengthwise.native) behind operator.py."""
 
 import ctypes
-import functools
-import warnings
 
 import torch
 from torch import Tensor
 
 from lengthwise.attention.fused.arguments import Arguments, NeedsGrad, Rotary, Segments
 from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
-from lengthwise.attention.fused.cpu import library
-from lengthwise.attention.fused.cpu.building import CannotBuild
+from lengthwise.native import loaded, missing
+from lengthwise.native.call import Call, View
 from lengthwise.values import ConfigError
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
-TARGETS = ("portable", "avx2", "avx512")
-
-_POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
-
-
-class _View(ctypes.Structure):
-    _fields_ = (("data", _POINTER), *((f"{axis}_stride", _INTEGER) for axis in ("batch", "head", "token")))
-
-
-class _Call(ctypes.Structure):
-    """The arguments of a call; the fields must match those of `Call` in csrc/params.h, in the same order."""
-
-    _fields_ = (
-        *((name, _INTEGER) for name in ("batch", "heads", "kv_heads", "queries", "keys", "dim")),
-        *((name, _INTEGER) for name in ("dtype", "causal", "threads", "target", "backward")),
-        ("scale", ctypes.c_double),
-        *((name, _View) for name in ("q", "k", "v", "out", "grad", "dq", "dk", "dv")),
-        *((name, _POINTER) for name in ("lse", "table", "grad_table")),
-        *((name, _INTEGER) for name in ("table_heads", "table_size", "table_first")),
-        *((name, _POINTER) for name in ("slope", "intercept", "knots", "distance_feature", "query_scale")),
-        *((name, _POINTER) for name in ("grad_slope", "grad_intercept", "grad_feature", "grad_query_scale")),
-        *((name, _INTEGER) for name in ("segment_heads", "segments", "feature_size", "query_scale_batch")),
-        *((name, _POINTER) for name in ("position_q", "position_k")),
-        *((name, _INTEGER) for name in ("position_q_stride", "position_k_stride")),
-        ("documents", _POINTER),
-        ("documents_stride", _INTEGER),
-        ("window", _INTEGER),
-        ("rows", _POINTER),
-        ("grad_rows", _POINTER),
-        *((name, _INTEGER) for name in ("rows_heads", "rows_size", "rows_first")),
-        *((name, _POINTER) for name in ("statistics", "edges", "rank")),
-        *((name, _INTEGER) for name in ("edges_size", "rank_stride", "first_keys", "last_keys")),
-        *((name, _POINTER) for name in ("cos_sin_q", "cos_sin_k")),
-        *((name, _INTEGER) for name in ("cos_sin_q_stride", "cos_sin_k_stride", "pairs", "interleaved")),
-    )
-
-
-_reason: list[str | None] = []  # the result of `missing`; a list, because torch.compile traces through functools.cache
-
-
-def missing() -> str | None:
-    """Return why there is no compiled kernel, or None. The first call loads or compiles it, and warns if that fails."""
-    if not _reason:
-        _reason.append(_load_or_warn())
-    return _reason[0]
-
-
-# A compiled graph treats the result as a constant. This is what `torch.compiler.assume_constant_result` sets, without importing
-# torch's compiler.
-missing._dynamo_marked_constant = True  # type: ignore[attr-defined]
-
-
-def _load_or_warn() -> str | None:
-    try:
-        _library()
-    except CannotBuild as error:
-        warnings.warn(
-            f"lengthwise's fused CPU attention is not available: {error}. Other backends compute attention on the CPU instead: "
-            "the same results, several times more slowly. Install a C++ compiler (Debian and Ubuntu: apt install g++) and "
-            "restart",
-            stacklevel=4,
-        )
-        return f"its compiled kernel is not available: {error}"
-    return None
-
-
-@functools.cache
-def _library() -> ctypes.CDLL:
-    return library.load(ctypes.sizeof(_Call))
-
-
-def best_target() -> str:
-    """Return the instruction set that the kernel uses on this processor: "portable", "avx2" or "avx512"."""
-    return TARGETS[_library().lengthwise_target()]
-
 
 _forced_target = -1  # -1: the best one; tests set others
 
 
-def _view(x: Tensor) -> _View:
-    return _View(x.data_ptr(), *x.stride()[:3])
+def _view(x: Tensor) -> View:
+    return View(x.data_ptr(), *x.stride()[:3])
 
 
 def _contiguous_tokens(x: Tensor) -> Tensor:
@@ -104,10 +27,10 @@ def _contiguous_tokens(x: Tensor) -> Tensor:
 
 def _new_call(
     q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, arguments: Arguments
-) -> tuple[_Call, list[Tensor]]:
+) -> tuple[Call, list[Tensor]]:
     """Return the arguments of a call, and the tensors that were made for it, which must live until it has run."""
     biases, rows, geometry, scale, rotary = arguments
-    call = _Call(
+    call = Call(
         batch=q.shape[0], heads=q.shape[1], kv_heads=k.shape[1], queries=q.shape[2], keys=k.shape[2], dim=q.shape[3],
         dtype=DTYPES[q.dtype], threads=torch.get_num_threads(), target=_forced_target,
         q=_view(q), k=_view(k), v=_view(v), out=_view(out), lse=lse.data_ptr(), scale=scale,
@@ -134,7 +57,7 @@ def _pointer(name: str, tensor: Tensor, dtype: torch.dtype) -> int:
     return tensor.data_ptr()
 
 
-def _add_segments(call: _Call, segments: Segments, q: Tensor) -> list[Tensor]:
+def _add_segments(call: Call, segments: Segments, q: Tensor) -> list[Tensor]:
     """Add segments to the call and return their tensors in float64, which the kernel reads."""
     segments = Segments(*(x.double() for x in segments))
     for name, tensor in segments._asdict().items():
@@ -150,7 +73,7 @@ def _add_segments(call: _Call, segments: Segments, q: Tensor) -> list[Tensor]:
     return list(segments)
 
 
-def _add_integers(call: _Call, name: str, tensor: Tensor | None) -> None:
+def _add_integers(call: Call, name: str, tensor: Tensor | None) -> None:
     """Add a tensor with a whole number per token [b|1, tokens] to the call."""
     if tensor is not None:
         setattr(call, name, _pointer(name, tensor, torch.long))
@@ -162,7 +85,7 @@ def _require(fits: bool, name: str, tensor: Tensor, q: Tensor) -> None:
         raise ConfigError(f"{name} has shape {list(tensor.shape)}, which does not fit q of shape {list(q.shape)}")
 
 
-def _rotate(call: _Call, rotary: Rotary) -> None:
+def _rotate(call: Call, rotary: Rotary) -> None:
     """Add a rotation to the call."""
     sides = (("cos_sin_q", rotary.cos_sin_q, call.queries), ("cos_sin_k", rotary.cos_sin_k, call.keys))
     for name, cos_sin, tokens in sides:
@@ -177,9 +100,9 @@ def _rotate(call: _Call, rotary: Rotary) -> None:
     call.interleaved = rotary.interleaved
 
 
-def _run(call: _Call) -> None:
+def _run(call: Call) -> None:
     """Run the kernel; raise `MemoryError` if it cannot allocate its scratch memory."""
-    if _library().lengthwise_attention(ctypes.byref(call)):
+    if loaded().lengthwise_attention(ctypes.byref(call)):
         raise MemoryError(f"attention of {call.batch} x {call.heads} heads with {call.keys} keys")
 
 
@@ -264,3 +187,6 @@ def statistics(
     call.first_keys, call.last_keys = first_keys, last_keys
     _run(call)
     return result
+
+
+__all__ = ["DTYPES", "backward", "forward", "missing", "statistics"]

@@ -1,7 +1,7 @@
 """Builds driver.cpp with the kernel's C++ sources in one of several ways, and runs it: the kernel alone, without torch.
 
-    python tests/attention/native/run.py                             # the ways that there are
-    python tests/attention/native/run.py g++ --seed 1 --cases 10000  # one of them
+    python tests/native/run.py                             # the ways that there are
+    python tests/native/run.py g++ --seed 1 --cases 10000  # one of them
 
 Says what ran and what the driver found. Exit status: the driver's; 77 where the machine lacks what a way needs, and says
 what that is. The flags are those of building.py, which makes the library that is used, and warnings are errors.
@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-CPU = HERE.parents[2] / "src" / "lengthwise" / "attention" / "fused" / "cpu"
-CSRC = CPU / "csrc"
+NATIVE = HERE.parents[1] / "src" / "lengthwise" / "native"
+CSRC = NATIVE / "csrc"
 LACKING = 77
 
-_spec = importlib.util.spec_from_file_location("building", CPU / "building.py")
+_spec = importlib.util.spec_from_file_location("building", NATIVE / "building.py")
 assert _spec and _spec.loader
 building = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(building)

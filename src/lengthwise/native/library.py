@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lengthwise import cache_folder
-from lengthwise.attention.fused.cpu import building
-from lengthwise.attention.fused.cpu.building import CannotBuild
 from lengthwise.cache_folder import CacheError
+from lengthwise.native import building
+from lengthwise.native.building import CannotBuild
 
 SYMBOLS = (
     "lengthwise_attention",

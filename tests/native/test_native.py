@@ -1,4 +1,4 @@
-"""The kernel's C++ sources alone, without torch: native/driver.cpp compares them with plain loops, built and run in several
+"""The kernel's C++ sources alone, without torch: driver.cpp compares them with plain loops, built and run in several
 ways."""
 
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-RUN = Path(__file__).parent / "native" / "run.py"
+RUN = Path(__file__).parent / "run.py"
 CASES = {
     "g++": 2000,
     "clang++": 1000,

@@ -12,14 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from lengthwise import cache_folder
-from lengthwise.attention.fused import cpu
-from lengthwise.attention.fused.cpu import building, library
-from lengthwise.attention.fused.cpu.building import CannotBuild
+from lengthwise import cache_folder, native
+from lengthwise.native import building, library
+from lengthwise.native.building import CannotBuild
 
-pytestmark = pytest.mark.skipif(cpu.missing() is not None, reason=f"no kernel here: {cpu.missing()}")
+pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")
 
-SIZE = ctypes.sizeof(cpu._Call)
+SIZE = ctypes.sizeof(native.Call)
 
 
 @pytest.fixture
@@ -100,14 +99,13 @@ def test_it_says_that_it_waits_for_another_process_that_compiles(places, monkeyp
 
 def test_one_that_was_cut_short_does_not_end_a_process_either(tmp_path, real):
     """The same with nothing replaced: a source folder of its own, with a library that was cut short beside it."""
-    package = Path(cpu.__file__).parents[2]
+    package = Path(native.__file__).parents[1]
     copied = shutil.copytree(package, tmp_path / "lengthwise", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    damaged = copied / "attention" / "cpu" / building.name(real)
+    damaged = copied / "native" / building.name(real)
     damaged.write_bytes(real[:300_000])
     program = """
 import sys, torch, lengthwise
-from lengthwise.attention.fused import cpu
-from lengthwise.attention.fused.cpu import building
+from lengthwise.native import building
 building.compiled = open(sys.argv[1], "rb").read  # the real one takes ten seconds
 q = torch.ones(1, 1, 4, 8)
 print(lengthwise.__file__, lengthwise.attend(q, q, q, backend="fused").sum().item())
@@ -235,7 +233,7 @@ def test_nothing_of_compiling_outlives_the_process(tmp_path, name):
     os.mkfifo(pipe)
     listen = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     program = (
-        "import signal; from lengthwise.attention.fused.cpu import building\n"
+        "import signal; from lengthwise.native import building\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "signal.signal(signal.SIGTERM, signal.default_int_handler)\nbuilding.compiled()"
     )
@@ -308,8 +306,7 @@ def test_without_a_compiler_it_says_so_once_and_refuses(tmp_path):
     program = f"""
 import warnings, pathlib
 from lengthwise.attention import unsupported_reason
-from lengthwise.attention.fused import cpu
-from lengthwise.attention.fused.cpu import library
+from lengthwise.native import library
 from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
 library.beside = lambda: pathlib.Path({str(tmp_path)!r})
