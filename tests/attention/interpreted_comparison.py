@@ -106,9 +106,9 @@ def test_every_shape_is_what_its_name_says(shape, monkeypatch):
     monkeypatch.setattr(comparison, "SHAPES", (shape,))
     forward, form = gpu.forward, Form(("table",), 8, "float32")
 
-    def wrong(q, k, *given):
-        out, lse = forward(q, k, *given)
-        documents, causal, window = given[12], given[13], given[14]
+    def wrong(q, k, v, arguments):
+        out, lse = forward(q, k, v, arguments)
+        _, _, documents, causal, window = arguments.geometry
         here = {
             "grouped queries": q.shape[1] == 2 * k.shape[1] and q.shape[2] > 1,
             "packed documents, rotated": documents is not None,
