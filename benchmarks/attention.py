@@ -106,7 +106,7 @@ class Attention:
             return self._eager()
         modifiers, q, k = self.modifiers(), self.q, self.k
         if self.name.startswith("before ") and modifiers.rotation:
-            q, k = modifiers.rotation.query(q), modifiers.rotation.key(k)
+            q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
             modifiers = dataclasses.replace(modifiers, rotation=None)
         return self.backend.prepare(modifiers, self.span, self.mask)(q, k, self.v, scale=self.scale)
 
@@ -531,7 +531,7 @@ def distances(
             hidden = ~mask.visible(q.device)[:, None]
             bias = bias.expand(1, heads, length, length).masked_fill(hidden, -math.inf).to(dtype)
             turn = modifiers.rotation
-            turned = (turn.query(q), turn.key(k)) if turn else (q, k)
+            turned = (turn.rotate_query(q), turn.rotate_key(k)) if turn else (q, k)
             out = F.scaled_dot_product_attention(*turned, v, attn_mask=bias, scale=scale)
         else:
             backend = BACKENDS["reference" if who == "reference" else "fused"]

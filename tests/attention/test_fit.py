@@ -72,7 +72,7 @@ WRONG = {
     "content of other queries": (
         ContentBias(Z(2, 4, 5, 3), Z(4, TOKENS, 3)), "ContentBias.content", "[2 batch, 4 heads, 6 queries, r >= 1]",
     ),
-    "totals of other keys": (CumulativeBias(Z(2, 4, 5)), "CumulativeBias.total", "[1 or 2 batch, 1 or 4 heads, 6 keys]"),
+    "totals of other keys": (CumulativeBias(Z(2, 4, 5)), "CumulativeBias.prefix_sum", "[1 or 2 batch, 1 or 4 heads, 6 keys]"),
     "a matrix of another batch": (
         DenseBias(Z(3, 4, TOKENS, TOKENS)), "DenseBias.bias", "[1 or 2 batch, 1 or 4 heads, 6 queries, 6 keys]",
     ),

@@ -111,7 +111,7 @@ def as_logits(
     modifiers: AttentionModifiers, span: Span, q: torch.Tensor, k: torch.Tensor, scale: float
 ) -> torch.Tensor:
     """What FlexAttention makes of a score_mod, in plain torch."""
-    turned = (modifiers.rotation.query(q), modifiers.rotation.key(k)) if modifiers.rotation else (q, k)
+    turned = (modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)) if modifiers.rotation else (q, k)
     score = turned[0] @ turned[1].repeat_interleave(H // G, 1).mT * scale
     return flex.score_mod(modifiers, span, q, k, scale=scale)(score, *indices(k.shape[2], q.shape[2]))
 
@@ -211,7 +211,9 @@ def test_calls_of_your_own():
             flex.score_mod(modifiers, span, q, k),
             create_block_mask(flex.mask_mod(mask), None, None, 9, 40, "cpu"),
         )
-        turned = (modifiers.rotation.query(q), modifiers.rotation.key(k)) if modifiers.rotation else (q, k)
+        turned = (
+            (modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)) if modifiers.rotation else (q, k)
+        )
         got = flex_attention(*turned, v, score_mod=score, block_mask=blocks, enable_gqa=True)
         torch.testing.assert_close(got, attend(q, k, v, encoding, window=20, backend="reference"))
 

@@ -117,7 +117,7 @@ def _num_heads(term: Term) -> int:
     if isinstance(term, DenseBias):
         return term.bias.shape[1]
     if isinstance(term, CumulativeBias):
-        return term.total.shape[1]
+        return term.prefix_sum.shape[1]
     if isinstance(term, ContentBias):
         return term.content.shape[1]
     return len(

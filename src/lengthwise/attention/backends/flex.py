@@ -113,7 +113,7 @@ class Flex(Backend):
             pairs = [*static_pairs[key], *_content_pairs(modifiers, span, q, k, scale)]
             mod = _sum(modifiers, pairs, compute)
             if modifiers.rotation:
-                q, k = modifiers.rotation.query(q), modifiers.rotation.key(k)
+                q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
             gqa = q.shape[1] != k.shape[1]
             flex_attention = _flex_function("flex_attention", q.device)
             out: Tensor = flex_attention(q, k, v, score_mod=mod, block_mask=blocks, scale=scale, enable_gqa=gqa)
@@ -144,8 +144,8 @@ def score_mod(
 
     It maps (score, b, h, i, j) to gain_i · score + every term(h, i, j), in nats. b, h, i, j are indices into q and k; the queries
     are the last i tokens, and h is a head of q. It computes in float32, or in float64 if q is float64. It masks nothing; use
-    `mask_mod` for that. It does not rotate either: pass `modifiers.rotation.query(q)` and `modifiers.rotation.key(k)` to
-    flex_attention.
+    `mask_mod` for that. It does not rotate either: pass `modifiers.rotation.rotate_query(q)` and
+    `modifiers.rotation.rotate_key(k)` to flex_attention.
 
     Only RelativeKeyBias and KeyBias need q [b, h, i, d] and k [b, g, j, d] before rotation, and `scale` if it is not 1/sqrt(d).
     The mod is then valid for this q and k only. Raise `ConfigError` for LogitTransform and RelativeValues, which no score_mod can
@@ -256,8 +256,8 @@ def _static(modifiers: AttentionModifiers, span: Span, dtype: torch.dtype) -> li
                 pairs.append(_piecewise_linear(term, span, dtype))
             case ContentBias(content, table, first):
                 pairs.append(_relative(content.to(dtype), table, first, span))
-            case CumulativeBias(total):
-                pairs.append(_cumulative(total, span, dtype))
+            case CumulativeBias(prefix_sum):
+                pairs.append(_cumulative(prefix_sum, span, dtype))
             case DenseBias(bias):
                 pairs.append(_reader(bias.to(dtype)))
             case RelativeKeyBias() | KeyBias():
@@ -311,11 +311,11 @@ def _piecewise_linear(term: PiecewiseLinearBias, span: Span, dtype: torch.dtype)
     return pair
 
 
-def _cumulative(total: Float[Tensor, "b h j"], span: Span, dtype: torch.dtype) -> _Pair:
-    """Return the bias as a pair function. Every total is split into a high and a low part, to keep the difference accurate."""
-    high = total.detach().to(dtype)
-    read_high, read_low = _reader(high), _reader((total - high).to(dtype))
-    key_index = _key_index(span.q.shape[1], span.k.shape[1], total.device)
+def _cumulative(prefix_sum: Float[Tensor, "b h j"], span: Span, dtype: torch.dtype) -> _Pair:
+    """Return the bias as a pair function. Every sum is split into a high and a low part, to keep the difference accurate."""
+    high = prefix_sum.detach().to(dtype)
+    read_high, read_low = _reader(high), _reader((prefix_sum - high).to(dtype))
+    key_index = _key_index(span.q.shape[1], span.k.shape[1], prefix_sum.device)
 
     @no_type_check
     def pair(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:

@@ -126,7 +126,7 @@ def logits(
     """
     compute = torch.promote_types(q.dtype, torch.float32)
     rotation = modifiers.rotation
-    rotated_q, rotated_k = (rotation.query(q), rotation.key(k)) if rotation else (q, k)
+    rotated_q, rotated_k = (rotation.rotate_query(q), rotation.rotate_key(k)) if rotation else (q, k)
     out = rotated_q.to(compute) @ rotated_k.to(compute).mT * scale
     if modifiers.gain:
         out = out * modifiers.gain.gain[..., None].to(compute)
@@ -154,8 +154,8 @@ def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[T
             return _relative(content, table, column(span.distance(), table.shape[1], first))
         case KeyBias(vector):
             return torch.einsum("hd,bhjd->bhj", vector.to(k.dtype), k)[:, :, None] * scale
-        case CumulativeBias(total):
-            return total[..., -span.q.shape[1] :, None] - total[..., None, :]
+        case CumulativeBias(prefix_sum):
+            return prefix_sum[..., -span.q.shape[1] :, None] - prefix_sum[..., None, :]
         case DenseBias(bias):
             return bias
     raise AssertionError(f"not a form: {term}")

@@ -68,7 +68,7 @@ class SDPA(Backend):
                     values = reference.dense(term, q, k, span, scale)
                     bias = _hide(values, mask) if bias is None else bias + values
             if modifiers.rotation:
-                q, k = modifiers.rotation.query(q), modifiers.rotation.key(k)
+                q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
             if modifiers.gain:
                 compute = torch.promote_types(q.dtype, torch.float32)
                 q = (q * modifiers.gain.gain[..., None].to(compute)).to(q.dtype)

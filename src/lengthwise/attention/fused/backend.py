@@ -235,7 +235,7 @@ def _transformed(
     """Return q and k with the rotation applied, and the query gain and every `KeyBias` merged into q."""
     compute = torch.promote_types(q.dtype, torch.float32)
     if rotation:
-        q, k = rotation.query(q), rotation.key(k)
+        q, k = rotation.rotate_query(q), rotation.rotate_key(k)
     if modifiers.gain:
         q = (q * modifiers.gain.gain[..., None].to(compute)).to(q.dtype)
     for term in modifiers.terms:

@@ -73,7 +73,7 @@ class Blocked(Backend):
             terms = [parts.term(term, q, k, scale) for term in modifiers.terms]
             values = [parts.value(value) for value in modifiers.values]
             if modifiers.rotation:
-                q, k = modifiers.rotation.query(q), modifiers.rotation.key(k)
+                q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
             q = q * scale
             if modifiers.gain:
                 q = q * modifiers.gain.gain[..., None].to(compute)

@@ -87,8 +87,8 @@ class Parts:
                 return self._relative(q * scale, table, _Columns(first, table.shape[1], distances))
             case ContentBias(content, table, first):
                 return self._relative(content, table, _Columns(first, table.shape[1]))
-            case CumulativeBias(total):
-                return self._cumulative(total)
+            case CumulativeBias(prefix_sum):
+                return self._cumulative(prefix_sum)
             case DenseBias(bias):
                 return Part((bias,), (_select_pairs,), _identity, shared=len(bias) == 1)
             case KeyBias():
@@ -145,17 +145,18 @@ class Parts:
         shared = len(self.span.q) == len(x) == 1
         return Part((x, self._reordered(table, columns)), (_select_queries, self._selector(columns)), evaluate, shared)
 
-    def _cumulative(self, total: Float[Tensor, "#b #h j"]) -> Part:
-        # The gradient of a query's own total is 0 in exact arithmetic, because its weights sum to 1. It is computed all the same:
-        # rounding leaves a remainder in each row, and an encoding that sums over all keys (FoX) would add up these remainders.
-        def evaluate(block: Block, query_total: Tensor, key_total: Tensor) -> Tensor:
-            return query_total[..., None] - key_total[..., None, :]
+    def _cumulative(self, prefix_sum: Float[Tensor, "#b #h j"]) -> Part:
+        # The gradient of a query's own prefix sum is 0 in exact arithmetic, because its weights sum to 1. It is computed all the
+        # same: rounding leaves a remainder in each row, and an encoding that sums over all keys (FoX) would add up these
+        # remainders.
+        def evaluate(block: Block, query_sum: Tensor, key_sum: Tensor) -> Tensor:
+            return query_sum[..., None] - key_sum[..., None, :]
 
         return Part(
-            (total[..., self.keys - self.queries :], total),
+            (prefix_sum[..., self.keys - self.queries :], prefix_sum),
             (_select_query_columns, _select_keys),
             evaluate,
-            shared=len(total) == 1,
+            shared=len(prefix_sum) == 1,
             cast_result=True,
         )
 
