@@ -1,7 +1,7 @@
 """The comparison of the GPU's kernels with the reference, with the kernels in Triton's interpreter on a CPU. test_verdicts.py runs
 this file in a process of its own; by hand:
 
-    TRITON_INTERPRET=1 python -m pytest tests/attention/interpreted_comparison.py
+    TRITON_INTERPRET=1 python -m pytest tests/attention/fused/interpreted_comparison.py
 """
 
 import importlib
@@ -20,7 +20,7 @@ from lengthwise.attention.fused.gpu.verdicts import Form
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 interpreted = importlib.import_module("interpreted")
 interpreted.ready_once()
 interpreted.as_on_a_gpu()

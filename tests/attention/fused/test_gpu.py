@@ -13,7 +13,8 @@ from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.gpu import comparison
 
 HERE = Path(__file__).parent
-BENCHMARKS = HERE.parent.parent / "benchmarks"
+ROOT = HERE.parents[2]
+BENCHMARKS = ROOT / "benchmarks"
 INTERPRETED = HERE / "interpreted_gpu.py"
 
 needs_triton = pytest.mark.skipif(gpu.missing() is not None, reason=str(gpu.missing()))
@@ -38,7 +39,7 @@ def test_in_the_interpreter(part):
     env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     for name in [name for name in env if name.startswith("PYTEST_XDIST")]:
         del env[name]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=HERE.parent.parent, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 

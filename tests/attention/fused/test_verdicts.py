@@ -372,7 +372,7 @@ def test_in_the_interpreter(part):
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", part, str(file)]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     env |= {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=file.parents[2], check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=file.parents[3], check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 

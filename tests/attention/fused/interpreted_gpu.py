@@ -1,7 +1,7 @@
 """The GPU's kernels in Triton's interpreter, on a CPU. test_gpu.py runs this file in processes of its own, for Triton
 decides when it is imported whether it compiles or interprets; by hand:
 
-    TRITON_INTERPRET=1 python -m pytest tests/attention/interpreted_gpu.py
+    TRITON_INTERPRET=1 python -m pytest tests/attention/fused/interpreted_gpu.py
 """
 
 import functools
@@ -20,7 +20,7 @@ from lengthwise.attention.fused.gpu import Blocks, tiles
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 interpreted, gpu_errors = (importlib.import_module(name) for name in ("interpreted", "gpu_errors"))
 
 _spec = importlib.util.spec_from_file_location("gpu_cases", Path(__file__).parent / "gpu_cases.py")
