@@ -1,4 +1,4 @@
-"""The `fused` backend: our own kernels (operator.py) in C++ on a CPU (cpu/) and in Triton on a GPU (gpu/).
+"""The `fused` backend: our own kernels (operator.py) in C++ on a CPU (cpu.py) and in Triton on a GPU (gpu/).
 
 They support rotations, tables over distances, and piecewise linear biases (FIRE). No bias is ever a T x T matrix: memory is that
 of torch's fused attention without an encoding, forward and backward. The gradients of tables, slopes and intercepts are

@@ -21,11 +21,7 @@ from lengthwise.attention.fused.arguments import Arguments, NeedsGrad
 from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
 from lengthwise.attention.fused.gpu import tiles
 from lengthwise.attention.fused.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
-from lengthwise.attention.fused.gpu.distances import (
-    fixed_point_for,
-    sum_dtype,
-    write_bias_gradients,
-)
+from lengthwise.attention.fused.gpu.distances import fixed_point_for, sum_dtype, write_bias_gradients
 
 
 def missing() -> str | None:
