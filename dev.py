@@ -35,6 +35,7 @@ COMMANDS = {  # name: (required extras, description)
     "demo": (["lab"], "train seven encodings and write a report: lengthwise run studies/quickstart.py"),
     "test": (["lab", "test"], "run the tests with pytest"),
     "test-slow": (["lab", "test"], "run the slow tests, which `test` skips"),
+    "mutants": (["lab", "test"], "break the source in many small ways and see whether the tests notice (--help)"),
     "check": (["dev", "lab", "test"], "check lint, formatting and types with ruff and mypy"),
     "bench": (["lab"], "run one script of benchmarks/ by its name; without a name, list them"),
     "outside": (["lab", "outside"], "compare encodings with those of other libraries: lengthwise check --outside"),
@@ -448,6 +449,8 @@ def main(argv: list[str]) -> int:
         pytest(environment, "not slow and not gpu", rest)
     if command == "test-slow":
         pytest(environment, "slow and not gpu", rest)
+    if command == "mutants":
+        become([python, "tests/mutants.py", *rest], variables(environment))
     if command == "docs":
         become([python, "docs/check.py", *rest], variables(environment))
     return check(environment)

@@ -60,7 +60,12 @@ def test_without_a_home_there_is_one_warning_and_no_error(home: str | None, monk
         monkeypatch.delenv(name, raising=False)
     if home is not None:
         monkeypatch.setenv("HOME", home)
-    monkeypatch.setattr(os.path, "expanduser", lambda path: path.replace("~", home or "~"))
+    pwd = pytest.importorskip("pwd")
+
+    def nobody(user: object) -> None:
+        raise KeyError(user)
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
     refused(r"no home folder.*LENGTHWISE_CACHE")
 
 

@@ -60,7 +60,10 @@ def test_the_readme_leads_to_a_page_for_every_encoding():
         assert f"[{make.__name__}](" in index, make.__name__
 
 
-@pytest.mark.parametrize("make", [*ENCODINGS, *TASKS], ids=lambda make: make.__name__)
+WITH_EXAMPLES = [make for make in (*ENCODINGS, *TASKS) if ">>>" in (make.__doc__ or "")]
+
+
+@pytest.mark.parametrize("make", WITH_EXAMPLES, ids=lambda make: make.__name__)
 def test_the_examples_in_docstrings_are_true(make):
     torch.manual_seed(0)
     known = {**vars(encodings), **vars(importlib.import_module(make.__module__)), "torch": torch, "nn": nn}
@@ -70,6 +73,7 @@ def test_the_examples_in_docstrings_are_true(make):
     )
     for test in finder.find(make, make.__name__, globs=known):
         runner.run(test)
+    assert runner.tries > 0
     assert runner.failures == 0
 
 

@@ -1,8 +1,8 @@
 """The cache folder, for files that can be created again: the compiled CPU kernel, the chart library, extracted text, and the
 results of comparing GPU kernels with the reference.
 
-It is `$LENGTHWISE_CACHE`, or else `lengthwise` in the system's folder for caches: `$XDG_CACHE_HOME` if that is an absolute
-path, or `~/.cache`; `~/Library/Caches` on macOS; `%LOCALAPPDATA%` on Windows.
+It is `$LENGTHWISE_CACHE`, or else `lengthwise` in the system's folder for caches, as platformdirs finds it: on Linux in
+`$XDG_CACHE_HOME` if that is an absolute path, or `~/.cache`.
 
 The program executes some of these files and copies others into reports. It therefore uses the folder only if no user other than
 this one and root can have written to it:
@@ -16,7 +16,7 @@ this one and root can have written to it:
 On Windows nothing is checked, because `%LOCALAPPDATA%` belongs to the user. If the folder cannot be used, one warning says
 why, and the program continues without it.
 
-This module imports only the standard library, because the build hook loads it by its path before anything is installed.
+This module imports nothing else of lengthwise, because the build hook loads it by its path before the package is installed.
 """
 
 import contextlib
@@ -29,6 +29,8 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+
+import platformdirs
 
 _DRAFT = ".lengthwise-"  # prefix of the names of unfinished files
 _ABANDONED = 3600.0  # seconds after which an unfinished file is considered abandoned by a killed process
@@ -49,21 +51,10 @@ def location() -> Path:
         if path.startswith("~"):
             raise CacheError(f"LENGTHWISE_CACHE is {setting!r}, and there is no such home folder")
         return Path(path).absolute()
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return (Path(local) if local else _home() / "AppData" / "Local") / "lengthwise" / "Cache"
-    if sys.platform == "darwin":
-        return _home() / "Library" / "Caches" / "lengthwise"
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification requires that relative paths are ignored.
-    return (Path(base) if os.path.isabs(base) else _home() / ".cache") / "lengthwise"
-
-
-def _home() -> Path:
-    home = os.path.expanduser("~")  # where Path.home() raises, this returns "~"
-    if not os.path.isabs(home):
-        raise CacheError("this user has no home folder, neither in HOME nor in the system's list of users")
-    return Path(home)
+    try:
+        return Path(platformdirs.user_cache_dir("lengthwise", appauthor=False))
+    except RuntimeError as error:
+        raise CacheError("this user has no home folder, neither in HOME nor in the system's list of users") from error
 
 
 def folder(*, create: bool = False) -> Path | None:

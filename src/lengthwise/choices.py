@@ -313,8 +313,11 @@ class Registry:
         make = self._normalized_names().get(_normalized(name))
         if make is not None:
             return make
-        if "," in name and all(self._has(part) for part in name.split(",")):
-            raise ConfigError(f"{name!r}: separate {self.kind}s with spaces, as in: {' '.join(name.split(','))}")
+        parts = [part for part in name.split(",") if part.strip()]
+        if "," in name and parts and all(self._has(part) for part in parts):
+            raise ConfigError(f"{name!r}: separate {self.kind}s with spaces, as in: {' '.join(parts)}")
+        if len(parts) > 1 and self._has(parts[0]) and "=" in parts[1]:
+            raise ConfigError(f"{name!r}: write settings after a colon: {parts[0]}:{','.join(parts[1:])}")
         for broken, reason in self.broken.items():
             if _normalized(broken) == _normalized(name):
                 raise ConfigError(reason)

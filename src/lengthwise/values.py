@@ -237,7 +237,12 @@ def parse_value(text: str, expected: Any, name: str) -> Any:
             return cast(candidate, expected, name)
         except ConfigError:
             continue
-    return cast(candidates[0], expected, name)
+    try:
+        return cast(candidates[0], expected, name)
+    except ConfigError as error:
+        if re.search(r"\s\w+=", text):
+            raise ConfigError(f"{error}; separate settings with commas, without spaces") from None
+        raise
 
 
 def join_names(names: Sequence[str]) -> str:

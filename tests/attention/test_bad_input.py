@@ -161,7 +161,6 @@ def test_what_is_not_finite_stays_with_the_queries_that_meet_it(which, bad, back
 FLOAT8 = torch.float8_e4m3fn
 
 
-@pytest.mark.parametrize("backend", ["auto", *BACKENDS])
 @pytest.mark.parametrize(
     ("change", "settings", "words"),
     [
@@ -191,10 +190,11 @@ FLOAT8 = torch.float8_e4m3fn
         ({}, {"scale": torch.tensor(0.5)}, r"scale must be a finite number.*got tensor\(0.5000\); multiply q by a scale"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_said_in_one_line(change, settings, words, backend, monkeypatch):
+def test_what_cannot_be_is_said_in_one_line(change, settings, words, monkeypatch):
+    """Whatever the backend, because `attend` checks its arguments before it chooses one."""
     monkeypatch.setattr(Mask, "__init__", inspect.unwrap(Mask.__init__))
     with pytest.raises(ConfigError, match=words) as error:
-        attend(*qkv(**change), backend=backend, **settings)
+        attend(*qkv(**change), **settings)
     assert "\n" not in str(error.value)
 
 
@@ -445,3 +445,45 @@ def test_positions_and_documents_of_any_whole_kind(dtype, backend):
         for x, y in ((p, ids), (p.to(dtype), ids.to(dtype)))
     ]
     assert torch.equal(*out)
+
+
+@pytest.mark.parametrize(
+    "make", [None, encodings.ALiBi, encodings.RoPE, encodings.FIRE], ids=lambda m: getattr(m, "__name__", "none")
+)
+@pytest.mark.parametrize("backend", LEARNING)
+def test_negated_memory(backend, make):
+    """The imaginary part of a conjugate shares memory with the number itself, and has a bit that negates it."""
+    told = {"num_heads": 2, "head_dim": 4}
+    encoding = make(**{n: told[n] for n in told if n in inspect.signature(make).parameters}).double() if make else None
+    torch.manual_seed(0)
+    weight = torch.randn(1, 2, 5, 4, dtype=WIDE)
+    results = []
+    for negate in (torch._neg_view, torch.neg):
+        q, k, v = (torch.randn(1, 2, 5, 4, dtype=WIDE, generator=torch.Generator().manual_seed(n)) for n in range(3))
+        inputs = [negate(x).requires_grad_() for x in (q, k, v)]
+        out = attend(*inputs, encoding, backend=backend)
+        results.append([out, *torch.autograd.grad(out, inputs, negate(weight))])
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", LEARNING)
+def test_a_table_of_negated_memory(backend):
+    q, k, v = qkv(h=2, g=2, i=5, j=5, dtype=WIDE)
+    table = torch.randn(2, 5, dtype=WIDE)
+    outs = []
+    for negate in (torch._neg_view, torch.neg):
+        modifiers = AttentionModifiers(terms=(ToeplitzBias(negate(table)),))
+        require_backend(backend, modifiers, Span.of(5), Mask(5, 5), q)
+        outs.append(plan(modifiers, Span.of(5), Mask(5, 5), q, backend=backend)(q, k, v, scale=0.3))
+    torch.testing.assert_close(*outs, rtol=1e-12, atol=1e-12)
+
+
+def test_x_must_be_a_tensor():
+    with pytest.raises(ConfigError, match=r"x must be a tensor \[batch, tokens, d_model\] or None, got a str"):
+        attend(*qkv(), encodings.ALiBi(num_heads=4), x="a")
+
+
+def test_a_nested_tensor_is_refused():
+    nested = torch.nested.nested_tensor([torch.randn(2, 3, 4), torch.randn(2, 5, 4)])
+    with pytest.raises(ConfigError, match=r"q must be a dense tensor, got a nested tensor"):
+        attend(nested, nested, nested)

@@ -91,3 +91,93 @@ def test_an_unknown_command_names_no_partial_list(here: Call) -> None:
     assert ran.code == 2
     assert "Available commands" not in ran.err
     assert 'Did you mean "list"?' in ran.err or "list" in ran.err
+
+
+def test_a_report_overwrites_nothing_but_an_older_report(here: Call, tmp_path: Path) -> None:
+    results, page = tmp_path / "r", tmp_path / "page.html"
+    assert here(*COMPARE, "--results", results).code == 0
+    database = results / "results.db"
+    before = database.read_bytes()
+    (weights,) = results.glob("runs/*/weights.safetensors")
+    for file in (database, weights):
+        ran = here("report", "--results", results, "--output", file)
+        assert ran.code == 2
+        assert not ran.out
+        assert f"--output {file} exists and is not an older HTML page, so it is not overwritten" in ran.err
+    assert database.read_bytes() == before
+    assert [here("report", "--results", results, "--output", page).code for _ in range(2)] == [0, 0]
+
+
+@needs_pipes
+@pytest.mark.parametrize(
+    "words", [["report"], ["pretrained", ".", "--tasks", "conjunction"]], ids=["report", "pretrained"]
+)
+def test_a_pipe_is_no_output(here: Call, tmp_path: Path, words: list[str]) -> None:
+    results, pipe = tmp_path / "r", tmp_path / "pipe"
+    assert here(*COMPARE, "--results", results).code == 0
+    os.mkfifo(pipe)
+    place = ["--results", results] if words[0] == "report" else []
+    ran = here(*words, *place, "--output", pipe)
+    assert ran.code == 2
+    assert f"--output {pipe} must be a regular file, but it is a pipe or a device; name another file" in ran.err
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("threads", [1025, 10**8])
+def test_a_huge_number_of_threads(here: Call, tmp_path: Path, threads: int) -> None:
+    ran = here(*COMPARE, "--threads", threads, "--results", tmp_path / "r")
+    assert ran.code == 2
+    assert f"threads must be at most 1,024, got {threads:,}" in ran.err
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no /dev/zero")
+def test_a_line_without_end(here: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lengthwise.cli.counting.MAX_LINE_BYTES", 1000)
+    ran = here("lengths", "/dev/zero")
+    assert ran.code == 2
+    assert "/dev/zero: line 1 must have at most 1,000 bytes; write one JSON object per line" in ran.err
+
+
+SIGNALLING = """
+import os, signal, time, weakref
+
+class Thing: pass
+
+thing = Thing()
+reference = weakref.ref(thing, lambda _: (os.kill(os.getpid(), signal.NUMBER), [n for n in range(1000)]))
+del thing
+time.sleep(SECONDS)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+@pytest.mark.parametrize("seconds", [0, 30])
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_an_interrupt_in_a_callback_is_not_lost(tmp_path: Path, number: str, code: int, seconds: int) -> None:
+    """Python ignores exceptions in callbacks of weak references, whether the command ends at once or would go on."""
+    file = tmp_path / "mine.py"
+    file.write_text(SIGNALLING.replace("NUMBER", number).replace("SECONDS", str(seconds)))
+    command = [sys.executable, "-m", "lengthwise", "list", "encodings", "rope", "--plugin", str(file)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == code
+    assert "Traceback" not in ran.stderr
+    assert "lengthwise: stopped; run the same command again to continue" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["inspect", "rope,alibi"], "inspect shows one encoding, got 'rope,alibi'; run the command once for each"),
+        (["compare", "rope,", "alibi", "--task", "copy", "--train-length", 4], "separate encodings with spaces, as in: rope"),
+        (["sample", "copy,symbols=10"], "write settings after a colon: copy:symbols=10"),
+        (["inspect", "rope:base=1e4 layout=half"], "separate settings with commas, without spaces"),
+    ],
+)  # fmt: skip
+def test_misplaced_commas(here: Call, words: list[object], message: str) -> None:
+    ran = here(*words)
+    assert ran.code == 2
+    assert message in ran.err
+
+
+def test_a_shared_encoding_is_inspected_like_the_encoding(here: Call) -> None:
+    assert here("inspect", "fire-s", "--json").out == here("inspect", "fire", "--json").out != ""

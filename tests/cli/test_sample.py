@@ -213,7 +213,7 @@ def test_lengths_of_what_is_no_data_set(here: Call, tmp_path: Path) -> None:
     for words, says in (
         ([bad], f"{bad}: line 2 is no JSON: Expecting value: 'no'"),
         ([bad, "--field", "inptu"], "line 1 has no field 'inptu'; did you mean 'input'?"),
-        ([empty], f"{empty}: there is no example in it"),
+        ([empty], f"{empty}: it must contain at least one example"),
         ([tmp_path / "nowhere"], "No such file"),
         (["--feild", "input", bad], "There is no option --feild"),
     ):

@@ -20,6 +20,15 @@ QUICK = [asked for asked in ASKED if asked.values[2] in ("", *differentiable_bac
 # What a question itself may refuse, and the words that have to be said; what a backend may, is in conftest.py.
 REFUSED = {("Learned", "lengths"): "max_length", ("XPos", "lengths"): "max_length"}
 
+# Encodings without what a question asks about, by default: parameters and settings.
+WITHOUT = {
+    "gradients": (
+        "NoPE", "Sinusoidal", "RoPE", "PI", "NTKAware", "DynamicNTK", "PRoPE", "XPos", "LogN", "NTKByParts", "YaRN",
+        "DynamicYaRN", "Llama3", "LongRoPE", "ALiBi", "Sandwich",
+    ),
+    "settings": ("NoPE", "KerpleLog", "KerplePower", "FoX"),
+}  # fmt: skip
+
 
 @pytest.mark.parametrize(("make", "question", "backend"), QUICK)
 def test_question(make: Any, question: Any, backend: str, refused_form: Any) -> None:
@@ -40,5 +49,6 @@ def require(refused_form: Any, make: Any, question: Any, backend: str, answer: A
         words = refused_form(make, backend)
     assert (answer.verdict is Verdict.REFUSED) == (words is not None), answer.detail
     assert (words or "") in answer.detail
-    if answer.verdict is Verdict.NOT_APPLICABLE:
-        assert answer.detail
+    if answer.verdict is not Verdict.REFUSED:
+        has_what_is_asked_about = make.__name__ not in WITHOUT.get(question.name, ())
+        assert (answer.verdict is Verdict.NOT_APPLICABLE) == (not has_what_is_asked_about), answer.detail

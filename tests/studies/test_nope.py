@@ -52,19 +52,8 @@ def test_ranks_with_scratchpads_are_the_published_ones() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_what_differs_from_the_published_runs_is_on_the_page(path: Path) -> None:
-    published = load(path).published
-    assert published is not None
-    said = "they have dropout of 0.1, ours none"
-    if path.stem != "small":
-        said = "their dropout acts on attention weights, inside feed-forward layers and after the last norm, too"
-    assert said in published["about"]
-    assert "their checkpoint is the best one on validation, ours the last" in published["about"]
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_study_says_what_it_trains_on(path: Path) -> None:
-    """The published fixed set at the published scale, all of a given one; fresh examples on a laptop, which is said there."""
+def test_a_study_trains_on_the_published_number_of_examples(path: Path) -> None:
+    """The published fixed set at the published scale, all examples of a given data set; fresh examples on a laptop."""
     study = load(path)
     assert study.published is not None
     for run in {run.task.label: run for run in study.runs}.values():
@@ -75,11 +64,6 @@ def test_a_study_says_what_it_trains_on(path: Path) -> None:
         given = isinstance(task, FiniteTask)
         whole = len(task._training_examples(training.min_length, training.train_length)) if given else 100_000
         assert training.train_examples == whole
-    said = ("fixed set of 100,000 examples", "all examples of a batch have one length")
-    if path.stem != "small":
-        said = ("their training set is the same for all seeds, ours another for each",)
-    assert all(words in study.published["about"] for words in said)
-    assert "Table 1 of the appendix" not in (FOLDER / "kazemnejad.py").read_text()
 
 
 def test_the_probe_of_figure_7_asks_the_runs_of_figure_7() -> None:

@@ -337,3 +337,12 @@ def test_what_a_caller_throws_comes_through_and_the_run_continues(tmp_path):
     with pytest.raises(RuntimeError, match="claim lost"):
         train(a_run(), tmp_path, on_progress=lost)
     assert train(a_run(), tmp_path).curve[-1]["step"] == 12
+
+
+def test_progress_shows_the_mean_loss_of_the_last_steps():
+    """The loss of one batch depends on the length that was drawn for it."""
+    run = a_run(steps=30)
+    trainer = Trainer(run, *build(run), torch.device("cpu"))
+    for _ in range(30):
+        trainer.step()
+    assert trainer.loss() == pytest.approx(trainer.loss_and_norm[0, 10:30].mean().item())

@@ -125,7 +125,7 @@ def lengths(lines: Iterable[str | bytes], field: str) -> Histogram:
     """
     counts = Counter(_length(line, field, number) for number, line in enumerate(lines, 1) if line.strip())
     if not counts:
-        raise ConfigError("there is no example in it; it has to have one JSON object a line")
+        raise ConfigError("it must contain at least one example, one JSON object per line")
     return Histogram(dict(sorted(counts.items())))
 
 

@@ -125,8 +125,9 @@ def _reading(task: TaskFindings) -> str:
         groups.setdefault(verdict(task, series, longest), []).append(series.label)
     parts = [_clause(task, groups[name], verbs) for name, verbs in _verdict_verbs(task).items() if name in groups]
     judged = f"{where}, {'; '.join(parts)}." if parts else ""
-    there = "there" if parts else f"at {longest:,} {task.unit}"
-    return " ".join(filter(None, (judged, _shortfalls(task), _best(task, longest, there))))
+    shortfalls = _shortfalls(task)  # this sentence names another length
+    there = "there" if parts and not shortfalls else f"at {longest:,} {task.unit}"
+    return " ".join(filter(None, (judged, shortfalls, _best(task, longest, there))))
 
 
 def _verdict_verbs(task: TaskFindings) -> dict[Verdict, tuple[str, str]]:
@@ -135,7 +136,10 @@ def _verdict_verbs(task: TaskFindings) -> dict[Verdict, tuple[str, str]]:
     return {
         "holds": (f"has no significant loss ({limit})", f"have no significant loss ({limit})"),
         "loses": ("gets worse", "get worse"),
-        "open": ("is inconclusive: the seeds disagree", "are inconclusive: the seeds disagree"),
+        "open": (
+            "is inconclusive: the interval over its seeds is too wide",
+            "are inconclusive: the intervals over their seeds are too wide",
+        ),
         "one seed": ("has only one seed", "have only one seed"),
         "unknown": ("cannot be judged (a score is missing or not finite)",) * 2,
     }

@@ -27,8 +27,8 @@ def check_types(scale: object, **tensors: object) -> None:
     for name, value in tensors.items():
         if not isinstance(value, Tensor):
             raise ConfigError(f"{name} must be a tensor [batch, heads, tokens, head dim], got a {type(value).__name__}")
-        if value.layout is not torch.strided:
-            layout = str(value.layout).removeprefix("torch.")
+        if value.layout is not torch.strided or value.is_nested:
+            layout = "a nested tensor" if value.is_nested else str(value.layout).removeprefix("torch.")
             raise ConfigError(f"{name} must be a dense tensor, got {layout}; convert it with to_dense(), or pad it")
     if scale is None or (
         type(scale) is not bool and isinstance(scale, (int, float)) and abs(scale) <= sys.float_info.max

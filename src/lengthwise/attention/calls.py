@@ -121,6 +121,8 @@ def _checked_call(
 ) -> tuple[AttentionModifiers, Span, Mask]:
     """Check the arguments of `attend` and return modifiers, span and mask, as backends take them."""
     check_shapes(q, k, v)
+    if x is not None and not isinstance(x, Tensor):
+        raise ConfigError(f"x must be a tensor [batch, tokens, d_model] or None, got a {type(x).__name__}")
     if encoding is not None and not isinstance(encoding, PositionEncoding):  # for example a class or a name
         value = encoding.__name__ if isinstance(encoding, type) else repr(encoding)
         raise ConfigError(

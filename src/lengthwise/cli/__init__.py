@@ -20,6 +20,7 @@ from typing import Any
 __all__ = ["main"]
 
 SHUTDOWN_SECONDS = 5.0  # time that SIGTERM leaves a command to release and remove what it has started
+RAISED_AGAIN_AFTER = 0.05  # seconds
 USER_ERROR = 2  # exit code of every error that the user can fix
 
 
@@ -43,6 +44,8 @@ def _exit_code(arguments: list[str], interrupts: list[KeyboardInterrupt]) -> int
     try:
         code = _run(arguments)
         sys.stdout.flush()
+        if interrupts:  # a callback in which Python ignores exceptions swallowed it
+            return _report_interrupt(interrupts[-1])
     except KeyboardInterrupt as interrupt:
         return _report_interrupt(interrupt)
     except BrokenPipeError:  # as in `lengthwise list runs | head`
@@ -77,6 +80,15 @@ def _recorded_signals() -> Iterator[list[KeyboardInterrupt]]:
     interrupts: list[KeyboardInterrupt] = []
     finished = threading.Event()
 
+    def swallowed(unraisable: Any) -> None:
+        """Raise the signal again shortly after an interrupt in a callback (of a weak reference, say) that cannot raise it."""
+        if unraisable.exc_value not in interrupts:
+            return usual_hook(unraisable)
+        number = getattr(unraisable.exc_value, "signal", signal.SIGINT)
+        timer = threading.Timer(RAISED_AGAIN_AFTER, os.kill, (os.getpid(), number))
+        timer.daemon = True
+        timer.start()
+
     def handle(number: int, _: FrameType | None) -> None:
         interrupts.append(_Terminated() if number == signal.SIGTERM else KeyboardInterrupt())
         if number == signal.SIGTERM:  # not a `Thread`, which takes a lock that the interrupted code may hold
@@ -86,12 +98,16 @@ def _recorded_signals() -> Iterator[list[KeyboardInterrupt]]:
     defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     in_main_thread = threading.current_thread() is threading.main_thread()
     replaced = {number: old for number, old in defaults.items() if in_main_thread and signal.getsignal(number) is old}
+    usual_hook = sys.unraisablehook
     try:
+        if replaced:
+            sys.unraisablehook = swallowed
         for number in replaced:
             signal.signal(number, handle)
         yield interrupts
     finally:
         finished.set()
+        sys.unraisablehook = usual_hook
         for number, old in replaced.items():
             signal.signal(number, old)
 
@@ -161,8 +177,10 @@ def _error_message(error: Exception, arguments: list[str]) -> str:
     ):
         return _missing_package(error.name or "a package")
     if isinstance(error, OSError):
-        path = f"{error.filename}: " if error.filename else ""
+        path = "" if error.filename is None else f"{error.filename or 'the empty path'}: "
         return f"{path}{error.strerror or text}"
+    if text == "can't start new thread":
+        return "this machine cannot start more threads or processes now; use fewer --workers and --threads, or try again later"
     if isinstance(error, MemoryError) or kind.__name__ == "OutOfMemoryError" or "can't allocate memory" in text:
         size = re.search(r"allocate ([\d.]+ ?\w+)", text)
         request = f" (one allocation of {size[1]} failed)" if size else ""

@@ -1,7 +1,9 @@
 """`lengthwise lengths`: count the lengths of the examples in a data set or of a stored run."""
 
+import itertools
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -9,6 +11,7 @@ from lengthwise.analysis.lengths import ExampleLengths, Histogram, example_lengt
 from lengthwise.cli.printing import one_line, print_json, stdout
 from lengthwise.config import ConfigError
 
+MAX_LINE_BYTES = 2**26
 ROWS = 40  # maximal rows of the table; more lengths are binned
 BAR_WIDTH = 40  # columns of the longest bar
 SPLIT_BAR_WIDTH = 16  # the same if training and test examples are shown side by side
@@ -62,9 +65,24 @@ def _data(histogram: Histogram) -> dict[str, Any]:
 
 def _read(lines: IO[bytes], name: str, field: str) -> Histogram:
     try:
-        return lengths(lines, field)
+        return lengths(_bounded(lines), field)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{name} cannot be read: {error.strerror}; name another file") from error
+
+
+def _bounded(lines: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines. Raise `ConfigError` for a very long one, because a device such as /dev/zero has a line without end."""
+    for number in itertools.count(1):
+        line = lines.readline(MAX_LINE_BYTES + 1)
+        if len(line) > MAX_LINE_BYTES:
+            raise ConfigError(
+                f"line {number} must have at most {MAX_LINE_BYTES:,} bytes; write one JSON object per line"
+            )
+        if not line:
+            return
+        yield line
 
 
 def _print_table(histogram: Histogram, field: str) -> None:

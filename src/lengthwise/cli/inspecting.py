@@ -25,9 +25,8 @@ Data = dict[str, Any]
 
 def show_inspection(encoding: str, settings: Sequence[str], sizes: dict[str, int | None], json: bool) -> int:
     from lengthwise import inspection
-    from lengthwise.encodings import ENCODINGS
 
-    choice = with_settings(ENCODINGS.parse(encoding), settings)
+    choice = with_settings(_single(encoding), settings)
     data = inspection.inspect(choice, **sizes)  # type: ignore[arg-type]
     if json:
         print_json(data, indent=None)
@@ -37,6 +36,20 @@ def show_inspection(encoding: str, settings: Sequence[str], sizes: dict[str, int
     for part in pictures(data, summary(choice.make)):
         console.print(part)
     return 0
+
+
+def _single(text: str) -> "Choice":
+    """Return the encoding of a text such as `rope:base=1e4`. `fire-s` is FIRE, since sharing changes nothing in one layer."""
+    from lengthwise import studies
+    from lengthwise.choices import UnknownName
+    from lengthwise.encodings import ENCODINGS
+
+    if "," in text.partition(":")[0]:
+        raise ConfigError(f"inspect shows one encoding, got {text!r}; run the command once for each")
+    try:
+        return ENCODINGS.parse(text)
+    except UnknownName:
+        return studies.encoding(text)[0]
 
 
 def summary(make: type) -> str:

@@ -1,18 +1,16 @@
 """`lengthwise pretrained`: test whether a language model learns Boolean functions from the examples in its prompt."""
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis.intervals import Interval, with_wilson
 from lengthwise.cli.options import whole_numbers
+from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import console, duration, json_text, one_line, print_json, stdout
-from lengthwise.config import ConfigError
 
 if TYPE_CHECKING:
     from lengthwise.evaluation.pretrained import Answers, Plan, Pretrained
@@ -39,28 +37,14 @@ class PretrainedOptions:
     def example_counts(self) -> tuple[int, ...]:
         return tuple(dict.fromkeys(whole_numbers(self.examples, "--examples", 0, "0,5,10,20,40")))
 
-    def output_file(self) -> Path | None:
-        """Return the path of the results file. It is checked before the model runs, which takes a while."""
-        if self.output is None:
-            return None
-        path = Path(self.output)
-        if not self.output.strip() or path.is_dir():
-            raise ConfigError(f"--output must be a file, got the folder {self.output!r}; name a file in it")
-        if not path.absolute().parent.is_dir():
-            raise ConfigError(
-                f"--output {self.output}: there is no folder {path.parent}; create it, or name another file"
-            )
-        if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-            raise ConfigError(f"--output {self.output} is not writable; name another file")
-        return path
-
 
 def check(options: PretrainedOptions, json: bool) -> int:
     from lengthwise.evaluation import pretrained
     from lengthwise.studies import execution
     from lengthwise.training.numerics import use_process
 
-    file, counts = options.output_file(), options.example_counts()
+    file = None if options.output is None else output_file(options.output, "JSON file")
+    counts = options.example_counts()
     tasks = pretrained.boolean_tasks(options.tasks, options.dims)
     settings = tuple(dict.fromkeys(part.strip() for part in options.settings.split(",") if part.strip()))
 

@@ -195,7 +195,7 @@ def progress_text(event: Advanced) -> str:
     """Return the progress of a run as text."""
     if event.phase == "evaluate":
         return f"evaluating length {event.length} ({event.nth}/{event.lengths})"
-    loss = f", loss {event.loss:.3f}" if event.loss is not None else ""
+    loss = f", mean loss {event.loss:.3f}" if event.loss is not None else ""
     rate = f", {figure(event.steps_per_second, 3)} steps/s" if event.steps_per_second else ""
     left = f", {duration(event.eta_seconds)} left" if event.eta_seconds else ""
     return f"step {event.step}/{event.steps}{loss}{rate}{left}"

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import one_line, print_json, stdout
 
 if TYPE_CHECKING:
@@ -17,15 +18,16 @@ def make_report(results: str, study: str | None, output: str | None, json: bool,
     from lengthwise.store import open_results
 
     rule = require_ties(ties)
+    file = None if output is None else output_file(output, "HTML page")
     with open_results(results, create=False) as store:
         if json:
             data = findings(store, study)
-            if output is not None:
-                write(data, Path(output), rule)
+            if file is not None:
+                write(data, file, rule)
             ranks = ranking(data.tasks, rule)
             print_json({**as_data(data), "ranking": None if ranks is None else as_data(ranks)})
             return 0
-        page = print_table(store, study, Path(output) if output is not None else store.folder / "report.html", rule)
+        page = print_table(store, study, file or store.folder / "report.html", rule)
     print(f"Report: {one_line(page)}")
     return 0
 

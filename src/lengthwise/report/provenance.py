@@ -63,7 +63,15 @@ def settings(task: TaskFindings) -> list[tuple[str, list[tuple[str, str]]]]:
     return list(parts.items())
 
 
-NAMES = {"is": "name", "uncommitted_changes": "uncommitted changes", "matmul_library": "matmul library"}
+NAMES = {
+    "is": "name",
+    "loop_overhead": "share of the time outside forward, backward and optimizer",
+    "question": "test examples",
+    "accumulation": "gradient accumulation steps",
+    "mixer": "mixer instead of attention",
+    "t5_scaling": "logits not divided by √head dim (t5_scaling)",
+    "defined_in": "file of the user's class",
+}
 
 
 def readable(name: str) -> str:

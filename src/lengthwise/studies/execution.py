@@ -34,6 +34,7 @@ from lengthwise.values import require_no_address
 POLL_SECONDS = 0.2  # the longest time until a signal is handled
 COUNT_SECONDS = 1.0  # between two reads of the progress, which other processes may share
 STOP_SECONDS = 30.0  # for the workers' last checkpoints
+MAX_THREADS = 1024  # torch starts them all, and a huge number ends the process
 MAX_DEATHS = 2  # of the workers of one run, before the run fails
 
 
@@ -176,6 +177,8 @@ def _check(workers: int | None, device: str, backend: str, threads: int) -> None
     for name, value in (("workers", workers), ("threads", threads)):
         if value is not None and value < 1:
             raise ConfigError(f"{name} must be at least 1, got {value}")
+    if threads > MAX_THREADS:
+        raise ConfigError(f"threads must be at most {MAX_THREADS:,}, got {threads:,}; use at most one per core")
     check_backend(backend)
     try:
         torch.zeros(1, device=device).tolist()  # tolist fails on "meta", which has no data

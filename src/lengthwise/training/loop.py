@@ -33,6 +33,7 @@ from lengthwise.training.stopwatch import Stopwatch
 from lengthwise.training.tensor_file import CheckpointError
 
 MAX_CURVE_ROWS = 200  # approximate
+SMOOTHED_STEPS = 20
 
 
 @dataclass(frozen=True)
@@ -346,8 +347,11 @@ class Trainer:
         return f"run {self.run.key} ({self.run.label}, {self.run.task.label}, seed {self.run.seed})"
 
     def loss(self) -> float:
-        """Return the loss of the last step in nats. Waits for the device."""
-        return float(self.loss_and_norm[0, self.steps_done - 1])
+        """Return the mean loss of the last `SMOOTHED_STEPS` steps in nats. Waits for the device.
+
+        The loss of one batch says little, because all its examples have one length, drawn at random.
+        """
+        return float(self.loss_and_norm[0, max(0, self.steps_done - SMOOTHED_STEPS) : self.steps_done].mean())
 
     def require_finite(self) -> None:
         """Raise `TrainingError` for the first step whose loss or gradient norm is not finite. Waits for the device."""

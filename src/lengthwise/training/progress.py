@@ -13,7 +13,7 @@ class Progress:
     phase: Literal["train", "evaluate"]
     step: int
     steps: int
-    loss: float | None  # of the last step, in nats; None during evaluation
+    loss: float | None  # mean of the last steps, in nats; None during evaluation
     steps_per_second: float
     eta_seconds: float
     length: int | None = None  # the length being evaluated; None during training

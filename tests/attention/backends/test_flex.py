@@ -333,8 +333,8 @@ from lengthwise.span import Span
 with torch.no_grad():
     q, k, v = (torch.randn(2, h, t, 32) for h, t in ((4, 131), (2, 200), (2, 200)))
     span, mask = Span.of(200, 131), Mask(131, 200, window=150)
-    effect = encodings.FIRE(num_heads=4).modifiers(span)
-    plans = {name: plan(effect, span, mask, q, backend=name) for name in ("flex", "reference")}
+    modifiers = encodings.FIRE(num_heads=4).modifiers(span)
+    plans = {name: plan(modifiers, span, mask, q, backend=name) for name in ("flex", "reference")}
     wanted = plans["reference"](q, k, v)
     compiled = torch.compile(lambda q, k, v: 2 * plans["flex"](q, k, v))(q, k, v) / 2
     blocks = torch.compile(create_block_mask)(flex.mask_mod(mask), 1, None, 131, 200, "cpu")

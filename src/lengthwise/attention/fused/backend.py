@@ -33,6 +33,7 @@ from lengthwise.attention.fused.tables import (
     combined_vectors,
     distance_range,
     gap,
+    plain,
     query_vectors,
     toeplitz_terms,
     vector_terms,
@@ -251,7 +252,7 @@ def _biases(modifiers: AttentionModifiers, dtype: torch.dtype) -> Biases:
     for term in modifiers.terms:
         if isinstance(term, PiecewiseLinearBias):
             tensors = (term.slope, term.intercept, term.knots.detach(), term.distance_feature, term.query_scale)
-            segments = Segments(*(x.to(torch.float64).contiguous() for x in tensors))
+            segments = Segments(*(plain(x, torch.float64) for x in tensors))
     return Biases(table, first, segments)
 
 

@@ -21,7 +21,8 @@ def _view(x: Tensor) -> View:
 
 
 def _contiguous_tokens(x: Tensor) -> Tensor:
-    """Return `x`, or a copy if the dims of a token are not contiguous."""
+    """Return `x`, or a copy if the dims of a token are not contiguous or its memory holds the negated numbers."""
+    x = x.resolve_neg()
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 

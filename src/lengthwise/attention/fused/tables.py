@@ -9,6 +9,11 @@ from torch import Tensor
 from lengthwise.forms import AttentionModifiers, ContentBias, RelativeKeyBias, ToeplitzBias
 
 
+def plain(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return `x` as the kernels read it from memory: contiguous, and without the bit that negates its numbers."""
+    return x.to(dtype).resolve_neg().contiguous()
+
+
 def _cached(term: ToeplitzBias | RelativeKeyBias, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
     """Return `compute()`, a tensor derived from the term's table, and store it for the next steps of a decoding loop."""
     if torch.is_grad_enabled():  # the graph belongs to a single call, and checkpointing repeats calls
@@ -43,7 +48,7 @@ def combined_vectors(
         return None, 0
     term = terms[0]
     if len(terms) == 1 and isinstance(term, RelativeKeyBias):
-        return _cached(term, (dtype, scale), lambda: (term.table * scale).to(dtype).contiguous()), term.first
+        return _cached(term, (dtype, scale), lambda: plain(term.table * scale, dtype)), term.first
     heads = max(len(term.table) for term in terms)
     scaled = [(term.table * scale if isinstance(term, RelativeKeyBias) else term.table, term.first) for term in terms]
     tables, first = _over_same_distances(scaled, dtype)
@@ -84,7 +89,7 @@ def combined_table(terms: list[ToeplitzBias], dtype: torch.dtype) -> tuple[Tenso
         return None, 0
     term = terms[0]
     if len(terms) == 1:
-        return _cached(term, dtype, lambda: term.table.to(dtype).contiguous()), term.first
+        return _cached(term, dtype, lambda: plain(term.table, dtype)), term.first
     tables, first = _over_same_distances([(term.table, term.first) for term in terms], dtype)
     heads = max(len(table) for table in tables)
     return sum((table.expand(heads, -1) for table in tables[1:]), tables[0].expand(heads, -1)).contiguous(), first

@@ -106,5 +106,6 @@ def _step(x: Tensor | None, axis: int = 0) -> int:
 
 def contiguous_rows(x: Tensor) -> Tensor:
     """Return `x`, or a contiguous copy if the dims of a token are not contiguous or a block exceeds 32-bit offsets."""
+    x = x.resolve_neg()  # kernels read the memory, where such a tensor has the other sign
     fits = (x.stride(-1) == 1 or x.shape[-1] == 1) and x.stride(2) < 2**23
     return x if fits else x.contiguous()
