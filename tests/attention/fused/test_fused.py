@@ -571,8 +571,8 @@ def test_the_kernel_rotates(dtype, target, name, layout, monkeypatch):
     for mask in masks:
         wanted = turned(reference, name, layout, WIDE, mask)
         with monkeypatch.context() as patch:
-            patch.delattr(Rotation, "query")  # nothing else does
-            patch.delattr(Rotation, "key")
+            patch.delattr(Rotation, "rotate_query")  # nothing else does
+            patch.delattr(Rotation, "rotate_key")
             got = turned(fused, name, layout, dtype, mask)
         for a, b in zip(got, wanted, strict=True):
             tolerance = (1e-12 if dtype == WIDE else 1e-5) * max(1.0, b.abs().max().item())
