@@ -1,34 +1,33 @@
-"""The fused CPU attention with each form of bias: time, memory and error, against itself without and against torch's own.
+"""Measure the fused CPU attention with each form of bias: time, memory and error, relative to attention without encoding.
 
     python benchmarks/attention.py [--parts ratios,threads,memory,eager,decode,shapes,growth,errors,rows,rotations]
                                    [--lengths 256,1024,2048,4096] [--rounds 10]
                                    [--draws 60] [--dtypes float32,bfloat16,float16] [--forms FIRE,T5]
 
-Batch 4, 8 heads of 64 dims, causal, float32, forward and backward unless a part says otherwise; all parameters of the
-encoding learn, and what the encoding itself computes is counted in. Each part is kept as results/attention-<part>.json.
+Batch 4, 8 heads of 64 dimensions, causal, float32, forward and backward pass unless a part says otherwise. All parameters of
+the encoding have gradients, and the time of the encoding itself is included. Each part is stored as
+results/attention-<part>.json.
 
-    ratios   time of forward, and of forward with backward, over that of our kernel without encoding ("NoPE") and that of
+    ratios   time of the forward pass, and of forward and backward, relative to our kernel without encoding ("NoPE") and to
              torch's scaled_dot_product_attention without encoding ("torch"); one thread, CPU time
     threads  the same with two threads, wall time
-    memory   highest resident memory of a fresh process over that before its first forward and backward pass
-    eager    FIRE against the same network over all pairs with attention written out, from T 1024 on: time and memory
-    decode   one query and a cache of 4,096 keys, without gradients: the kernel alone ("kernel"), and a decoder's whole step
-             with what the encoding computes ("step"), where that is kept from step to step, as in a KV cache; "made anew": the
-             step where it is not; "table": what it takes to make once for 8,192 keys, when a text grows past 4,096. All over
-             torch's step without encoding
-    shapes   time of an element (pair of tokens, dim) at other dims and lengths over that of D 64, T 1024
-    growth   time and memory of batch 1 up to T 16384, and by how much they grow where T doubles
-    errors   distance from the reference in float64 of the output and of every gradient, of our kernel over that of torch's
-             with the bias as a mask, up to T 1024; --draws and --dtypes are of this part alone
-    rows     encodings with a vector for each distance that meets one of each query, so that each query has a row of logits of
-             all distances: time over that of our kernel without encoding, and of the same by `blocked`; of our kernel without
-             encoding's, what the encoding computes itself ("table"), and the rows with their gradients ("products", four products
-             of matrices); peak memory over that without encoding. --forms as in errors
-    rotations  rotations by the kernel, as it reads q and k ("inside"), and of q and k before it ("before"), with what the
-             encoding computes: time over that of our kernel without encoding, peak memory too
+    memory   peak resident memory of a new process, minus its memory before the first forward and backward pass
+    eager    FIRE, relative to its network evaluated for all pairs with attention in plain PyTorch, from T 1024 on: time and memory
+    decode   one query and a cache of 4,096 keys, without gradients: the kernel alone ("kernel"); a whole step of a decoder that
+             keeps what the encoding computed ("step"), and of one that does not ("made anew"); and computing the encoding once for
+             8,192 keys, when a text grows beyond 4,096 ("table"). All are relative to torch's step without encoding
+    shapes   time per element (pair of tokens and dimension) at other dimensions and lengths, relative to D 64, T 1024
+    growth   time and memory of batch 1 up to T 16384, and the factors by which they grow when T doubles
+    errors   error of the output and of every gradient (distance from the float64 reference) of our kernel, relative to that of
+             torch's attention with the bias as a mask, up to T 1024. Only this part uses --draws and --dtypes
+    rows     encodings with a vector for each distance that is multiplied by each query, so that every query has its own row of
+             biases: time relative to our kernel without encoding and to `blocked`; the shares of the encoding itself ("table")
+             and of the rows with their gradients ("products", four matrix products); peak memory. --forms as in errors
+    rotations  rotating q and k inside the kernel ("inside") and before it ("before"), with the time of the encoding: time and
+             peak memory relative to our kernel without encoding
 
-Times are of A, X, A in turn, CPU time of one thread, which others on the machine disturb little; ratios are the median over
-the rounds (10th to 90th percentile).
+Times are measured in the order A, X, A, as CPU time of one thread, which other processes disturb little. A ratio is the median
+over the rounds (10th to 90th percentile).
 """
 
 import argparse

@@ -1,10 +1,11 @@
-"""What the baselines of in-context learning cost and are worth, and how often the report's intervals hold the truth.
+"""Measure the baselines of in-context learning, and how often the intervals of the report contain the true mean.
 
     python benchmarks/baselines.py [--prompts 1280] [--examples 400] [--dims 16] [--studies 1500] [--skip intervals]
 
-Every baseline on all prefixes of prompts of linear regression, seconds of the process' CPU time with one thread; beside least
-squares NumPy's solver on each prefix (of 16 prompts, times the others). The lasso is fitted at ten lengths. Then simulated
-studies: seeds, prompts that all seeds share, and both together vary as said; the share of 95 % intervals that have the mean.
+Each baseline predicts all prefixes of prompts of linear regression. The time is CPU time of the process with one thread, in
+seconds. For comparison, NumPy's solver is called for each prefix of 16 prompts, and its time is scaled up to all prompts. The
+lasso is fitted at ten lengths. Then studies are simulated in which seeds, the prompts that all seeds share, or both vary. The
+figure is the share of 95 % intervals that contain the true mean.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""The blocked attention (plain PyTorch, no compiler) against the same forms as full matrices: the reference, and torch's sdpa.
+"""Measure the blocked attention (plain PyTorch) relative to full matrices: the reference, and torch's sdpa.
 
     python benchmarks/blocked_attention.py [--lengths 128,256,512,1024,2048] [--pairs 5] [--names FIRE,Shaw] [--against reference]
 
-Batch 4, 8 heads of 64 dims, causal, float32, one thread; a forward and a backward pass (all parameters of the encoding
-learn, what the encoding itself computes is counted in). Time: A, blocked, A in turn, CPU time; the ratio of each triple, its
-median and range over the pairs. "sdpa, no encoding" is torch's fused attention with nothing added. Memory: the highest
-resident memory of a fresh process over that before its first pass, each in a process of its own.
+Batch 4, 8 heads of 64 dimensions, causal, float32, one thread; a forward and a backward pass. All parameters of the encoding
+have gradients, and the time of the encoding itself is included. Times are CPU times in the order A, blocked, A; the figures are
+the median and the range of the ratios. "sdpa, no encoding" is torch's fused attention without a bias. Memory is the peak
+resident memory of a new process, minus its memory before the first pass.
 """
 
 import argparse

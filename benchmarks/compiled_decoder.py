@@ -1,11 +1,11 @@
-"""What torch.compile brings: a compiled training step and its peak memory, against the same step without compilation.
+"""Measure the effect of torch.compile on the time and the peak memory of a training step.
 
     python benchmarks/compiled_decoder.py [--lengths 128] [--pairs 8] [--names NoPE,RoPE,FIRE]
 
-The model, data and step of training_step.py, one thread, `model.compile(dynamic=True, fullgraph=True)` with inductor. Time:
-eager, compiled, eager in turn, CPU time of a whole step, the ratio of each triple, its median and range over the pairs.
-Memory: as in training_step.py, compiled over eager; compiling itself is over before it is counted. Compiling: wall time of
-the first step, and of the first one at another length.
+The model, data and step are those of training_step.py, with one thread and `model.compile(dynamic=True, fullgraph=True)`
+(inductor). Times are CPU times of whole steps in the order eager, compiled, eager; the figures are the median and the range of
+the ratios. Memory is measured as in training_step.py, after compilation. The time of compilation is the wall time of the first
+step, and of the first step at another length.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""What the data of functions to learn in context cost, against the training step that reads them.
+"""Measure the time to generate data of functions to learn in context, relative to a training step.
 
     python benchmarks/function_speed.py [--rounds 7] [--layers 16] [--names Conjunction,CNF]
 
-One batch of 64 prompts of 50 examples in 16 dims of every class (the draw, and the batch of vectors), against a training step
-(forward, backward, AdamW) of the published model: Llama-like, 16 layers, width 256, 8 heads, ALiBi, 100 tokens. One thread, CPU
-time. Each round takes one step, and then of every class in turn the median of 5 batches; the ratio of each round, its median and
-range. A class may take at most 3 % of the step.
+For each class of functions: one batch of 64 prompts of 50 examples in 16 dimensions, including the conversion to vectors. The
+training step (forward, backward, AdamW) is that of the published model: like Llama, 16 layers, width 256, 8 heads, ALiBi, 100
+tokens. One thread, CPU time. Each round takes one step, and then the median of 5 batches of every class. The figures are the
+median and the range of the ratios. A class may take at most 3 % of the step.
 """
 
 import argparse

@@ -1,14 +1,14 @@
-"""Attention on a GPU with each encoding, against itself without, and against the best of torch's: checks, then figures.
+"""Check and measure attention on a GPU with each encoding, relative to attention without encoding and to torch's best.
 
     python benchmarks/gpu_attention.py [--length 8192] [--pairs 20] [--quick]
 
-First the kernels are checked against the reference in float64, in float32, float16 and bfloat16; nothing is measured if
-that fails. Then, in bfloat16, batch 4, 16 heads, causal: forward, and forward with backward (all parameters of the
-encoding learn, what the encoding itself computes is counted in), for 64 and 128 dims. Time by CUDA events: A, X, A in turn
-on random inputs; the ratio of each triple, its median and 10th and 90th percentile. Denominators: our kernel without
-encoding, and the fastest backend of torch's scaled_dot_product_attention without encoding. Memory: the peak above what the
-inputs take. Then: FIRE against its MLP over all pairs with eager attention at 2,048 tokens, training at 32,768 tokens,
-forward at 131,072, one decoding step with a cache of 32,768.
+First the kernels are compared with the float64 reference in float32, float16 and bfloat16. If that fails, nothing is measured.
+Then, in bfloat16 with batch 4, 16 heads of 64 and of 128 dimensions, causal: the forward pass, and forward and backward. All
+parameters of the encoding have gradients, and the time of the encoding itself is included. Times are those of CUDA events in
+the order A, X, A on random inputs; the figures are the median and the 10th and 90th percentile of the ratios. Denominators are
+our kernel without encoding, and the fastest backend of torch's scaled_dot_product_attention without encoding. Memory is the
+peak above the memory of the inputs. Then: FIRE relative to its MLP evaluated for all pairs with eager attention at 2,048
+tokens, training at 32,768 tokens, a forward pass at 131,072, and one decoding step with a cache of 32,768.
 """
 
 import argparse

@@ -1,13 +1,13 @@
-"""The GPU kernels' machine code for sm_90 (Hopper), compiled and looked at without a GPU: nothing is measured.
+"""Compile the GPU kernels for sm_90 (Hopper) and examine their machine code, without a GPU. Nothing is measured.
 
     python benchmarks/gpu_code.py [--dims 64,128] [--dtypes bfloat16,float32] [--forms none,table,pieces,rows]
 
-For each kernel and form, of every loop over tiles: instructions a pair of query and key, tensor-core instructions (HGMMA,
-HMMA), reads and writes of local memory (spilled registers), barriers; and registers and shared memory of the whole. ptxas and
-nvdisasm come with Triton. The kernels are called as on a GPU, with memory on the CPU; compiling takes the place of running.
+For each kernel and form, and each loop over tiles: instructions per pair of query and key, tensor-core instructions (HGMMA,
+HMMA), accesses to local memory (spilled registers), and barriers. For the whole kernel: registers and shared memory. ptxas and
+nvdisasm come with Triton. The kernels are called as on a GPU, with memory on the CPU, and are compiled instead of executed.
 
-It fails, with a line for each, where a kernel takes more shared memory than a block has, a loop in half precision uses no
-tensor cores, or a loop that most tiles go through (CLEAN, FAR) spills more than SPILLED says.
+The script fails, with one line for each problem, if a kernel takes more shared memory than a block has, if a loop in half
+precision uses no tensor cores, or if a loop that most tiles go through (CLEAN, FAR) spills more than SPILLED allows.
 """
 
 import argparse

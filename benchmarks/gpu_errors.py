@@ -1,14 +1,14 @@
-"""The errors of the GPU's kernels, in Triton's interpreter on a CPU: nothing here has run on a GPU.
+"""Measure the errors of the GPU kernels in Triton's interpreter on a CPU. Nothing here has run on a GPU.
 
     python benchmarks/gpu_errors.py [--lengths 128,256,1024] [--dtypes float32,bfloat16,float16] [--forms NAME,NAME]
                                     [--draws 6] [--heads 2] [--dims 64]
 
-Root of the mean square, over the draws, of the distance from the reference in float64, ours over that of torch's
-scaled_dot_product_attention on a CPU with the bias as a matrix in the dtype of q: of the output and of every gradient.
-Batch 1, causal, the blocks that a GPU would be given. interpreted.py says what the interpreter computes in. EncodingCache as
-results/gpu_errors-<length>.json.
+An error is the distance from the float64 reference, of the output or of a gradient. The figures are the root mean square of our
+errors over the draws, relative to that of torch's scaled_dot_product_attention on a CPU with the bias as a matrix in the dtype
+of q. Batch 1, causal, with the block sizes of a GPU. interpreted.py says in which precision the interpreter computes. The
+results are stored as results/gpu_errors-<length>.json.
 
-A gradient that is one number, as that of FIRE's c, is close or far off by chance where the draws are few.
+With few draws, the error of a gradient that is a single number (such as that of FIRE's c) is large or small by chance.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Triton's interpreter, made fit for our kernels: import it before anything that imports Triton.
+"""Adapt Triton's interpreter to our kernels. Import this module before anything that imports Triton.
 
-What stays other than on a GPU: how tensor cores round inside and in which order they add, sums along a row, multiply-adds
-that a compiler makes of a product and a sum, and exp2, which is less exact there.
+These differences from a GPU remain: how tensor cores round and in which order they add, the order of sums along a row, fused
+multiply-adds that a compiler generates, and the error of exp2, which is larger in the interpreter.
 """
 
 import os

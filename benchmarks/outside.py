@@ -1,16 +1,21 @@
-"""What other libraries answer to our questions: the figures of docs/outside.md. Needs transformers and x-transformers.
+"""Compare transformers and x-transformers with the published formulas, and store the figures of docs/outside.md.
 
-python benchmarks/outside.py
+    python benchmarks/outside.py
+
+Needs `pip install 'lengthwise[outside]'`.
 """
 
 from record import save
 
-from lengthwise.conformance.outside import check, implementations
+from lengthwise.conformance.outside import check, select_implementations
 from lengthwise.conformance.outside.scoreboard import as_data
 
 
 def main() -> None:
-    save("outside", as_data(check(implementations(()), lambda row: print(f"{row.implementation}, {row.question}"))))
+    save(
+        "outside",
+        as_data(check(select_implementations(()), lambda row: print(f"{row.implementation}, {row.question}"))),
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What every benchmark says beside its figures: commit, machine, versions, command, date; kept as JSON in benchmarks/results/.
+"""Store the figures of a benchmark as JSON in benchmarks/results/, with commit, machine, versions, command and date.
 
 A file is {"made": header, "figures": ...}. The header's `commit` is the one that was measured, and `uncommitted_changes` says
-whether tracked files differed from it. In files from before commits were kept `commit` is null, and `recorded_in` is the commit
-that stored the figures: they were measured on it or shortly before.
+whether tracked files differed from it. Older files have no commit (null); there `recorded_in` is the commit that stored the
+figures, which were measured on that commit or shortly before.
 """
 
 import json

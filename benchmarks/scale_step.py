@@ -1,13 +1,13 @@
-"""What exact decoding costs when the rotation depends on the current length, and what `scale_step` saves.
+"""Measure exact decoding with a rotation that depends on the current length, and the effect of `scale_step`.
 
     python benchmarks/scale_step.py [--rounds 3] [--new 256]
 
-A dynamic method (dynamic NTK) changes the rotation of every key with the length, and with it everything that upper layers
-computed: the model reads all tokens again whenever the scale changes. `scale_step=1` is the published form, a new scale at
-every token; a greater step holds it constant for as many. Here a decoder (d_model 128, 4 layers, 4 heads, one thread)
-trained for 128 positions has read 256 tokens and decodes `--new` more, batch 1, untrained weights. Each round times all
-of them, one after the other; figures are ratios to RoPE in the same round (median, range), the restarts of the cache,
-and how far the last logits are from those of one forward over everything.
+Dynamic NTK changes the rotation of every key with the length, and with it all inputs of upper layers. So the model processes
+all tokens again whenever the scale changes. `scale_step=1` is the published form, with a new scale at every token; a larger
+step keeps the scale for that many tokens. A decoder (d_model 128, 4 layers, 4 heads, one thread) for a training length of 128
+has read 256 tokens and decodes `--new` more, with batch 1 and untrained weights. Each round measures all encodings in turn. The
+figures are ratios to RoPE in the same round (median, range), the number of times that all tokens were processed again, and the
+difference of the last logits from those of one forward pass over all tokens.
 """
 
 import argparse

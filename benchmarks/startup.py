@@ -1,9 +1,9 @@
-"""How long a user waits before anything happens: imports and `lengthwise --help`.
+"""Measure how long a user waits at the start: imports and `lengthwise --help`.
 
     python benchmarks/startup.py [--rounds 7]
 
-Each figure is the wall time of a fresh process, interleaved over the rounds; the median and the range. The cost of
-`import lengthwise` with every part that needs torch is the difference to `import torch` of the same round.
+Each figure is the wall time of a new process: the median and the range over rounds that run all commands in turn. The cost of
+`import lengthwise` with all parts that need torch is its difference from `import torch` in the same round.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""The rows of a finished study, so that what documents say of it can be looked up: every score with the key, commit and machine of
-its run, means over seeds with their intervals, and mean reciprocal ranks.
+"""Store the rows of a finished study, so that claims in the documentation can be checked.
 
     lengthwise run studies/nope/small.py --results /tmp/nope-small
     python benchmarks/study_rows.py "nope: small" --results /tmp/nope-small --name study-nope-small
 
-A study that is not finished is refused: half of it would pass for the whole.
+The file contains every score with the key, commit and machine of its run, the means over seeds with their intervals, and mean
+reciprocal ranks. A study that is not finished is refused, because its rows would be mistaken for the whole study.
 """
 
 import argparse

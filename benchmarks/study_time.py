@@ -1,11 +1,11 @@
-"""A whole study, end to end, with the attention that is chosen by itself and with others: how long it takes, and how far its
-scores are from each other.
+"""Measure the time of a whole study with `backend="auto"` and with other backends, and compare their scores.
 
     python benchmarks/study_time.py [--study studies/quickstart.py] [--backends sdpa] [--sources FOLDER] [--rounds 1]
 
-Each way is a process of its own with an empty results folder, in turn with the usual one (A-B-A), by wall time: imports,
-training, scores and the page are all in it. `--sources`: the `src` of another version, which runs its own copy of the study.
-Scores are compared run by run and length by length; two ways that round differently are two trainings, and go apart.
+Each variant runs in its own process with an empty results folder, in the order auto, variant, auto. The wall time includes
+imports, training, scores and the report. `--sources` is the `src` folder of another version, which runs its own copy of the
+study. Scores are compared run by run and length by length. Two variants that round differently are two trainings, so their
+scores differ.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""How fast tasks of words make examples: examples per second of every such task at length 20, on one core.
+"""Measure how many examples per second each sequence task generates at length 20, on one core.
 
     python benchmarks/task_speed.py [--length 20] [--batches 64,1024] [--rounds 7] [--names Copy,Sorting]
 
-A split that has no examples of that length is asked for its longest below. Each round calls `task.sample(...)` (the draw, the
-split, the batch of tokens), or for "asked" `task.examples(...)` (what an evaluation asks of the test split, none twice), for 0.05 s
-of the process' CPU time, with one thread, so that a second is one of a whole core; the median over the rounds and their range,
-splits and batches in turn. What a task keeps (a listed set) is made before.
+If a split has no examples of that length, its largest shorter length is used. Each round calls `task.sample(...)` (random
+examples of the split as a batch of tokens) or, for "asked", `task.examples(...)` (different examples of the test split, as in
+an evaluation), for 0.05 s of the process' CPU time with one thread. The figures are the median and the range over the rounds,
+with splits and batch sizes in turn. Lists of examples that a task stores are created before.
 """
 
 import argparse

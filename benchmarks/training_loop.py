@@ -1,10 +1,10 @@
-"""How much of training is not training: the share of a step outside forward, backward and optimiser.
+"""Measure the overhead of the training loop: the share of a step outside the forward pass, backward pass and optimizer.
 
     python benchmarks/training_loop.py [--steps 60] [--rounds 3]
 
-`training.train` itself, checkpoints and progress reports included, on the built-in text (T 128) and on copy (128 tokens);
-d_model 128, 4 layers, batch 32, one thread. The loop's own stopwatch (monotonic time around the three parts of each step)
-gives the share; the median and range over the rounds.
+This runs `training.train` with checkpoints and progress reports, on the built-in text (T 128) and on copy (128 tokens): d_model
+128, 4 layers, batch 32, one thread. The share comes from monotonic clocks around the three parts of each step. The figures are
+the median and the range over the rounds.
 """
 
 import argparse

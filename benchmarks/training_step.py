@@ -1,10 +1,10 @@
-"""What a learned position encoding costs: a training step and its peak memory, against the same model without encoding.
+"""Measure a training step and its peak memory with each encoding, relative to the same model without encoding.
 
     python benchmarks/training_step.py [--lengths 128,512] [--pairs 8]
 
-d_model 128, 4 layers, 4 heads, batch 32, bytes, one thread. Time: NoPE, X, NoPE in turn, CPU time of a whole step
-(forward, backward, optimiser), the ratio of each triple, its median and range over the pairs. Memory: the highest
-resident memory of a fresh process over that before its first step, each encoding in a process of its own.
+d_model 128, 4 layers, 4 heads, batch 32, bytes, one thread. Times are CPU times of whole steps (forward, backward, optimizer)
+in the order NoPE, X, NoPE; the figures are the median and the range of the ratios. Memory is the peak resident memory of a new
+process, minus its memory before the first step.
 """
 
 import argparse

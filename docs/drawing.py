@@ -1,7 +1,7 @@
-"""Pictures of encodings: Vega-Lite specs from what `lengthwise.inspection` says, made into SVG.
+"""Draw the pictures of the gallery as SVG, by Vega-Lite, from the data of `lengthwise.inspection`.
 
-Two panels at most, of what is most telling about an encoding. Ink and colours have about equal contrast on white and on
-black (4 : 1), and the ground is transparent, so one file serves light and dark pages.
+A picture has at most two panels, which show what distinguishes the encoding. The background is transparent, and all colours have
+about the same contrast on white and on black (4 : 1). So the same file works on light and dark pages.
 """
 
 import math
@@ -26,39 +26,41 @@ Points = list[tuple[float, float | None]]
 
 
 def picture(make: type[PositionEncoding], draw: bool = True) -> tuple[str, str | None]:
-    """The SVG (empty unless `draw`), and what it shows; None where there is nothing to draw."""
-    settings = {"L": float(TRAINED)} if "L" in settings_of(make) else {}  # a length that a method has of its own
+    """Return the SVG (empty unless `draw`) and its caption, which is None if there is nothing to draw."""
+    settings = {"L": float(TRAINED)} if "L" in settings_of(make) else {}  # the threshold of FIRE
     choice = choose(make, **settings)
     data = inspect(choice, num_heads=HEADS, head_dim=HEAD_DIM, train_length=TRAINED, length=LENGTH)
-    drawn = [panel for key, draw_panel in PANELS if key in data for panel in draw_panel(data)]
-    found = [panel for panel in drawn if panel.pop("says")][:2]
-    if not found:
+    panels = [panel for key, draw_panel in PANELS if key in data for panel in draw_panel(data)]
+    chosen = [panel for panel in panels if panel.pop("is_nonzero")][:2]
+    if not chosen:
         return "", None
-    named = [panel.pop("what") for panel in found]
-    caption = f"{' and '.join(named)}; {HEADS} heads of {HEAD_DIM} dims, trained length {TRAINED}"
+    descriptions = [panel.pop("description") for panel in chosen]
+    if len(descriptions) == 2:
+        descriptions = [f"left: {descriptions[0]}", f"right: {descriptions[1]}"]
+    caption = f"{'; '.join(descriptions)}; {HEADS} heads of {HEAD_DIM} dimensions, training length {TRAINED}"
     caption += f", {choice.label.partition('(')[2].rstrip(')')}" if settings else ""
-    caption += ", parameters as drawn with seed 0" if data["learned"] else ""
-    return svg(found) if draw else "", f"{caption[0].upper()}{caption[1:]}."
+    caption += ", initial parameters of seed 0" if data["learned"] else ""
+    return svg(chosen) if draw else "", f"{caption[0].upper()}{caption[1:]}."
 
 
 def svg(panels: Sequence[Panel]) -> str:
     import vl_convert
 
     text = vl_convert.vegalite_to_svg(spec(panels), vl_version="5.20")
-    # A tenth of a pixel is enough, and makes half the file; numbers in words stay.
+    # Rounding coordinates to a tenth of a pixel halves the file. Numbers in texts stay as they are.
     tenth = lambda number: f"{float(number[0]):.1f}".removesuffix(".0")  # noqa: E731
     short = re.sub(r' (?:d|transform)="[^"]*"', lambda at: re.sub(r"-?\d+\.\d{2,}", tenth, at[0]), text)
     return own_ids(short).rstrip() + "\n"
 
 
 def own_ids(text: str) -> str:
-    """Ids numbered from 0 in this picture: the library counts on from picture to picture."""
+    """Return the SVG with IDs that count from 0. The library continues to count from picture to picture."""
     numbers = {name: f"id{n}" for n, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]+)"', text)))}
     return re.sub(r'( id="|url\(#|href="#)([^")]+)', lambda at: at[1] + numbers.get(at[2], at[2]), text)
 
 
 def spec(panels: Sequence[Panel]) -> Data:
-    """Panels side by side, as Vega-Lite data."""
+    """Return the Vega-Lite specification of panels side by side."""
     text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
@@ -79,7 +81,7 @@ def spec(panels: Sequence[Panel]) -> Data:
 
 def panel(
     title: str,
-    what: str,
+    description: str,
     curves: dict[str, Points],
     x: str,
     y: str,
@@ -90,14 +92,19 @@ def panel(
     grey: str = "",
     legend: bool = True,
 ) -> Panel:
-    """Named curves. `rule`: a line at the trained length, upright or (`across`) level. `grey`: the curve to compare with."""
+    """Return a panel with named curves, and whether any value in it is not 0.
+
+    `rule`: draw a line at the training length, vertical or (`across`) horizontal. `grey`: the curve to compare the others with.
+    """
     thin = {name: _thinned(points, log) for name, points in curves.items()}
-    if len(thin) > 4 and sum(map(len, thin.values())) > 40 * len(thin):  # so many rough curves hide each other
-        what += f" ({len(list(thin)[::3])} of {len(thin)} {next(iter(thin)).split()[0]}s)"
+    if len(thin) > 4 and sum(map(len, thin.values())) > 40 * len(thin):  # many rough curves would hide each other
+        description += f" ({len(list(thin)[::3])} of {len(thin)} {next(iter(thin)).split()[0]}s)"
         thin = {name: thin[name] for name in list(thin)[::3]}
     names = list(thin)
     rows = [{"x": _short(a), "y": _short(b), "c": name} for name in names for a, b in thin[name]]
-    others = [name for name in curves if name != grey]  # a curve has its colour whether others are drawn or not
+    others = [
+        name for name in curves if name != grey
+    ]  # the colour of a curve does not depend on which others are drawn
     colours = [INK if name == grey else COLOURS[_spread(others.index(name), len(others))] for name in names]
     dashes = [[2, 3] if name == grey else DASHES[others.index(name) % len(DASHES)] for name in names]
     kind = {"field": "c", "type": "nominal", "sort": names}
@@ -122,11 +129,25 @@ def panel(
         once = {"values": [{}]}
         at = {"y" if across else "x": {"datum": TRAINED}}
         place = {"align": "right", "dy": -7, "x": "width"} if across else {"align": "center", "y": -7}
-        words = {"type": "text", "text": "trained length", "color": INK, "fontStyle": "italic", "fontSize": 11, **place}
+        words = {
+            "type": "text",
+            "text": "training length",
+            "color": INK,
+            "fontStyle": "italic",
+            "fontSize": 11,
+            **place,
+        }
         layers += [{"data": once, "mark": {"type": "rule", "color": INK, "strokeDash": [3, 3]}, "encoding": at}]
         layers += [{"data": once, "mark": words, "encoding": at}]
-    says = any(row["y"] for row in rows)  # what begins as zeros (CoPE) has nothing to show yet
-    return {"title": title, "width": 300, "height": 220, "layer": layers, "what": what, "says": says}
+    is_nonzero = any(row["y"] for row in rows)  # the initial bias of CoPE is 0, for example
+    return {
+        "title": title,
+        "width": 300,
+        "height": 220,
+        "layer": layers,
+        "description": description,
+        "is_nonzero": is_nonzero,
+    }
 
 
 def _short(value: float) -> float:
@@ -134,7 +155,7 @@ def _short(value: float) -> float:
 
 
 def _spread(number: int, count: int) -> int:
-    """A colour's place: few curves take colours far apart."""
+    """Return the index of a colour. The fewer curves there are, the more their colours differ."""
     return round(number * (len(COLOURS) - 1) / max(count - 1, 1)) if count > 1 else 6
 
 
@@ -143,23 +164,23 @@ def _points(values: Sequence[float | None], first: int = 0) -> Points:
 
 
 def _thinned(points: Points, log: str) -> list[tuple[float, float]]:
-    """The points without those that a straight line through what is left comes within half a pixel of."""
-    kept = [(x, y) for x, y in points if y is not None]
-    at = [tuple(math.log(v) if axis in log else v for axis, v in zip("xy", point, strict=True)) for point in kept]
-    if len(kept) < 3:
-        return kept
+    """Return the points that are needed for straight lines between them to be within half a pixel of all points."""
+    known = [(x, y) for x, y in points if y is not None]
+    at = [tuple(math.log(v) if axis in log else v for axis, v in zip("xy", point, strict=True)) for point in known]
+    if len(known) < 3:
+        return known
     spans = [(max(p[k] for p in at) - min(p[k] for p in at)) or 1.0 for k in (0, 1)]
     at = [(300 * p[0] / spans[0], 220 * p[1] / spans[1]) for p in at]
-    wanted, asked = {0, len(at) - 1}, [(0, len(at) - 1)]
-    while asked:
-        start, stop = asked.pop()
+    chosen, segments = {0, len(at) - 1}, [(0, len(at) - 1)]
+    while segments:
+        start, stop = segments.pop()
         (x0, y0), (x1, y1) = at[start], at[stop]
         off = [abs(y0 + (y1 - y0) * (x - x0) / (x1 - x0) - y) for x, y in at[start + 1 : stop]]
         if off and max(off) > 0.4:
             worst = start + 1 + off.index(max(off))
-            wanted.add(worst)
-            asked += [(start, worst), (worst, stop)]
-    return [kept[k] for k in sorted(wanted)]
+            chosen.add(worst)
+            segments += [(start, worst), (worst, stop)]
+    return [known[k] for k in sorted(chosen)]
 
 
 def _heads(curves: Sequence[Sequence[float | None]], first: int = 0) -> dict[str, Points]:
@@ -172,21 +193,21 @@ def _heads(curves: Sequence[Sequence[float | None]], first: int = 0) -> dict[str
 
 
 def _gain(data: Data) -> list[Panel]:
-    what = "what the logits of each query are multiplied by"
+    what = "the factor by which the logits of each query are multiplied"
     return [panel("gain of a query's logits", what, _heads(data["query_gain"]), "position of the query", "factor")]
 
 
 def _coordinate(data: Data) -> list[Panel]:
     queries = [TRAINED // 2, TRAINED, 2 * TRAINED, LENGTH - 1]
     curves = {f"query {i}": _points(data["coordinate"][i][i::-1]) for i in queries}
-    what = "the coordinate of keys at each distance, for four queries"
+    what = "the coordinate x of keys at each distance, for four queries"
     return [panel("coordinate", what, curves, "distance", "x")]
 
 
 def _bias(data: Data) -> list[Panel]:
     bias, ahead = data["bias"], data.get("bias_ahead")
     if isinstance(bias[0][0], list):
-        given = f", given {data['bias_given']}" if "bias_given" in data else ""
+        given = f", for {data['bias_given']}" if "bias_given" in data else ""
         bias = [head[LENGTH - 1][::-1] for head in bias]
         what = f"the bias of query {LENGTH - 1}{given}"
         shares = _shares(bias)
@@ -205,7 +226,10 @@ def _bias(data: Data) -> list[Panel]:
 
 
 def _shares(bias: Sequence[Sequence[float]]) -> list[list[float]]:
-    """How much of the attention lies on the nearest keys when all keys match alike; the mean alone where no head is far from it."""
+    """Return the share of attention on the nearest keys if all keys have the same product with the query.
+
+    If all heads are within 1 % of their mean, returns the mean alone.
+    """
     curves = []
     for head in bias:
         highest = max(head)
@@ -221,14 +245,16 @@ def _shares(bias: Sequence[Sequence[float]]) -> list[list[float]]:
 
 
 def _share(curves: Sequence[Sequence[float]]) -> Panel:
-    what = f"the attention that query {LENGTH - 1} pays to its nearest keys when all keys match alike"
-    what += " (every head, to 1 %)" if len(curves) == 1 else ""
+    what = (
+        f"the share of attention on the nearest keys of query {LENGTH - 1}, if all keys have the same product with it"
+    )
+    what += " (mean of the heads, which differ by less than 1 %)" if len(curves) == 1 else ""
     named = {name: [(x + 1, y) for x, y in points] for name, points in _heads(curves).items()}
     return panel("share of the attention", what, named, "nearest keys", "", log="x")
 
 
 def _rotation(data: Data) -> list[Panel]:
-    """RoPE is drawn beside what turns or stretches otherwise; what RoPE does as well is not drawn again."""
+    """Return panels of the rotation, with RoPE for comparison. If the rotation is that of RoPE, only RoPE has panels."""
     plain = inspect(choose(RoPE), num_heads=1, head_dim=HEAD_DIM, train_length=TRAINED, length=LENGTH)
     own: dict[str, Data] = {data["name"]: data}
     if data["depends_on_length"]:
@@ -238,22 +264,22 @@ def _rotation(data: Data) -> list[Panel]:
     curves = own if alike else {"RoPE": plain, **own}
     grey = "" if alike else "RoPE"
     matches = {name: _points(_match(c)) for name, c in curves.items()}
-    what = "how much two equal vectors still match at a distance"
-    found = [panel("match of equal vectors", what, matches, "distance", "", grey=grey)]
+    what = "the product of two equal vectors at each distance, relative to that without rotation"
+    panels = [panel("product of equal vectors", what, matches, "distance", "", grey=grey)]
     if data["name"] == "RoPE" or any(c["frequencies"] != plain["frequencies"] for c in own.values()):
         waves = {
             name: [(p, 2 * math.pi / f) for p, f in enumerate(c["frequencies"]) if f] for name, c in curves.items()
         }
-        what = "the wavelength of each pair of dims"
+        what = "the wavelength of each pair of dimensions"
         wave = panel("wavelength, tokens", what, waves, "pair", "", log="y", across=True, grey=grey, legend=False)
-        found.insert(0, wave)
-    return [] if alike and len(own) == 1 and data["name"] != "RoPE" else found
+        panels.insert(0, wave)
+    return [] if alike and len(own) == 1 and data["name"] != "RoPE" else panels
 
 
 def _match(data: Data) -> list[float]:
-    """<q, k> at each distance for q = k with the same length in every pair, over that without any rotation."""
+    """Return <q, k> at each distance divided by <q, k> without rotation, for q = k with the same norm in every pair."""
     pairs, gain = HEAD_DIM // 2, data["gain"]
-    found = []
+    products = []
     for distance in range(LENGTH):
         if isinstance(gain, dict):
             gains = [a * b for a, b in zip(gain["query"][-1], gain["key"][LENGTH - 1 - distance], strict=True)]
@@ -261,13 +287,13 @@ def _match(data: Data) -> list[float]:
             gains = [gain**2] * len(data["frequencies"])
         if len(gains) < len(data["frequencies"]):
             gains = gains * len(data["frequencies"])
-        turned = sum(g * math.cos(f * distance) for g, f in zip(gains, data["frequencies"], strict=True))
-        found.append((turned + pairs - len(data["frequencies"])) / pairs)
-    return found
+        rotated = sum(g * math.cos(f * distance) for g, f in zip(gains, data["frequencies"], strict=True))
+        products.append((rotated + pairs - len(data["frequencies"])) / pairs)
+    return products
 
 
 def _query_vectors(data: Data) -> list[Panel]:
-    return _vectors(data["query_vectors"], "vectors that queries meet")
+    return _vectors(data["query_vectors"], "vectors multiplied by queries")
 
 
 def _value_vectors(data: Data) -> list[Panel]:
@@ -275,14 +301,14 @@ def _value_vectors(data: Data) -> list[Panel]:
 
 
 def _vectors(forms: Sequence[Data], what: str) -> list[Panel]:
-    """How far the vector of each distance points the way of its neighbour nearest to distance 0."""
-    found = []
+    """Return panels of the cosine between the vector of each distance and that of the distance nearest to 0."""
+    panels = []
     for form in forms:
         zero = min(max(-form["first"], 0), len(form["table"][0]) - 1)
         curves = [[_cosine(vector, head[zero]) for vector in head] for head in form["table"]]
-        said = f"the cosine of the {what} with that of distance 0"
-        found.append(panel(what, said, _heads(curves, form["first"]), "distance", "cosine", rule=False))
-    return found
+        description = f"the cosine between the {what} at each distance and at distance 0"
+        panels.append(panel(what, description, _heads(curves, form["first"]), "distance", "cosine", rule=False))
+    return panels
 
 
 def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
@@ -290,11 +316,11 @@ def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
     return sum(x * y for x, y in zip(a, b, strict=True)) / lengths if lengths else 0.0
 
 
-def _rewritten(data: Data) -> list[Panel]:
+def _transformed(data: Data) -> list[Panel]:
     last = LENGTH - 1
     pairs = zip(data["logits_before"], data["logits_after"], strict=True)
     change = [[b - a for a, b in zip(x[last][::-1], y[last][::-1], strict=True)] for x, y in pairs]
-    what = f"what it adds to the logits of query {last}, q and k drawn from N(0, 1)"
+    what = f"the change of the logits of query {last}, for q and k from N(0, 1)"
     return [panel("change of the logits", what, _heads(change), "distance", "nats")]
 
 
@@ -306,15 +332,21 @@ def _embedding(data: Data) -> list[Panel]:
     middle = LENGTH // 2
     alike = {"cosine": _points([_cosine(row, rows[middle]) for row in rows])}
     return [
-        panel("added to the embeddings", "three dims of the vectors", curves, "position", "", rule=False),
-        panel(f"likeness to position {middle}", "the cosine between positions", alike, "position", "cosine"),
+        panel("added to the embeddings", "three dimensions of the vectors", curves, "position", "", rule=False),
+        panel(
+            f"similarity to position {middle}",
+            f"the cosine between the vectors of position {middle} and others",
+            alike,
+            "position",
+            "cosine",
+        ),
     ]
 
 
 PANELS: tuple[tuple[str, Callable[[Data], list[Panel]]], ...] = (
     ("query_gain", _gain),
     ("coordinate", _coordinate),
-    ("logits_after", _rewritten),
+    ("logits_after", _transformed),
     ("query_vectors", _query_vectors),
     ("value_vectors", _value_vectors),
     ("bias", _bias),

@@ -6,7 +6,7 @@ A page marks the place of a table with two comments; this script writes what is 
     <!-- end of table -->
 
 `python docs/measurements.py` writes the tables; `--check` only names the pages whose tables are out of date, and exits with 1.
-A new table is one function below, with the decorator `table`.
+A new table is one function below, with the decorator `table`. Those of outside.md are in `comparison_tables.py`.
 """
 
 import json
@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import comparison_tables
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -78,8 +80,9 @@ def as_markdown(rows: Rows) -> str:
 def origin(file: str) -> str:
     """Return one line that says where the figures of a file come from."""
     made = stored(file)["made"]
+    processor = f"{made['processor']}, " if made["processor"] else ""
     return (
-        f"*Source: [{file}.json](../benchmarks/results/{file}.json); {made['processor']}, torch {made['torch']}, {made['date']}, "
+        f"*Source: [{file}.json](../benchmarks/results/{file}.json); {processor}torch {made['torch']}, {made['date']}, "
         f"commit {made['commit'] or made['recorded_in']}; `{made['command']}`*"
     )
 
@@ -406,6 +409,10 @@ def startup(figures: dict[str, Any]) -> Rows:
         if name != "added by lengthwise":
             rows.append([name, f"{entry['median']:.2f} ({entry['low']:.2f}-{entry['high']:.2f})"])
     return rows
+
+
+for comparison in comparison_tables.TABLES:
+    table("outside")(comparison)
 
 
 def with_tables(text: str, page: Path) -> str:

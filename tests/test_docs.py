@@ -47,7 +47,7 @@ def test_every_verb_is_in_the_readme_and_has_an_example():
 def test_an_encoding_says_where_it_comes_from_and_what_it_does_beyond(make):
     text = inspect.getdoc(make) or ""
     assert "Source:" in text
-    assert re.search(r"[Pp]ast the\s+trained length", text)
+    assert re.search(r"[Bb]eyond the\s+training length", text)
     assert ">>>" in text
     assert make.__name__ in encodings.__all__
 

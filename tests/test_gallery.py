@@ -40,23 +40,23 @@ def test_the_gallery_is_up_to_date():
 
 
 def test_a_stale_page_is_found(gallery, tmp_path, monkeypatch):
-    pages, pictures = gallery.made(draw=False)
+    pages, pictures = gallery.generate(draw=False)
     (tmp_path / "docs" / "encodings" / "pictures").mkdir(parents=True)
     monkeypatch.setattr(gallery, "FOLDER", tmp_path / "docs" / "encodings")
     for name, text in pages.items():
         (gallery.FOLDER / name).write_text(text, encoding="utf-8")
     for name in pictures:
         (gallery.FOLDER / "pictures" / name).write_text("", encoding="utf-8")
-    assert gallery.stale() == []
+    assert gallery.outdated_files() == []
     (gallery.FOLDER / "rope.md").write_text(pages["rope.md"] + "\nMore.\n", encoding="utf-8")
     (gallery.FOLDER / "pictures" / "alibi.svg").unlink()
     (gallery.FOLDER / "t5.md").unlink()
     (gallery.FOLDER / "old.md").write_text("", encoding="utf-8")
-    assert gallery.stale() == [
-        "docs/encodings/rope.md is stale",
+    assert gallery.outdated_files() == [
+        "docs/encodings/rope.md is out of date",
         "docs/encodings/t5.md is missing",
         "docs/encodings/pictures/alibi.svg is missing",
-        "docs/encodings/old.md is of no encoding",
+        "docs/encodings/old.md belongs to no encoding",
     ]
 
 
@@ -75,12 +75,12 @@ def test_a_pages_example_runs(path):
 def test_the_parts_of_a_docstring(gallery):
     class Made:
         """b = -1 nats, with `c`. Beyond what is trained, past it and up to L, it
-        is this; past the trained length, as ever.
+        is this; beyond the training length, as ever.
 
             b(0) = 1
             b(1) = 2
 
-        Past the trained length L, it goes
+        Beyond the training length L, it goes
         on. Nothing else.
 
         Up to L it is this, and c past L.
@@ -94,26 +94,26 @@ def test_the_parts_of_a_docstring(gallery):
         2
         """
 
-    words = gallery.words_of(Made)
+    words = gallery.docstring_parts(Made)
     assert words.formula == [
-        "b = -1 nats, with `c`. Beyond what is trained, past it and up to L, it is this; past the trained length, as ever.",
+        "b = -1 nats, with `c`. Beyond what is trained, past it and up to L, it is this; beyond the training length, as ever.",
         "    b(0) = 1\n    b(1) = 2",
         "Up to L it is this, and c past L.",
     ]
-    assert words.past == "it goes on. Nothing else."
+    assert words.beyond == "it goes on. Nothing else."
     assert (words.source, words.code) == ('Somebody 2020, "A title".', "somebody/repository.")
     assert (words.differs, words.example) == ("the code is *wrong*.", ">>> 1 + 1\n2")
-    assert gallery.escaped("<q, k> * `a*b` [0, 1] ~ |x|") == r"\<q, k> \* `a*b` \[0, 1\] \~ \|x\|"
+    assert gallery.escape("<q, k> * `a*b` [0, 1] ~ |x|") == r"\<q, k> \* `a*b` \[0, 1\] \~ \|x\|"
 
 
 @pytest.mark.parametrize("make", OURS, ids=lambda make: make.__name__)
 def test_every_docstring_has_the_parts_of_a_page(gallery, make):
-    words = gallery.words_of(make)
+    words = gallery.docstring_parts(make)
     assert words.formula
     assert words.source
     assert words.example
-    assert words.past[-1] == "."
-    assert not any("past the trained length" in paragraph.lower() for paragraph in words.formula)
+    assert words.beyond[-1] == "."
+    assert not any("beyond the training length" in paragraph.lower() for paragraph in words.formula)
     assert not any(re.match(r"(Source|Code|Differs):", paragraph) for paragraph in words.formula)
 
 

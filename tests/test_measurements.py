@@ -2,13 +2,14 @@
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# The log is a diary whose entries have their own commands; tests/conformance/test_outside.py compares outside.md with its results.
+# The log is a diary whose entries have their own commands. The prose of outside.md states tolerances and rounding errors.
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES = [page for page in PAGES if page.name not in ("log.md", "outside.md")]
 QUANTITY = re.compile(
@@ -25,10 +26,14 @@ NOT_MEASURED = {
 
 @pytest.fixture(scope="module")
 def measurements() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("measurements", ROOT / "docs" / "measurements.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        spec = importlib.util.spec_from_file_location("measurements", ROOT / "docs" / "measurements.py")
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(ROOT / "docs"))
     return module
 
 

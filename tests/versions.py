@@ -152,7 +152,7 @@ def variants(make: type, **own: Any) -> Iterator[Choice]:
 
 def _label(choice: Choice) -> str:
     """The settings that differ from their defaults, so that a setting that is new leaves the other cases what they are called."""
-    odd = [f"{k}={v}" for k, v in choice.settings if v != settings_of(choice.make)[k].default]
+    odd = [f"{k}={v}" for k, v in choice.settings if v != settings_of(choice.cls)[k].default]
     return ", ".join(word for word in odd if word.partition("=")[0] not in ("path", "glob", "sha256")) or "defaults"
 
 

@@ -77,7 +77,7 @@ def folder(*, create: bool = False) -> Path | None:
     except OSError as error:
         raise CacheError(f"{error.filename}: {error.strerror}") from error
     except ValueError as error:  # a null character
-        raise CacheError(f"LENGTHWISE_CACHE or HOME is no path: {error}") from error
+        raise CacheError(f"LENGTHWISE_CACHE or HOME is not a valid path: {error}") from error
     return path
 
 

@@ -35,10 +35,10 @@ def from_context(make: type, context: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the class takes of the context. Raise `ConfigError` for an argument that the context does not have."""
     names = context_of(make)
     if unknown := [name for name in names if name not in context]:
-        known = f"; a model gives {', '.join(context)}" if context else ""
+        known = f" (it provides {', '.join(context)})" if context else ""
         raise ConfigError(
-            f"{source_location(make)}: {make.__name__}.__init__ needs {join_names(unknown)}, which nothing gives it{known}. Give "
-            f"{'it' if len(unknown) == 1 else 'them'} a default"
+            f"{source_location(make)}: {make.__name__}.__init__ needs {join_names(unknown)}, which a model does not provide"
+            f"{known}; give {'it' if len(unknown) == 1 else 'them'} a default"
         )
     return {name: context[name] for name in names}
 
@@ -58,13 +58,13 @@ class Choice:
     kind: str
     name: str
     settings: tuple[tuple[str, Any], ...]
-    make: type = field(compare=False, repr=False)
+    cls: type = field(compare=False, repr=False)
     remaining_layers: tuple["Choice", ...] = ()  # the layers after the first one of a repeated pattern, see `alternate`
 
     def build(self, **context: Any) -> Any:
         """Return an instance. The class receives only those arguments of `context` that its `__init__` has."""
         assert not self.remaining_layers, "a pattern over layers: build its `layers`"
-        instance = self.make(**from_context(self.make, context), **dict(self.settings))
+        instance = self.cls(**from_context(self.cls, context), **dict(self.settings))
         require_attributes(instance)
         return instance
 
@@ -84,7 +84,7 @@ class Choice:
     def to_data(self) -> dict[str, Any]:
         """Return plain JSON data: the name, the version of the class (see `class_version`), and every setting."""
         settings = {k: list(v) if isinstance(v, tuple) else v for k, v in self.settings}  # JSON has no tuples
-        data = {"is": self.name, "class": class_version(self.make), **settings}
+        data = {"is": self.name, "class": class_version(self.cls), **settings}
         return (
             {**data, "remaining_layers": [choice.to_data() for choice in self.remaining_layers]}
             if self.remaining_layers
@@ -93,7 +93,7 @@ class Choice:
 
     def identity(self) -> dict[str, Any]:
         """Return the part of `to_data` that enters the run key. A path is excluded if the file's hash is included."""
-        skip = getattr(self.make, "excluded_from_key", ())
+        skip = getattr(self.cls, "excluded_from_key", ())
         return {k: v for k, v in self.to_data().items() if k not in skip}
 
     @property
@@ -105,8 +105,8 @@ class Choice:
         if self.remaining_layers:
             groups = [(label, len(list(group))) for label, group in groupby(choice.label for choice in self.layers)]
             return "+".join(f"{label}*{count}" if count > 1 else label for label, count in groups)
-        skip = {"sha256", *getattr(self.make, "excluded_from_key", ())}
-        shown = shown_settings(self.make, {k: v for k, v in self.settings if k not in skip})
+        skip = {"sha256", *getattr(self.cls, "excluded_from_key", ())}
+        shown = shown_settings(self.cls, {k: v for k, v in self.settings if k not in skip})
         return f"{self.name}({shown})" if shown else self.name
 
 
@@ -169,7 +169,7 @@ def alternate(*choices: Choice) -> Choice:
             raise ConfigError(
                 f"alternate() takes single choices, got the pattern {choice.label}; give it the choices in it"
             )
-        if (acts := getattr(choice.make, "acts_on_embedding", None)) is None:
+        if (acts := getattr(choice.cls, "acts_on_embedding", None)) is None:
             raise ConfigError(f"alternate() takes encodings, got {choice.name}")
         if len(set(choices)) > 1 and acts():
             raise ConfigError(

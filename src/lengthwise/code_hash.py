@@ -230,7 +230,7 @@ def _source(name: str, file: Path, package: str) -> _Source:
     try:
         return _parsed(name, file, package, file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ConfigError(f"{file} cannot be read as Python any more ({error}); mend it, and repeat") from error
+        raise ConfigError(f"{file} is no longer valid Python ({error}); correct it and try again") from error
 
 
 @functools.lru_cache(maxsize=1024)

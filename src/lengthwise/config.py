@@ -391,7 +391,7 @@ class Run(Config):
             return
         if self.model.share_encoding is None and not self.encoding.remaining_layers:
             # The encodings of a pattern keep None: each one follows its own source.
-            shared = bool(getattr(self.encoding.make, "shared_across_layers", False))
+            shared = bool(getattr(self.encoding.cls, "shared_across_layers", False))
             object.__setattr__(self, "model", dataclasses.replace(self.model, share_encoding=shared))
 
     def _require_no_positions(self) -> None:
@@ -430,7 +430,7 @@ class Run(Config):
 
     def _encoding_label(self) -> str:
         default = (
-            None if self.encoding.remaining_layers else bool(getattr(self.encoding.make, "shared_across_layers", False))
+            None if self.encoding.remaining_layers else bool(getattr(self.encoding.cls, "shared_across_layers", False))
         )
         if self.model.share_encoding == default:
             return self.encoding.label

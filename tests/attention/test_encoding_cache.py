@@ -18,7 +18,7 @@ from lengthwise.span import Span
 HEADS, DIM = 4, 8
 MADE_FOR = {"num_heads": HEADS, "head_dim": DIM, "d_model": HEADS * DIM, "train_length": 64}
 MORE = ["FIRE:activation=gelu", "FIRE:transform=identity", "FIRE:threshold=false", "T5:bidirectional=true"]
-NAMES = [name for name in (*ENCODINGS.names(), *MORE) if not ENCODINGS.parse(name).make.acts_on_embedding()]
+NAMES = [name for name in (*ENCODINGS.names(), *MORE) if not ENCODINGS.parse(name).cls.acts_on_embedding()]
 # Products of matrices, and torch's powers, of which another number of rows may change the last bit.
 BUT_FOR_THE_LAST_BIT = ("TransformerXL", "KerplePower", "FIRE:activation=gelu")
 

@@ -25,8 +25,8 @@ CLASSES = {
     "unknown size": (
         "class Mine(DistanceBias):\n    def __init__(self, *, num_heads, foo):\n        super().__init__()\n"
         "        self.num_heads = num_heads\n" + BIAS,
-        "Mine.__init__ needs foo, which nothing gives it; a model gives num_heads, head_dim, d_model, train_length. "
-        "Give it a default",
+        "Mine.__init__ needs foo, which a model does not provide (it provides num_heads, head_dim, d_model, train_length); "
+        "give it a default",
     ),
     "no super": (
         "class Mine(DistanceBias):\n    def __init__(self, *, num_heads):\n        self.num_heads = num_heads\n" + BIAS,

@@ -1,4 +1,4 @@
-"""`lengthwise check --outside`: other libraries' implementations are asked what ours are, and a wrong one is found.
+"""`lengthwise check --outside` compares other libraries with the formulas, and detects wrong implementations.
 
 What needs the libraries is skipped where they are not installed (`pip install 'lengthwise[outside]'`).
 """
@@ -20,9 +20,9 @@ from lengthwise.attention import KVCache, attend
 from lengthwise.cli import main as command_line
 from lengthwise.config import ConfigError, choose
 from lengthwise.conformance import outside
-from lengthwise.conformance.outside import Row, Verdict, ask, scoreboard
-from lengthwise.conformance.outside.implementation import Absent, Implementation, Model, Ours, Scene
-from lengthwise.conformance.outside.questions import EXACT, QUESTIONS, Question, scene
+from lengthwise.conformance.outside import Answer, Verdict, ask, scoreboard
+from lengthwise.conformance.outside.implementation import Implementation, Model, NotApplicable, OurModel, RowInputs
+from lengthwise.conformance.outside.questions import FLOAT32_TOLERANCE, QUESTIONS, Question, row_inputs
 from lengthwise.encodings import ALiBi, CoPE, DynamicNTK, FoX, LogN, RoPE
 from lengthwise.encodings.alibi import slopes
 
@@ -37,21 +37,21 @@ class Faulty(Implementation):
     """Our own encoding in the place of another library's, with a fault put in."""
 
     library = "faulty"
-    same_model = True
+    has_our_architecture = True
 
     def __init__(self, choice: Any = None, *, row: Callable[[Tensor], Tensor] | None = None, fault: str = ""):
         super().__init__("faulty", choice or choose(RoPE))
         self.spoil, self.fault = row or (lambda logits: logits), fault
-        self.because = {"value at 512": "it was spoiled"}  # type: ignore[misc]
+        self.explanations = {"value at 512": "it was spoiled"}  # type: ignore[misc]
 
-    def row(self, scene: Scene) -> Tensor:
-        return self.spoil(self.our_row(scene))
+    def row(self, inputs: RowInputs) -> Tensor:
+        return self.spoil(self.our_row(inputs))
 
     def model(self) -> Model:
         return FaultyModel(self.decoder(), self.fault)
 
 
-class FaultyModel(Ours):
+class FaultyModel(OurModel):
     def __init__(self, decoder: Any, fault: str):
         super().__init__(decoder)
         self.fault, self.longest = fault, 0
@@ -92,15 +92,15 @@ class FaultyModel(Ours):
     packed_as_called = packed
 
 
-def answer(name: str, one: Implementation) -> Row:
-    return ask(one, BY_NAME[name], "1.0")
+def answer(name: str, implementation: Implementation) -> Answer:
+    return ask(implementation, BY_NAME[name], "1.0")
 
 
 @pytest.mark.parametrize("name", [q.name for q in QUESTIONS if q.name != "loaded at 32768"])
 def test_without_a_fault_it_agrees(name: str) -> None:
-    found = answer(name, Faulty())
-    assert found.verdict is Verdict.AGREES, found.reason
-    assert not found.ours_departs
+    result = answer(name, Faulty())
+    assert result.verdict is Verdict.AGREES, result.reason
+    assert not result.ours_departs
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_without_a_fault_it_agrees(name: str) -> None:
     ],
 )
 def test_a_fault_is_found(name: str, fault: str) -> None:
-    found = answer(name, Faulty(fault=fault))
-    assert found.verdict is Verdict.DIFFERS
-    assert not found.explained
-    assert not found.ours_departs
+    result = answer(name, Faulty(fault=fault))
+    assert result.verdict is Verdict.DIFFERS
+    assert not result.explained
+    assert not result.ours_departs
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,10 @@ def test_a_fault_is_found(name: str, fault: str) -> None:
 def test_a_wrong_row_is_found(name: str) -> None:
     off = 2 * BY_NAME[name].tolerance
     spoil = lambda row: row + off * (torch.arange(row.shape[-1]) == 3)  # noqa: E731
-    found = answer(name, Faulty(row=spoil))
-    assert found.verdict is Verdict.DIFFERS
-    assert found.explained == (name == "value at 512")
-    assert found.theirs == pytest.approx(off, rel=0.3)
+    result = answer(name, Faulty(row=spoil))
+    assert result.verdict is Verdict.DIFFERS
+    assert result.explained == (name == "value at 512")
+    assert result.theirs == pytest.approx(off, rel=0.3)
 
 
 def test_what_softmax_ignores_is_no_difference() -> None:
@@ -142,32 +142,38 @@ def test_what_softmax_ignores_is_no_difference() -> None:
 
 
 def test_numbers_that_are_none_differ() -> None:
-    found = answer("value at 512", Faulty(row=lambda row: row * torch.nan))
-    assert found.verdict is Verdict.DIFFERS
-    assert found.theirs == float("inf")
-    assert scoreboard.as_data([found])["answers"][0]["theirs"] is None
-    assert json.dumps(scoreboard.as_data([found]), allow_nan=False)
+    result = answer("value at 512", Faulty(row=lambda row: row * torch.nan))
+    assert result.verdict is Verdict.DIFFERS
+    assert result.theirs == float("inf")
+    assert scoreboard.as_data([result])["answers"][0]["theirs"] is None
+    assert json.dumps(scoreboard.as_data([result]), allow_nan=False)
 
 
 @pytest.mark.parametrize("times", [1.01, 2, 50, 100, float("inf"), float("nan")])
 def test_ours_is_asked_too(times: float) -> None:
     """A departure of ours is no agreement with ourselves, and turns the exit code."""
-    wrong = Question("wrong", "Is ours wrong?", EXACT, lambda one: 0.0, lambda one: times * EXACT)
-    found = ask(Faulty(), wrong, "1.0")
-    assert found.verdict is Verdict.AGREES
-    assert found.ours_departs
-    assert scoreboard.as_data([found])["ours_departs"] == ["faulty, wrong"]
-    right = replace(wrong, ours=lambda one: 0.99 * EXACT)
+    wrong = Question(
+        "wrong",
+        "Is ours wrong?",
+        FLOAT32_TOLERANCE,
+        lambda implementation: 0.0,
+        lambda implementation: times * FLOAT32_TOLERANCE,
+    )
+    result = ask(Faulty(), wrong, "1.0")
+    assert result.verdict is Verdict.AGREES
+    assert result.ours_departs
+    assert scoreboard.as_data([result])["ours_departs"] == ["faulty, wrong"]
+    right = replace(wrong, ours=lambda implementation: 0.99 * FLOAT32_TOLERANCE)
     assert not ask(Faulty(), right, "1.0").ours_departs
 
 
 def test_what_ours_raises_is_no_answer_of_theirs() -> None:
     class Broken(Faulty):
-        def our_row(self, scene: Scene, *, rounded_bias: bool = False) -> Tensor:
+        def our_row(self, inputs: RowInputs, *, rounded_bias: bool = False) -> Tensor:
             raise IndexError("a table that is too short")
 
-        def row(self, scene: Scene) -> Tensor:
-            return torch.zeros(self.heads, len(scene.keys))
+        def row(self, inputs: RowInputs) -> Tensor:
+            return torch.zeros(self.heads, len(inputs.keys))
 
         def model(self) -> Model:
             return FaultyModel(Faulty().decoder(), "")
@@ -176,12 +182,12 @@ def test_what_ours_raises_is_no_answer_of_theirs() -> None:
             raise RuntimeError("no decoder")
 
     for name in (question.name for question in QUESTIONS if question.name != "loaded at 32768"):
-        found = answer(name, Broken())
-        assert found.verdict is Verdict.OURS_RAISED, name
-        assert found.ours_departs
-        assert "too short" in found.reason or "no decoder" in found.reason
+        result = answer(name, Broken())
+        assert result.verdict is Verdict.OURS_RAISED, name
+        assert result.ours_departs
+        assert "too short" in result.reason or "no decoder" in result.reason
     excused = Broken()
-    excused.because = {question.name: "it is known" for question in QUESTIONS}  # type: ignore[misc]
+    excused.explanations = {question.name: "it is known" for question in QUESTIONS}  # type: ignore[misc]
     assert answer("value at 512", excused).ours_departs
 
 
@@ -201,18 +207,20 @@ def test_ours_has_figures_of_its_own_or_none() -> None:
 def test_our_row_is_what_attention_computes() -> None:
     """The row's weights are those of `attend`: with a gain, a bias, content and a rewrite too."""
     for choice in (choose(RoPE), choose(ALiBi), choose(LogN), choose(FoX), choose(CoPE, max_position=8)):
-        one = Faulty(choice)
-        one.trained, one.give_weights = 8, lambda encoding: None  # type: ignore[method-assign]
-        for parameter in one.encoding.parameters():
+        implementation = Faulty(choice)
+        implementation.train_length, implementation.copy_weights = 8, lambda encoding: None  # type: ignore[method-assign]
+        for parameter in implementation.encoding.parameters():
             torch.nn.init.normal_(parameter)
-        asked = scene(one, 24, torch.float32)
-        asked = replace(asked, keys=torch.arange(24), k=torch.randn(one.heads, 24, one.head_dim))
-        q = torch.cat([torch.zeros(one.heads, 23, one.head_dim), asked.q[:, None]], 1)[None]
-        seen = torch.eye(24).expand(1, one.heads, -1, -1)
-        seen = torch.cat([seen, seen.new_zeros(*seen.shape[:-1], one.head_dim - 24)], -1)
-        x = {"x": one.inputs(asked)} if one.encoding.reads_content() else {}
-        weights = attend(q, asked.k[None], seen, one.encoding, backend="reference", **x)[0, :, -1, :24]
-        torch.testing.assert_close(one.our_row(asked).softmax(-1).float(), weights, rtol=1e-4, atol=1e-6)
+        inputs = row_inputs(implementation, 24, torch.float32)
+        inputs = replace(
+            inputs, keys=torch.arange(24), k=torch.randn(implementation.heads, 24, implementation.head_dim)
+        )
+        q = torch.cat([torch.zeros(implementation.heads, 23, implementation.head_dim), inputs.q[:, None]], 1)[None]
+        values = torch.eye(24).expand(1, implementation.heads, -1, -1)
+        values = torch.cat([values, values.new_zeros(*values.shape[:-1], implementation.head_dim - 24)], -1)
+        x = {"x": implementation.layer_inputs(inputs)} if implementation.encoding.reads_content() else {}
+        weights = attend(q, inputs.k[None], values, implementation.encoding, backend="reference", **x)[0, :, -1, :24]
+        torch.testing.assert_close(implementation.our_row(inputs).softmax(-1).float(), weights, rtol=1e-4, atol=1e-6)
 
 
 def test_a_bias_is_rounded_as_on_a_gpu_in_half_precision_alone() -> None:
@@ -224,27 +232,29 @@ def test_a_bias_is_rounded_as_on_a_gpu_in_half_precision_alone() -> None:
     assert alibi.ours_departs_on_gpu
     rope = answer("bfloat16 at 512", Faulty())
     assert rope.ours == rope.ours_on_gpu  # no bias
-    # The very numbers that are given to the fused kernel there.
-    one = Faulty(choose(ALiBi))
-    asked = scene(one, 512, torch.bfloat16)
-    bias = -torch.tensor(slopes(12), dtype=torch.float64)[:, None] * (asked.query - asked.keys)
-    product = (asked.q.float()[:, None] @ asked.k.float().mT)[:, 0] * one.head_dim**-0.5
-    wanted = product.double() + bias.bfloat16().double()
+    # The numbers that the fused kernel gets on a GPU.
+    implementation = Faulty(choose(ALiBi))
+    inputs = row_inputs(implementation, 512, torch.bfloat16)
+    bias = -torch.tensor(slopes(12), dtype=torch.float64)[:, None] * (inputs.query - inputs.keys)
+    product = (inputs.q.float()[:, None] @ inputs.k.float().mT)[:, 0] * implementation.head_dim**-0.5
+    expected = product.double() + bias.bfloat16().double()
     torch.testing.assert_close(
-        one.our_row(asked, rounded_bias=True), wanted, rtol=torch.finfo(torch.float32).eps, atol=1e-6
+        implementation.our_row(inputs, rounded_bias=True), expected, rtol=torch.finfo(torch.float32).eps, atol=1e-6
     )
-    assert "2 of the 2 figures" in scoreboard.on_gpu([alibi, rope, answer("bfloat16 at 32768", Faulty(choose(ALiBi)))])
-    assert "no figure here" in scoreboard.on_gpu([rope])
+    assert "changes 2 figures here, of which 2 would" in scoreboard.on_gpu(
+        [alibi, rope, answer("bfloat16 at 32768", Faulty(choose(ALiBi)))]
+    )
+    assert "changes no figure here" in scoreboard.on_gpu([rope])
 
 
 def test_what_has_nothing_to_ask_says_why() -> None:
-    found = answer("loaded at 32768", Faulty())
-    assert found.verdict is Verdict.NOT_APPLICABLE
-    assert "loaded" in found.reason
+    result = answer("loaded at 32768", Faulty())
+    assert result.verdict is Verdict.NOT_APPLICABLE
+    assert "casting" in result.reason
 
     class Part(Faulty):
         def model(self) -> Model:
-            raise Absent("only a part")
+            raise NotApplicable("only a part")
 
     assert answer("decoding past", Part()).reason == "only a part"
 
@@ -259,12 +269,12 @@ def test_our_dynamic_method_needs_no_excuse() -> None:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Puts made-up implementations in the place of the libraries', and two questions."""
+def replace_implementations(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Replace the libraries by given implementations, and ask three questions."""
 
     def put(*ones: Implementation) -> None:
-        monkeypatch.setattr(outside, "installed", lambda: {"faulty": "1.0"})
-        monkeypatch.setattr(scoreboard, "implementations", lambda names=(): list(ones))
+        monkeypatch.setattr(outside, "installed_versions", lambda: {"faulty": "1.0"})
+        monkeypatch.setattr(scoreboard, "select_implementations", lambda names=(): list(ones))
         few = (BY_NAME["value at 512"], BY_NAME["value at 32768"], BY_NAME["loaded at 32768"])
         monkeypatch.setattr("lengthwise.conformance.outside.questions.QUESTIONS", few)
         monkeypatch.setattr(scoreboard, "QUESTIONS", few)
@@ -273,10 +283,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_the_scoreboard_fits_a_terminal_and_holds_every_reason(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, asked: Callable[..., None]
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, replace_implementations: Callable[..., None]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    asked(Faulty(row=lambda row: row * 1.01))
+    replace_implementations(Faulty(row=lambda row: row * 1.01))
     assert outside.main() == 1  # at 32768 nobody says why
     out = capsys.readouterr().out
     assert "…" not in out
@@ -284,21 +294,23 @@ def test_the_scoreboard_fits_a_terminal_and_holds_every_reason(
     words = " ".join(out.split())
     assert "faulty 1.0 against the published formulas" in words
     assert "faulty: faulty (value at 512): it was spoiled" in words
-    assert "faulty: faulty (value at 32768): nobody has found out why" in words
-    assert "faulty: faulty (loaded at 32768): it has no way of its own" in words
+    assert "faulty: faulty (value at 32768): the reason is unknown" in words
+    assert "faulty: faulty (loaded at 32768): loading it in a dtype is the same" in words
     assert "3 answers: 0 agrees, 2 differs, 1 not applicable" in words
 
 
-def test_the_exit_code_is_0_when_all_is_known(capsys: pytest.CaptureFixture[str], asked: Callable[..., None]) -> None:
-    one = Faulty(row=lambda row: row * 1.01)
-    one.because = {"value at 512": "spoiled", "value at 32768": "spoiled"}  # type: ignore[misc]
-    asked(one)
+def test_the_exit_code_is_0_when_all_is_known(
+    capsys: pytest.CaptureFixture[str], replace_implementations: Callable[..., None]
+) -> None:
+    implementation = Faulty(row=lambda row: row * 1.01)
+    implementation.explanations = {"value at 512": "spoiled", "value at 32768": "spoiled"}  # type: ignore[misc]
+    replace_implementations(implementation)
     assert outside.main(json=True) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["libraries"] == {"faulty": "1.0"}
-    assert [a["verdict"] for a in said["answers"]] == ["differs", "differs", "not applicable"]
-    assert said["answers"][0]["theirs"] > said["answers"][0]["tolerance"] > said["answers"][0]["ours"]
-    assert said["ours_departs"] == []
+    output = json.loads(capsys.readouterr().out)
+    assert output["libraries"] == {"faulty": "1.0"}
+    assert [a["verdict"] for a in output["answers"]] == ["differs", "differs", "not applicable"]
+    assert output["answers"][0]["theirs"] > output["answers"][0]["tolerance"] > output["answers"][0]["ours"]
+    assert output["ours_departs"] == []
 
 
 def test_without_the_libraries_one_line_says_how_to_get_them(
@@ -309,21 +321,21 @@ def test_without_the_libraries_one_line_says_how_to_get_them(
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
     assert command_line(["check", "--outside"]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert "pip install 'lengthwise[outside]'" in said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    assert "pip install 'lengthwise[outside]'" in output.err
 
 
 def test_a_version_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         importlib.metadata, "version", {"transformers": "5.14.0", "x-transformers": "2.4.0"}.__getitem__
     )
-    with pytest.raises(ConfigError, match=r"x-transformers 2\.4\.0 is too old to be asked, 2\.31 is the first"):
-        outside.installed()
-    asked_for = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [f"{name}>={'.'.join(map(str, oldest))}" for name, oldest in outside.LIBRARIES.items()]
-    assert asked_for["optional-dependencies"]["outside"] == wanted
+    with pytest.raises(ConfigError, match=r"x-transformers must be at least 2\.31, got 2\.4\.0"):
+        outside.installed_versions()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    requirements = [f"{name}>={'.'.join(map(str, oldest))}" for name, oldest in outside.LIBRARIES.items()]
+    assert project["optional-dependencies"]["outside"] == requirements
 
 
 def test_two_kinds_of_check_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -341,8 +353,8 @@ PAGE = (ROOT / "docs" / "outside.md").read_text(encoding="utf-8")
 def test_the_saved_run_has_every_answer_and_no_riddle() -> None:
     names = [question["name"] for question in SAVED["questions"]]
     assert names == [question.name for question in QUESTIONS]
-    made = {(a["library"], a["implementation"]) for a in SAVED["answers"]}
-    assert len(SAVED["answers"]) == len(made) * len(names)
+    implementations = {(a["library"], a["implementation"]) for a in SAVED["answers"]}
+    assert len(SAVED["answers"]) == len(implementations) * len(names)
     assert SAVED["ours_departs"] == []
     assert all(answer["explained"] for answer in SAVED["answers"])
     for name, version in SAVED["libraries"].items():
@@ -367,7 +379,7 @@ def test_the_page_has_the_figures_of_the_saved_run() -> None:
             assert key not in cells, key
     assert shown > 50
     counts = {v: sum(a["verdict"] == v for a in SAVED["answers"]) for v in ("agrees", "differs", "not applicable")}
-    assert f"{counts['agrees']} agree, {counts['differs']} differ, {counts['not applicable']} do not apply" in PAGE
+    assert f"{counts['agrees']} agree, {counts['differs']} differ and {counts['not applicable']} do not apply" in PAGE
     assert KEPT["made"]["date"] in PAGE
     on_gpu = set(re.findall(r"^\| ([^|]+?) \| ([^|]+?) \| ([^|]+?) \| ([^|]+?) \| ([^|]+?) \|$", PAGE, flags=re.M))
     others = [a for a in SAVED["answers"] if a["ours_on_gpu"] not in (None, a["ours"])]
@@ -386,46 +398,52 @@ def test_the_page_has_the_figures_of_the_saved_run() -> None:
 
 @pytest.fixture
 def libraries() -> None:
-    why = "the libraries that are compared with are an extra: pip install 'lengthwise[outside]'"
+    why = "the libraries of the comparison are an extra: pip install 'lengthwise[outside]'"
     pytest.importorskip("transformers", reason=why)
     pytest.importorskip("x_transformers", reason=why)
 
 
 @pytest.mark.usefixtures("libraries")
 def test_theirs_agree_where_they_always_did() -> None:
-    for one in outside.implementations(["rope", "alibi", "t5", "yarn"]):
+    for implementation in outside.select_implementations(["rope", "alibi", "t5", "yarn"]):
         for name in ("value at 512", "model", "decoding within"):
-            found = answer(name, one)
-            assert found.verdict is not Verdict.DIFFERS, (
-                f"{found.implementation}, {name}: {found.theirs} {found.reason}"
+            result = answer(name, implementation)
+            assert result.verdict is not Verdict.DIFFERS, (
+                f"{result.implementation}, {name}: {result.theirs} {result.reason}"
             )
 
 
 @pytest.mark.usefixtures("libraries")
 def test_a_wrong_setting_of_ours_is_seen_in_a_whole_model() -> None:
-    (llama,) = (one for one in outside.implementations(["pi"]) if one.library == "transformers")
-    usual = llama.small  # type: ignore[attr-defined]
-    llama.small = lambda: choose(RoPE, layout="half")  # type: ignore[attr-defined]
+    (llama,) = (
+        implementation
+        for implementation in outside.select_implementations(["pi"])
+        if implementation.library == "transformers"
+    )
+    usual = llama.model_choice  # type: ignore[attr-defined]
+    llama.model_choice = lambda: choose(RoPE, layout="half")  # type: ignore[attr-defined]
     assert answer("model", llama).verdict is Verdict.DIFFERS
-    llama.small = lambda: replace(usual(), settings=tuple({**dict(usual().settings), "layout": "interleaved"}.items()))  # type: ignore[attr-defined]
+    llama.model_choice = lambda: replace(
+        usual(), settings=tuple({**dict(usual().settings), "layout": "interleaved"}.items())
+    )  # type: ignore[attr-defined]
     assert answer("model", llama).verdict is Verdict.DIFFERS
 
 
 @pytest.mark.usefixtures("libraries")
 def test_what_has_no_counterpart_is_said() -> None:
-    with pytest.raises(ConfigError, match="KerpleLog has no counterpart that is asked; there are: ALiBi, CoPE"):
-        outside.implementations(["kerplelog"])
+    with pytest.raises(ConfigError, match="no other library's KerpleLog is compared; available: ALiBi, CoPE"):
+        outside.select_implementations(["kerplelog"])
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("libraries")
 def test_the_saved_run_is_still_true() -> None:
-    found = outside.check()
-    assert not [row for row in found if row.ours_departs or not row.explained]
-    if {row.library: row.version for row in found} != SAVED["libraries"]:
+    result = outside.check()
+    assert not [row for row in result if row.ours_departs or not row.explained]
+    if {row.library: row.version for row in result} != SAVED["libraries"]:
         return
     verdicts = {(a["library"], a["implementation"], a["question"]): a for a in SAVED["answers"]}
-    for row in found:
+    for row in result:
         said = verdicts[row.library, row.implementation, row.question]
         figure, limit = said["theirs"], said["tolerance"]
         if figure is None or not limit / 2 < figure < 2 * limit:  # another processor rounds otherwise

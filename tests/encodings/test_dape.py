@@ -44,7 +44,7 @@ def test_the_bias_is_the_bases_own(base: str) -> None:
 def test_other_heads_get_a_plain_answer() -> None:
     q = torch.randn(1, 4, 5, 4)
     for heads in (1, 2):
-        with pytest.raises(ConfigError, match=f"DAPE was made for {heads} heads, and q has 4"):
+        with pytest.raises(ConfigError, match=f"DAPE: q must have num_heads = {heads} heads, got 4"):
             attend(q, q, q, DAPE(num_heads=heads, train_length=8))
 
 

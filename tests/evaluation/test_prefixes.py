@@ -8,7 +8,7 @@ import torch
 from lengthwise.choices import choose
 from lengthwise.config import ConfigError, Curriculum, EvaluationConfig, ModelConfig, Run, TrainingConfig
 from lengthwise.encodings import NoPE, RoPE
-from lengthwise.evaluation import asked, check_lengths, evaluate, questions, shifted, together
+from lengthwise.evaluation import check_lengths, evaluate, evaluation_question, questions, shifted, together
 from lengthwise.tasks import Copy, LinearRegression, generator
 from lengthwise.training.loop import build, check_training
 
@@ -62,7 +62,7 @@ def test_questions_of_one_forward_are_asked_together():
     assert len(every) == 4
     grouped = list(together(every))
     assert [(c.lengths, c.prompt, shift) for c, shift in grouped] == [((2, 8), 8, {}), ((2, 8), 8, {"dims": 2})]
-    again = [asked(LinearRegression, c, n, shift) for c, shift in grouped for n in c.lengths]
+    again = [evaluation_question(LinearRegression, c, n, shift) for c, shift in grouped for n in c.lengths]
     assert again == every
     alone = list(together(questions(Copy, EvaluationConfig(lengths=(2, 8)))))
     assert [c.lengths for c, _ in alone] == [(2,), (8,)]

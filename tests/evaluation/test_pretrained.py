@@ -1,4 +1,4 @@
-"""Pretrained language models asked for labels: prompts, folders that cannot be asked, and tiny models of both architectures.
+"""Label predictions of pretrained language models: prompts, folders that are refused, and tiny models of both architectures.
 
 What needs transformers is skipped where it is not installed (`pip install 'lengthwise[outside]'`).
 """
@@ -17,15 +17,15 @@ from lengthwise.config import ConfigError
 from lengthwise.evaluation.pretrained import (
     FORMS,
     SETTINGS,
-    Answers,
+    LabelPredictions,
     Plan,
-    answers,
     boolean_tasks,
     form_for,
     load,
-    prompt,
+    predict_labels,
+    prompt_text,
 )
-from lengthwise.evaluation.pretrained.asking import log_probabilities, question
+from lengthwise.evaluation.pretrained.label_predictions import log_probabilities, tokenize_prompt
 from lengthwise.evaluation.scores import EvaluationError
 from lengthwise.tasks import Conjunction
 
@@ -44,7 +44,7 @@ XS = [[-1, 1, 1], [1, 1, -1], [-1, -1, 1]]
 def test_the_prompt_that_the_thesis_printed_for_mpt():
     """Its example, of 8 bits."""
     xs = [[-1, 1, 1, -1, 1, 1, 1, 1], [1, 1, 1, -1, -1, 1, -1, -1]]
-    assert prompt("mpt", xs, [1, -1]) == (
+    assert prompt_text("mpt", xs, [1, -1]) == (
         "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n"
         "Instruction:\n"
         "You are given some examples of inputs and their corresponding labels. You need to learn the underlying boolean function "
@@ -59,7 +59,7 @@ def test_the_prompt_that_the_thesis_printed_for_mpt():
 def test_the_prompt_that_the_thesis_printed_for_llama():
     """The first sentence alone is the system's; the label is asked for after the user's turn. `<s>` is the tokenizer's."""
     xs = [[-1, 1, 1, -1, 1, 1, 1, 1], [1, 1, 1, -1, -1, 1, -1, -1]]
-    assert prompt("llama-2", xs, [1, -1]) == (
+    assert prompt_text("llama-2", xs, [1, -1]) == (
         "[INST] <<SYS>>\n"
         "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n"
         "<</SYS>>\n"
@@ -74,7 +74,7 @@ def test_the_prompt_that_the_thesis_printed_for_llama():
 
 
 def test_a_plain_prompt():
-    assert prompt("plain", XS, [1, -1, 1]) == (
+    assert prompt_text("plain", XS, [1, -1, 1]) == (
         "You are given some examples of inputs and their corresponding labels. You need to learn the underlying boolean function "
         "represented by these input-label examples. Predict the label (either 0 or 1) for the final input.\n\n"
         "Input: 0 1 1\nLabel: 1\nInput: 1 1 0\nLabel: 0\nInput: 0 0 1\nLabel:"
@@ -83,7 +83,7 @@ def test_a_plain_prompt():
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_prompt_without_examples(form):
-    text = prompt(form, XS[:1], [1])
+    text = prompt_text(form, XS[:1], [1])
     assert text.count("Input:") == text.count("Label:") == 1
     assert text.endswith({"llama-2": "Input: 0 1 1[/INST]\nLabel:"}.get(form, "\nInput: 0 1 1\nLabel:"))
 
@@ -100,9 +100,10 @@ def test_which_examples_stand_in_a_prompt():
 
 def test_what_is_counted():
     a, b = math.log(0.6), math.log(0.1)
-    said = Answers("Parity", "standard", 3, 40, [(a, b), (b, a), (a, a), (a, b)], [0, 0, 1, 0])
-    assert (said.n, said.right, said.accuracy, said.constant) == (4, 2, 0.5, 0.75)  # equally probable is no answer
-    assert said.mass == pytest.approx((0.7 * 3 + 1.2) / 4)
+    predictions = LabelPredictions("Parity", "standard", 3, 40, [(a, b), (b, a), (a, a), (a, b)], [0, 0, 1, 0])
+    shares = (predictions.accuracy, predictions.constant_accuracy)
+    assert (predictions.n, predictions.correct, *shares) == (4, 2, 0.5, 0.75)  # equally probable labels count as wrong
+    assert predictions.label_mass == pytest.approx((0.7 * 3 + 1.2) / 4)
 
 
 def test_tasks_are_all_boolean_ones_where_none_is_named():
@@ -243,7 +244,7 @@ def of_words():
     """A tokenizer of words: labels are a token each."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    texts = [prompt(form, [[label]] * 2, [label] * 2) for form in FORMS for label in (-1, 1)]
+    texts = [prompt_text(form, [[label]] * 2, [label] * 2) for form in FORMS for label in (-1, 1)]
     known = ["<s>", "?", *sorted({word for text in texts for word in text.split()})]
     made = Tokenizer(models.WordLevel({word: n for n, word in enumerate(dict.fromkeys(known))}, unk_token="?"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -307,8 +308,8 @@ def plan(**changes):
 def test_log_probabilities_are_those_of_the_whole_text(kind, tokenizer, tmp_path):
     """The model reads the whole text with one label and with the other; no cuts, no batches, all logits."""
     model = load(make(tmp_path, kind, tokenizer()))
-    texts = [prompt("plain", XS[:n], [1, -1, 1][:n]) for n in (1, 3, 2, 3)]
-    got = log_probabilities(model, [question(model, text) for text in texts], 3)
+    texts = [prompt_text("plain", XS[:n], [1, -1, 1][:n]) for n in (1, 3, 2, 3)]
+    got = log_probabilities(model, [tokenize_prompt(model, text) for text in texts], 3)
     assert got.shape == (4, 2)
     ends = {model.tokenizer.eos_token_id} - {None}
     for text, (zero, one) in zip(texts, got.tolist(), strict=True):
@@ -325,7 +326,7 @@ def test_log_probabilities_are_those_of_the_whole_text(kind, tokenizer, tmp_path
 @needs_transformers
 def test_labels_of_several_tokens_are_read_whole(tmp_path):
     model = load(make(tmp_path, "llama", of_pieces()))
-    asked = question(model, prompt("plain", XS, [1, -1, 1]))
+    asked = tokenize_prompt(model, prompt_text("plain", XS, [1, -1, 1]))
     words = [model.tokenizer.convert_ids_to_tokens(list(label)) for label in asked.labels]
     assert words == [["z", "x", "x"], ["y", "x"]]
     assert model.tokenizer.convert_ids_to_tokens(list(asked.shared[-2:])) == [":", "Ġ"]
@@ -336,8 +337,8 @@ def test_labels_of_several_tokens_are_read_whole(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_change_nothing_but_rounding(kind, tiny):
     model, settings = load(tiny[kind]), tuple(SETTINGS)
-    one = answers(model, plan(settings=settings), batch_size=1)
-    many = answers(model, plan(settings=settings), batch_size=16)
+    one = predict_labels(model, plan(settings=settings), batch_size=1)
+    many = predict_labels(model, plan(settings=settings), batch_size=16)
     assert [(a.task, a.setting, a.examples, a.labels) for a in one] == [
         (a.task, a.setting, a.examples, a.labels) for a in many
     ]
@@ -362,16 +363,18 @@ def test_right_labels_are_the_task_s(tiny):
             return real(text)
 
     object.__setattr__(model, "tokenizer", Listening())
-    found = answers(model, asked)
+    found = predict_labels(model, asked)
     task = Conjunction(dims=3)
     xs, ys = task.examples_of(task.examples(0, 30, 5))
     assert [a.labels for a in found] == [[int(y > 0) for y in ys[:, -1]]] * 2
     want = [
-        f"{prompt('plain', x.tolist(), y.tolist())} {label}" for x, y in zip(xs, ys, strict=True) for label in (0, 1)
+        f"{prompt_text('plain', x.tolist(), y.tolist())} {label}"
+        for x, y in zip(xs, ys, strict=True)
+        for label in (0, 1)
     ]
     assert seen[-60:] == want
     alone = [
-        f"{prompt('plain', x[-1:].tolist(), y[-1:].tolist())} {label}"
+        f"{prompt_text('plain', x[-1:].tolist(), y[-1:].tolist())} {label}"
         for x, y in zip(xs, ys, strict=True)
         for label in (0, 1)
     ]
@@ -498,8 +501,8 @@ def test_the_first_mpt_s_own_code_is_not_run(dtype, tmp_path):
     (tmp_path / "own.py").write_text("raise SystemExit('this ran')")
     model = load(tmp_path, dtype=dtype)
     assert model.architecture == "MptForCausalLM"
-    assert model.described()["dtype"] == dtype
-    assert answers(model, plan())[0].n == 4
+    assert model.description()["dtype"] == dtype
+    assert predict_labels(model, plan())[0].n == 4
 
 
 @needs_transformers
@@ -508,13 +511,13 @@ def test_numbers_that_are_none(tiny):
     with torch.no_grad():
         model.model.get_output_embeddings().weight[5] = math.nan
     with pytest.raises(EvaluationError, match="not finite"):
-        answers(model, plan())
+        predict_labels(model, plan())
 
 
 @needs_transformers
 def test_progress_counts_every_prompt(tiny):
     told = []
-    answers(load(tiny["mpt"]), plan(), batch_size=3, on_progress=lambda *now: told.append(now))
+    predict_labels(load(tiny["mpt"]), plan(), batch_size=3, on_progress=lambda *now: told.append(now))
     assert told == sorted(told)
     assert told[-1] == (8, 8)
     assert len(told) >= 3
@@ -536,7 +539,7 @@ def test_a_model_that_learned_to_copy_is_seen_to_copy(kind, tmp_path, capfd):
         xs, ys = task.examples_of(task.sample(draws, 32, 1))
         count = 1 + step % 3
         texts = [
-            prompt(form, [x[0].tolist()] * (count + 1), [y[0].item()] * (count + 1))
+            prompt_text(form, [x[0].tolist()] * (count + 1), [y[0].item()] * (count + 1))
             for x, y in zip(xs, ys, strict=True)
         ]
         tokens = torch.tensor(tokenizer(texts)["input_ids"])

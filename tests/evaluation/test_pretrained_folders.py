@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from lengthwise.config import ConfigError
-from lengthwise.evaluation.pretrained import Plan, answers, boolean_tasks, load
-from lengthwise.evaluation.pretrained.calling import calling, offline
+from lengthwise.evaluation.pretrained import Plan, boolean_tasks, load, predict_labels
+from lengthwise.evaluation.pretrained.transformers_calls import offline, transformers_call
 
 _spec = importlib.util.spec_from_file_location("pretrained_folder", Path(__file__).parent / "pretrained_folder.py")
 _module = importlib.util.module_from_spec(_spec)
@@ -49,12 +49,12 @@ def __getattr__(name):
 
 ASK = """
 import sys
-from lengthwise.evaluation.pretrained import Plan, answers, boolean_tasks, load
+from lengthwise.evaluation.pretrained import Plan, boolean_tasks, load, predict_labels
 plan = Plan(boolean_tasks(["conjunction"], 3), ("standard",), (1,), "plain", prompts=2)
 for folder in sys.argv[1:]:
     model = load(folder)
-    assert answers(model, plan)[0].n == 2
-    print(model.described()["attention"])
+    assert predict_labels(model, plan)[0].n == 2
+    print(model.description()["attention"])
 """
 
 CONTROL = """
@@ -147,7 +147,7 @@ def test_the_hub_is_off_for_a_while_only(tmp_path, monkeypatch):
 
     model, seen = load(make(tmp_path)), []
     model.model.register_forward_pre_hook(lambda *_: seen.append(is_offline_mode()))
-    answers(model, Plan(boolean_tasks(["conjunction"], 3), ("standard",), (1,), "plain", prompts=2))
+    predict_labels(model, Plan(boolean_tasks(["conjunction"], 3), ("standard",), (1,), "plain", prompts=2))
     assert seen and all(seen) and not is_offline_mode()
 
 
@@ -158,8 +158,11 @@ def test_the_hub_is_off_for_a_while_only(tmp_path, monkeypatch):
         ({"text_config": {"quantization_config": {"quant_method": "eetq"}}}, "config.json has quantization_config"),
         ({"parts": [{"compression_config": {}}]}, "config.json has compression_config"),
         ({"fusion_config": {"patch_embeddings": True}}, "config.json has fusion_config"),
-        ({"transformers_weights": "adapter_model.bin"}, "config.json names 'adapter_model.bin' as weights"),
-        ({"transformers_weights": "../other.safetensors"}, r"names '\.\./other.safetensors' as weights"),
+        ({"transformers_weights": "adapter_model.bin"}, "config.json must name .* as weights, got 'adapter_model.bin'"),
+        (
+            {"transformers_weights": "../other.safetensors"},
+            r"config.json must name .* as weights, got '\.\./other.safetensors'",
+        ),
         ({"transformers_weights": 3}, "in the folder itself as weights, got 3"),
     ],
 )
@@ -274,7 +277,7 @@ def test_memory_that_runs_out(tmp_path, made):
             torch.empty(1 << 60, dtype=torch.uint8)
         raise error
 
-    with pytest.raises(ConfigError) as caught, calling(tmp_path, "read its weights"):
+    with pytest.raises(ConfigError) as caught, transformers_call(tmp_path, "read its weights"):
         run_out()
     says = str(caught.value)
     assert says.startswith(f"{tmp_path}: there is not enough memory to read its weights")
@@ -282,7 +285,7 @@ def test_memory_that_runs_out(tmp_path, made):
     assert ("(1152921504606846976 bytes in one piece)" in says) == (error is RuntimeError)
     with (
         pytest.raises(error, match="allocate" if error is RuntimeError else None),
-        calling(tmp_path, "x", computing=True),
+        transformers_call(tmp_path, "x", computing=True),
     ):
         run_out()
 

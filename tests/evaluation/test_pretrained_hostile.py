@@ -13,7 +13,7 @@ import torch
 
 from lengthwise.cli import main
 from lengthwise.config import ConfigError
-from lengthwise.evaluation.pretrained import Plan, answers, boolean_tasks, load
+from lengthwise.evaluation.pretrained import Plan, boolean_tasks, load, predict_labels
 
 _spec = importlib.util.spec_from_file_location("pretrained_folder", Path(__file__).parent / "pretrained_folder.py")
 _module = importlib.util.module_from_spec(_spec)
@@ -88,7 +88,7 @@ def test_nothing_of_transformers_is_printed(tmp_path, capfd, recwarn):
 
     heard, disabled, streams = [], logging.root.manager.disable, (sys.stdout, sys.stderr)
     model.model.register_forward_pre_hook(speak)
-    assert answers(model, PLAN)[0].n == 2
+    assert predict_labels(model, PLAN)[0].n == 2
     assert heard and capfd.readouterr() == ("", "") and not recwarn.list
     assert (logging.root.manager.disable, sys.stdout, sys.stderr) == (disabled, *streams)
 
@@ -122,10 +122,10 @@ RETURNED = {"return_dict": False, "output_hidden_states": True, "output_attentio
 
 @pytest.mark.parametrize("kind", ["llama", "mpt", "git", "gemma3"])
 def test_settings_of_what_a_model_returns_change_no_answer(tmp_path, kind):
-    usual = answers(load(make(tmp_path, kind)), PLAN)
+    usual = predict_labels(load(make(tmp_path, kind)), PLAN)
     config = json.loads((tmp_path / "config.json").read_text())
     parts = {name: {**part, **RETURNED} for name, part in config.items() if name.endswith("_config")}
-    assert answers(load(change(tmp_path, **RETURNED, **parts)), PLAN) == usual
+    assert predict_labels(load(change(tmp_path, **RETURNED, **parts)), PLAN) == usual
 
 
 def test_an_error_while_a_model_is_asked_names_the_folder(tmp_path):
@@ -136,7 +136,7 @@ def test_an_error_while_a_model_is_asked_names_the_folder(tmp_path):
 
     model.model.register_forward_pre_hook(fail)
     with pytest.raises(ConfigError) as caught:
-        answers(model, PLAN)
+        predict_labels(model, PLAN)
     assert str(caught.value).startswith(
         f"{tmp_path}: transformers cannot compute its logits (IndexError: wrong index); "
     )
@@ -186,8 +186,8 @@ def test_a_weight_of_another_model(tmp_path, refused):
 )
 def test_what_old_checkpoints_keep_beside_weights(tmp_path, kind, more):
     """Masks and frequencies, which models compute by themselves."""
-    usual = answers(load(make(tmp_path, kind)), PLAN)
-    assert answers(load(add(tmp_path, **more)), PLAN) == usual
+    usual = predict_labels(load(make(tmp_path, kind)), PLAN)
+    assert predict_labels(load(add(tmp_path, **more)), PLAN) == usual
 
 
 def test_weights_that_are_stored_twice(tmp_path):
@@ -252,4 +252,4 @@ def test_a_tokenizer_with_more_tokens_than_there_are_rows(tmp_path, refused):
 )
 def test_large_numbers_that_say_no_size(tmp_path, kind, settings):
     change(make(tmp_path, kind), "tokenizer_config.json", model_max_length=int(1e30))
-    assert answers(load(change(tmp_path, **settings)), PLAN)[0].n == 2
+    assert predict_labels(load(change(tmp_path, **settings)), PLAN)[0].n == 2

@@ -10,7 +10,7 @@ from torch import nn
 
 from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, ALiBi, Learned
-from lengthwise.evaluation import EvaluationError, asked, check_lengths, evaluate
+from lengthwise.evaluation import EvaluationError, check_lengths, evaluate, evaluation_question
 from lengthwise.positions import Digits, Randomized, Shift, Skip, position_scheme_for
 from lengthwise.tasks import Copy, Text
 from lengthwise.tasks.base import generator
@@ -338,8 +338,12 @@ def test_progress_ends_where_there_are_fewer_examples_than_the_task_knows():
 
 def test_the_question_is_the_same_for_a_task_and_its_class():
     config = EvaluationConfig(lengths=(8,), tokens=100, examples=9, seed=4)
-    assert asked(Copy, config, 8) == asked(Copy(), config, 8) == {"length": 8, "examples": 9, "seed": 4}
-    assert asked(Text, config, 16) == {"length": 16, "tokens": 100, "seed": 4}
+    assert (
+        evaluation_question(Copy, config, 8)
+        == evaluation_question(Copy(), config, 8)
+        == {"length": 8, "examples": 9, "seed": 4}
+    )
+    assert evaluation_question(Text, config, 16) == {"length": 16, "tokens": 100, "seed": 4}
 
 
 def test_generators_of_tests_are_not_those_of_training():

@@ -77,7 +77,7 @@ def has(task, length, split):
 
 
 def test_every_task_of_words_is_asked():
-    asked = {choice.make for choice in OF_WORDS}
+    asked = {choice.cls for choice in OF_WORDS}
     assert asked == {make for make in TASKS if issubclass(make, SequenceTask)}
 
 

@@ -33,7 +33,7 @@ def show_inspection(encoding: str, settings: Sequence[str], sizes: dict[str, int
         return 0
     console = stdout()
     console.width = min(console.width, WIDTH)
-    for part in pictures(data, summary(choice.make)):
+    for part in pictures(data, summary(choice.cls)):
         console.print(part)
     return 0
 
@@ -68,7 +68,7 @@ def summary(make: type) -> str:
 
 def with_settings(choice: Choice, settings: Sequence[str]) -> Choice:
     """Return the choice with further `name=value` settings. If a name is repeated, the last value counts."""
-    known = settings_of(choice.make)
+    known = settings_of(choice.cls)
     values = dict(choice.settings)
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -76,8 +76,8 @@ def with_settings(choice: Choice, settings: Sequence[str]) -> Choice:
         if not equals or not key:
             raise ConfigError(f"--set must be name=value, got {setting!r}; write, for example, --set max_length=256")
         require_known(choice.name, [key], known)
-        values[key] = parse_value(value.strip(), annotation(choice.make, known[key]), f"{choice.name}.{key}")
-    return choose(choice.make, **values) if settings else choice
+        values[key] = parse_value(value.strip(), annotation(choice.cls, known[key]), f"{choice.name}.{key}")
+    return choose(choice.cls, **values) if settings else choice
 
 
 # ---- the picture ------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def check(
     encodings
         The same names, comma-separated: rope,fire.
     theorems
-        Check numerically what published theorems construct, instead of the conformance suite.
+        Check published theorems about the encodings numerically, instead of the conformance suite.
     outside
         Compare our encodings with those of transformers and x-transformers, instead of the conformance suite.
     json
@@ -201,11 +201,11 @@ def pretrained(
     examples
         Numbers of examples before the question, comma-separated.
     settings
-        Kinds of prompts, comma-separated. standard: independent examples. duplicated: one example repeated, and asked again. noise:
-        the second half of the examples repeats one example.
+        Kinds of prompts, comma-separated. standard: independent examples. duplicated: one example repeated, whose
+        input is also the question. noise: the second half of the examples repeats one example.
     form
-        Prompt template: mpt and llama-2 (a chat with [INST] <<SYS>>) are those printed in the thesis, plain is that of
-        Bhattamishra et al. 2023. auto: llama-2 for Llama models and mpt for all others.
+        Prompt template: mpt and llama-2 (a chat with [INST] <<SYS>>) are printed in the thesis "How Do Position Encodings Affect
+        Length Generalization?", plain is that of Bhattamishra et al. 2023. auto: llama-2 for Llama models and mpt for all others.
     prompts
         Number of prompts for each task, setting and number of examples; each prompt has its own function.
     seed
@@ -219,7 +219,7 @@ def pretrained(
     threads
         Number of CPU threads.
     output
-        JSON file for all prompts' results. [default: nothing is saved]
+        JSON file for the results of all prompts. [default: nothing is saved]
     json
         Print the same JSON instead of a table.
     """

@@ -13,7 +13,7 @@ from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import console, duration, json_text, one_line, print_json, stdout
 
 if TYPE_CHECKING:
-    from lengthwise.evaluation.pretrained import Answers, Plan, Pretrained
+    from lengthwise.evaluation.pretrained import LabelPredictions, Plan, Pretrained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ def check(options: PretrainedOptions, json: bool) -> int:
         plan = plan_with(pretrained.form_for(model.model_type))
     start = time.perf_counter()
     with _progress() as show:
-        results = pretrained.answers(model, plan, batch_size=options.batch_size, on_progress=show)
+        results = pretrained.predict_labels(model, plan, batch_size=options.batch_size, on_progress=show)
     seconds = time.perf_counter() - start
     if json or file is not None:
         data = record(model, plan, results, options, seconds)
@@ -79,7 +79,7 @@ def check(options: PretrainedOptions, json: bool) -> int:
 
 
 def record(
-    model: "Pretrained", plan: "Plan", results: "list[Answers]", options: PretrainedOptions, seconds: float
+    model: "Pretrained", plan: "Plan", results: "list[LabelPredictions]", options: PretrainedOptions, seconds: float
 ) -> dict[str, Any]:
     """Return all results as plain data, with the settings that reproduce them."""
     import platform
@@ -91,7 +91,7 @@ def record(
     from lengthwise.evaluation.pretrained import FORMS
 
     return {
-        "model": model.described(),
+        "model": model.description(),
         "asked": {
             "tasks": [choice.label for choice in plan.tasks],
             "settings": list(plan.settings),
@@ -110,35 +110,35 @@ def record(
             "python": platform.python_version(),
         },
         "seconds": round(seconds, 3),
-        "answers": [_row(answers) for answers in results],
+        "answers": [_row(predictions) for predictions in results],
     }
 
 
-def _row(answers: "Answers") -> dict[str, Any]:
-    interval = _interval(answers)
+def _row(predictions: "LabelPredictions") -> dict[str, Any]:
+    interval = _interval(predictions)
     return {
-        "task": answers.task,
-        "setting": answers.setting,
-        "examples": answers.examples,
-        "n": answers.n,
-        "right": answers.right,
-        "accuracy": answers.accuracy,
+        "task": predictions.task,
+        "setting": predictions.setting,
+        "examples": predictions.examples,
+        "n": predictions.n,
+        "right": predictions.correct,
+        "accuracy": predictions.accuracy,
         "low": interval.low,
         "high": interval.high,
-        "constant": answers.constant,
-        "mass": answers.mass,
-        "tokens": answers.tokens,
-        "labels": answers.labels,
-        "log_probabilities": [[float(f"{value:.8g}") for value in pair] for pair in answers.log_probabilities],
+        "constant": predictions.constant_accuracy,
+        "mass": predictions.label_mass,
+        "tokens": predictions.tokens,
+        "labels": predictions.labels,
+        "log_probabilities": [[float(f"{value:.8g}") for value in pair] for pair in predictions.log_probabilities],
     }
 
 
-def _interval(answers: "Answers") -> Interval:
-    share = answers.accuracy
-    return with_wilson(Interval(share, share, share, 0.0, "examples"), answers.n)
+def _interval(predictions: "LabelPredictions") -> Interval:
+    share = predictions.accuracy
+    return with_wilson(Interval(share, share, share, 0.0, "examples"), predictions.n)
 
 
-def _table(results: "list[Answers]") -> Any:
+def _table(results: "list[LabelPredictions]") -> Any:
     from rich.table import Table
     from rich.text import Text
 
@@ -148,18 +148,18 @@ def _table(results: "list[Answers]") -> Any:
     for name in ("examples", "accuracy", "interval", "n", "one label", "P(0 or 1)"):
         table.add_column(name, justify="right", no_wrap=True)
     previous = None
-    for answers in results:
-        group, interval = (answers.task, answers.setting), _interval(answers)
+    for predictions in results:
+        group, interval = (predictions.task, predictions.setting), _interval(predictions)
         names = [Text(name) for name in group] if group != previous else [Text(), Text()]
         previous = group
         table.add_row(
             *names,
-            f"{answers.examples}",
-            f"{answers.accuracy:.3f}",
+            f"{predictions.examples}",
+            f"{predictions.accuracy:.3f}",
             f"{interval.low:.3f} … {interval.high:.3f}",
-            f"{answers.n}",
-            f"{answers.constant:.3f}",
-            f"{answers.mass:.3f}",
+            f"{predictions.n}",
+            f"{predictions.constant_accuracy:.3f}",
+            f"{predictions.label_mass:.3f}",
         )
     return table
 

@@ -113,7 +113,7 @@ class Overview:
             return ""
         values = ", ".join(f"{figure(mean, 3)} at {length}" for length, mean in event.scores)
         shifts = f"{event.shift_scores} scores under shifts" if event.shift_scores else ""
-        scores = f"{getattr(run.task.make, 'metric', 'score')} {values}" if values else ""
+        scores = f"{getattr(run.task.cls, 'metric', 'score')} {values}" if values else ""
         return "; ".join(filter(None, [scores, shifts]))
 
     def opening(self, event: Begun, results: Path) -> str:

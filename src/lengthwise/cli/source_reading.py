@@ -63,7 +63,7 @@ class SourceClass:
     def linearization(self) -> list["SourceClass"]:
         """Return the class and its bases, the first base with its own first; bases outside of lengthwise are left out."""
         bases = (resolved(self.module, name) for name in self.definition.bases)
-        return [self, *(one for base in bases if base is not None for one in base.linearization())]
+        return [self, *(each for base in bases if base is not None for each in base.linearization())]
 
 
 def _targets(node: ast.Assign | ast.AnnAssign) -> list[str]:
@@ -74,13 +74,13 @@ def _targets(node: ast.Assign | ast.AnnAssign) -> list[str]:
 def literal(node: ast.expr, module: str) -> Any:
     """Return the value of a literal, or of a name that a module gives to a literal."""
     if isinstance(node, ast.Name):
-        for one in tree(module).body:
-            if isinstance(one, ast.Assign) and node.id in _targets(one):
-                return literal(one.value, module)
-        there = _imports(module).get(node.id)
-        if there is None:
+        for statement in tree(module).body:
+            if isinstance(statement, ast.Assign) and node.id in _targets(statement):
+                return literal(statement.value, module)
+        imported = _imports(module).get(node.id)
+        if imported is None:
             raise NotLiteral(node.id)
-        return literal(ast.Name(there[1]), there[0])
+        return literal(ast.Name(imported[1]), imported[0])
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError) as error:
@@ -99,13 +99,13 @@ def tree(module: str) -> ast.Module:
 
 @cache
 def _imports(module: str) -> dict[str, tuple[str, str]]:
-    """The names that a module imports from lengthwise: {name: (module, name there)}."""
-    found = {}
+    """Return the names that a module imports from lengthwise: {name: (module, name in that module)}."""
+    imported = {}
     for node in tree(module).body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lengthwise") and not node.level:
             for alias in node.names:
-                found[alias.asname or alias.name] = (node.module or "", alias.name)
-    return found
+                imported[alias.asname or alias.name] = (node.module or "", alias.name)
+    return imported
 
 
 def resolved(module: str, name: ast.expr) -> SourceClass | None:
@@ -119,8 +119,8 @@ def find(module: str, name: str) -> SourceClass | None:
     for node in tree(module).body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return SourceClass(module, node)
-    there = _imports(module).get(name)
-    return find(*there) if there is not None else None
+    imported = _imports(module).get(name)
+    return find(*imported) if imported is not None else None
 
 
 def listed(package: str, registry: str) -> list[SourceClass]:
@@ -129,7 +129,7 @@ def listed(package: str, registry: str) -> list[SourceClass]:
         if isinstance(node, ast.Assign) and registry in _targets(node):
             call = node.value
             if isinstance(call, ast.Call) and len(call.args) > 1 and isinstance(call.args[1], ast.Tuple):
-                found = [resolved(package, name) for name in call.args[1].elts]
-                if all(one is not None for one in found):
-                    return [one for one in found if one is not None]
+                classes = [resolved(package, name) for name in call.args[1].elts]
+                if None not in classes:
+                    return [each for each in classes if each is not None]
     raise NotLiteral(registry)

@@ -63,15 +63,15 @@ def _equals_reference(case: EncodingCase, backend: str) -> None:
     bidirectional = _is_bidirectional(case)
     for scenario in SCENARIOS:
         for causal in (True, False) if bidirectional else (True,):
-            got = _output_and_gradients(case, backend, scenario, causal=causal)
+            actual = _output_and_gradients(case, backend, scenario, causal=causal)
             where = scenario.name if causal else f"{scenario.name}, bidirectional"
-            _compare(where, got, _expected(case, scenario, causal), 1e-10)
+            _compare(where, actual, _expected(case, scenario, causal), 1e-10)
             if (error := chord_error(case.build(num_heads=scenario.heads))) > 0:
                 with torch.no_grad():
                     exact = _output_and_gradients(case, "reference", scenario, causal=causal)
                 # If every logit is off by at most `error`, every weight changes by at most the fraction 2 · error, and an
                 # output by at most that fraction of the largest value, which is less than 10 here.
-                _compare(f"{where}, the exact function", {"output": got["output"]}, exact, 1e-10 + 2 * error * 10)
+                _compare(f"{where}, the exact function", {"output": actual["output"]}, exact, 1e-10 + 2 * error * 10)
     _compare("2-layer model", _model_gradients(case, backend), _expected(case, None, True), 1e-9)
 
 
@@ -104,10 +104,10 @@ def approximated(encoding: PositionEncoding) -> PositionEncoding:
     return encoding
 
 
-def _compare(where: str, got: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
-    assert got.keys() == (expected.keys() if torch.is_grad_enabled() else got.keys() & expected.keys())
-    for name in got:
-        require_close(f"{where}: {name}", got[name], expected[name], tolerance)
+def _compare(where: str, actual: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
+    assert actual.keys() == (expected.keys() if torch.is_grad_enabled() else actual.keys() & expected.keys())
+    for name in actual:
+        require_close(f"{where}: {name}", actual[name], expected[name], tolerance)
 
 
 @lru_cache(maxsize=512)  # more than one encoding with all its settings needs
@@ -193,8 +193,8 @@ def _model_applies(case: EncodingCase, backend: str) -> None:
                 for n, (block, encoding) in enumerate(zip(blocks, encodings, strict=True)):
                     normed = block.attention_norm(inputs[2 * n])
                     expected = run(encoding, "reference", *block.qkv_heads(normed), *pair, normed)
-                    got = inputs[2 * n + 1]
-                    require_close(f"2-layer model{name}: layer {n}", got, expected.transpose(1, 2).flatten(2))
+                    actual = inputs[2 * n + 1]
+                    require_close(f"2-layer model{name}: layer {n}", actual, expected.transpose(1, 2).flatten(2))
 
 
 def _is_bidirectional(case: EncodingCase) -> bool:
@@ -224,8 +224,8 @@ def _equals_float64_reference(case: EncodingCase) -> None:
             expected = float64_reference.output(
                 encoding, *layer.qkv(embedded), ids, lengths, visible, HEAD_DIM**-0.5, embedded, documents
             )
-            got = layer(x, positions, documents, causal=causal)
-            require_close(name if causal else f"{name}, bidirectional", got, expected, 1e-11)
+            actual = layer(x, positions, documents, causal=causal)
+            require_close(name if causal else f"{name}, bidirectional", actual, expected, 1e-11)
 
 
 def _gradients_equal_finite_differences(case: EncodingCase) -> None:

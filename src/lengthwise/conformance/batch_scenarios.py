@@ -51,9 +51,9 @@ def packed(*starts: tuple[int, ...]) -> Callable[[int], Int[Tensor, "b j"]]:
     return documents
 
 
-def padded(*left: int) -> Callable[[int], Int[Tensor, "b j"]]:
+def padded(*num_padding: int) -> Callable[[int], Int[Tensor, "b j"]]:
     """Return a function for rows with so many tokens of left padding (document -1), followed by document 0."""
-    return lambda keys: torch.stack([torch.where(torch.arange(keys) < n, -1, 0) for n in left])
+    return lambda keys: torch.stack([torch.where(torch.arange(keys) < n, -1, 0) for n in num_padding])
 
 
 SCENARIOS = (
@@ -101,11 +101,11 @@ def same(left: list[Tensor], right: list[Tensor]) -> bool:
     return len(left) == len(right) and all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
 
 
-def require_close(what: str, got: Tensor, expected: Tensor, tolerance: float = 1e-10) -> None:
+def require_close(what: str, actual: Tensor, expected: Tensor, tolerance: float = 1e-10) -> None:
     """Raise `Failure` if two tensors differ by more than `tolerance`, absolute or relative to the largest expected value."""
-    if got.shape != expected.shape:
-        raise Failure(f"{what}: shape {tuple(got.shape)}, expected {tuple(expected.shape)}")
-    error = difference(got, expected)
+    if actual.shape != expected.shape:
+        raise Failure(f"{what}: shape {tuple(actual.shape)}, expected {tuple(expected.shape)}")
+    error = difference(actual, expected)
     limit = tolerance * max(1.0, float(expected.detach().abs().max()) if expected.numel() else 1.0)
     if not error <= limit:
         raise Failure(f"{what}: off by {error:.3g}, allowed {limit:.3g}")

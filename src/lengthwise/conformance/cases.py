@@ -31,7 +31,7 @@ class EncodingCase:
     setting has no effect under the defaults ({"factor": 4.0}).
     """
 
-    make: type[PositionEncoding]
+    cls: type[PositionEncoding]
     settings: tuple[tuple[str, Any], ...] = ()
 
     @classmethod
@@ -40,7 +40,7 @@ class EncodingCase:
 
     @property
     def choice(self) -> Choice:
-        return choose(self.make, **dict(self.settings))
+        return choose(self.cls, **dict(self.settings))
 
     @property
     def label(self) -> str:
@@ -49,12 +49,12 @@ class EncodingCase:
     @property
     def is_default(self) -> bool:
         """Whether the settings are those that the suite starts from."""
-        return self == EncodingCase.of(self.make)
+        return self == EncodingCase.of(self.cls)
 
     @property
     def depends_on_length(self) -> bool:
         """Whether the effect on a pair of positions changes with the current length."""
-        return self.make.depends_on_length()
+        return self.cls.depends_on_length()
 
     @property
     def shift_invariant(self) -> bool:
@@ -108,11 +108,11 @@ class EncodingCase:
 @cache
 def alternatives(case: EncodingCase) -> dict[str, list[Any]]:
     """Return other values that the class accepts at these sizes, for each setting; an empty list if there are none."""
-    declared: dict[str, tuple[Any, ...]] = getattr(case.make, "alternatives", {})
+    declared: dict[str, tuple[Any, ...]] = getattr(case.cls, "alternatives", {})
     values_of = {}
-    for name, parameter in settings_of(case.make).items():
+    for name, parameter in settings_of(case.cls).items():
         current = dict(case.settings).get(name, parameter.default)
-        candidates = declared[name] if name in declared else list(guesses(current, annotation(case.make, parameter)))
+        candidates = declared[name] if name in declared else list(guesses(current, annotation(case.cls, parameter)))
         accepted = [value for value in candidates if value != current and _is_accepted(case.changed(name, value))]
         # All options of a Literal and all declared values, but only one value of a number.
         several = name in declared or not isinstance(current, (int, float)) or isinstance(current, bool)

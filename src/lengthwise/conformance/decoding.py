@@ -38,8 +38,10 @@ def decoding(case: EncodingCase, backend: str) -> str:
             if length == LENGTH:
                 splits += [(f"split at {n}", [n, length - n]) for n in range(1, length)]
             for how, sizes in splits:
-                for start, end, got in _chunk_outputs(model, ids, arguments, sizes):
-                    require_close(f"{how}{name}: tokens {start} to {end - 1}", got, prefixes[end][:, start:end], 1e-9)
+                for start, end, actual in _chunk_outputs(model, ids, arguments, sizes):
+                    require_close(
+                        f"{how}{name}: tokens {start} to {end - 1}", actual, prefixes[end][:, start:end], 1e-9
+                    )
         if case.is_default:
             _continues_after_positions(model, ids)
             _generates(model)

@@ -76,10 +76,8 @@ def _require_works(case: EncodingCase, backend: str, train_length: int, length: 
 def _require_clear_error(case: EncodingCase, error: ValueError, limit: int | None, length: int) -> None:
     if limit is None or length <= limit:
         raise Failure(f"length {length} raises {error}, but max_length is {limit}")
-    if case.make.__name__ not in str(error) or "\n" in str(error):
-        raise Failure(
-            f"length {length}: the error must be one line that names {case.make.__name__}, got {str(error)!r}"
-        )
+    if case.cls.__name__ not in str(error) or "\n" in str(error):
+        raise Failure(f"length {length}: the error must be one line that names {case.cls.__name__}, got {str(error)!r}")
 
 
 @question(9, "precision", "float32 and bfloat16 agree with float64 at positions up to 10^6")
@@ -93,12 +91,12 @@ def precision(case: EncodingCase, backend: str) -> str:
         exact = copy.deepcopy(low).double()  # the same rounded parameters
         worst = 0.0
         for positions in (list(range(top - 32, top + 1)), scattered, list(range(33))):
-            for what, got, expected, gain in _pairs(low, exact, backend, dtype, torch.tensor([positions])):
-                if got.dtype != dtype:
-                    raise Failure(f"{what} in {dtype} has the dtype {got.dtype}")
+            for what, actual, expected, gain in _pairs(low, exact, backend, dtype, torch.tensor([positions])):
+                if actual.dtype != dtype:
+                    raise Failure(f"{what} in {dtype} has the dtype {actual.dtype}")
                 # Every result is rounded once. A vector that is added to an embedding was rounded before, too.
                 rounding = 0.51 * torch.finfo(dtype).eps * (expected.abs() + (what == "embedding"))
-                error = float((((got.double() - expected).abs() - rounding) / gain).max())
+                error = float((((actual.double() - expected).abs() - rounding) / gain).max())
                 limit = tolerance if what == "attention" else 2e-6
                 if not error <= limit:
                     where = f"positions {positions[0]} to {positions[-1]}"

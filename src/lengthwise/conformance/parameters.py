@@ -30,8 +30,8 @@ def gradients(case: EncodingCase, backend: str) -> str:
         for name, parameter in model.named_parameters():
             if parameter.grad is None or not torch.isfinite(parameter.grad).all():
                 raise Failure(f"in a model (share_encoding={share}), {name} gets no finite gradient")
-        shared = case.make.shared_across_layers if share is None else share
-        modules = 1 if shared or case.make.acts_on_embedding() else model.config.num_layers
+        shared = case.cls.shared_across_layers if share is None else share
+        modules = 1 if shared or case.cls.acts_on_embedding() else model.config.num_layers
         count = sum(p.numel() for n, p in model.named_parameters() if n.startswith("encodings."))
         if count != modules * per_module:
             raise Failure(

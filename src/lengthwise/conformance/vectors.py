@@ -50,10 +50,10 @@ def built(make: type[PositionEncoding], case: dict[str, Any]) -> PositionEncodin
 
 @question(1, "vectors", "It equals reference values that were computed without Lengthwise", variants=False)
 def equals_vectors(case: EncodingCase, backend: str) -> str:
-    cases = load(case.make)
+    cases = load(case.cls)
     refused = []
     for vector in cases:
-        encoding = built(case.make, vector)
+        encoding = built(case.cls, vector)
         what = f"{vector['name']} ({vector['what']}, {vector['from']})"
         try:
             _COMPARE[vector["what"]](encoding, vector, backend, what)
@@ -78,8 +78,8 @@ def _logits(encoding: PositionEncoding, case: dict[str, Any], backend: str, what
     q, k, expected = (_numbers(case[name]) for name in ("q", "k", "expected"))
     span, mask, scale = _span(case), _mask(case), case["scale"]
     modifiers = _modifiers(encoding, case)
-    got = reference.logits(modifiers, q[None], k[None], span, mask.visible(q.device)[:, None], scale)
-    _require_close(what, got[0], expected, case)
+    actual = reference.logits(modifiers, q[None], k[None], span, mask.visible(q.device)[:, None], scale)
+    _require_close(what, actual[0], expected, case)
     # A backend has no logits to compare. Its output is softmax(logits) if the values are one-hot vectors of the keys.
     if expected.isnan().all(-1).any() or case.get("everywhere"):
         return
@@ -119,7 +119,7 @@ def _compare_weights(
     if reason := unsupported_reason(backend, modifiers, span):
         raise Refused(reason)
     attend = plan(modifiers, span, mask, q[None], backend=backend)
-    got = torch.cat(
+    actual = torch.cat(
         [attend(q[None], k[None], _widen(p, q.shape[-1])[None], scale=scale)[0, ..., : p.shape[-1]] for p in v_parts],
         -1,
     )
@@ -128,7 +128,7 @@ def _compare_weights(
     # An absolute error of a logit is a relative error of the weight. Only the reference evaluates functions exactly.
     error = case["atol"] + case["rtol"] * float(expected[~hidden].abs().max())
     error = 2 * (error if backend == "reference" else error + case.get("approximation", 0.0))
-    _require_close(f"{what}, through {backend}", got[..., :keys], weights, {"atol": 0.0, "rtol": error})
+    _require_close(f"{what}, through {backend}", actual[..., :keys], weights, {"atol": 0.0, "rtol": error})
 
 
 def _widen(x: Tensor, width: int) -> Tensor:
@@ -137,8 +137,10 @@ def _widen(x: Tensor, width: int) -> Tensor:
 
 def _output(encoding: PositionEncoding, case: dict[str, Any], backend: str, what: str) -> None:
     q, k, v = (_numbers(case[name])[None] for name in ("q", "k", "v"))
-    got = plan(_modifiers(encoding, case), _span(case), _mask(case), q, backend=backend)(q, k, v, scale=case["scale"])
-    _require_close(f"{what}, through {backend}", got[0], _numbers(case["expected"]), case)
+    actual = plan(_modifiers(encoding, case), _span(case), _mask(case), q, backend=backend)(
+        q, k, v, scale=case["scale"]
+    )
+    _require_close(f"{what}, through {backend}", actual[0], _numbers(case["expected"]), case)
 
 
 def _rotated(encoding: PositionEncoding, case: dict[str, Any], backend: str, what: str) -> None:
@@ -152,8 +154,8 @@ def _rotated(encoding: PositionEncoding, case: dict[str, Any], backend: str, wha
 
 def _embed(encoding: PositionEncoding, case: dict[str, Any], backend: str, what: str) -> None:
     expected = _numbers(case["expected"])
-    got = encoding.embed(torch.zeros(1, *expected.shape, dtype=torch.float64), torch.tensor([case["positions"]]))
-    _require_close(what, got[0], expected, case)
+    actual = encoding.embed(torch.zeros(1, *expected.shape, dtype=torch.float64), torch.tensor([case["positions"]]))
+    _require_close(what, actual[0], expected, case)
 
 
 def _error(encoding: PositionEncoding, case: dict[str, Any], backend: str, what: str) -> None:
@@ -197,14 +199,14 @@ def _numbers(nested: Any) -> Tensor:
     return torch.tensor(float("nan") if nested is None else nested, dtype=torch.float64)
 
 
-def _require_close(what: str, got: Tensor, expected: Tensor, case: dict[str, Any]) -> None:
-    if got.shape != expected.shape:
-        raise Failure(f"{what}: shape {tuple(got.shape)}, expected {tuple(expected.shape)}")
+def _require_close(what: str, actual: Tensor, expected: Tensor, case: dict[str, Any]) -> None:
+    if actual.shape != expected.shape:
+        raise Failure(f"{what}: shape {tuple(actual.shape)}, expected {tuple(expected.shape)}")
     compared = ~expected.isnan()
-    got, expected = got.detach()[compared], expected[compared]
+    actual, expected = actual.detach()[compared], expected[compared]
     # Reference values have rounding errors too: 1e-13 of the largest.
     allowed = case["atol"] + case["rtol"] * expected.abs() + 1e-13 * expected.abs().max()
-    error = (got - expected).abs()
+    error = (actual - expected).abs()
     if not bool((error <= allowed).all()):
         worst = int((error - allowed).nan_to_num(float("inf")).argmax())
-        raise Failure(f"{what}: {float(got[worst]):.12g} where {float(expected[worst]):.12g} is expected")
+        raise Failure(f"{what}: {float(actual[worst]):.12g} where {float(expected[worst]):.12g} is expected")

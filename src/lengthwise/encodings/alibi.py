@@ -31,7 +31,7 @@ class ALiBi(DistanceBias):
     `bidirectional`: b = -m_h |i - j|, which is also defined for keys after the query. `learned`: m_h = exp(log_slopes_h),
     initialized with the fixed slopes and always above 0.
 
-    Past the trained length: the bias continues on the same line, so distant keys get almost no weight, as with a window.
+    Beyond the training length: the bias continues on the same line, so distant keys get almost no weight, as with a window.
 
     Source: Press et al. 2022, "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation".
     Code: the authors' code adds m_h · j, which is equal under a causal softmax; this class adds the bias as published.

@@ -19,7 +19,7 @@ class BandedBias(PositionEncoding):
     x_i is the attention layer's input at the query. The `rank` rows of P are functions of the distance that all heads share.
     Each head combines them with the weights W_h x_i. W is initialized from N(0, 1 / d_model), P from N(0, 0.02^2).
 
-    Past the trained length: distances from `band` on have no bias, and neither have keys after the query. Beyond the band,
+    Beyond the training length: distances from `band` on have no bias, and neither have keys after the query. Beyond the band,
     only content decides.
 
     Source: Thinking Machines Lab 2026, the relative logits of the Inkling model; no paper is known, and the name is ours.

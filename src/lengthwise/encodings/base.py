@@ -115,7 +115,7 @@ class PositionEncoding(nn.Module, ABC):
         except (RuntimeError, OverflowError) as error:  # sizes that no tensor can have
             reason = " ".join(str(error).split())
             raise ConfigError(
-                f"{cls.__name__}: an encoding with these settings cannot be made ({reason}); make a setting smaller"
+                f"{cls.__name__}: an encoding with these settings cannot be created ({reason}); make a setting smaller"
             ) from error
         return settings
 

@@ -13,14 +13,14 @@ from lengthwise.span import Span
 class CoPE(PositionEncoding):
     """logit(h, i, j) += <q_i, e[p_ij]> nats, with gates g_il = sigmoid(logit(h, i, l)) and p_ij = g_ij + ... + g_ii.
 
-    The sum has the keys from j to i that query i sees. p_ij is at most `max_position` - 1.
+    The sum is over the keys from j to i that query i attends to. p_ij is at most `max_position` - 1.
 
     e has `max_position` rows. Between rows it is interpolated: e[p] = (1 - a) e[floor p] + a e[ceil p], a = p - floor p.
     All heads share the rows; they differ because each head has its own q. The rows are initialized with 0, so a new model
     has no position information. The gates read the scaled logits; the product with e is not scaled. Position IDs are not
     used.
 
-    Past the trained length: the bias depends on the counts and not on the number of tokens. If a head counts more than
+    Beyond the training length: the bias depends on the counts and not on the number of tokens. If a head counts more than
     `max_position` - 1, all further keys share the last row.
 
     Source: Golovneva et al. 2024, "Contextual Position Encoding: Learning to Count What's Important".

@@ -28,7 +28,7 @@ class DAPE(PositionEncoding):
     key whose position ID is higher than its query's (position scheme `Digits`) counts as distance 0. W and b are
     initialized like those of nn.Linear.
 
-    Past the trained length: B behaves as in its base encoding, and f gets values of B that it did not see in training. With
+    Beyond the training length: B behaves as in its base encoding, and f gets values of B that it did not see in training. With
     "fire", B stays in the range of training but also depends on the query's position, so shifting all positions changes
     the result.
 
@@ -88,7 +88,9 @@ class DAPE(PositionEncoding):
         """Return A + B + f(A, B), with `logits` = A and `bias` = B."""
         if logits.shape[1] != self.second.out_features:
             heads = self.second.out_features
-            raise ConfigError(f"DAPE was made for {heads} heads, and q has {logits.shape[1]}; set num_heads to that")
+            raise ConfigError(
+                f"DAPE: q must have num_heads = {heads} heads, got {logits.shape[1]}; set num_heads to that"
+            )
         bias = bias.to(logits.dtype)
         pairs = torch.cat([logits, bias.expand_as(logits)], 1).movedim(1, -1)
         (w1, b1), (w2, b2) = ((p.to(logits.dtype) for p in (m.weight, m.bias)) for m in (self.first, self.second))

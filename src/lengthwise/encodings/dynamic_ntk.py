@@ -17,7 +17,7 @@ class DynamicNTK(NTKAware):
     do not affect the result. `scale_step` rounds n - L up to a multiple of itself. A KV cache is then computed again only
     once per step, and not at every token as in the published form (`scale_step=1`).
 
-    Past the trained length: every new token changes the angles of all tokens. So the result at each position depends on
+    Beyond the training length: every new token changes the angles of all tokens. So the result at each position depends on
     the length of the whole document (its highest position ID + 1).
 
     Source: emozilla 2023, "Dynamically Scaled RoPE further increases performance of long context LLaMA with zero fine-tuning";

@@ -17,7 +17,7 @@ class DynamicYaRN(NTKByParts):
     sequences do not affect the result. `scale_step` rounds n - L up to a multiple of itself (1: as published), and a KV
     cache stays valid within a step.
 
-    Past the trained length: the angles of all tokens change with each n. So an early token's logits differ between a short
+    Beyond the training length: the angles of all tokens change with each n. So an early token's logits differ between a short
     sequence and a long one that begins in the same way.
 
     Source: Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", sections 3.3 (dynamic

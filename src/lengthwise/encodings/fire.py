@@ -43,16 +43,16 @@ class FIRE(PositionEncoding):
     1.23e-4 max|f''|, because f' is the slope of a chord. `backend="reference"` evaluates the MLP on every pair and has
     neither error. With one module for all layers (`share_encoding`) this is FIRE-S.
 
-    Past the trained length: x lies in [0, 1] for every causal pair at any length, so distances stay in the interval of
-    training.
+    Beyond the training length: x is in [0, 1] for every causal pair at any length, so f gets no values outside the
+    interval of training.
 
     Source: Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context Transformers", eq. 4, 21-23.
     Code: no official code; the widely copied listing has one hidden layer, the paper's text and ablation two.
-    Differs: the paper counts the query position from 1, the copies from 0 with eps 1e-6; this class follows the copies.
+    Differs: the paper counts the query's position from 1, the listing from 0 with eps 1e-6; this class follows the listing.
 
     Choosing `L`, in tokens: take several times the training length, and at least the default. In models of two layers trained
     on 18 to 256 tokens, L = 512 and L = 1,024 had the best mean scores at twice the training length and beyond, on text and
-    on copying. They were ahead of a 16th, a quarter, once and (if that is not 512) twice the training length
+    on copying. The other values were 1/16, 1/4, 1 and (unless that is 512) 2 times the training length
     (studies/fire/threshold.py). While all positions are below L, the bias depends only on the distance.
 
     >>> FIRE(num_heads=8).coordinate(torch.tensor(3), torch.tensor(1))     # ψ(2) / ψ(512)
@@ -198,37 +198,41 @@ class _Tables(torch.autograd.Function):
         return size, torch.maximum(threshold, query), threshold, torch.where(unit > 0, unit, 1.0)
 
     @staticmethod
-    def in_one_call(ctx: Any, kept: tuple[Tensor, ...], of_u: Tensor, of_w: Tensor) -> tuple[Tensor | None, ...]:
+    def compiled_backward(
+        ctx: Any, saved: tuple[Tensor, ...], grad_feature: Tensor, grad_scale: Tensor
+    ) -> tuple[Tensor | None, ...]:
         """Compute `backward` with one call of the compiled library."""
-        c, multiplier, distance, query = kept
-        of_c, of_multiplier = c.new_empty(()), multiplier.new_empty(())
+        c, multiplier, distance, query = saved
+        grad_c, grad_multiplier = c.new_empty(()), multiplier.new_empty(())
         signed, times = c.item(), multiplier.item() * ctx.L
-        found = segments.fire_tables_backward(abs(signed), abs(times), ctx.L, ctx.eps, distance, query, of_u, of_w)
-        of_c.fill_(found[0] * _sign(signed))
-        of_multiplier.fill_(found[1] * _sign(times) * ctx.L)
-        return of_c, of_multiplier, *[None] * 4
+        gradients = segments.fire_tables_backward(
+            abs(signed), abs(times), ctx.L, ctx.eps, distance, query, grad_feature, grad_scale
+        )
+        grad_c.fill_(gradients[0] * _sign(signed))
+        grad_multiplier.fill_(gradients[1] * _sign(times) * ctx.L)
+        return grad_c, grad_multiplier, *[None] * 4
 
     @staticmethod
-    def backward(ctx: Any, of_u: Tensor, of_w: Tensor) -> tuple[Tensor | None, ...]:
-        kept = ctx.saved_tensors  # read only once: under checkpointing a second access is an error
-        if not torch.is_grad_enabled() and piecewise.uses_library(*kept, of_u, of_w):
-            return _Tables.in_one_call(ctx, kept, of_u, of_w)
-        c, multiplier, distance, query = kept
+    def backward(ctx: Any, grad_feature: Tensor, grad_scale: Tensor) -> tuple[Tensor | None, ...]:
+        saved = ctx.saved_tensors  # read only once: under checkpointing a second access is an error
+        if not torch.is_grad_enabled() and piecewise.uses_library(*saved, grad_feature, grad_scale):
+            return _Tables.compiled_backward(ctx, saved, grad_feature, grad_scale)
+        c, multiplier, distance, query = saved
         size, reached, threshold, unit = _Tables.of(c, multiplier, query, ctx.L)
         value = torch.log1p(size * reached) + ctx.eps
         counts = value > 0
         over = 1 / torch.where(counts, value, 1.0)
         psi = torch.log1p(size * distance)
-        of_unit = (of_w * over).sum() - (of_u * psi).sum() / unit**2
-        of_unit = torch.where(size * ctx.L > 0, of_unit, 0.0)
-        of_inner = torch.where(counts, of_w * over * over, 0.0) * unit / (-1 - size * reached)
-        of_size = (of_u * (distance / (1 + size * distance))).sum() / unit + (of_inner * reached).sum()
-        of_size = of_size + of_unit * (ctx.L / (1 + size * ctx.L))
+        grad_unit = (grad_scale * over).sum() - (grad_feature * psi).sum() / unit**2
+        grad_unit = torch.where(size * ctx.L > 0, grad_unit, 0.0)
+        grad_inner = torch.where(counts, grad_scale * over * over, 0.0) * unit / (-1 - size * reached)
+        grad_size = (grad_feature * (distance / (1 + size * distance))).sum() / unit + (grad_inner * reached).sum()
+        grad_size = grad_size + grad_unit * (ctx.L / (1 + size * ctx.L))
         above = ((threshold.detach() - query).sign() + 1) / 2  # 1/2 at ties, like the gradient of torch.maximum
-        of_threshold = (of_inner * above).sum() * size
+        grad_threshold = (grad_inner * above).sum() * size
         return (
-            (of_size * c.sign()).to(c.dtype),
-            (of_threshold * multiplier.sign() * ctx.L).to(multiplier.dtype),
+            (grad_size * c.sign()).to(c.dtype),
+            (grad_threshold * multiplier.sign() * ctx.L).to(multiplier.dtype),
             *[None] * 4,
         )
 

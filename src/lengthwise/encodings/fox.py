@@ -21,12 +21,12 @@ class FoX(PositionEncoding):
     weight of all tokens before it. If the gate does not depend on x, this is ALiBi with learned slopes, -b(h, i, j) =
     slope · (i - j). Position IDs are not used.
 
-    Past the trained length: the gates act in the same way. A key's weight decreases with every token whose gate is below 1.
+    Beyond the training length: the gates act in the same way. A key's weight decreases with every token whose gate is below 1.
 
     Source: Lin et al. 2025, "Forgetting Transformer: Softmax Attention with a Forget Gate".
     Code: zhixuan-lin/forgetting-transformer, gate of type "full".
-    Differs: the gate does not differ. The authors' Pro block (output gate, norms, shift of keys and values) is not included,
-    and their sum goes over the whole sequence.
+    Differs: the gate is that of the authors. Their Pro block (output gate, norms, shift of keys and values) is not included,
+    and their sum goes over the whole sequence instead of one document.
 
     >>> fox = FoX(num_heads=1, d_model=1); _ = fox.w.data.fill_(1.0)
     >>> log_f = fox.features(torch.zeros(1, 3, 1))    # every gate is 1/2

@@ -12,7 +12,7 @@ class KerpleLog(DistanceBias):
 
     They are initialized from r1 ~ U(0, 2) and r2 ~ U(0, 1).
 
-    Past the trained length: the bias continues on the same curve. It is close to -r1 ln(d) plus a constant at large
+    Beyond the training length: the bias continues on the same curve. It is close to -r1 ln(d) plus a constant at large
     distances d, so a weight decreases like d^-r1.
 
     Source: Chi et al. 2022, "KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation".

@@ -12,7 +12,7 @@ class KerplePower(DistanceBias):
 
     They are initialized from r1 ~ U(0, 1) and r2 ~ U(0, 2).
 
-    Past the trained length: the bias continues on the same curve.
+    Beyond the training length: the bias continues on the same curve.
 
     Source: Chi et al. 2022, "KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation".
     Code: the authors share one module among all layers and clamp the parameters in place before use.

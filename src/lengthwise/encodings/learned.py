@@ -14,8 +14,8 @@ from lengthwise.encodings.inputs import require_input, require_positions
 class Learned(PositionEncoding):
     """x + P[position], P in R^{max_length x c}, initialized from N(0, std^2).
 
-    Past the trained length: the rows of P were never trained. From position `max_length` on there is no row, which is a
-    `ValueError` and never a wrap-around.
+    Beyond the training length: the rows of P were never trained. Positions from `max_length` on
+    have no row and raise a `ValueError`.
 
     Source: Gehring et al. 2017, "Convolutional Sequence to Sequence Learning"; used by GPT-2 and BERT.
 

@@ -18,7 +18,7 @@ class Llama3(RoPE):
     Pairs with at most low = `low_freq_factor` turns have their frequency divided by s. Pairs with high =
     `high_freq_factor` turns or more keep it. This is NTK-by-parts with `ramp="rotations"` and other bounds.
 
-    Past the trained length: up to s·L slow pairs reach no angle that RoPE does not reach up to L.
+    Beyond the training length: up to s·L slow pairs reach no angle that RoPE does not reach up to L.
 
     Source: Llama Team 2024, "The Llama 3 Herd of Models" (the scaling is only in the code).
     Code: meta-llama/llama-models, models/llama3/model.py; Hugging Face transformers, `rope_type` "llama3".

@@ -19,7 +19,7 @@ class LogN(RoPE):
     same. Query i (0-based) sees i + 1 keys. `rotary_fraction=0` rotates nothing, which is log-n scaling on NoPE. Up to the
     training length this is exactly RoPE, or NoPE.
 
-    Past the trained length: attention flattens less than with RoPE, and the angles are those of RoPE.
+    Beyond the training length: attention flattens less than with RoPE, and the angles are those of RoPE.
 
     Source: Su 2021, "The scale of attention from the invariance of entropy" (in Chinese), kexue.fm/archives/8823; Chiang and
     Cholak 2022, "Overcoming a Theoretical Limitation of Self-Attention".

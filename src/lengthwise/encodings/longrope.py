@@ -24,7 +24,7 @@ class LongRoPE(RoPE):
     `long_factor` it means s^(p / (P - 1)) for p = 0 ... P - 1, from 1 for the fastest pair to s for the slowest, which is
     NTK-aware scaling by s.
 
-    Past the trained length: at L + 1 the angles of all tokens change (Phi-3 empties its KV cache there). From then on
+    Beyond the training length: at L + 1 the angles of all tokens change (Phi-3 empties its KV cache there). From then on
     nothing changes, and pairs with λ_p = s reach no new angle up to s·L.
 
     Source: Ding et al. 2024, "LongRoPE: Extending LLM Context Window Beyond 2 Million Tokens"; m is only in the code.

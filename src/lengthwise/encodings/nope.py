@@ -6,7 +6,7 @@ from lengthwise.encodings.base import PositionEncoding
 class NoPE(PositionEncoding):
     """b(i, j) = 0, and q and k are unchanged. Only the causal mask gives information about positions.
 
-    Past the trained length: defined at every length; a trained model has not seen so many keys.
+    Beyond the training length: it is defined at every length, but a trained model has never seen so many keys.
 
     Source: Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in Transformers", eq. 16.
 

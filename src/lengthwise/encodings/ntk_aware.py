@@ -18,8 +18,8 @@ class NTKAware(RoPE):
     the last has exactly θ_p / s, which `PI` applies to all pairs. A single pair (r = 2) would be both first and last, so
     no such base exists. The method is meant for use without fine-tuning.
 
-    Past the trained length: the pairs between first and last reach angles never seen in training before s times that
-    length. So it serves less than s times the training length, and s is chosen larger.
+    Beyond the training length: the pairs between first and last reach angles never seen in training before s times that
+    length. So the model works for less than s times the training length, and s has to be chosen larger.
 
     Source: bloc97 2023, "NTK-Aware Scaled RoPE allows LLaMA models to have extended (8k+) context size"; Peng et al. 2023,
     "YaRN: Efficient Context Window Extension of Large Language Models", section 3.1.

@@ -28,7 +28,7 @@ class NTKByParts(RoPE):
 
     If L < 2π·32 = 201, no pair makes 32 turns. The defaults then change all pairs but the first, so choose other betas.
 
-    Past the trained length: up to s·L it reaches no angle that plain RoPE does not reach up to L.
+    Beyond the training length: up to s·L it reaches no angle that plain RoPE does not reach up to L.
 
     Source: Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3.2.
     Code: jquesnelle/yarn; Hugging Face transformers, `rope_type` "yarn" (which also has YaRN's temperature).

@@ -19,7 +19,7 @@ class PRoPE(RoPE):
     This is not RoPE's `rotary_fraction`. That spaces frequencies over the rotated dimensions only, down to nearly 1 / base,
     and with `layout="half"` pairs dimensions within them. Here the spacing and the pairs are those of the whole head.
 
-    Past the trained length: rotated pairs behave as in RoPE. The slowest pairs, which do not complete a turn in training,
+    Beyond the training length: rotated pairs behave as in RoPE. The slowest pairs, which do not complete a turn in training,
     are not rotated.
 
     Source: Barbero et al. 2024, "Round and Round We Go! What makes Rotary Positional Encodings useful?".

@@ -14,7 +14,7 @@ class PI(RoPE):
     All pairs are scaled alike. Neighbouring tokens are s times closer in angle than with RoPE, so a model that was trained
     with RoPE needs some fine-tuning. A model that is trained with the factor from the start never sees unscaled angles.
 
-    Past the trained length: angles stay within the range of RoPE's training length up to s times that length. Beyond it,
+    Beyond the training length: angles stay within the range of RoPE's training length up to s times that length. Beyond it,
     slow pairs reach new angles, as in RoPE.
 
     Source: Chen et al. 2023, "Extending Context Window of Large Language Models via Positional Interpolation".

@@ -18,7 +18,7 @@ class RoPE(RotaryEncoding):
     `layout="interleaved"` pairs dimensions (2p, 2p+1) as in the paper. `"half"` pairs (p, p + r/2) as Llama, NeoX and
     Hugging Face weights do. The two differ only in the order of dimensions, but weights are not interchangeable.
 
-    Past the trained length: slow pairs reach angles never seen in training, which PI, NTK and YaRN avoid.
+    Beyond the training length: slow pairs reach angles never seen in training, which PI, NTK and YaRN avoid.
 
     Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", eq. 14-15.
     Differs: the NoPE paper's code rotates a quarter of each head (`rotary_fraction=0.25`); the paper says only "Rotary".

@@ -17,7 +17,7 @@ class Sandwich(DistanceBias):
     The sum is the inner product of the sinusoidal vectors of i and j. After D/2 is subtracted, it is 0 for the query itself
     and at most 0 elsewhere. Nothing is learned.
 
-    Past the trained length: the bias continues on the same curve. It decreases with ln d up to a distance d of about `base`
+    Beyond the training length: the bias continues on the same curve. It decreases with ln d up to a distance d of about `base`
     and oscillates beyond.
 
     Source: Chi et al. 2023, "Dissecting Transformer Length Extrapolation via the Lens of Receptive Field Analysis".

@@ -18,7 +18,7 @@ class Shaw(PositionEncoding):
     not. Both are initialized from U(-a, a), a² = 6 / (2 clip + 1 + head_dim). Under a causal mask, rows with r > 0 are used
     only if position IDs decrease (position scheme `Digits`). `values=False` omits w^V, so that fused attention can be used.
 
-    Past the trained length: all distances from `clip` on have the same vector.
+    Beyond the training length: all distances from `clip` on have the same vector.
 
     Source: Shaw et al. 2018, "Self-Attention with Relative Position Representations", eq. 3-5 (clip 16 in the base model).
     Code: tensor2tensor (`dot_product_attention_relative`).

@@ -17,7 +17,7 @@ class Sinusoidal(PositionEncoding):
 
     `layout="concat"` puts all sines before all cosines: the same numbers in another order.
 
-    Past the trained length: defined at every position, but a trained model has not seen those vectors.
+    Beyond the training length: it is defined at every position, but a trained model has never seen those vectors.
 
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
     Differs: the NoPE paper's eq. 11 counts i from 1, and its code concatenates. This class counts from 0 as Vaswani does.

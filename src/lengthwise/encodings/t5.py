@@ -26,7 +26,7 @@ class T5(DistanceBias):
 
     E is initialized from N(0, std^2).
 
-    Past the trained length: all distances from D on share the last bucket.
+    Beyond the training length: all distances from D on share the last bucket.
 
     Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer".
     Code: the rule of the published T5 models (B = 32, D = 128; bidirectional in their encoders). The FIRE paper's baseline has

@@ -32,7 +32,7 @@ class TransformerXL(PositionEncoding):
     doubles the table. Without it, a key whose position ID is higher than its query's gets the R of distance 0 (position
     scheme `Digits`, under a causal mask).
 
-    Past the trained length: slow sines reach angles never seen in training, unless `max_distance` limits them.
+    Beyond the training length: slow sines reach angles never seen in training, unless `max_distance` limits them.
 
     The table W_R R has num_heads · head_dim numbers for each distance, and each number takes d_model / 2 products. It takes
     1 GB in float64 for 2^18 distances and 512 dimensions. The products of all queries with it cost as much as those with

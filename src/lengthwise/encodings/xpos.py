@@ -33,7 +33,7 @@ class XPos(RoPE):
     position past it. Gains of q and k reach 10^17 at the first and last position, which float32 and bfloat16 can hold.
     float16 holds those of a few thousand positions only.
 
-    Past the trained length: distant keys have decayed more than any did in training, and attention stays near the query.
+    Beyond the training length: distant keys have decayed more than any did in training, and attention stays near the query.
 
     Source: Sun et al. 2022, "A Length-Extrapolatable Transformer".
     Code: microsoft/torchscale.

@@ -19,7 +19,7 @@ class YaRN(NTKByParts):
     s and m apply at every length, also up to L, so a model is trained or fine-tuned with them (`DynamicYaRN` needs
     neither).
 
-    Past the trained length: as with `NTKByParts`, up to s·L it reaches no angle that plain RoPE does not reach up to L.
+    Beyond the training length: as with `NTKByParts`, up to s·L it reaches no angle that plain RoPE does not reach up to L.
 
     Source: Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3.4.
     Code: jquesnelle/yarn; Hugging Face transformers, `rope_type` "yarn"; deepseek-ai/DeepSeek-V3 (`mscale`, `mscale_all_dim`).

@@ -3,10 +3,10 @@
 from lengthwise.evaluation.scores import (
     EvaluationError,
     Score,
-    asked,
     check_lengths,
     encodings_of,
     evaluate,
+    evaluation_question,
     questions,
     shifted,
     together,
@@ -15,10 +15,10 @@ from lengthwise.evaluation.scores import (
 __all__ = [
     "EvaluationError",
     "Score",
-    "asked",
     "check_lengths",
     "encodings_of",
     "evaluate",
+    "evaluation_question",
     "questions",
     "shifted",
     "together",

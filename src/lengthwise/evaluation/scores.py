@@ -41,7 +41,7 @@ class Score:
     standard_error: float | None  # of the mean, over examples; None for a single example
     out_of_distribution: bool  # longer than all training examples
     seconds: float
-    asked: dict[str, Any]  # identifies the evaluation, see `asked`
+    asked: dict[str, Any]  # identifies the evaluation, see `evaluation_question`
     # "baselines": scores on the same examples, {"name", "score", "floor"}, in the task's order. For generated answers also those
     # of `decoding.answer_details`. For tasks with prefixes also "groups": means of groups of examples.
     details: dict[str, Any] = field(default_factory=dict)
@@ -51,7 +51,7 @@ Shift = Mapping[str, Any]
 """Settings of the task in which a test differs from training. An empty mapping stands for the task as trained."""
 
 
-def asked(
+def evaluation_question(
     task: Task | type[Task], config: EvaluationConfig, length: int, shift: Shift = MappingProxyType({})
 ) -> dict[str, Any]:
     """Return the settings that identify the evaluation at one length. An evaluation with a stored score is not repeated."""
@@ -63,9 +63,9 @@ def asked(
 
 
 def questions(task_class: type[Task], config: EvaluationConfig) -> list[dict[str, Any]]:
-    """Return all evaluations of a run (see `asked`): every length, for the task as trained and for every shift."""
+    """Return all evaluations of a run (see `evaluation_question`): every length, for the task as trained and for every shift."""
     shifts: list[Shift] = [{}, *config.shifts]
-    return [asked(task_class, config, length, shift) for shift in shifts for length in config.lengths]
+    return [evaluation_question(task_class, config, length, shift) for shift in shifts for length in config.lengths]
 
 
 def together(questions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[EvaluationConfig, dict[str, Any]]]:
@@ -90,7 +90,7 @@ def shifted(task: Choice, shift: Shift) -> Choice:
 
     Raises `ConfigError` for invalid settings and for a shift without effect.
     """
-    changed = choose(task.make, **{**dict(task.settings), **shift})
+    changed = choose(task.cls, **{**dict(task.settings), **shift})
     if changed == task:
         raise ConfigError(f"the shift {dict(shift)} must change the trained task, got the same task {task.label}")
     return changed
@@ -188,7 +188,10 @@ def evaluate(
                 curves = baseline_scores(task, examples, list(results), partial(work.check_stop, length))
                 seconds, begin = time.perf_counter() - begin, time.perf_counter()
                 for scored_length, (values, details) in results.items():
-                    question, seconds_each = asked(task, config, scored_length, shift), seconds / len(results)
+                    question, seconds_each = (
+                        evaluation_question(task, config, scored_length, shift),
+                        seconds / len(results),
+                    )
                     baselines = baseline_details(task, curves, scored_length)
                     details |= {"baselines": baselines} if baselines else {}
                     is_longer = scored_length > train_length

@@ -364,8 +364,8 @@ def _exported_fraction(fraction: float) -> float:
                 number = math.nextafter(number, 2)
     if any(int(number * n) != part for n, part in ours.items()):
         raise ConfigError(
-            f"transformers rounds {fraction!r} times the head dim down, and no float gives our number of dims for every head "
-            "dim; write the fraction with all its digits"
+            f"the fraction must give the same number of dims in transformers, which rounds down, got {fraction!r}; write it with "
+            "all its digits"
         )
     return number
 
@@ -384,14 +384,14 @@ def rope_parameters_from_encoding(choice: Choice, *, train_length: int | None = 
         require_positive_int("rope_parameters_from_encoding", train_length=train_length)
     if len(choice.layers) > 1:
         raise ConfigError(f"{choice.label} is a pattern over layers; convert each of its layers")
-    if choice.make is NoPE:
+    if choice.cls is NoPE:
         return None
     kind = next((kind for kind, (name, _) in _TYPES.items() if name == choice.name), None)
     if kind is None:
         available = ", ".join(name for name, _ in _TYPES.values())
         raise ConfigError(f"transformers has no rope_type for {choice.label}; available: {available}")
     their_keys = {ours: key for key, ours in {**_COMMON_KEYS, **_TYPES[kind][1]}.items()}
-    defaults = settings_of(choice.make)
+    defaults = settings_of(choice.cls)
     settings = dict(choice.settings)
     scales = settings.get("mscale", 1), settings.get("mscale_all_dim", 0)
     if scales != (1, 0) and not all(scales):

@@ -136,7 +136,7 @@ class Decoder(Model):
         shared: dict[Choice, int] = {}
         for layer in range(c.num_layers):
             choice = encoding.layers[layer % len(encoding.layers)]
-            cls = cast(type[PositionEncoding], choice.make)
+            cls = cast(type[PositionEncoding], choice.cls)
             share = cls.shared_across_layers if c.share_encoding is None else c.share_encoding
             if choice in shared:
                 encoding_of_layer.append(shared[choice])

@@ -93,5 +93,5 @@ def _index_in_run(digit: Tensor, documents: Tensor | None) -> Tensor:
 
 
 def _listed(digits: tuple[int, ...]) -> str:
-    whole = digits and digits == tuple(range(digits[0], digits[-1] + 1))
-    return f"{digits[0]} ... {digits[-1]}" if whole else ", ".join(map(str, digits)) or "none"
+    consecutive = digits and digits == tuple(range(digits[0], digits[-1] + 1))
+    return f"{digits[0]} ... {digits[-1]}" if consecutive else ", ".join(map(str, digits)) or "none"

@@ -98,7 +98,7 @@ def _noise_counts(noise: Sequence[int] | None, points: int) -> list[int]:
 def require_in_context(run: Run, question: ProbeQuestion) -> None:
     """Raise `ConfigError` if the question does not apply to the run: it has another kind of task, the prompts cannot be built, or
     they are too long for its encoding. Builds no model."""
-    if not issubclass(run.task.make, FunctionTask):
+    if not issubclass(run.task.cls, FunctionTask):
         raise ConfigError(
             f"{question['probe']} needs a run that learns functions in context, got run {run.key[:8]} on {run.task.label}; name a "
             "run of such a task (linear regression, for example)"

@@ -193,10 +193,10 @@ def _pickled(study: Study) -> bytes:
     for run in study.runs:
         for choice in run.choices:
             try:
-                pickle.dumps(choice.make)
+                pickle.dumps(choice.cls)
             except (pickle.PicklingError, AttributeError) as error:
                 raise ConfigError(
-                    f"worker processes cannot import {choice.name} from {choice.make.__module__}; define it at the top level "
+                    f"worker processes cannot import {choice.name} from {choice.cls.__module__}; define it at the top level "
                     "of a module or of the study file"
                 ) from error
     return pickle.dumps({run.key: run for run in study.runs})
@@ -204,7 +204,7 @@ def _pickled(study: Study) -> bytes:
 
 def _source_for_workers(study: Study) -> str | None:
     """Return the study's file if a class is from outside lengthwise, since the file or one that it imports may define it."""
-    outside = any(not is_builtin_class(choice.make) for run in study.runs for choice in run.choices)
+    outside = any(not is_builtin_class(choice.cls) for run in study.runs for choice in run.choices)
     return str(study.source) if outside and study.source is not None else None
 
 

@@ -132,7 +132,7 @@ def runs_with_task(runs: Sequence[RunRow], name: str, study: str) -> list[RunRow
         return [run for run in runs if run.task == name]
     if "(" not in name.partition(":")[0]:  # otherwise it is a misspelled label
         choice = task(name)
-        skip = getattr(choice.make, "excluded_from_key", ())
+        skip = getattr(choice.cls, "excluded_from_key", ())
 
         def identity(data: dict[str, Any]) -> Any:  # ignores class versions; `stored_run` reports a changed class
             return {k: v for k, v in without_versions(data).items() if k not in skip}

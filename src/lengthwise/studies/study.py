@@ -92,9 +92,9 @@ class Study:
         return [self._row(run) for run in self.runs]
 
     def _row(self, run: Run) -> dict[str, Any]:
-        make: Any = run.task.make
+        make: Any = run.task.cls
         config = self.evaluation_of(run)
-        files = {choice.name: file for choice in run.choices if (file := defined_in(choice.make)) is not None}
+        files = {choice.name: file for choice in run.choices if (file := defined_in(choice.cls)) is not None}
         return {
             "key": run.key,
             "label": run.label,
@@ -249,7 +249,7 @@ def encoding(text: str) -> tuple[Choice, bool | None]:
             raise ConfigError(
                 f"{text!r}: {choice.name} has no parameters that layers could share; write {choice.name.lower()!r}"
             )
-        if bool(getattr(choice.make, "shared_across_layers", False)) == share:
+        if bool(getattr(choice.cls, "shared_across_layers", False)) == share:
             default = "one module for all layers" if share else "one module per layer"
             raise ConfigError(f"{text!r}: {choice.name} has {default} by default; write {choice.name.lower()!r}")
         return choice, share

@@ -335,7 +335,7 @@ def require_same_keys(runs: dict[str, Run]) -> None:
     """Raise `ConfigError` if a run's key differs from the parent's, because a class's file was edited in the meantime."""
     for key, run in runs.items():
         if run.key != key:
-            names = ", ".join(sorted({choice.name for choice in run.choices if not is_builtin_class(choice.make)}))
+            names = ", ".join(sorted({choice.name for choice in run.choices if not is_builtin_class(choice.cls)}))
             raise ConfigError(f"the file of {names} changed while the study was running; run the same command again")
 
 

@@ -188,10 +188,10 @@ class Task(ABC):
     def check_length(self, length: int, split: str = "test") -> None:
         """Raise `ConfigError` if no example of this length can exist."""
 
-    def note(self, length: int, found: int | None = None) -> str | None:
+    def note(self, length: int, num_examples: int | None = None) -> str | None:
         """Return a remark to show beside the scores of this length, or None.
 
-        `found`: the number of examples that exist, if that is fewer than were requested.
+        `num_examples`: the number of examples that exist, if that is fewer than were requested.
         """
         return None
 

@@ -279,14 +279,14 @@ class SequenceTask(AnsweringTask):
         require_split(split)
         require_length(length, self.unit)
 
-    def note(self, length: int, found: int | None = None) -> str | None:
+    def note(self, length: int, num_examples: int | None = None) -> str | None:
         self.require_examples(length)
         pool, shared = self._pool(length, "test")
         if pool is None:
             return (
                 None
-                if found is None
-                else _few_examples(length, found, self.kinds_name if self.kinds(length) > 1 else "")
+                if num_examples is None
+                else _few_examples(length, num_examples, self.kinds_name if self.kinds(length) > 1 else "")
             )
         if not len(pool):
             return None
@@ -295,7 +295,7 @@ class SequenceTask(AnsweringTask):
                 f"at length {length} there are only {len(pool)} questions, too few to split: train and test share them"
             )
         # A finite set with fewer examples than requested is complete, so it needs no note.
-        few = len(pool) < FEW_EXAMPLES or (found and self.lengths() is None)
+        few = len(pool) < FEW_EXAMPLES or (num_examples and self.lengths() is None)
         return _few_examples(length, len(pool)) if few else None
 
     def pack(self, pairs: Pairs) -> Batch:

@@ -170,7 +170,7 @@ class Text(Task):
                 "shorter length or a longer text"
             )
 
-    def note(self, length: int, found: int | None = None) -> str | None:
+    def note(self, length: int, num_examples: int | None = None) -> str | None:
         prefix = f"length {length}, chunk {self.chunk}"
         if length > self.chunk:
             return (

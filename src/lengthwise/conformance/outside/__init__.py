@@ -1,7 +1,7 @@
-"""The same questions to other libraries' implementations: `lengthwise check --outside`.
+"""Compare the encodings of other libraries with the published formulas: `lengthwise check --outside`.
 
-The libraries are an extra (`pip install 'lengthwise[outside]'`) and imported when they are asked. What is right is the
-published formula: our encodings in float64, which the vectors of `lengthwise check` prove.
+The libraries are an extra (`pip install 'lengthwise[outside]'`), imported only by this command. The published formula is computed
+by our encodings in float64, which `lengthwise check` tests against reference values.
 """
 
 import importlib
@@ -19,22 +19,24 @@ if TYPE_CHECKING:
     from lengthwise.conformance.outside.implementation import Implementation
     from lengthwise.conformance.outside.questions import Question
 
-LIBRARIES = {"transformers": (5, 14), "x-transformers": (2, 31)}  # and the oldest version that is asked
+LIBRARIES = {"transformers": (5, 14), "x-transformers": (2, 31)}
+"""The libraries with the oldest version that the comparison supports."""
 
 
 class Verdict(StrEnum):
     AGREES = "agrees"
     DIFFERS = "differs"
     NOT_APPLICABLE = "not applicable"
-    OURS_RAISED = "ours raised"  # which it never should: there is nothing to compare with
+    OURS_RAISED = "ours raised"  # an error of Lengthwise: there is nothing to compare with
 
 
 @dataclass(frozen=True)
-class Row:
-    """One answer. `theirs` and `ours` in nats: how far from the formula; None where there is no number.
+class Answer:
+    """The answer of one implementation to one question.
 
-    Ours is computed on the CPU. `ours_on_gpu`: with the bias rounded to the model's dtype, as the sdpa backend does it on a
-    GPU; None in float32.
+    `theirs` and `ours` are the errors relative to the formula in nats, or None if the question has no number. `ours` is that of
+    a CPU. `ours_on_gpu` is computed with the bias rounded to the model's dtype, as the sdpa backend rounds it on a GPU; None in
+    float32. `explained`: whether the reason of a difference is known.
     """
 
     library: str
@@ -52,100 +54,109 @@ class Row:
 
     @property
     def ours_departs(self) -> bool:
-        """Ours is further from the formula than agreement, or raised."""
-        return self.verdict is Verdict.OURS_RAISED or _beyond(self.ours, self.tolerance)
+        """Whether the error of ours exceeds the tolerance, or ours raised."""
+        return self.verdict is Verdict.OURS_RAISED or _exceeds(self.ours, self.tolerance)
 
     @property
     def ours_departs_on_gpu(self) -> bool:
-        """Ours is further from the formula than agreement with the rounding of a GPU."""
-        return _beyond(self.ours_on_gpu, self.tolerance)
+        """Whether the error of ours exceeds the tolerance with the rounding of a GPU."""
+        return _exceeds(self.ours_on_gpu, self.tolerance)
 
 
-def _beyond(figure: float | None, tolerance: float | None) -> bool:
-    return figure is not None and tolerance is not None and not figure <= tolerance
+def _exceeds(error: float | None, tolerance: float | None) -> bool:
+    return error is not None and tolerance is not None and not error <= tolerance
 
 
-def installed() -> dict[str, str]:
-    """The versions of the libraries. `ConfigError`, in one line, where one is missing or too old."""
-    found = {}
+def installed_versions() -> dict[str, str]:
+    """Return the versions of the libraries. Raises `ConfigError` if one is missing or too old."""
+    versions = {}
     for name, oldest in LIBRARIES.items():
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             raise ConfigError(
-                f"the package {name} is missing; install what is compared with: pip install 'lengthwise[outside]'"
+                f"the package {name} is not installed; install both libraries: pip install 'lengthwise[outside]'"
             ) from None
-        if tuple(map(int, re.findall(r"\d+", found[name])[:2])) < oldest:
+        if tuple(map(int, re.findall(r"\d+", versions[name])[:2])) < oldest:
             raise ConfigError(
-                f"{name} {found[name]} is too old to be asked, {'.'.join(map(str, oldest))} is the first that can be; install "
-                "it with: pip install 'lengthwise[outside]'"
+                f"{name} must be at least {'.'.join(map(str, oldest))}, got {versions[name]}; update it: pip install "
+                "'lengthwise[outside]'"
             )
-    return found
+    return versions
 
 
-def implementations(names: Iterable[str] = ()) -> "list[Implementation]":
-    """Those of the libraries that have a counterpart here; of `names` (our encodings) alone, when given."""
-    installed()
-    wanted = {ENCODINGS.find(name).__name__ for name in names}
-    found = [
-        make()
+def select_implementations(encodings: Iterable[str] = ()) -> "list[Implementation]":
+    """Return the implementations of both libraries, or those that correspond to the named encodings of ours."""
+    installed_versions()
+    selected = {ENCODINGS.find(name).__name__ for name in encodings}
+    implementations = [
+        create()
         for library in LIBRARIES
-        for make in importlib.import_module(f"{__name__}.{library.replace('-', '_')}").CANDIDATES
+        for create in importlib.import_module(f"{__name__}.{library.replace('-', '_')}").IMPLEMENTATIONS
     ]
-    there = {one.choice.name for one in found}
-    for name in sorted(wanted - there):
+    available = {implementation.choice.name for implementation in implementations}
+    for name in sorted(selected - available):
         raise ConfigError(
-            f"{name} has no counterpart that is asked{near_miss(name, there)}; there are: {', '.join(sorted(there))}"
+            f"no other library's {name} is compared{near_miss(name, available)}; available: {', '.join(sorted(available))}"
         )
-    return [one for one in found if not wanted or one.choice.name in wanted]
+    return [each for each in implementations if not selected or each.choice.name in selected]
 
 
-def ask(one: "Implementation", question: "Question", version: str) -> Row:
-    """One question to one implementation, and apart from it to ours: what ours raises is no answer of theirs."""
-    from lengthwise.conformance.outside.implementation import Absent
+def ask(implementation: "Implementation", question: "Question", version: str) -> Answer:
+    """Return the answer of one implementation to one question.
 
-    row = Row(one.library, version, one.name, one.label, question.name, Verdict.AGREES, tolerance=question.tolerance)
-    because = one.because.get(question.name, "")
+    Ours is evaluated separately, so that an error of ours is never stored as a result of theirs.
+    """
+    from lengthwise.conformance.outside.implementation import NotApplicable
+
+    answer = Answer(
+        implementation.library, version, implementation.name, implementation.label, question.name, Verdict.AGREES,
+        tolerance=question.tolerance,
+    )  # fmt: skip
+    explanation = implementation.explanations.get(question.name, "")
     try:
-        row = replace(row, theirs=question.theirs(one))
-        if _beyond(row.theirs, row.tolerance):
-            reason = because or "nobody has found out why"
-            row = replace(row, verdict=Verdict.DIFFERS, reason=reason, explained=bool(because))
-    except Absent as absent:
-        return replace(row, verdict=Verdict.NOT_APPLICABLE, reason=str(absent))
-    except Exception as error:  # what theirs raises is its answer
-        reason = f"{because} ({_said(error)})" if because else _said(error)
-        row = replace(row, verdict=Verdict.DIFFERS, reason=reason, explained=bool(because))
+        answer = replace(answer, theirs=question.theirs(implementation))
+        if _exceeds(answer.theirs, answer.tolerance):
+            reason = explanation or "the reason is unknown"
+            answer = replace(answer, verdict=Verdict.DIFFERS, reason=reason, explained=bool(explanation))
+    except NotApplicable as error:
+        return replace(answer, verdict=Verdict.NOT_APPLICABLE, reason=str(error))
+    except Exception as error:  # an error of theirs is the answer
+        reason = f"{explanation} ({_describe(error)})" if explanation else _describe(error)
+        answer = replace(answer, verdict=Verdict.DIFFERS, reason=reason, explained=bool(explanation))
     try:
-        return replace(row, ours=question.ours(one), ours_on_gpu=question.ours_on_gpu(one))
-    except Exception as error:  # theirs may have raised the same, where it was compared with ours
-        return replace(row, verdict=Verdict.OURS_RAISED, reason=_said(error), explained=False)
+        return replace(answer, ours=question.ours(implementation), ours_on_gpu=question.ours_on_gpu(implementation))
+    except Exception as error:  # if theirs was compared with ours, it may have raised the same error above
+        return replace(answer, verdict=Verdict.OURS_RAISED, reason=_describe(error), explained=False)
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
 
 
-def check(ones: "Iterable[Implementation] | None" = None, on_answer: Callable[[Row], None] | None = None) -> list[Row]:
-    """Every question to every implementation (all, when not given)."""
-    versions = installed()
-    asked = implementations() if ones is None else ones
+def check(
+    implementations: "Iterable[Implementation] | None" = None, on_answer: Callable[[Answer], None] | None = None
+) -> list[Answer]:
+    """Return the answer of every implementation (default: all) to every question."""
+    versions = installed_versions()
+    if implementations is None:
+        implementations = select_implementations()
     from lengthwise.conformance.outside.questions import QUESTIONS
 
-    rows = []
-    for one in asked:
+    answers = []
+    for implementation in implementations:
         for question in QUESTIONS:
-            rows.append(ask(one, question, versions[one.library]))
+            answers.append(ask(implementation, question, versions[implementation.library]))
             if on_answer:
-                on_answer(rows[-1])
-    return rows
+                on_answer(answers[-1])
+    return answers
 
 
 def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
-    """Print the scoreboard, or one JSON object; 0, or 1 where ours departs from the formula or a difference has no reason."""
+    """Print the scoreboard, or one JSON object. Return 1 if ours departs from a formula or a difference has no known reason."""
     from lengthwise.conformance.outside import scoreboard
 
     return scoreboard.show(list(encodings), json=json)
 
 
-__all__ = ["LIBRARIES", "Row", "Verdict", "ask", "check", "implementations", "installed", "main"]
+__all__ = ["LIBRARIES", "Answer", "Verdict", "ask", "check", "installed_versions", "main", "select_implementations"]

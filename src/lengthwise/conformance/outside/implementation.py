@@ -1,7 +1,7 @@
-"""The common shape of an implementation of another library: one row of logits, and a small model around it.
+"""The base classes of all comparisons: an implementation gives one row of logits, and a small model around it.
 
-An adapter says how to get these two from theirs; ours come from the encoding that is its counterpart, with the same
-settings and the same weights.
+A subclass computes both with another library ("theirs"). "Ours" are computed here by the corresponding encoding of Lengthwise, with
+the same settings and the same weights.
 """
 
 from abc import ABC, abstractmethod
@@ -21,21 +21,21 @@ from lengthwise.forms import DenseBias
 from lengthwise.models import Decoder
 from lengthwise.span import Span
 
-# What the models of both sides look like: heads enough for slopes that are no powers of two, grouped queries.
+# The models of both sides: grouped queries, and a number of heads for which ALiBi has slopes besides its powers of two.
 SHAPE = {"d_model": 96, "num_layers": 2, "num_heads": 6, "num_kv_heads": 2, "head_dim": 16, "d_ff": 128}
 VOCABULARY = 61
-TRAINED = 32  # the length that the models are made for
+TRAIN_LENGTH = 32  # of the models
 
 
-class Absent(Exception):
-    """This implementation has nothing that the question could be put to: says why."""
+class NotApplicable(Exception):
+    """The question does not apply to this implementation; the message says why."""
 
 
 @dataclass(frozen=True)
-class Scene:
-    """One query at position `query` and keys at the positions `keys` [m] of a sequence of `length` tokens.
+class RowInputs:
+    """The inputs of one row of logits: a query at position `query` and keys at positions `keys` [m], in `length` tokens.
 
-    q [h, d], k [h, m, d]: the same for both sides, in the dtype that is asked about.
+    q [h, d] and k [h, m, d] are the same for both sides, and have the dtype of the question.
     """
 
     length: int
@@ -48,35 +48,35 @@ class Scene:
     def dtype(self) -> torch.dtype:
         return self.q.dtype
 
-    def wide(self) -> "Scene":
+    def in_float64(self) -> "RowInputs":
         return replace(self, q=self.q.double(), k=self.k.double())
 
 
 class Model(ABC):
-    """A small causal language model: logits are [b, t, vocabulary], of the tokens [b, t] in evaluation mode."""
+    """A small causal language model in evaluation mode. All methods map tokens [b, t] to logits [b, t, vocabulary]."""
 
     @abstractmethod
     def forward(self, tokens: Tensor) -> Tensor:
-        """All tokens at once."""
+        """Return the logits of one forward pass."""
 
     @abstractmethod
     def decode(self, tokens: Tensor, prompt: int) -> Tensor:
-        """The first `prompt` tokens at once, the others one by one with the cache."""
+        """Return the logits of a forward pass over the first `prompt` tokens, and of decoding the others with the cache."""
 
     def padded(self, tokens: Tensor, padding: Sequence[int]) -> Tensor:
-        """All tokens at once; the first `padding[row]` of a row are padding."""
-        raise Absent("its forward has no padding")
+        """Return the logits of one forward pass, in which the first `padding[row]` tokens of a row are padding."""
+        raise NotApplicable("its forward pass has no argument for padding")
 
     def packed(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """All tokens at once; a row is documents of these lengths, positions begin anew in each."""
-        raise Absent("its model takes no documents in a row")
+        """Return the logits of rows that are packed documents of these lengths. Positions start at 0 in each document."""
+        raise NotApplicable("its model does not support packed documents")
 
     def packed_as_called(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """The same, where a plain call with these positions is another one than `packed`."""
-        raise Absent("there is one way to call it")
+        """Return the logits of a call with these positions and no further options, if `packed` needs options."""
+        raise NotApplicable("it has only one way to be called with packed documents")
 
 
-class Ours(Model):
+class OurModel(Model):
     """Our decoder."""
 
     def __init__(self, decoder: Decoder):
@@ -95,8 +95,8 @@ class Ours(Model):
 
     @torch.no_grad()
     def padded(self, tokens: Tensor, padding: Sequence[int]) -> Tensor:
-        own = torch.arange(tokens.shape[1]) >= torch.tensor(padding)[:, None]
-        return self.decoder(tokens, documents=own.long())
+        documents = torch.arange(tokens.shape[1]) >= torch.tensor(padding)[:, None]
+        return self.decoder(tokens, documents=documents.long())
 
     @torch.no_grad()
     def packed(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
@@ -108,73 +108,83 @@ class Implementation(ABC):
     """One implementation of another library and its counterpart here."""
 
     library: ClassVar[str]
-    because: ClassVar[dict[str, str]] = {}  # question: why theirs departs from the formula, where it does
-    every_key = False  # a pair's logit depends on what is between: no key can be left out
-    bidirectional = False  # keys after the query too
-    trained = 2048  # what its rows are made for
+    explanations: ClassVar[dict[str, str]] = {}  # question: why theirs departs from the formula
+    needs_every_key = False  # the logit of a pair depends on the tokens between them
+    bidirectional = False
+    has_our_architecture = False  # whether `decoder` can have the weights of `model`
+    train_length = 2048  # of the rows
 
     def __init__(self, name: str, choice: Choice, *, heads: int = 12, head_dim: int = 64):
         self.name, self.choice, self.heads, self.head_dim = name, choice, heads, head_dim
 
     @property
     def label(self) -> str:
-        """What is its counterpart here."""
+        """The corresponding encoding of ours, with its settings."""
         return self.choice.label
 
     @abstractmethod
-    def row(self, scene: Scene) -> Tensor:
-        """Theirs, cast to the dtype of the scene with `.to(dtype)`: [h, m] logits, with the scale 1/sqrt(d)."""
+    def row(self, inputs: RowInputs) -> Tensor:
+        """Return their logits [h, m], scaled by 1/sqrt(d), with modules that were cast to the inputs' dtype by `.to(dtype)`."""
 
-    def loaded_row(self, scene: Scene) -> Tensor:
-        """Theirs, loaded in the dtype of the scene, where that is something else."""
-        raise Absent("it has no way of its own to be loaded in a dtype")
+    def loaded_row(self, inputs: RowInputs) -> Tensor:
+        """Return their logits with modules that were loaded in the inputs' dtype, if that differs from casting."""
+        raise NotApplicable("loading it in a dtype is the same as casting it")
 
     def model(self) -> Model:
-        """Theirs, made for `TRAINED` tokens, with weights that are the same at every call; where a table of positions has to
-        be as long as what is read, it is."""
-        raise Absent("a part without a model around it")
+        """Return their model for `TRAIN_LENGTH` tokens, with the same weights at every call.
 
-    def limited(self) -> Model:
-        """Theirs with nothing in it that is larger than `TRAINED`."""
+        If it needs a table of positions, the table is long enough for every question but "runs past".
+        """
+        raise NotApplicable("it is a module without a model")
+
+    def short_model(self) -> Model:
+        """Return their model with tables of at most `TRAIN_LENGTH` positions."""
         return self.model()
 
-    def give_weights(self, encoding: PositionEncoding) -> None:
-        """Give ours the weights that theirs has, where there are any."""
-        assert not list(encoding.parameters()), f"{self.name}: the weights are theirs to give"
+    def copy_weights(self, encoding: PositionEncoding) -> None:
+        """Copy the weights of theirs into our encoding, if it has any."""
+        assert not list(encoding.parameters()), (
+            f"{self.name} must define copy_weights, because its encoding has parameters"
+        )
 
     def decoder(self) -> Decoder:
-        """Our model: with the weights of theirs where `same_model`, otherwise drawn."""
+        """Return our model: with the weights of `model` if `has_our_architecture`, otherwise with random weights."""
         torch.manual_seed(0)
         config = ModelConfig.llama(**{**SHAPE, "num_kv_heads": SHAPE["num_heads"]})
-        return Decoder(config, self.choice, vocab_size=VOCABULARY, output_size=VOCABULARY, train_length=TRAINED)
-
-    same_model = False  # whether `decoder` has the weights of `model`
+        return Decoder(config, self.choice, vocab_size=VOCABULARY, output_size=VOCABULARY, train_length=TRAIN_LENGTH)
 
     @cached_property
     def encoding(self) -> PositionEncoding:
         torch.manual_seed(0)
         context = {"num_heads": self.heads, "head_dim": self.head_dim, "d_model": self.heads * self.head_dim}
-        made: PositionEncoding = self.choice.build(**context, train_length=self.trained)
-        self.give_weights(made)
-        return made
+        encoding: PositionEncoding = self.choice.build(**context, train_length=self.train_length)
+        self.copy_weights(encoding)
+        return encoding
 
     @torch.no_grad()
-    def our_row(self, scene: Scene, *, rounded_bias: bool = False) -> Tensor:
-        """Ours: [h, m]. In half precision what is rotated is rounded, and the rest is float32, as on a CPU; `rounded_bias`:
-        what is added as a bias is rounded too, as the sdpa backend does it on a GPU."""
-        at, keys = torch.tensor([[scene.query]]), scene.keys[None]
-        span, scale = Span(at, keys, scene.length), self.head_dim**-0.5
-        modifiers, mask = self.encoding.modifiers(span), Mask(1, len(scene.keys), causal=False)
+    def our_row(self, inputs: RowInputs, *, rounded_bias: bool = False) -> Tensor:
+        """Return our logits [h, m].
+
+        In half precision rotated queries and keys are rounded, and everything else is float32, as on a CPU. `rounded_bias`:
+        biases are rounded too, as by the sdpa backend on a GPU.
+        """
+        query, keys = torch.tensor([[inputs.query]]), inputs.keys[None]
+        span, scale = Span(query, keys, inputs.length), self.head_dim**-0.5
+        modifiers, mask = self.encoding.modifiers(span), Mask(1, len(inputs.keys), causal=False)
         if self.encoding.reads_content():
-            modifiers = with_content(modifiers, self.encoding, self.encoding.features(self.inputs(scene)), span, mask)
-        q, k = scene.q[None, :, None], scene.k[None]
+            modifiers = with_content(
+                modifiers, self.encoding, self.encoding.features(self.layer_inputs(inputs)), span, mask
+            )
+        q, k = inputs.q[None, :, None], inputs.k[None]
         if rounded_bias and modifiers.terms and not unsupported_reason("sdpa", modifiers, span):
             compute = torch.promote_types(q.dtype, torch.float32)
-            whole = sum(reference.dense(term, q, k, span, scale).to(compute) for term in modifiers.terms)
-            modifiers = replace(modifiers, terms=(DenseBias(whole.to(q.dtype)),))  # type: ignore[union-attr]
+            bias = sum(reference.dense(term, q, k, span, scale).to(compute) for term in modifiers.terms)
+            modifiers = replace(modifiers, terms=(DenseBias(bias.to(q.dtype)),))  # type: ignore[union-attr]
         return reference.logits(modifiers, q, k, span, mask.visible(q.device)[:, None], scale)[0, :, 0].double()
 
-    def inputs(self, scene: Scene) -> Tensor:
-        """What the attention layer reads, [1, length, d_model], for encodings that depend on content."""
-        draw = torch.Generator().manual_seed(scene.length)
-        return torch.randn(1, scene.length, self.heads * self.head_dim, generator=draw).bfloat16().to(scene.dtype)
+    def layer_inputs(self, inputs: RowInputs) -> Tensor:
+        """Return the input of the attention layer [1, length, d_model], for encodings that depend on the content."""
+        generator = torch.Generator().manual_seed(inputs.length)
+        return (
+            torch.randn(1, inputs.length, self.heads * self.head_dim, generator=generator).bfloat16().to(inputs.dtype)
+        )

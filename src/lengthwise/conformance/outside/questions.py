@@ -1,4 +1,8 @@
-"""What is asked of every implementation. A figure is in nats: how far a token's or a key's log probability is off."""
+"""The questions that every implementation answers.
+
+An answer is the error of an implementation in nats: the largest error of a log-probability, of a key in a row of attention
+weights or of a token that a model predicts.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,200 +11,222 @@ import torch
 from torch import Tensor
 
 from lengthwise.conformance.outside.implementation import (
-    TRAINED,
+    TRAIN_LENGTH,
     VOCABULARY,
-    Absent,
     Implementation,
     Model,
-    Ours,
-    Scene,
+    NotApplicable,
+    OurModel,
+    RowInputs,
 )
 
-FADED = -20.0  # keys whose log weight is below this under the formula are left out: nobody sees them
-EXACT, ROUNDED = 1e-3, 0.05  # nats that count as agreement: in float32, and in bfloat16 with its 3 digits
-SHORT, LONG = TRAINED * 3 // 4, TRAINED * 3  # tokens within what the models are made for, and past it
-BETWEEN = TRAINED * 2
+MIN_LOG_WEIGHT = -20.0  # keys with a smaller log weight under the formula are ignored, because they change nothing
+FLOAT32_TOLERANCE, BFLOAT16_TOLERANCE = 1e-3, 0.05  # nats; bfloat16 has about 3 digits
+SHORT, MIDDLE, LONG = TRAIN_LENGTH * 3 // 4, TRAIN_LENGTH * 2, TRAIN_LENGTH * 3  # numbers of tokens that models read
 
 
-Measure = Callable[[Implementation], float | None]  # nats, or None where there is nothing to measure
+Measure = Callable[[Implementation], float | None]  # nats, or None if the question has no number
 
 
 @dataclass(frozen=True)
 class Question:
-    """`theirs` and `ours` are asked apart, since what one raises is the answer of that one. Both may raise `Absent`.
+    """A question with a measurement of their implementation and one of ours; both may raise `NotApplicable`.
 
-    `ours_on_gpu`: ours as it is rounded there, where that is something else.
+    They are separate functions, because an error of one side must not become an answer of the other. `ours_on_gpu`: ours with
+    the rounding of a GPU, or None if it is the same. `tolerance`: the largest error that counts as agreement, or None if the
+    question is whether it runs at all.
     """
 
     name: str
     text: str
-    tolerance: float | None  # None: whether it runs at all
+    tolerance: float | None
     theirs: Measure
     ours: Measure
-    ours_on_gpu: Measure = lambda one: None
+    ours_on_gpu: Measure = lambda implementation: None
 
 
-# ---- the value --------------------------------------------------------------------------------------------------
+# ---- one row of attention weights ---------------------------------------------------------------------------------
 
 
-def scene(one: Implementation, length: int, dtype: torch.dtype) -> Scene:
-    """The last token as query (the middle one, looking both ways): near keys one by one, far ones ever sparser."""
-    query = length // 2 if one.bidirectional else length - 1
-    if one.every_key:
+def row_inputs(implementation: Implementation, length: int, dtype: torch.dtype) -> RowInputs:
+    """Return one query and keys at up to about 256 distances: every near distance, and far ones at growing steps.
+
+    The query is the last token, or the middle one of a bidirectional encoding.
+    """
+    query = length // 2 if implementation.bidirectional else length - 1
+    if implementation.needs_every_key:
         keys = torch.arange(length)
     else:
-        reach = torch.logspace(6, torch.tensor(float(max(query, 64))).log2().item(), 192, base=2.0).long()
-        distance = torch.cat([torch.arange(64), reach]).clamp(max=query).unique()
+        far = torch.logspace(6, torch.tensor(float(max(query, 64))).log2().item(), 192, base=2.0).long()
+        distance = torch.cat([torch.arange(64), far]).clamp(max=query).unique()
         keys = query - distance
-        if one.bidirectional:
+        if implementation.bidirectional:
             keys = torch.cat([keys, query + distance[(distance > 0) & (query + distance < length)]])
         keys = keys.sort().values
-    draw = torch.Generator().manual_seed(length)
-    q = torch.randn(one.heads, one.head_dim, generator=draw)
-    k = torch.randn(one.heads, len(keys), one.head_dim, generator=draw)
-    return Scene(length, query, keys, q.to(dtype), k.to(dtype))
+    generator = torch.Generator().manual_seed(length)
+    q = torch.randn(implementation.heads, implementation.head_dim, generator=generator)
+    k = torch.randn(implementation.heads, len(keys), implementation.head_dim, generator=generator)
+    return RowInputs(length, query, keys, q.to(dtype), k.to(dtype))
 
 
-def value(name: str, text: str, length: int, dtype: torch.dtype, *, loaded: bool = False) -> Question:
-    def measure(row: Callable[[Implementation, Scene], Tensor]) -> Measure:
+def row_question(name: str, text: str, length: int, dtype: torch.dtype, *, loaded: bool = False) -> Question:
+    """Return a question about one row of attention weights. `loaded`: the model is loaded in the dtype instead of cast to it."""
+
+    def measure(row: Callable[[Implementation, RowInputs], Tensor]) -> Measure:
         @torch.no_grad()
-        def measured(one: Implementation) -> float:
-            if one.every_key and length > 2**15:
-                raise Absent("its row needs every key: too many numbers")
-            longest = one.encoding.max_length
+        def error(implementation: Implementation) -> float:
+            if implementation.needs_every_key and length > 2**15:
+                raise NotApplicable("its row needs every key, which takes too much memory")
+            longest = implementation.encoding.max_length
             if longest is not None and length > longest:
-                raise Absent(f"ours serves {longest} positions and says so beyond")
-            asked = scene(one, length, dtype)
-            return _off(row(one, asked), one.our_row(asked.wide()))
+                raise NotApplicable(f"ours supports {longest} positions, and refuses more")
+            inputs = row_inputs(implementation, length, dtype)
+            return row_difference(row(implementation, inputs), implementation.our_row(inputs.in_float64()))
 
-        return measured
+        return error
 
-    theirs = measure(lambda one, asked: one.loaded_row(asked) if loaded else one.row(asked))
-    ours = measure(lambda one, asked: one.our_row(asked))
+    theirs = measure(lambda implementation, x: implementation.loaded_row(x) if loaded else implementation.row(x))
+    ours = measure(lambda implementation, x: implementation.our_row(x))
     if dtype == torch.float32:
-        return Question(name, text, EXACT, theirs, ours)
-    return Question(
-        name, text, ROUNDED, theirs, ours, measure(lambda one, asked: one.our_row(asked, rounded_bias=True))
-    )
+        return Question(name, text, FLOAT32_TOLERANCE, theirs, ours)
+    on_gpu = measure(lambda implementation, x: implementation.our_row(x, rounded_bias=True))
+    return Question(name, text, BFLOAT16_TOLERANCE, theirs, ours, on_gpu)
 
 
-def _off(logits: Tensor, formula: Tensor) -> float:
-    weights, wanted = logits.double().log_softmax(-1), formula.log_softmax(-1)
-    return _largest((weights - wanted)[wanted > FADED])
+def row_difference(logits: Tensor, formula: Tensor) -> float:
+    """Return the largest difference of log weights between two rows of logits."""
+    actual, expected = logits.double().log_softmax(-1), formula.log_softmax(-1)
+    return _largest((actual - expected)[expected > MIN_LOG_WEIGHT])
 
 
 def _largest(difference: Tensor) -> float:
-    """The largest difference; infinite where one is no number."""
+    """Return the largest absolute difference; infinity if one is NaN."""
     return float(difference.abs().nan_to_num(nan=float("inf")).max())
 
 
-# ---- the model --------------------------------------------------------------------------------------------------
+# ---- a model ------------------------------------------------------------------------------------------------------
 
 
 def tokens(rows: int, length: int) -> Tensor:
     return torch.randint(VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(7))
 
 
-def apart(a: Tensor, b: Tensor) -> float:
-    """Largest difference of log probabilities."""
+def model_difference(a: Tensor, b: Tensor) -> float:
+    """Return the largest difference of log-probabilities between the logits of two models."""
     return _largest(a.double().log_softmax(-1) - b.double().log_softmax(-1))
 
 
-def whole_model(make: Callable[[Implementation], Model]) -> Measure:
-    """How far from our model in float64 with the same weights, within and past the length that both are made for."""
+def whole_model(build: Callable[[Implementation], Model]) -> Measure:
+    """Compare a model with ours in float64 with the same weights, below and above the training length."""
 
-    def measured(one: Implementation) -> float:
-        one.model()
-        if not one.same_model:
-            raise Absent("its model is another architecture than ours: weights do not fit")
-        # A fresh model for each length: what a call leaves behind is another question.
+    def error(implementation: Implementation) -> float:
+        implementation.model()
+        if not implementation.has_our_architecture:
+            raise NotApplicable("its model has another architecture than ours, so the weights do not fit")
+        # Each length gets a new model, because "history" asks whether an earlier call matters.
         return max(
-            apart(make(one).forward(tokens(2, n)), Ours(one.decoder().double()).forward(tokens(2, n)))
-            for n in (SHORT, LONG)
+            model_difference(
+                build(implementation).forward(tokens(2, length)),
+                OurModel(implementation.decoder().double()).forward(tokens(2, length)),
+            )
+            for length in (SHORT, LONG)
         )
 
-    return measured
+    return error
 
 
-def runs_past(make: Callable[[Implementation], Model]) -> Measure:
-    """No number: it can be done, or it raises."""
+def runs_past(build: Callable[[Implementation], Model]) -> Measure:
+    """Read more tokens than the model was built for. There is no number: it runs, or it raises."""
 
-    def measured(one: Implementation) -> None:
-        make(one).forward(tokens(1, LONG))
+    def run(implementation: Implementation) -> None:
+        build(implementation).forward(tokens(1, LONG))
 
-    return measured
-
-
-def our_model(one: Implementation) -> Model:
-    return Ours(one.decoder())
+    return run
 
 
-MakeMeasure = Callable[[Callable[[], Model]], float]
+def our_model(implementation: Implementation) -> Model:
+    return OurModel(implementation.decoder())
 
 
-def of_models(name: str, text: str, measure: MakeMeasure, of_ours: MakeMeasure | None = None) -> Question:
-    """A measure of models, of theirs and of ours; it gets what makes a fresh one."""
-    ask_ours = of_ours or measure
-    return Question(name, text, EXACT, lambda one: measure(one.model), lambda one: ask_ours(lambda: our_model(one)))
+ModelMeasure = Callable[[Callable[[], Model]], float]  # of a function that builds a new model
 
 
-def decoding_within(make: Callable[[], Model]) -> float:
-    asked = tokens(2, SHORT)
-    return apart(make().decode(asked, SHORT // 2), make().forward(asked))
+def model_question(name: str, text: str, measure: ModelMeasure, our_measure: ModelMeasure | None = None) -> Question:
+    """Return a question about models. `our_measure`: the measurement of ours, if it is another one."""
+    ours = our_measure or measure
+    return Question(
+        name,
+        text,
+        FLOAT32_TOLERANCE,
+        lambda implementation: measure(implementation.model),
+        lambda implementation: ours(lambda: our_model(implementation)),
+    )
 
 
-def decoding_past(make: Callable[[], Model]) -> float:
-    """What is said at the last token, read one by one from within the trained length to past it, and read at once."""
-    asked = tokens(2, LONG)
-    return apart(make().decode(asked, SHORT)[:, -1], make().forward(asked)[:, -1])
+def decoding_within(build: Callable[[], Model]) -> float:
+    """Compare decoding with the cache to one forward pass, below the training length."""
+    text = tokens(2, SHORT)
+    return model_difference(build().decode(text, SHORT // 2), build().forward(text))
 
 
-def history(make: Callable[[], Model]) -> float:
-    """The same input to a fresh model and to one that has read a longer input before."""
-    used, found = make(), 0.0
-    for length in (SHORT, BETWEEN):
+def decoding_past(build: Callable[[], Model]) -> float:
+    """Compare the last token of both, if decoding starts below the training length and ends above it."""
+    text = tokens(2, LONG)
+    return model_difference(build().decode(text, SHORT)[:, -1], build().forward(text)[:, -1])
+
+
+def history(build: Callable[[], Model]) -> float:
+    """Compare a model that has read a longer input before with a new one, on the same input."""
+    used, largest = build(), 0.0
+    for length in (SHORT, MIDDLE):
         used.forward(tokens(1, LONG))
-        asked = tokens(1, length)
-        found = max(found, apart(used.forward(asked), make().forward(asked)))
-    return found
+        text = tokens(1, length)
+        largest = max(largest, model_difference(used.forward(text), build().forward(text)))
+    return largest
 
 
-def left_padding(make: Callable[[], Model]) -> float:
-    """A short row alone, and padded on the left beside a long one."""
+def left_padding(build: Callable[[], Model]) -> float:
+    """Compare a short row that is padded on the left, beside a long row, with the short row alone."""
     short, long = tokens(1, SHORT), tokens(1, LONG)
     padding = LONG - SHORT
     rows = torch.cat([torch.cat([torch.zeros(1, padding, dtype=torch.long), short], 1), long])
-    return apart(make().padded(rows, [padding, 0])[:1, padding:], make().forward(short))
+    return model_difference(build().padded(rows, [padding, 0])[:1, padding:], build().forward(short))
 
 
-def packed(make: Callable[[], Model], how: str = "packed") -> float:
-    """Documents in one row, and each alone."""
-    lengths = (SHORT, BETWEEN)
-    documents = [tokens(1, n) for n in lengths]
-    said = getattr(make(), how)(torch.cat(documents, 1), lengths).split(list(lengths), 1)
-    return max(apart(part, make().forward(document)) for part, document in zip(said, documents, strict=True))
+def packed(build: Callable[[], Model], method: str = "packed") -> float:
+    """Compare two documents that are packed into one row with each document alone."""
+    lengths = (SHORT, MIDDLE)
+    documents = [tokens(1, length) for length in lengths]
+    logits = getattr(build(), method)(torch.cat(documents, 1), lengths).split(list(lengths), 1)
+    return max(
+        model_difference(part, build().forward(document)) for part, document in zip(logits, documents, strict=True)
+    )
 
 
-def packed_as_called(make: Callable[[], Model]) -> float:
-    return packed(make, "packed_as_called")
+def packed_as_called(build: Callable[[], Model]) -> float:
+    return packed(build, "packed_as_called")
 
 
-_ROW = "A row of weights at {} tokens, made for 2048, {}"
+_ROW = "One row of attention weights at {} tokens, in {}; the training length is 2048"
 
 QUESTIONS: tuple[Question, ...] = (
-    *(value(f"value at {name}", _ROW.format(name, "float32"), n, torch.float32)
+    *(row_question(f"value at {name}", _ROW.format(name, "float32"), n, torch.float32)
       for name, n in (("512", 512), ("32768", 2**15), ("10^5", 10**5), ("10^6", 10**6))),
-    *(value(f"bfloat16 at {name}", _ROW.format(name, "cast with .to(bfloat16)"), n, torch.bfloat16)
+    *(row_question(f"bfloat16 at {name}", _ROW.format(name, "bfloat16 after model.to(torch.bfloat16)"), n, torch.bfloat16)
       for name, n in (("512", 512), ("32768", 2**15), ("10^5", 10**5))),
-    value("loaded at 32768", _ROW.format(2**15, "loaded with dtype=bfloat16"), 2**15, torch.bfloat16, loaded=True),
-    Question("model", f"A whole model, the same weights in both, {SHORT} and {LONG} tokens, made for {TRAINED}", EXACT,
-             whole_model(lambda one: one.model()), whole_model(our_model)),
-    Question("runs past", f"A model made for {TRAINED} tokens reads {LONG}", None,
-             runs_past(lambda one: one.limited()), runs_past(our_model)),
-    of_models("decoding within", f"With the cache and at once, {SHORT} tokens", decoding_within),
-    of_models("decoding past", f"With the cache from {SHORT} to {LONG} tokens and at once", decoding_past),
-    of_models("history", f"The same {SHORT} or {BETWEEN} tokens before and after {LONG}", history),
-    of_models("left padding", f"{SHORT} tokens alone, and padded beside {LONG}", left_padding),
-    of_models("packed", f"Documents of {SHORT} and {BETWEEN} tokens in a row, and alone", packed),
-    of_models("packed, as called", "The same documents with a plain call", packed_as_called, packed),
+    row_question("loaded at 32768", _ROW.format(2**15, "bfloat16 after loading with dtype=torch.bfloat16"), 2**15,
+                 torch.bfloat16, loaded=True),
+    Question("model", f"A whole model and ours, with the same weights, at {SHORT} and {LONG} tokens; the training length is "
+             f"{TRAIN_LENGTH}", FLOAT32_TOLERANCE, whole_model(lambda implementation: implementation.model()),
+             whole_model(our_model)),
+    Question("runs past", f"Whether a model for {TRAIN_LENGTH} tokens can read {LONG}", None,
+             runs_past(lambda implementation: implementation.short_model()), runs_past(our_model)),
+    model_question("decoding within", f"Decoding {SHORT} tokens with the cache, and one forward pass", decoding_within),
+    model_question("decoding past", f"Decoding with the cache from {SHORT} to {LONG} tokens, and one forward pass",
+                   decoding_past),
+    model_question("history", f"{SHORT} or {MIDDLE} tokens read after {LONG} others, and read by a new model", history),
+    model_question("left padding", f"{SHORT} tokens padded beside a row of {LONG}, and alone", left_padding),
+    model_question("packed", f"Documents of {SHORT} and {MIDDLE} tokens packed into one row, and each alone", packed),
+    model_question("packed, as called", "The same documents in a forward call without further options", packed_as_called,
+                   packed),
 )  # fmt: skip

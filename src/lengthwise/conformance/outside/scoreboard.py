@@ -1,4 +1,4 @@
-"""The answers of other libraries as people read them: one line each, and every reason in words. Or as JSON."""
+"""Print the answers of other libraries as tables with the reason of every difference, or as JSON."""
 
 import json as json_text
 import platform
@@ -9,13 +9,10 @@ from typing import Any
 
 import torch
 
-from lengthwise.conformance.outside import Row, Verdict, check, implementations
+from lengthwise.conformance.outside import Answer, Verdict, check, select_implementations
 from lengthwise.conformance.outside.questions import QUESTIONS
 
-ON_GPU = (
-    "ours was computed as on a CPU, where half precision is added up in float32. On a GPU the sdpa backend gives a bias the "
-    "model's dtype"
-)
+ON_GPU = '"ours" is computed as on a CPU, where a bias is float32. On a GPU the sdpa backend rounds a bias to the model\'s dtype'
 
 STYLES = {
     Verdict.AGREES: "green",
@@ -34,37 +31,40 @@ def show(names: Sequence[str], *, json: bool) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    asked = implementations(names)
-    columns = (TextColumn("asking {task.description:<40}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    implementations = select_implementations(names)
+    columns = (TextColumn("comparing {task.description:<40}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("", total=len(asked) * len(QUESTIONS))
-        rows = check(asked, lambda row: progress.update(bar, advance=1, description=row.implementation))
+        bar = progress.add_task("", total=len(implementations) * len(QUESTIONS))
+        advance = lambda answer: progress.update(bar, advance=1, description=answer.implementation)  # noqa: E731
+        answers = check(implementations, advance)
     if json:
-        print(json_text.dumps(as_data(rows), indent=1, allow_nan=False))
+        print(json_text.dumps(as_data(answers), indent=1, allow_nan=False))
     else:
-        _print(Console(), rows)
-    return int(not all(row.explained and not row.ours_departs for row in rows))
+        _print(Console(), answers)
+    return int(not all(answer.explained and not answer.ours_departs for answer in answers))
 
 
-def as_data(rows: Sequence[Row]) -> dict[str, Any]:
-    """Every answer, and what gave it. A figure that is no finite number is null."""
+def as_data(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return all answers with the versions that gave them. Numbers that are not finite become null."""
     finite = lambda x: x if not isinstance(x, float) or abs(x) < float("inf") else None  # noqa: E731
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "libraries": {row.library: row.version for row in rows},
-        "unit": "nats: by how much a log probability (of a key, or of a token) is off at most",
-        "ours": f"{ON_GPU}: ours_on_gpu is ours with a bias so rounded",
+        "libraries": {answer.library: answer.version for answer in answers},
+        "unit": "nats: the largest error of a log-probability (of a key, or of a token)",
+        "ours": f"{ON_GPU}: ours_on_gpu has such a bias",
         "questions": [{"name": q.name, "text": q.text, "tolerance": q.tolerance} for q in QUESTIONS],
-        "answers": [{name: finite(value) for name, value in asdict(row).items()} for row in rows],
-        "ours_departs": [f"{row.implementation}, {row.question}" for row in rows if row.ours_departs],
-        "ours_departs_on_gpu": [f"{row.implementation}, {row.question}" for row in rows if row.ours_departs_on_gpu],
+        "answers": [{name: finite(value) for name, value in asdict(answer).items()} for answer in answers],
+        "ours_departs": [f"{answer.implementation}, {answer.question}" for answer in answers if answer.ours_departs],
+        "ours_departs_on_gpu": [
+            f"{answer.implementation}, {answer.question}" for answer in answers if answer.ours_departs_on_gpu
+        ],
     }
 
 
 def figure(value: float | None) -> str:
-    """Two digits; an empty string where there is none."""
+    """Return an error with two digits, or an empty string for None."""
     if value is None:
         return ""
     if value == 0 or value >= 100:
@@ -72,76 +72,79 @@ def figure(value: float | None) -> str:
     return f"{value:.1e}" if value < 0.01 else f"{value:.2g}"
 
 
-def _print(console: Any, rows: Sequence[Row]) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    for library in dict.fromkeys(row.library for row in rows):
-        own = [row for row in rows if row.library == library]
-        table = Table(
-            title=f"{library} {own[0].version} against the published formulas", box=box.SIMPLE_HEAD, pad_edge=False
-        )
-        for name, justify in (("implementation", "left"), ("question", "left"), ("theirs", "right"), ("ours", "right"),
-                              ("verdict", "left")):  # fmt: skip
-            table.add_column(name, justify=justify, no_wrap=name in ("theirs", "ours"))  # type: ignore[arg-type]
-        last = ""
-        for row in own:
-            if row.verdict is not Verdict.NOT_APPLICABLE:
-                shown = row.implementation if row.implementation != last else ""
-                table.add_row(
-                    shown, row.question, figure(row.theirs), figure(row.ours), Text(row.verdict, STYLES[row.verdict])
-                )
-                last = row.implementation
-        console.print(table)
+def _print(console: Any, answers: Sequence[Answer]) -> None:
+    for library in dict.fromkeys(answer.library for answer in answers):
+        console.print(_table([answer for answer in answers if answer.library == library]))
     console.print(
-        "theirs, ours: nats by which a log probability is off at most, of a key in a row of weights or of a token.\n"
+        "theirs, ours: the largest error of a log-probability in nats, of a key in a row of attention weights or of a token.\n"
     )
-    console.print(f"{on_gpu(rows)}.\n", markup=False, highlight=False)
+    console.print(f"{on_gpu(answers)}.\n", markup=False, highlight=False)
     for question in QUESTIONS:
-        limit = "" if question.tolerance is None else f"; up to {question.tolerance:g} nats agree"
+        limit = "" if question.tolerance is None else f"; errors up to {question.tolerance:g} nats agree"
         console.print(f"  {question.name}: {question.text}{limit}", markup=False, highlight=False)
     for verdict, heading in HEADINGS.items():
-        said = reasons(rows, verdict)
-        if said:
+        lines = reasons(answers, verdict)
+        if lines:
             console.print(f"\n{heading}", style=STYLES[verdict])
-        for line in said:
+        for line in lines:
             console.print(f"  {line}", markup=False, highlight=False)
-    counts = {verdict: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
-    said = [f"{n} {verdict}" for verdict, n in counts.items() if n or verdict is not Verdict.OURS_RAISED]
-    console.print(f"\n{len(rows)} answers: {', '.join(said)}", highlight=False)
-    for row in rows:
-        if row.ours_departs:
+    counts = {verdict: sum(answer.verdict is verdict for answer in answers) for verdict in Verdict}
+    totals = [f"{n} {verdict}" for verdict, n in counts.items() if n or verdict is not Verdict.OURS_RAISED]
+    console.print(f"\n{len(answers)} answers: {', '.join(totals)}", highlight=False)
+    for answer in answers:
+        if answer.ours_departs:
             console.print(
-                f"OURS departs from the formula: {row.implementation}, {row.question}: "
-                f"{row.reason if row.ours is None else f'{row.ours:g} nats'}",
+                f"OURS departs from the formula: {answer.implementation}, {answer.question}: "
+                f"{answer.reason if answer.ours is None else f'{answer.ours:g} nats'}",
                 style="bold red",
                 markup=False,
                 highlight=False,
             )
 
 
-def on_gpu(rows: Sequence[Row]) -> str:
-    """What ours would be on a GPU, in one sentence, where a bias is asked about."""
-    off = [row for row in rows if row.ours_on_gpu is not None and row.ours_on_gpu != row.ours]
-    if not off:
-        return f"{ON_GPU}; no figure here is another one with it"
-    worst = max(off, key=lambda row: row.ours_on_gpu or 0.0)
-    beyond = sum(row.ours_departs_on_gpu for row in off)
+def _table(answers: Sequence[Answer]) -> Any:
+    """Return a table of all answers of one library that apply. An implementation is named in its first row only."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    title = f"{answers[0].library} {answers[0].version} against the published formulas"
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, justify in (("implementation", "left"), ("question", "left"), ("theirs", "right"), ("ours", "right"),
+                          ("verdict", "left")):  # fmt: skip
+        table.add_column(name, justify=justify, no_wrap=name in ("theirs", "ours"))  # type: ignore[arg-type]
+    previous = ""
+    for answer in answers:
+        if answer.verdict is not Verdict.NOT_APPLICABLE:
+            name = answer.implementation if answer.implementation != previous else ""
+            verdict = Text(answer.verdict, STYLES[answer.verdict])
+            table.add_row(name, answer.question, figure(answer.theirs), figure(answer.ours), verdict)
+            previous = answer.implementation
+    return table
+
+
+def on_gpu(answers: Sequence[Answer]) -> str:
+    """Return one sentence on the errors that ours would have on a GPU."""
+    changed = [answer for answer in answers if answer.ours_on_gpu is not None and answer.ours_on_gpu != answer.ours]
+    if not changed:
+        return f"{ON_GPU}; this changes no figure here"
+    worst = max(changed, key=lambda answer: answer.ours_on_gpu or 0.0)
+    departing = sum(answer.ours_departs_on_gpu for answer in changed)
     return (
-        f"{ON_GPU}: with a bias so rounded ours is off by up to {figure(worst.ours_on_gpu)} nats ({worst.implementation}, "
-        f"{worst.question}), and {beyond} of the {len(off)} figures that this changes would not agree"
+        f"{ON_GPU}. This changes {len(changed)} figures here, of which {departing} would no longer agree; the largest error is "
+        f"{figure(worst.ours_on_gpu)} nats ({worst.implementation}, {worst.question})"
     )
 
 
-def reasons(rows: Sequence[Row], verdict: Verdict) -> list[str]:
-    """One line for each reason, with all that it is the reason of."""
-    said: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for row in rows:
-        if row.verdict is verdict:
-            said.setdefault((row.library, row.reason), {}).setdefault(row.implementation, []).append(row.question)
+def reasons(answers: Sequence[Answer], verdict: Verdict) -> list[str]:
+    """Return one line for each reason of a verdict, with the implementations and questions that it explains."""
+    questions: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for answer in answers:
+        if answer.verdict is verdict:
+            by_name = questions.setdefault((answer.library, answer.reason), {})
+            by_name.setdefault(answer.implementation, []).append(answer.question)
     lines = []
-    for (library, reason), asked in said.items():
-        where = "; ".join(f"{name} ({', '.join(questions)})" for name, questions in asked.items())
+    for (library, reason), by_name in questions.items():
+        where = "; ".join(f"{name} ({', '.join(names)})" for name, names in by_name.items())
         lines.append(f"{library}: {where}: {reason}")
     return lines

@@ -1,13 +1,11 @@
-"""Hugging Face transformers: Llama with every rope type, SmolLM3, GPT-NeoX, GPT-J, BLOOM, MPT and T5, tiny and drawn."""
+"""The models of Hugging Face transformers that are compared. They are tiny and have random weights."""
 
 from collections.abc import Callable
 
-from lengthwise.conformance.outside.hugging_biases import Bloom, Mpt, T5Bias
-from lengthwise.conformance.outside.hugging_rotary import GPTJ, GPTNeoX, Llama, SmolLM3
 from lengthwise.conformance.outside.implementation import Implementation
 from lengthwise.conformance.outside.rope_types import (
-    BECAUSE_DYNAMIC,
-    BECAUSE_LONGROPE,
+    DYNAMIC_EXPLANATIONS,
+    LONGROPE_EXPLANATIONS,
     deepseek,
     default,
     dynamic,
@@ -17,11 +15,13 @@ from lengthwise.conformance.outside.rope_types import (
     proportional,
     yarn,
 )
+from lengthwise.conformance.outside.transformers_biases import Bloom, Mpt, T5Bias
+from lengthwise.conformance.outside.transformers_rotary import GPTJ, GPTNeoX, Llama, SmolLM3
 
-CANDIDATES: tuple[Callable[[], Implementation], ...] = (
+IMPLEMENTATIONS: tuple[Callable[[], Implementation], ...] = (
     *(lambda p=p, b=b: Llama(p, b) for p, b in (
-        (default, None), (linear, None), (dynamic, BECAUSE_DYNAMIC), (yarn, None), (deepseek, None),
-        (longrope, BECAUSE_LONGROPE), (llama3, None), (proportional, None),
+        (default, None), (linear, None), (dynamic, DYNAMIC_EXPLANATIONS), (yarn, None), (deepseek, None),
+        (longrope, LONGROPE_EXPLANATIONS), (llama3, None), (proportional, None),
     )),
     SmolLM3, GPTNeoX, GPTJ, Bloom, Mpt, T5Bias, lambda: T5Bias(bidirectional=True),
 )  # fmt: skip

@@ -235,13 +235,13 @@ def in_attention(fires: Heads, encoding: DistanceBias, bound: int, backend: str)
         expected = attend(q, k, v, encoding, positions=ids, backend=backend)
         for h, fire in enumerate(fires):
             head = slice(h, h + 1)
-            got = attend(q[:, head], k[:, head], v[:, head], fire, positions=ids, backend=backend)
+            actual = attend(q[:, head], k[:, head], v[:, head], fire, positions=ids, backend=backend)
             layer = cast(nn.Linear, fire.layers[-1])
             # The error of the bias as above and of slope · x + intercept, and that of the logits' sums on both sides. A weight
             # has twice that as relative error, and the sums of weights and values are rounded once for every key.
             lost = rounding(fire) + 4 * EPS * float(layer.weight.abs().sum() + layer.bias.abs().sum())
             lost += 2 * (HEAD_DIM + 2) * EPS * scaled
-            yield float((got - expected[:, head]).abs().max()), (2 * lost + 2 * n * EPS) * largest
+            yield float((actual - expected[:, head]).abs().max()), (2 * lost + 2 * n * EPS) * largest
 
 
 def subjects(make: type[PositionEncoding]) -> Iterator[DistanceBias]:
@@ -286,9 +286,9 @@ def _unsupported(encoding: PositionEncoding, backend: str) -> str | None:
 
 THEOREM = Theorem(
     name="FIRE expresses others",
-    says="FIRE has the bias of T5, ALiBi, KERPLE and Sandwich, exactly, for all positions up to any bound",
+    statement="FIRE has the bias of T5, ALiBi, KERPLE and Sandwich, exactly, for all positions up to any bound",
     source="Li et al. 2024, theorem 3.1 and appendix A",
     about=lambda: (ALiBi, T5, KerpleLog, KerplePower, Sandwich),
     prove=prove,
-    whole=(FIRE,),
+    selects_all=(FIRE,),
 )

@@ -151,7 +151,7 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
 
 THEOREM = Theorem(
     name="NoPE finds positions",
-    says="a causal decoder without position encoding can have the absolute position in its state after one layer",
+    statement="a causal decoder without position encoding can have the absolute position in its state after one layer",
     source="Kazemnejad et al. 2023, theorem 1 and appendix C.1",
     about=lambda: (NoPE,),
     prove=prove,

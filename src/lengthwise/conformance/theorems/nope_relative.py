@@ -98,7 +98,7 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
 
 THEOREM = Theorem(
     name="NoPE attends relatively",
-    says="with positions in its state, a decoder without position encoding can attend as under the bias -(t - i)",
+    statement="with positions in its state, a decoder without position encoding can attend as under the bias -(t - i)",
     source="Kazemnejad et al. 2023, theorem 2 and appendix C.2 (W_K where eq. 29 prints W_V)",
     about=lambda: (NoPE,),
     prove=prove,

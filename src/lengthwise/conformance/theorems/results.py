@@ -33,17 +33,21 @@ class Result:
 
 @dataclass(frozen=True)
 class Theorem:
-    """A theorem. `about()` returns the encodings that it is checked for. Naming one of `whole` selects all of them."""
+    """A theorem. `about()` returns the encodings that it is checked for. Naming one of `selects_all` selects all of them."""
 
     name: str
-    says: str
+    statement: str
     source: str
     about: Callable[[], Iterable[type[PositionEncoding]]]
     prove: Callable[[type[PositionEncoding]], Iterable[Result]] = field(repr=False)
-    whole: tuple[type[PositionEncoding], ...] = ()
+    selects_all: tuple[type[PositionEncoding], ...] = ()
 
     def select(self, named: Iterable[type[PositionEncoding]] | None) -> list[type[PositionEncoding]]:
         """Return those of its encodings that are named; all of them if `named` is None."""
         names = None if named is None else set(named)
         encodings = list(self.about())
-        return encodings if names is None or names & set(self.whole) else [make for make in encodings if make in names]
+        return (
+            encodings
+            if names is None or names & set(self.selects_all)
+            else [make for make in encodings if make in names]
+        )

@@ -88,7 +88,7 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
 
 THEOREM = Theorem(
     name="RoPE is relative",
-    says="the products of rotated queries and keys depend only on their distance, at any position",
+    statement="the products of rotated queries and keys depend only on their distance, at any position",
     source="Su et al. 2021, section 3.2",
     about=rotary,
     prove=prove,

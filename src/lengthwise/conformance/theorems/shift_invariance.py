@@ -80,7 +80,7 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
 
 THEOREM = Theorem(
     name="Shift invariance",
-    says="adding the same number to every position does not change the output (for encodings that depend only on distances, "
+    statement="adding the same number to every position does not change the output (for encodings that depend only on distances, "
     "or not on positions, this holds by construction and tests only the code that computes distances)",
     source="declared by each class (`shift_invariant`)",
     about=invariant,

@@ -31,7 +31,7 @@ def as_data(results: Sequence[Result]) -> dict[str, Any]:
     return {
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "theorems": [{"name": t.name, "says": t.says, "source": t.source} for t in THEOREMS],
+        "theorems": [{"name": t.name, "says": t.statement, "source": t.source} for t in THEOREMS],
         "results": [
             {
                 "theorem": result.theorem,
@@ -62,7 +62,7 @@ def _print(console: Any, results: Sequence[Result]) -> None:
         if not rows:
             continue
         console.print(f"\n{theorem.name}", style="bold")
-        console.print(f"{theorem.says}\n{theorem.source}", markup=False, highlight=False)
+        console.print(f"{theorem.statement}\n{theorem.source}", markup=False, highlight=False)
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
         table.add_column("encoding", no_wrap=True)
         table.add_column("compared")

@@ -4,19 +4,19 @@ Needs transformers (`pip install 'lengthwise[outside]'`). A model is a folder on
 folder is run, and weights are read from safetensors only.
 """
 
-from lengthwise.evaluation.pretrained.asking import Answers, Plan, answers, boolean_tasks
+from lengthwise.evaluation.pretrained.label_predictions import LabelPredictions, Plan, boolean_tasks, predict_labels
 from lengthwise.evaluation.pretrained.loading import Pretrained, load
-from lengthwise.evaluation.pretrained.wording import FORMS, SETTINGS, form_for, prompt
+from lengthwise.evaluation.pretrained.prompts import FORMS, SETTINGS, form_for, prompt_text
 
 __all__ = [
     "FORMS",
     "SETTINGS",
-    "Answers",
+    "LabelPredictions",
     "Plan",
     "Pretrained",
-    "answers",
     "boolean_tasks",
     "form_for",
     "load",
-    "prompt",
+    "predict_labels",
+    "prompt_text",
 ]

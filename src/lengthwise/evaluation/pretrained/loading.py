@@ -18,8 +18,7 @@ import torch
 
 from lengthwise import regular_file
 from lengthwise.config import ConfigError, near_miss
-from lengthwise.evaluation.pretrained.calling import calling
-from lengthwise.evaluation.pretrained.stored import (
+from lengthwise.evaluation.pretrained.stored_weights import (
     items,
     require_a_layer,
     require_all_used,
@@ -28,6 +27,7 @@ from lengthwise.evaluation.pretrained.stored import (
     require_parameters_stored,
     tensors,
 )
+from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
 
 REFUSED_SETTINGS = {
     "quantization_config": "quantized weights, which other packages and kernels from the hub would compute",
@@ -56,7 +56,7 @@ class Pretrained:
     def model_type(self) -> str:
         return self.model.config.model_type
 
-    def described(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """Return facts that identify the model and how it is computed."""
         parameters = list(self.model.parameters())
         return {
@@ -91,7 +91,7 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
     if (file := path / "tokenizer_config.json").exists():
         require_numbers_stored(file, _json_object(file), stored)
     local = {"local_files_only": True, "trust_remote_code": False}
-    with calling(path, "read its config.json"):
+    with transformers_call(path, "read its config.json"):
         config = transformers.AutoConfig.from_pretrained(path, **local)
         _return_objects(config)
         # These arguments need `config` beside them: settings that transformers reads from the file would override them.
@@ -101,14 +101,14 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
         }
     require_a_layer(path, config)
     max_positions = _max_positions(path, config)
-    with calling(path, "read its tokenizer"):
+    with transformers_call(path, "read its tokenizer"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, config=config, **local)
-    with calling(path, "build the model of its config.json"), torch.device("meta"):  # takes no memory
+    with transformers_call(path, "build the model of its config.json"), torch.device("meta"):  # takes no memory
         meta_model = transformers.AutoModelForCausalLM.from_config(
             copy.deepcopy(config), trust_remote_code=False, **implementations
         )
     require_parameters_stored(path, meta_model, stored)
-    with calling(path, "read its weights"):
+    with transformers_call(path, "read its weights"):
         model, report = transformers.AutoModelForCausalLM.from_pretrained(
             path,
             config=config,
@@ -253,7 +253,7 @@ def _require_causal(path: Path, model: Any) -> None:
     vocab = model.get_input_embeddings().weight.shape[0]
     tokens = (torch.arange(6) % vocab).repeat(2, 1).to(model.device)
     tokens[1, -1] = (tokens[1, -1] + 1) % vocab
-    with calling(path, "compute its logits"), torch.no_grad():
+    with transformers_call(path, "compute its logits"), torch.no_grad():
         logits = model(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False).logits.float()
     first, second = logits[:, :-1]
     tolerance = min(TOLERANCE * torch.finfo(model.dtype).eps, 0.05)

@@ -47,7 +47,7 @@ def form_for(model_type: str) -> str:
     return "llama-2" if model_type == "llama" else "mpt"
 
 
-def prompt(form: str, xs: Sequence[Sequence[float]], ys: Sequence[float]) -> str:
+def prompt_text(form: str, xs: Sequence[Sequence[float]], ys: Sequence[float]) -> str:
     """Return the prompt with these examples, without the label of the last one."""
     inputs = [f"Input: {' '.join(map(bit, x))}" for x in xs]
     examples = "".join(f"{x}\nLabel: {bit(y)}\n" for x, y in zip(inputs[:-1], ys, strict=False))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from lengthwise.config import ConfigError
-from lengthwise.evaluation.pretrained.calling import calling
+from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
 
 LAYERS = re.compile(r"(n|num)_(\w+_)?(layers?|blocks)|(encoder|decoder)_layers")
 """Settings that count layers; each layer has at least one tensor."""
@@ -53,7 +53,7 @@ def tensors(path: Path) -> dict[str, Tensor]:
 
     by_name = {}
     for file in sorted(path.glob("*.safetensors")):
-        with calling(path, "read its weights"), safe_open(file, "pt") as opened:
+        with transformers_call(path, "read its weights"), safe_open(file, "pt") as opened:
             for name in opened.keys():  # noqa: SIM118 - it is not a dictionary
                 tensor = opened.get_slice(name)
                 by_name[name] = Tensor(tensor.get_dtype(), tuple(tensor.get_shape()))
@@ -140,7 +140,7 @@ def require_a_layer(path: Path, config: Any) -> None:
     count = getattr(config.get_text_config(decoder=True), "num_hidden_layers", None)
     if isinstance(count, int) and count < 1:
         raise ConfigError(
-            f"num_hidden_layers in {path / 'config.json'} must be at least 1, got {count}; download it again"
+            f"{path / 'config.json'}: num_hidden_layers must be at least 1, got {count}; download it again"
         )
 
 

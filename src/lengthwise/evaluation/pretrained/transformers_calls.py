@@ -17,7 +17,7 @@ from lengthwise.config import ConfigError
 
 
 @contextmanager
-def calling(path: Path, purpose: str, *, computing: bool = False) -> Iterator[None]:
+def transformers_call(path: Path, purpose: str, *, computing: bool = False) -> Iterator[None]:
     """A context for calls of transformers on the folder `path`, with a purpose such as "read its tokenizer".
 
     The hub is off, and nothing is printed. Errors of transformers become a `ConfigError` that names the folder.

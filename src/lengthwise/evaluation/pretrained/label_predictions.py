@@ -1,4 +1,4 @@
-"""Ask a pretrained model for labels, and measure its accuracy by the number of examples."""
+"""Predict labels with a pretrained model, and measure its accuracy by the number of examples in a prompt."""
 
 import inspect
 import itertools
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from lengthwise.config import Choice, ConfigError, near_miss
-from lengthwise.evaluation.pretrained.calling import calling
 from lengthwise.evaluation.pretrained.loading import Pretrained
-from lengthwise.evaluation.pretrained.wording import FORMS, LABELS, SETTINGS, prompt
+from lengthwise.evaluation.pretrained.prompts import FORMS, LABELS, SETTINGS, prompt_text
+from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
 from lengthwise.evaluation.scores import EvaluationError
 from lengthwise.tasks import TASKS
 from lengthwise.tasks.functions import BooleanFunction
@@ -45,17 +45,17 @@ class Plan:
         if not self.tasks or not self.settings:
             raise ConfigError("at least one task and one setting must be named")
         for choice in self.tasks:
-            if not issubclass(choice.make, BooleanFunction):
+            if not issubclass(choice.cls, BooleanFunction):
                 names = ", ".join(task.__name__ for task in boolean())
                 raise ConfigError(f"{choice.name} does not have the labels 0 and 1; tasks with these labels: {names}")
 
 
 @dataclass(frozen=True)
-class Answers:
-    """The model's answers to the prompts of one task, setting and number of examples.
+class LabelPredictions:
+    """The labels that a model predicts after the prompts of one task, setting and number of examples.
 
     `log_probabilities[p]`: those of the labels 0 and 1 after prompt p, in nats. `labels`: the correct labels. The more probable
-    label is the answer; if both are equally probable there is none.
+    label is the prediction; if both are equally probable, it counts as wrong.
     """
 
     task: str
@@ -70,28 +70,28 @@ class Answers:
         return len(self.labels)
 
     @property
-    def right(self) -> int:
+    def correct(self) -> int:
         pairs = zip(self.log_probabilities, self.labels, strict=True)
         return sum(log_p[label] > log_p[1 - label] for log_p, label in pairs)
 
     @property
     def accuracy(self) -> float:
-        return self.right / self.n
+        return self.correct / self.n
 
     @property
-    def constant(self) -> float:
-        """The accuracy of a constant answer: the more frequent label."""
+    def constant_accuracy(self) -> float:
+        """The accuracy of a constant prediction: the more frequent label."""
         return max(sum(self.labels), self.n - sum(self.labels)) / self.n
 
     @property
-    def mass(self) -> float:
+    def label_mass(self) -> float:
         """The mean probability of the two labels together; near 0 the model predicts other text."""
         return math.fsum(math.exp(a) + math.exp(b) for a, b in self.log_probabilities) / self.n
 
 
 @dataclass(frozen=True)
-class Question:
-    """A prompt in tokens: those that the texts with label 0 and label 1 share, and the rest of each text."""
+class TokenizedPrompt:
+    """A prompt in tokens: those that the texts with label 0 and label 1 share, and the remaining tokens of each text."""
 
     shared: Tokens
     labels: tuple[Tokens, Tokens]
@@ -125,17 +125,17 @@ def boolean_tasks(specs: Sequence[str] = (), dims: int = 8) -> tuple[Choice, ...
     )
 
 
-def answers(
+def predict_labels(
     model: Pretrained,
     plan: Plan,
     *,
     batch_size: int = 8,
     on_progress: Callable[[int, int], None] | None = None,
-) -> list[Answers]:
-    """Return the model's answers to all prompts of the plan, by task, setting and number of examples.
+) -> list[LabelPredictions]:
+    """Return the model's label predictions for all prompts of the plan, by task, setting and number of examples.
 
     Each prompt is tokenized together with each of the two labels. The common beginning of the two token lists is the prompt
-    (with the space before the label, if the tokenizer makes it a token of its own). The rest is the label: one or more tokens,
+    (including the space before the label, if that is a token of its own). The rest is the label: one or more tokens,
     whose log-probabilities are summed. `on_progress(done, total)` counts prompts.
 
     Raises `ConfigError` before the first forward pass if a prompt is longer than the model's positions, and `EvaluationError` for
@@ -144,25 +144,27 @@ def answers(
     require_integer("a check of a pretrained model", 1, batch_size=batch_size)
     cells = [(choice, setting, count) for choice in plan.tasks for setting in plan.settings for count in plan.examples]
     prompts = {choice: _prompts(plan, choice) for choice in plan.tasks}
-    questions = {}
+    tokenized = {}
     for choice, setting, count in cells:
         texts, labels = prompts[choice][setting, count]
-        questions[choice, setting, count] = [question(model, text) for text in texts], labels
-        _require_positions(model, questions[choice, setting, count][0], count)
-    results: list[Answers] = []
+        tokenized[choice, setting, count] = [tokenize_prompt(model, text) for text in texts], labels
+        _require_positions(model, tokenized[choice, setting, count][0], count)
+    results: list[LabelPredictions] = []
 
     def report(done: int) -> None:
         if on_progress is not None:
             on_progress(len(results) * plan.prompts + done, len(cells) * plan.prompts)
 
-    for (choice, setting, count), (cell_questions, labels) in questions.items():
-        log_p = log_probabilities(model, cell_questions, batch_size, report)
+    for (choice, setting, count), (cell_prompts, labels) in tokenized.items():
+        log_p = log_probabilities(model, cell_prompts, batch_size, report)
         if not bool(log_p.isfinite().all()):
             raise EvaluationError(
                 f"log-probabilities of {choice.label} with {count} examples are not finite; try --dtype float32"
             )
-        longest = max(len(q.shared) for q in cell_questions)
-        results.append(Answers(choice.label, setting, count, longest, [(a, b) for a, b in log_p.tolist()], labels))
+        longest = max(len(prompt.shared) for prompt in cell_prompts)
+        results.append(
+            LabelPredictions(choice.label, setting, count, longest, [(a, b) for a, b in log_p.tolist()], labels)
+        )
     return results
 
 
@@ -174,12 +176,14 @@ def _prompts(plan: Plan, choice: Choice) -> dict[tuple[str, int], tuple[list[str
     prompts = {}
     for setting, count in itertools.product(plan.settings, plan.examples):
         order = SETTINGS[setting](count, last)
-        texts = [prompt(plan.form, [x[n] for n in order], [y[n] for n in order]) for x, y in zip(xs, ys, strict=True)]
+        texts = [
+            prompt_text(plan.form, [x[n] for n in order], [y[n] for n in order]) for x, y in zip(xs, ys, strict=True)
+        ]
         prompts[setting, count] = texts, [int(y[order[-1]] > 0) for y in ys]
     return prompts
 
 
-def question(model: Pretrained, text: str) -> Question:
+def tokenize_prompt(model: Pretrained, text: str) -> TokenizedPrompt:
     """Return the tokens of a prompt and of its two labels."""
     zero, one = (_tokens(model, text + label) for label in LABELS)
     shared = next((n for n, (a, b) in enumerate(zip(zero, one, strict=False)) if a != b), min(len(zero), len(one)))
@@ -188,11 +192,11 @@ def question(model: Pretrained, text: str) -> Question:
             f"{model.folder}: its tokenizer must give the labels 0 and 1 different tokens after the same prompt; take another "
             "model"
         )
-    return Question(zero[:shared], (zero[shared:], one[shared:]))
+    return TokenizedPrompt(zero[:shared], (zero[shared:], one[shared:]))
 
 
 def _tokens(model: Pretrained, text: str) -> Tokens:
-    with calling(model.folder, "use its tokenizer"):
+    with transformers_call(model.folder, "use its tokenizer"):
         tokens = tuple(model.tokenizer(text)["input_ids"])
     if tokens and tokens[-1] == model.tokenizer.eos_token_id:  # some tokenizers add an end token to every text
         tokens = tokens[:-1]
@@ -205,8 +209,8 @@ def _tokens(model: Pretrained, text: str) -> Tokens:
     return tokens
 
 
-def _require_positions(model: Pretrained, questions: Sequence[Question], count: int) -> None:
-    longest = max(len(row) for q in questions for row in q.rows)
+def _require_positions(model: Pretrained, prompts: Sequence[TokenizedPrompt], count: int) -> None:
+    longest = max(len(row) for prompt in prompts for row in prompt.rows)
     if model.max_positions is not None and longest > model.max_positions:
         raise ConfigError(
             f"a prompt with {count} examples has {longest} tokens, but {model.folder} has {model.max_positions} positions; take "
@@ -216,7 +220,7 @@ def _require_positions(model: Pretrained, questions: Sequence[Question], count: 
 
 def log_probabilities(
     model: Pretrained,
-    questions: Sequence[Question],
+    prompts: Sequence[TokenizedPrompt],
     batch_size: int,
     on_progress: Callable[[int], object] = lambda done: None,
 ) -> Tensor:
@@ -224,19 +228,19 @@ def log_probabilities(
 
     All rows of a forward pass have the same length, so nothing is padded. A row that serves both labels is computed once.
     """
-    result = torch.empty(len(questions), 2, dtype=torch.float64)
-    rows: dict[Tokens, list[tuple[int, int]]] = {row: [] for q in questions for row in q.rows}
-    for n, q in enumerate(questions):
+    result = torch.empty(len(prompts), 2, dtype=torch.float64)
+    rows: dict[Tokens, list[tuple[int, int]]] = {row: [] for prompt in prompts for row in prompt.rows}
+    for n, prompt in enumerate(prompts):
         for label in (0, 1):
-            rows[q.rows[label]].append((n, label))
+            rows[prompt.rows[label]].append((n, label))
     done = 0
     for _, same_length in itertools.groupby(sorted(rows, key=len), key=len):
         for batch in _batches(list(same_length), batch_size):
-            keep = max(len(questions[n].labels[label]) for row in batch for n, label in rows[row])
-            batch_log_p = _last_log_probabilities(model, batch, keep)
+            num_last = max(len(prompts[n].labels[label]) for row in batch for n, label in rows[row])
+            batch_log_p = _last_log_probabilities(model, batch, num_last)
             for row, log_p in zip(batch, batch_log_p, strict=True):
                 for n, label in rows[row]:
-                    tokens = torch.tensor(questions[n].labels[label])
+                    tokens = torch.tensor(prompts[n].labels[label])
                     result[n, label] = log_p[-len(tokens) :].gather(1, tokens[:, None]).sum()
             done += sum(label == 0 for row in batch for _, label in rows[row])
             on_progress(done)
@@ -248,12 +252,14 @@ def _batches(rows: list[Tokens], size: int) -> list[list[Tokens]]:
 
 
 @torch.no_grad()
-def _last_log_probabilities(model: Pretrained, rows: Sequence[Tokens], keep: int) -> Tensor:
-    """Return the log-probabilities [rows, keep, vocab] of the tokens that follow the last `keep` token slots, float64."""
+def _last_log_probabilities(model: Pretrained, rows: Sequence[Tokens], num_last: int) -> Tensor:
+    """Return the log-probabilities [rows, num_last, vocab] of the tokens that follow the last `num_last` token slots, float64."""
     tokens = torch.tensor(rows, device=model.model.device)
     # The logits of whole prompts can take more memory than the model.
-    options = {"logits_to_keep": keep} if "logits_to_keep" in inspect.signature(model.model.forward).parameters else {}
+    options = (
+        {"logits_to_keep": num_last} if "logits_to_keep" in inspect.signature(model.model.forward).parameters else {}
+    )
     # Some layers load their kernel in the first call.
-    with calling(model.folder, "compute its logits", computing=True):
+    with transformers_call(model.folder, "compute its logits", computing=True):
         output = model.model(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False, **options)
-        return output.logits[:, -keep:].double().cpu().log_softmax(-1)
+        return output.logits[:, -num_last:].double().cpu().log_softmax(-1)
