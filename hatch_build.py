@@ -1,6 +1,6 @@
 """Compiles the attention kernel while the package is built: into wheels, and beside the source for editable installs.
 
-How it is compiled: src/lengthwise/attention/cpu/building.py. Without a compiler the installation goes on; the first use then
+How it is compiled: src/lengthwise/native/building.py. Without a compiler the installation goes on; the first use then
 says what is missing.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE = "src/lengthwise"
-FOLDER = "attention/cpu"  # in the package
+FOLDER = "native"  # in the package
 
 
 def load(path: Path) -> ModuleType:

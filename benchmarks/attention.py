@@ -48,7 +48,10 @@ import torch.nn.functional as F
 from record import RESULTS, processor, save
 from torch import Tensor
 
-from lengthwise.attention import BACKENDS, EncodingCache, Mask, cpu, fused, reference, relative
+from lengthwise import native
+from lengthwise.attention import BACKENDS, EncodingCache, Mask
+from lengthwise.attention.backends import reference
+from lengthwise.attention.fused import relative
 from lengthwise.encodings import ENCODINGS, PositionEncoding
 from lengthwise.encodings.fire import FIRE
 from lengthwise.forms import AttentionModifiers, ContentBias, RelativeKeyBias
@@ -102,7 +105,7 @@ class Attention:
             return self._eager()
         modifiers, q, k = self.modifiers(), self.q, self.k
         if self.name.startswith("before ") and modifiers.rotation:
-            q, k = modifiers.rotation.query(q), modifiers.rotation.key(k)
+            q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
             modifiers = dataclasses.replace(modifiers, rotation=None)
         return self.backend.prepare(modifiers, self.span, self.mask)(q, k, self.v, scale=self.scale)
 
@@ -306,10 +309,10 @@ def decode(args: argparse.Namespace) -> Figures:
             kept, longer = EncodingCache(), Span.of(2 * keys)
 
             def step(one: Attention, modifiers: Callable[[Span], AttentionModifiers]) -> None:
-                fused.prepare(modifiers(one.span), one.span, one.mask)(one.q, one.k, one.v, scale=one.scale)
+                BACKENDS["fused"].prepare(modifiers(one.span), one.span, one.mask)(one.q, one.k, one.v, scale=one.scale)
 
             with torch.no_grad():
-                attend = fused.prepare(one.encoding.modifiers(one.span), one.span, one.mask)
+                attend = BACKENDS["fused"].prepare(one.encoding.modifiers(one.span), one.span, one.mask)
                 actions: dict[str, Callable[[], object]] = {
                     "kernel": functools.partial(attend, one.q, one.k, one.v, scale=one.scale),
                     "step": functools.partial(step, one, functools.partial(kept.modifiers, one.encoding)),
@@ -468,7 +471,7 @@ def kept_errors() -> Figures:
     kept = json.loads(path.read_text())
     figures: Figures = kept["figures"]
     earlier = kept["made"]["torch"], kept["made"]["processor"], figures.pop("target")
-    return figures if earlier == (torch.__version__, processor(), cpu.best_target()) else {}
+    return figures if earlier == (torch.__version__, processor(), native.best_target()) else {}
 
 
 def off(squares: Tensor) -> dict[str, float]:
@@ -527,10 +530,10 @@ def distances(
             hidden = ~mask.visible(q.device)[:, None]
             bias = bias.expand(1, heads, length, length).masked_fill(hidden, -math.inf).to(dtype)
             turn = modifiers.rotation
-            turned = (turn.query(q), turn.key(k)) if turn else (q, k)
+            turned = (turn.rotate_query(q), turn.rotate_key(k)) if turn else (q, k)
             out = F.scaled_dot_product_attention(*turned, v, attn_mask=bias, scale=scale)
         else:
-            backend = reference if who == "reference" else fused
+            backend = BACKENDS["reference" if who == "reference" else "fused"]
             out = backend.prepare(modifiers, span, mask)(q, k, v, scale=scale)
         parameters = {f"encoding.{n.removeprefix('each.0.')}": x for n, x in encoding.named_parameters()}
         leaves = {"q": q, "k": k, "v": v, **parameters}
@@ -567,7 +570,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Figures]] = {
 
 
 def keep(part: str, figures: Figures) -> None:
-    save(f"attention-{part}", {"target": cpu.best_target(), **figures})
+    save(f"attention-{part}", {"target": native.best_target(), **figures})
 
 
 def whole_numbers(text: str) -> list[int]:
@@ -589,7 +592,7 @@ def main() -> None:
     parser.add_argument("--peak-of", help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    if reason := cpu.missing():
+    if reason := native.missing():
         raise SystemExit(reason)
     if args.peak_of:
         name, length, settings = json.loads(args.peak_of)

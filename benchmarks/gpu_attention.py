@@ -24,7 +24,8 @@ import torch.nn.functional as F
 from record import save
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from lengthwise.attention import Mask, fused, gpu
+from lengthwise.attention import BACKENDS, Mask
+from lengthwise.attention.fused import gpu
 from lengthwise.encodings import ENCODINGS
 from lengthwise.span import Span
 
@@ -47,7 +48,7 @@ LIMITS = {
 
 def check() -> dict[str, float]:
     """The largest errors against float64, of the size of each answer, by dtype and form; stops where one is too large."""
-    path = Path(__file__).parent.parent / "tests" / "attention" / "gpu_cases.py"
+    path = Path(__file__).parent.parent / "tests" / "attention" / "fused" / "gpu_cases.py"
     spec = importlib.util.spec_from_file_location("gpu_cases", path)
     assert spec and spec.loader
     cases = sys.modules["gpu_cases"] = importlib.util.module_from_spec(spec)
@@ -93,7 +94,7 @@ class Attention:
         if self.encoding is None:
             with sdpa_kernel(TORCH[self.name]):
                 return F.scaled_dot_product_attention(self.q, self.k, self.v, is_causal=self.mask.queries > 1)
-        attend = fused.prepare(self.encoding.modifiers(self.span), self.span, self.mask)
+        attend = BACKENDS["fused"].prepare(self.encoding.modifiers(self.span), self.span, self.mask)
         return attend(self.q, self.k, self.v, scale=self.dim**-0.5)
 
     def forward(self) -> None:

@@ -26,7 +26,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from lengthwise.attention import gpu
+from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused.arguments import Arguments, Biases, NeedsGrad, Rows, Segments
 
 TARGET = GPUTarget("cuda", 90, 32)
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
@@ -165,7 +166,7 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
 
     q, k, v, grad = (torch.zeros(1, tokens, 2, dim, dtype=dtype).transpose(1, 2) for _ in range(4))
     table = torch.zeros(2, tokens) if "table" in form else None
-    pieces: list[torch.Tensor | None] = [None] * 5
+    pieces = None
     if "pieces" in form or "many" in form:
         s = 4096 if "many" in form else 32
         pieces = [
@@ -176,12 +177,14 @@ def compiled(form: str, dim: int, dtype: torch.dtype, tokens: int = 128) -> Iter
             torch.ones(1, tokens),
         ]
     rows = torch.zeros(1, 2, tokens, 32) if "rows" in form else None
-    rest = (table, 0, *pieces, rows, -16, None, None, None, True, 0, dim**-0.5)
+    segments = None if pieces is None else Segments(*pieces)
+    arguments = Arguments(Biases(table, 0, segments), Rows(rows, -16), scale=dim**-0.5)
+    needs = NeedsGrad(table is not None, segments is not None, rows is not None)
     original = JITFunction.run
     JITFunction.run = record  # type: ignore[method-assign]
     try:
-        out, lse = gpu.forward(q, k, v, *rest)
-        gpu.backward(grad, q, k, v, out, lse, *rest, table is not None, pieces[0] is not None, rows is not None)
+        out, lse = gpu.forward(q, k, v, arguments)
+        gpu.backward(grad, q, k, v, out, lse, arguments, needs)
     finally:
         JITFunction.run = original  # type: ignore[method-assign]
     for call in calls:

@@ -303,9 +303,7 @@ def listing(listed: list[Entry]) -> str:
             fused = entry.data["backends"]["fused"] is None
             learned = f"{entry.data['learned']:,}" if entry.data["learned"] else "0"
             description = escape(summary(entry.cls))
-            rows.append(
-                f"| [{entry.name}]({entry.file}.md) | {description} | {learned} | {'yes' if fused else 'no'} |"
-            )
+            rows.append(f"| [{entry.name}]({entry.file}.md) | {description} | {learned} | {'yes' if fused else 'no'} |")
         parts += [f"## {group}", explanation, "\n".join(rows)]
     parts += ["[Ambiguous names in the literature](names.md) · [adding an encoding](../adding-an-encoding.md)"]
     return "\n\n".join(parts) + "\n"

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from lengthwise import cache_folder
-from lengthwise.attention.cpu import building
 from lengthwise.cache_folder import CacheError
+from lengthwise.native import building
 
 SOURCE = Path(cache_folder.__file__).parents[1]
 OTHER, VICTIM = 65534, 54321  # user IDs
@@ -313,12 +313,12 @@ def test_a_kernel_that_another_user_left_is_not_loaded(shared: Path) -> None:
     folder = shared / "lengthwise"
     folder.mkdir()
     (folder / building.name(evil)).write_bytes(evil)
-    imports = "from lengthwise.attention import cpu\nfrom lengthwise.attention.cpu import library"
+    imports = "from lengthwise import native\nfrom lengthwise.native import library"
     code = """
 library.beside = lambda: c.Path('/nowhere')
 def no_compiler(): raise library.CannotBuild('nothing was compiled')
 library.building.compiled = no_compiler
-print(cpu.missing())
+print(native.missing())
 """
     for owner, said in ((VICTIM, "evil\n"), (OTHER, "")):  # the first to see that the second is stopped by its owner
         for path in (folder, folder / building.name(evil)):
@@ -332,7 +332,7 @@ def test_without_a_home_and_without_a_name() -> None:
     """The kernel lies beside its source, so only the extracted text has a warning."""
     imports = """
 import sysconfig, pydoc_data.topics, torch, lengthwise
-from lengthwise.attention import cpu
+from lengthwise.native import library
 from lengthwise.tasks import stdlib
 sysconfig.get_config_vars()
 """

@@ -53,13 +53,13 @@ class Rotation:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def query(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
+    def rotate_query(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
         """Return the rotated queries."""
         _require_float16_range(q, self.gain_q)
         cos_sin = self._cos_sin_of("q", self.angle_q, self.gain_q)
         return q if cos_sin is None else _rotate(q, *cos_sin, self.layout)
 
-    def key(self, k: Float[Tensor, "b h j d"]) -> Float[Tensor, "b h j d"]:
+    def rotate_key(self, k: Float[Tensor, "b h j d"]) -> Float[Tensor, "b h j d"]:
         """Return the rotated keys."""
         _require_float16_range(k, self.gain_k)
         cos_sin = self._cos_sin_of("k", self.angle_k, self.gain_k)
@@ -223,14 +223,14 @@ class KeyBias:
 
 @dataclass(frozen=True)
 class CumulativeBias:
-    """`+ total[b|1, h|1, index of i] - total[b|1, h|1, j]`, for FoX.
+    """`+ prefix_sum[b|1, h|1, index of i] - prefix_sum[b|1, h|1, j]`, for FoX.
 
-    `total` is a running sum over the keys, so the bias is what the sum gained between a key and its query. The queries are
-    the last tokens; `index of i` is the index of query i among the keys. Backends subtract before they round, because
-    totals can be large while their differences are small.
+    The bias is what a running sum over the keys gained between a key and its query. The queries are the last tokens; `index
+    of i` is the index of query i among the keys. Backends subtract before they round, because the sums can be large while
+    their differences are small.
     """
 
-    total: Float[Tensor, "#b #h j"]
+    prefix_sum: Float[Tensor, "#b #h j"]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.attention import BACKENDS, Mask, reference, unsupported_reason, with_content
+from lengthwise.attention import BACKENDS, Mask, unsupported_reason, with_content
+from lengthwise.attention.backends import reference
 from lengthwise.attention.fit import require_fit
 from lengthwise.choices import require_choice
 from lengthwise.config import Choice, ConfigError
@@ -288,7 +289,7 @@ def _biases(modifiers: AttentionModifiers) -> list[Term]:
 
 
 def _heads(term: Term) -> int:
-    for name, axis in (("content", 1), ("table", 0), ("slope", 0), ("vector", 0), ("bias", 1), ("total", 1)):
+    for name, axis in (("content", 1), ("table", 0), ("slope", 0), ("vector", 0), ("bias", 1), ("prefix_sum", 1)):
         if hasattr(term, name):
             return int(getattr(term, name).shape[axis])
     raise AssertionError(f"unknown term: {term}")

@@ -162,7 +162,7 @@ def test_statistics_in_blocks_evaluate_it(monkeypatch):
     """Where no kernel serves them, they are the reference's; the kernel's are within 2δ of these, relative to each mass."""
     encoding, (q, k, _) = fire(), qkv()
     by_kernel = attention.statistics(q, k, encoding)
-    monkeypatch.setattr(attention.fused, "statistics_unsupported_reason", lambda *_: "asked not to")
+    monkeypatch.setattr(BACKENDS["fused"], "statistics_unsupported_reason", lambda *_: "asked not to")
     by_blocks = attention.statistics(q, k, encoding)
     logits = q @ k.mT * DIM**-0.5 + mlp_on_pairs(encoding, torch.arange(TOKENS)[None], TOKENS)
     weights = logits.masked_fill(~Mask(TOKENS, TOKENS).visible(q.device)[:, None], -torch.inf).softmax(-1)

@@ -163,9 +163,9 @@ def test_narrow_whole_numbers_do_not_wrap_around(encoding, dtype):
 def test_gains_that_float16_cannot_hold_are_refused_where_it_rounds():
     rotation = encodings.XPos(head_dim=8).modifiers(Span.of(4)).rotation
     with pytest.raises(ConfigError, match="in float16, got"):
-        rotation.query(torch.ones(1, 1, 4, 8, dtype=torch.float16))
+        rotation.rotate_query(torch.ones(1, 1, 4, 8, dtype=torch.float16))
     near = encodings.XPos(head_dim=8, max_length=1024).modifiers(Span.of(4)).rotation
-    assert torch.isfinite(near.query(torch.ones(1, 1, 4, 8, dtype=torch.float16))).all()
+    assert torch.isfinite(near.rotate_query(torch.ones(1, 1, 4, 8, dtype=torch.float16))).all()
 
 
 @pytest.mark.parametrize("causal", [True, False])

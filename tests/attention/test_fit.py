@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from lengthwise import attend
-from lengthwise.attention import BACKENDS, Mask, fused, operator, plan
+from lengthwise import attend, native
+from lengthwise.attention import BACKENDS, Mask, plan
+from lengthwise.attention.fused import operator
+from lengthwise.attention.fused.arguments import Arguments, Biases
 from lengthwise.choices import choose
 from lengthwise.config import ConfigError, ModelConfig
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
@@ -70,7 +72,7 @@ WRONG = {
     "content of other queries": (
         ContentBias(Z(2, 4, 5, 3), Z(4, TOKENS, 3)), "ContentBias.content", "[2 batch, 4 heads, 6 queries, r >= 1]",
     ),
-    "totals of other keys": (CumulativeBias(Z(2, 4, 5)), "CumulativeBias.total", "[1 or 2 batch, 1 or 4 heads, 6 keys]"),
+    "totals of other keys": (CumulativeBias(Z(2, 4, 5)), "CumulativeBias.prefix_sum", "[1 or 2 batch, 1 or 4 heads, 6 keys]"),
     "a matrix of another batch": (
         DenseBias(Z(3, 4, TOKENS, TOKENS)), "DenseBias.bias", "[1 or 2 batch, 1 or 4 heads, 6 queries, 6 keys]",
     ),
@@ -200,13 +202,13 @@ def test_a_list_is_no_table() -> None:
         plan(AttentionModifiers(terms=(form,)), Span.of(TOKENS), Mask(TOKENS, TOKENS), Z(2, HEADS, TOKENS, DIM))
 
 
-@pytest.mark.skipif(fused.cpu.missing() is not None, reason="there is no compiled kernel here")
+@pytest.mark.skipif(native.missing() is not None, reason="there is no compiled kernel here")
 def test_the_kernel_checks_sizes_itself() -> None:
     """A compiled graph reaches it without the checks above."""
     q = Z(1, 2, 3, 4)
     for table in (Z(3, 5), Z(2, 0)):
         with pytest.raises(ConfigError, match=r"^table has shape .*, which does not fit q of shape \[1, 2, 3, 4\]$"):
-            operator.attend(q, q, q, table, 0, *[None] * 6, 0, *[None] * 3, True, 0, 1.0)
+            operator.attend(q, q, q, Arguments(Biases(table)))
 
 
 class NoInit(DistanceBias):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lengthwise.attention import BACKENDS, Mask, plan
-from lengthwise.attention.reference import dense
+from lengthwise.attention.backends.reference import dense
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
     AttentionModifiers,

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lengthwise.attention import BACKENDS, Mask, cpu, no_gradients, plan
+from lengthwise import native
+from lengthwise.attention import BACKENDS, Mask, no_gradients, plan
 from lengthwise.forms import (
     AttentionModifiers,
     ContentBias,
@@ -286,5 +287,5 @@ def test_every_form_reaches_every_backend_that_knows_it():
                                         CumulativeBias, DenseBias, RelativeValues, LogitTransform, QueryGain)}  # fmt: skip
     assert seen["reference"] == names
     assert seen["sdpa"] == seen["flex"] == names - {"RelativeValues", "LogitTransform"}
-    if not cpu.missing():
+    if not native.missing():
         assert seen["fused"] == names - {"CumulativeBias", "DenseBias", "RelativeValues", "LogitTransform"}

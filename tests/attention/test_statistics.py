@@ -9,8 +9,10 @@ import sys
 import pytest
 import torch
 
-from lengthwise import attention, encodings
-from lengthwise.attention import Mask, cpu, fused, measure, reference, statistics
+from lengthwise import attention, encodings, native
+from lengthwise.attention import BACKENDS, Mask, measure, statistics
+from lengthwise.attention.backends import reference
+from lengthwise.attention.fused import cpu
 from lengthwise.attention.statistics import doubling, visible_keys
 from lengthwise.config import ConfigError
 from lengthwise.forms import (
@@ -149,20 +151,21 @@ def require_equal(got, wanted, tolerance=1e-12):
     torch.testing.assert_close(got.query_entropy.mean(-1).double(), got.entropy, atol=tolerance, rtol=tolerance)
 
 
-MODULE = sys.modules["lengthwise.attention.statistics"]  # the attribute is the function of the same name
-TARGETS = range(cpu.TARGETS.index(cpu.best_target()) + 1) if not cpu.missing() else ()
-with_kernel = pytest.mark.skipif(cpu.missing() is not None, reason=f"no kernel here: {cpu.missing()}")
+TARGETS = range(native.TARGETS.index(native.best_target()) + 1) if not native.missing() else ()
+with_kernel = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")
 
 
 @pytest.fixture(params=[1 << 18, 600, 1], ids=["one block", "blocks of some queries", "blocks of one query"])
 def blocks(request, monkeypatch):
-    monkeypatch.setitem(MODULE._BLOCK_LOGITS, "cpu", request.param)
-    monkeypatch.setattr(fused, "statistics_unsupported_reason", lambda *_: "the tests ask for the other way")
+    monkeypatch.setitem(reference._BLOCK_LOGITS, "cpu", request.param)
+    monkeypatch.setattr(
+        BACKENDS["fused"], "statistics_unsupported_reason", lambda *_: "the tests ask for the other way"
+    )
 
 
 @pytest.fixture
 def kernel(monkeypatch):
-    monkeypatch.setattr(MODULE._Measurement, "in_blocks", None)
+    monkeypatch.setattr(BACKENDS["reference"], "statistics", None)
     yield
     cpu._forced_target = -1
 
@@ -235,7 +238,9 @@ def test_the_kernel_finds_the_same_whatever_the_number_of_threads():
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_what_is_not_finite_stays_with_the_queries_that_meet_it(served, wrong, monkeypatch):
     if not served:
-        monkeypatch.setattr(fused, "statistics_unsupported_reason", lambda *_: "the tests ask for the other way")
+        monkeypatch.setattr(
+            BACKENDS["fused"], "statistics_unsupported_reason", lambda *_: "the tests ask for the other way"
+        )
     torch.manual_seed(0)
     q, k = torch.randn(1, 2, 150, 8), torch.randn(1, 2, 150, 8)
     clean = statistics(q, k).query_entropy

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from lengthwise.attention import cpu, no_gradients
+from lengthwise import native
+from lengthwise.attention import no_gradients
 from lengthwise.conformance import EncodingCase
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, modifiers_with, numbers
 from lengthwise.forms import (
@@ -46,7 +47,7 @@ def _refused_form(make: Any, backend: str) -> str | None:
     says of them; None: it has to serve."""
     modifiers = modifiers_with(EncodingCase.of(make).build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
     forms = [modifiers.logit_transform, *modifiers.values, *modifiers.terms, modifiers.rotation, modifiers.gain]
-    if backend == "fused" and cpu.missing():
+    if backend == "fused" and native.missing():
         return ""
     names = (type(f).__name__ for f in forms if f is not None and type(f) not in SERVED[backend])
     return next(names, no_gradients(backend, "cpu"))

@@ -3,14 +3,15 @@
 import math
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import nn
 
-from lengthwise.attention import BACKENDS, Mask, reference, sdpa
+from lengthwise.attention import BACKENDS, Mask
+from lengthwise.attention.backends import reference
+from lengthwise.attention.backends.reference import Reference
 from lengthwise.conformance import QUESTIONS, EncodingCase, Verdict, cases
 from lengthwise.encodings import (
     ENCODINGS,
@@ -419,52 +420,59 @@ def test_sharing_through_a_class_is_seen_by_instances_too() -> None:
 # ---- backends ----------------------------------------------------------------------------------------------------
 
 
-def backend(prepare: Any, unsupported_reason: Any = reference.unsupported_reason) -> Any:
-    return SimpleNamespace(prepare=prepare, unsupported_reason=unsupported_reason)
+class BackendOf(Reference):
+    """The reference, with another `prepare` and another `unsupported_reason`."""
+
+    def __init__(self, prepare: Any, unsupported_reason: Any = BACKENDS["reference"].unsupported_reason) -> None:
+        self.prepare, self.unsupported_reason = prepare, unsupported_reason
 
 
 def no_gradient(modifiers, span, mask):
     terms = tuple(ToeplitzBias(t.table.detach()) if isinstance(t, ToeplitzBias) else t for t in modifiers.terms)
-    return reference.prepare(
+    return BACKENDS["reference"].prepare(
         AttentionModifiers(modifiers.rotation, terms, modifiers.values, modifiers.logit_transform), span, mask
     )
 
 
 def wrong_heads(modifiers, span, mask):
-    run = reference.prepare(modifiers, span, mask)
+    run = BACKENDS["reference"].prepare(modifiers, span, mask)
     spread = lambda x, h: x.repeat(1, h // x.shape[1], 1, 1)  # noqa: E731
     return lambda q, k, v, **rest: run(q, spread(k, q.shape[1]), spread(v, q.shape[1]), **rest)
 
 
 def first_queries(modifiers, span, mask):
     """Fewer queries than keys are taken for the first, as some causal kernels do."""
-    run = reference.prepare(modifiers, span, Mask(mask.keys, mask.keys, mask.causal, mask.documents))
+    run = BACKENDS["reference"].prepare(modifiers, span, Mask(mask.keys, mask.keys, mask.causal, mask.documents))
 
     def attend(q, k, v, **rest):
         missing = k.shape[2] - q.shape[2]
         return run(torch.nn.functional.pad(q, (0, 0, 0, missing)), k, v, **rest)[:, :, : q.shape[2]]
 
-    return attend if not modifiers.terms and not modifiers.rotation else reference.prepare(modifiers, span, mask)
+    return (
+        attend
+        if not modifiers.terms and not modifiers.rotation
+        else BACKENDS["reference"].prepare(modifiers, span, mask)
+    )
 
 
 def sees_one_more(modifiers, span, mask):
-    run = reference.prepare(modifiers, span, Mask(mask.queries, mask.keys, False, mask.documents))
-    return run if mask.queries > 1 else reference.prepare(modifiers, span, mask)
+    run = BACKENDS["reference"].prepare(modifiers, span, Mask(mask.queries, mask.keys, False, mask.documents))
+    return run if mask.queries > 1 else BACKENDS["reference"].prepare(modifiers, span, mask)
 
 
 def no_documents(modifiers, span, mask):
-    return reference.prepare(modifiers, span, Mask(mask.queries, mask.keys, mask.causal))
+    return BACKENDS["reference"].prepare(modifiers, span, Mask(mask.queries, mask.keys, mask.causal))
 
 
 def wrong_ahead(modifiers, span, mask):
     """The columns of keys after the query in the wrong order: nothing that a causal mask shows."""
     turn = lambda t: replace(t, table=torch.cat([t.table[:, : -t.first].flip(1), t.table[:, -t.first :]], 1))  # noqa: E731
     terms = tuple(turn(t) if isinstance(t, ToeplitzBias) and t.first < 0 else t for t in modifiers.terms)
-    return reference.prepare(replace(modifiers, terms=terms), span, mask)
+    return BACKENDS["reference"].prepare(replace(modifiers, terms=terms), span, mask)
 
 
 def half_precision(modifiers, span, mask):
-    run = reference.prepare(modifiers, span, mask)
+    run = BACKENDS["reference"].prepare(modifiers, span, mask)
 
     def attend(q, k, v, **rest):
         return run(q.bfloat16(), k.bfloat16(), v.bfloat16(), **rest).to(q.dtype)
@@ -495,7 +503,7 @@ BACKEND_MUTANTS = [
 def test_a_wrong_backend_is_found(
     question: str, make: type, prepare: Any, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(BACKENDS, "broken", backend(prepare))
+    monkeypatch.setitem(BACKENDS, "broken", BackendOf(prepare))
     answer = ask(question, make, "broken")
     assert answer.verdict is Verdict.FAILED, answer
     assert words in answer.detail
@@ -519,12 +527,12 @@ def test_a_reference_that_is_wrong_for_keys_after_the_query_is_found(
 
 def test_a_refusal_is_an_answer_and_has_to_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     no_bias = lambda modifiers, *_: "it has no biases" if modifiers.terms else None  # noqa: E731
-    monkeypatch.setitem(BACKENDS, "narrow", backend(reference.prepare, no_bias))
+    monkeypatch.setitem(BACKENDS, "narrow", BackendOf(BACKENDS["reference"].prepare, no_bias))
     answer = ask("agrees", ALiBi, "narrow")
     assert (answer.verdict, answer.detail) == (Verdict.REFUSED, "it has no biases")
     assert ask("agrees", RoPE, "narrow").verdict is Verdict.OK
 
-    falls_back = lambda modifiers, span, mask, q, backend: sdpa.prepare(modifiers, span, mask)  # noqa: E731
+    falls_back = lambda modifiers, span, mask, q, backend: BACKENDS["sdpa"].prepare(modifiers, span, mask)  # noqa: E731
     monkeypatch.setattr(cases, "plan", falls_back)
     answer = ask("agrees", ALiBi, "narrow")
     assert answer.verdict is Verdict.FAILED

@@ -14,7 +14,7 @@ ASKED = [
     for question in QUESTIONS
     for backend in backends_of(question)
 ]
-# FlexAttention takes half a second for every kind of effect: the quick tests ask it what is in attention/test_flex.py.
+# FlexAttention takes half a second for every kind of effect: the quick tests ask it what is in attention/backends/test_flex.py.
 QUICK = [asked for asked in ASKED if asked.values[2] in ("", *differentiable_backends())]
 
 # What a question itself may refuse, and the words that have to be said; what a backend may, is in conftest.py.

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lengthwise import attend
-from lengthwise.attention import reference
+from lengthwise.attention.backends import reference
 from lengthwise.config import ConfigError
 from lengthwise.encodings import DAPE
 from lengthwise.span import Span

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from lengthwise import attend
-from lengthwise.attention import reference
+from lengthwise.attention.backends import reference
 from lengthwise.config import ConfigError
 from lengthwise.encodings import ALiBi, FoX
 from lengthwise.span import Span
@@ -74,7 +74,7 @@ def test_a_document_goes_by_its_own_gates_to_the_last_bit() -> None:
     at = documents[0] == 1
 
     def total(x: torch.Tensor) -> torch.Tensor:
-        return fox.content(x, Span.of(40), documents)[0].total[0]
+        return fox.content(x, Span.of(40), documents)[0].prefix_sum[0]
 
     for bad in (-3.0, -math.inf, math.nan):
         other = torch.where(at[:, None], log_f, bad)

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from lengthwise import attend
-from lengthwise.attention import BACKENDS, reference, unsupported_reason
+from lengthwise.attention import BACKENDS, unsupported_reason
+from lengthwise.attention.backends import reference
 from lengthwise.encodings import TransformerXL
 from lengthwise.span import Span
 

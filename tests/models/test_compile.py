@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lengthwise.attention import cpu
+from lengthwise import native
 from lengthwise.encodings import ENCODINGS
 
 COMPILED = Path(__file__).with_name("compiled.py")
@@ -41,7 +41,7 @@ def require(graphs: list[int], *names: str, **settings: Any) -> dict[str, dict[s
 
 def test_one_graph_serves_all_lengths():
     found = require([1, 1, 1], *FEW, dynamic=True, lengths=[17, 100, 33])
-    if not cpu.missing():  # nothing had asked for the kernel in that process before the first graph was made
+    if not native.missing():  # nothing had asked for the kernel in that process before the first graph was made
         assert found[FEW[0]]["used"] == ["fused"]
 
 

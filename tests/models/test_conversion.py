@@ -74,7 +74,7 @@ def test_logits_stay_with_the_other_layout(fraction: float, groups: int) -> None
         rotation = rope.modifiers(Span.of(tokens)).rotation
         assert rotation is not None
         q, k = ((x @ w.T + b).unflatten(-1, (-1, dim)).transpose(1, 2) for w, b in ((wq, bq), (wk, bk)))
-        return rotation.query(q) @ rotation.key(k).repeat_interleave(heads // groups, 1).mT
+        return rotation.rotate_query(q) @ rotation.rotate_key(k).repeat_interleave(heads // groups, 1).mT
 
     dims = int(fraction * dim)
     q_size: Any = {"num_heads": heads, "head_dim": dim, "rotary_dims": dims}

@@ -2,10 +2,16 @@
 
 import re
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Never
 
 from torch import Tensor
 
 from lengthwise.values import ArgumentError, near_miss
+
+if TYPE_CHECKING:
+    Unknown = Never  # so that a type checker rejects unknown arguments
+else:
+    Unknown = Any  # run-time type checks accept Never only as a return type
 
 _MASK = (
     "attention takes no mask; use causal= to hide keys after the query, documents= for padding and packed texts, window= for a "

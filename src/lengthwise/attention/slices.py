@@ -69,7 +69,7 @@ def _select_keys(term: Term, keys: slice) -> Term:
     if isinstance(term, DenseBias) and term.bias.shape[3] > 1:
         return replace(term, bias=term.bias[..., keys])
     if isinstance(term, CumulativeBias):  # it is causal, so the queries of a block are the last of its keys
-        return replace(term, total=term.total[..., keys])
+        return replace(term, prefix_sum=term.prefix_sum[..., keys])
     return term
 
 

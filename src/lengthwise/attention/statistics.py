@@ -4,7 +4,6 @@ Plain PyTorch, some queries at a time, supports every form on any device. What t
 is O(T · bins), in addition to that of a block.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,16 +12,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.attention import fused, reference
+from lengthwise.attention.backends import BACKENDS
+from lengthwise.attention.backends.base import Measurement
 from lengthwise.attention.masks import Mask
-from lengthwise.attention.slices import query_blocks, slice_modifiers
-from lengthwise.attention.tables import scatter_columns
 from lengthwise.forms import AttentionModifiers, table_dtype
-from lengthwise.positions import consecutive
 from lengthwise.span import Span
 from lengthwise.values import ConfigError, require_integer
-
-_BLOCK_LOGITS = {"cpu": 1 << 18, "other": 1 << 25}  # logits that are processed together
 
 
 @dataclass(frozen=True)
@@ -105,9 +100,9 @@ def measure(
     edges = doubling(span.distance_bound, mask.causal) if edges is None else require_ascending(edges)
     shares = query_shares(q, queries)
     modifiers = replace(modifiers, values=())  # they do not change the weights
-    job = _Measurement(modifiers, span, mask, scale, edges, first, last)
-    reason = fused.statistics_unsupported_reason(modifiers, span, mask, q)
-    values = job.in_blocks(q, k) if reason else job.with_kernel(q, k)
+    backends = BACKENDS.values()
+    backend = next(b for b in backends if not b.statistics_unsupported_reason(modifiers, span, mask, q))
+    values = backend.statistics(Measurement(modifiers, span, mask, scale, edges, first, last), q, k)
     # A sum instead of a matrix product, whose order of additions depends on the number of threads on some processors.
     mean = (values * shares[:, None, :, None]).sum(2)
     visible = visible_keys(mask, q.device)
@@ -176,58 +171,3 @@ def visible_keys(mask: Mask, device: torch.device) -> Int[Tensor, "#b i"]:
     ordered, base = (document + index).sort(-1).values, document[:, mask.keys - mask.queries :]
     end = torch.searchsorted(ordered, base + high, right=True)
     return end - torch.searchsorted(ordered, base + low)
-
-
-@dataclass(frozen=True)
-class _Measurement:
-    """One call of `measure`."""
-
-    modifiers: AttentionModifiers
-    span: Span
-    mask: Mask
-    scale: float
-    edges: tuple[int, ...]
-    first: int
-    last: int
-
-    def rank(self, device: torch.device) -> Int[Tensor, "#b j"]:
-        """Return how many keys of its own document come before each key."""
-        if self.mask.documents is None:
-            return torch.arange(self.mask.keys, device=device)[None]
-        return consecutive(self.mask.documents.to(device))
-
-    def with_kernel(self, q: Tensor, k: Tensor) -> Float[Tensor, "b h i m"]:
-        """Return the result of `in_blocks`, computed in one pass of the kernel."""
-        edges = torch.tensor(self.edges, dtype=torch.long)
-        rank = None if self.mask.documents is None else self.rank(q.device)
-        return fused.statistics(
-            self.modifiers, self.span, self.mask, q, k, self.scale, edges, rank, self.first, self.last
-        )
-
-    def in_blocks(self, q: Tensor, k: Tensor) -> Float[Tensor, "b h i m"]:
-        """Return for every query the mass in each bin, the entropy, and the mass on the first and the last keys."""
-        with torch.autocast(q.device.type, enabled=False):  # autocast would compute products in half precision
-            compute, device = torch.promote_types(q.dtype, torch.float32), q.device
-            q, k = q.to(compute), k.to(compute).repeat_interleave(q.shape[1] // k.shape[1], 1)
-            rows_per_block = _BLOCK_LOGITS["cpu" if device.type == "cpu" else "other"] // max(
-                1, len(q) * q.shape[1] * self.mask.keys
-            )
-            slices = list(query_blocks(self.mask, min(max(rows_per_block, 1), 256)))
-            edges, rank = torch.tensor(self.edges, dtype=torch.long, device=device), self.rank(device)
-            out = torch.empty(*q.shape[:3], len(self.edges) + 4, dtype=table_dtype(device), device=device)
-            blocks = zip(slices, slice_modifiers(self.modifiers, self.span, slices), strict=True)
-            for (rows, keys), (modifiers, span) in blocks:
-                visible = self.mask.visible(device, rows, keys)[:, None]
-                logits = reference.logits(modifiers, q[:, :, rows], k[:, :, keys], span, visible, self.scale)
-                weights = logits.masked_fill(~visible, -math.inf).softmax(-1).to(table_dtype(device))
-                column = torch.bucketize(span.distance(), edges, right=True)[:, None].expand_as(weights)
-                query_rank = rank[:, self.mask.keys - self.mask.queries :][:, rows, None]
-                key_rank = rank[:, None, keys]
-                lag = query_rank - key_rank
-                selections = [key_rank < self.first, (lag >= 0) & (lag < self.last)]
-                row = out[:, :, rows]
-                row[..., :-3] = scatter_columns(weights, column, len(self.edges) + 1)
-                row[..., -3] = torch.special.entr(weights).sum(-1)
-                for n, selected in enumerate(selections):
-                    row[..., n - 2] = (weights * selected[:, None]).sum(-1)
-            return out

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lengthwise.attention import reference
+from lengthwise.attention.backends import reference
 from lengthwise.conformance.answers import Failure
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, modifiers_with, numbers, supported_positions
 from lengthwise.encodings import PositionEncoding

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from lengthwise.attention import reference
+from lengthwise.attention.backends import reference
 from lengthwise.conformance.answers import Failure, question
 from lengthwise.conformance.batch_scenarios import difference
 from lengthwise.conformance.cases import HEAD_DIM, HEADS, TRAIN_LENGTH, EncodingCase, Layer, numbers, tokens

@@ -138,7 +138,7 @@ def _content_bias(
     if isinstance(term, DenseBias):
         return float(term.bias.expand(batch, heads, -1, -1)[b, h, i, j])
     if isinstance(term, CumulativeBias):
-        total = term.total.expand(batch, heads, -1)[b, h]
+        total = term.prefix_sum.expand(batch, heads, -1)[b, h]
         return float(total[i]) - float(total[j])
     entry = _entry(term.table, h, distance - term.first).tolist()
     return math.fsum(a * b for a, b in zip(term.content[b, h, i].tolist(), entry, strict=True))

@@ -153,8 +153,18 @@ def _pairs(
             angle_q, angle_k = 0 * exact_rotation.angle_q, 0 * exact_rotation.angle_k
             gain_only = replace(exact_rotation, angle_q=angle_q, angle_k=angle_k)
             ones = torch.ones_like(q, dtype=torch.float64)
-            yield "a rotated query", low_rotation.query(q), exact_rotation.query(q.double()), gain_only.query(ones)
-            yield "a rotated key", low_rotation.key(k), exact_rotation.key(k.double()), gain_only.key(ones)
+            yield (
+                "a rotated query",
+                low_rotation.rotate_query(q),
+                exact_rotation.rotate_query(q.double()),
+                gain_only.rotate_query(ones),
+            )
+            yield (
+                "a rotated key",
+                low_rotation.rotate_key(k),
+                exact_rotation.rotate_key(k.double()),
+                gain_only.rotate_key(ones),
+            )
 
 
 def _require_float64_digits(case: EncodingCase, positions: Tensor) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from lengthwise.attention import BACKENDS, cpu
+from lengthwise import native
+from lengthwise.attention import BACKENDS
 from lengthwise.child_processes import end_with_parent, sigint_blocked
 from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, ask
 from lengthwise.encodings import ENCODINGS
@@ -66,7 +67,7 @@ def ask_in_processes(names: Sequence[str], on_answer: Callable[[str], None]) -> 
     tasks = [(name, n) for name in names for n in range(len(QUESTIONS))]
     rows: list[Row] = []
     spawn = multiprocessing.get_context("spawn")
-    cpu.missing()  # compile the kernel here, so that the message is printed once and not by every worker
+    native.missing()  # compile the kernel here, so that the message is printed once and not by every worker
     earlier_children = multiprocessing.active_children()
     with ProcessPoolExecutor(min(cores, 8), spawn, initializer=_init_worker, initargs=(loaded_plugins(),)) as pool:
         try:

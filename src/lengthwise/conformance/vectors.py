@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.attention import Mask, plan, reference, unsupported_reason, with_content
+from lengthwise.attention import Mask, plan, unsupported_reason, with_content
+from lengthwise.attention.backends import reference
 from lengthwise.class_versions import is_builtin_class
 from lengthwise.conformance.answers import Failure, NotApplicable, Refused, question
 from lengthwise.conformance.cases import EncodingCase
@@ -147,8 +148,8 @@ def _rotated(encoding: PositionEncoding, case: dict[str, Any], backend: str, wha
     if rotation is None:
         raise Failure(f"{what}: the encoding has no rotation")
     x, expected = _numbers(case["x"])[None, None], _numbers(case["expected"])
-    _require_close(f"{what}, query", rotation.query(x)[0, 0], expected, case)
-    _require_close(f"{what}, key", rotation.key(x)[0, 0], expected, case)
+    _require_close(f"{what}, query", rotation.rotate_query(x)[0, 0], expected, case)
+    _require_close(f"{what}, key", rotation.rotate_key(x)[0, 0], expected, case)
 
 
 def _embed(encoding: PositionEncoding, case: dict[str, Any], backend: str, what: str) -> None:

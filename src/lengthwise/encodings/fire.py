@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, ClassVar, Literal, cast
 
 import torch
@@ -15,6 +14,7 @@ from lengthwise.encodings import piecewise
 from lengthwise.encodings.base import PositionEncoding, require_positive, require_positive_int, table_columns
 from lengthwise.encodings.piecewise import grid_segments, relu_segments
 from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, ToeplitzBias, table_dtype
+from lengthwise.native import segments
 from lengthwise.span import Span
 from lengthwise.values import require_bool
 
@@ -199,13 +199,13 @@ class _Tables(torch.autograd.Function):
 
     @staticmethod
     def compiled_backward(
-        ctx: Any, library: ModuleType, saved: tuple[Tensor, ...], grad_feature: Tensor, grad_scale: Tensor
+        ctx: Any, saved: tuple[Tensor, ...], grad_feature: Tensor, grad_scale: Tensor
     ) -> tuple[Tensor | None, ...]:
         """Compute `backward` with one call of the compiled library."""
         c, multiplier, distance, query = saved
         grad_c, grad_multiplier = c.new_empty(()), multiplier.new_empty(())
         signed, times = c.item(), multiplier.item() * ctx.L
-        gradients = library.fire_tables_backward(
+        gradients = segments.fire_tables_backward(
             abs(signed), abs(times), ctx.L, ctx.eps, distance, query, grad_feature, grad_scale
         )
         grad_c.fill_(gradients[0] * _sign(signed))
@@ -215,8 +215,8 @@ class _Tables(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_feature: Tensor, grad_scale: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors  # read only once: under checkpointing a second access is an error
-        if not torch.is_grad_enabled() and (library := piecewise.library(*saved, grad_feature, grad_scale)):
-            return _Tables.compiled_backward(ctx, library, saved, grad_feature, grad_scale)
+        if not torch.is_grad_enabled() and piecewise.uses_library(*saved, grad_feature, grad_scale):
+            return _Tables.compiled_backward(ctx, saved, grad_feature, grad_scale)
         c, multiplier, distance, query = saved
         size, reached, threshold, unit = _Tables.of(c, multiplier, query, ctx.L)
         value = torch.log1p(size * reached) + ctx.eps

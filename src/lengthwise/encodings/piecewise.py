@@ -7,7 +7,6 @@ them. Knots need no gradient: the function is continuous, so its values do not d
 
 import math
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -16,15 +15,13 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from lengthwise.forms import table_dtype
+from lengthwise.native import segments
 from lengthwise.values import ConfigError
 
 GRID = 4096  # points on [0, 1] for smooth activations
 MAX_COMPILED_SEGMENTS = 2048  # in a compiled graph, where the number of segments must be fixed
 
 Segments = tuple[Float[Tensor, "h s"], Float[Tensor, "h s"], Float[Tensor, " s-1"]]
-
-# The C++ implementation, if there is one. Attention, which is imported after encodings, sets it.
-compiled: ModuleType | None = None
 
 
 def relu_segments(layers: list[nn.Linear], *, final: bool = False) -> Segments:
@@ -110,22 +107,21 @@ def _backward(ctx: Any, grad_slope: Tensor, grad_intercept: Tensor, _grad_knots:
 _padded_segments.register_autograd(_backward, setup_context=_setup_context)
 
 
-def library(*tensors: Tensor) -> ModuleType | None:
-    """Return `compiled` if it can be used on these tensors, otherwise None.
+def uses_library(*tensors: Tensor) -> bool:
+    """Whether the compiled library computes on these tensors.
 
     They must be ordinary tensors on a CPU, and no tracer, compiler or dispatch mode may have to see the operators.
     """
-    if compiled is None or torch.compiler.is_compiling() or is_in_torch_dispatch_mode():
-        return None
+    if torch.compiler.is_compiling() or is_in_torch_dispatch_mode():
+        return False
     plain = all(type(x) in (Tensor, nn.Parameter) and x.device.type == "cpu" for x in tensors)
-    return compiled if plain and compiled.is_available() else None
+    return plain and segments.is_available()
 
 
 def _segments_and_gates(parameters: Sequence[Tensor], final: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return slope, intercept, knots, and for each segment which neurons are active, as 1 and 0 [segments, neurons]."""
-    if (cpp := library(*parameters)) and cpp.supports(parameters):
-        slope, intercept, knots, gates = cpp.relu_segments(parameters, final)
-        return slope, intercept, knots, gates
+    if uses_library(*parameters) and segments.supports(parameters):
+        return segments.relu_segments(parameters, final)
     lines, knots, layer_gates = _segments_in_torch(parameters, final)
     slope, intercept = lines.mT.contiguous()
     gates = torch.cat(layer_gates, 1) if layer_gates else lines.new_empty(lines.shape[1], 0)
@@ -136,10 +132,9 @@ def _parameter_gradients(
     parameters: Sequence[Tensor], gates: Tensor, final: bool, grad_slope: Tensor, grad_intercept: Tensor
 ) -> list[Tensor]:
     """Return the gradient of every parameter."""
-    cpp = None if torch.is_grad_enabled() else library(*parameters, gates, grad_slope, grad_intercept)
-    if cpp and cpp.supports(parameters):
-        gradients: list[Tensor] = cpp.relu_segments_backward(parameters, gates, final, grad_slope, grad_intercept)
-        return gradients
+    tensors = (*parameters, gates, grad_slope, grad_intercept)
+    if not torch.is_grad_enabled() and uses_library(*tensors) and segments.supports(parameters):
+        return segments.relu_segments_backward(parameters, gates, final, grad_slope, grad_intercept)
     sizes = [len(bias) for bias in parameters[1::2]]
     layer_gates = gates.split(sizes if final else sizes[:-1], 1)
     return _gradients_in_torch(parameters, layer_gates, grad_slope, grad_intercept)

@@ -339,7 +339,7 @@ class _Attention:
         """Return the attention output [b, h, t, d]. `x`: the layer's input, from which q, k and v are computed."""
         if self.cache is not None:
             if self.rotation:
-                k = self.rotation.keys_from(self.cache.length - k.shape[2]).key(k)
+                k = self.rotation.keys_from(self.cache.length - k.shape[2]).rotate_key(k)
             k, v = self.cache.update(layer, k, v)
         modifiers, attend = self.modifiers, self.plan
         if self.encoding.reads_content():

@@ -13,7 +13,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from lengthwise.attention import KVCache, Mask, reference, unsupported_reason, with_content
+from lengthwise.attention import KVCache, Mask, unsupported_reason, with_content
+from lengthwise.attention.backends import reference
 from lengthwise.config import Choice, ModelConfig
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import DenseBias

@@ -41,7 +41,9 @@ def change(case: EncodingCase) -> float:
     rotation = case.build().modifiers(Span(positions, torch.zeros_like(positions), DISTANCES)).rotation
     assert rotation is not None
     repeated_q, repeated_k = (x.expand(-1, -1, DISTANCES, -1) for x in (q, k))
-    products = (rotation.query(repeated_q) * rotation.key(repeated_k)).sum(-1) / (q.norm(dim=-1) * k.norm(dim=-1))
+    products = (rotation.rotate_query(repeated_q) * rotation.rotate_key(repeated_k)).sum(-1) / (
+        q.norm(dim=-1) * k.norm(dim=-1)
+    )
     return float((products.amax(-1) - products.amin(-1)).max())
 
 
@@ -59,7 +61,7 @@ def difference(case: EncodingCase) -> tuple[float, float]:
     def products(shift: Tensor) -> tuple[Tensor, Rotation]:
         rotation = encoding.modifiers(Span((query + shift)[None], (key + shift)[None], top + 1)).rotation
         assert rotation is not None
-        return (rotation.query(q) * rotation.key(k)).sum(-1), rotation
+        return (rotation.rotate_query(q) * rotation.rotate_key(k)).sum(-1), rotation
 
     original, rotation = products(torch.zeros_like(key))
     shifted, _ = products(shifted_query - query)

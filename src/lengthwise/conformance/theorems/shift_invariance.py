@@ -42,7 +42,7 @@ def allowed(case: EncodingCase, shift: int) -> float:
     if turn is None:
         return SHIFT_TOLERANCE if any(isinstance(term, DenseBias) for term in modifiers.terms) else 0.0
     q, k, v = Layer(encoding, "reference").qkv(numbers(54, 1, COUNT, HEADS * HEAD_DIM))
-    q, k = turn.query(q), turn.key(k)
+    q, k = turn.rotate_query(q), turn.rotate_key(k)
     angle = torch.as_tensor(turn.angle_q).abs()  # the same for queries and keys, which are the same tokens
     norm_q, norm_k = _pair_norms(q, turn), _pair_norms(k, turn)
     by_angles = (norm_q * angle) @ norm_k.mT + norm_q @ (norm_k * angle).mT

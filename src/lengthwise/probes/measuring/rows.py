@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lengthwise.attention import Mask, reference
+from lengthwise.attention import Mask
+from lengthwise.attention.backends import reference
 from lengthwise.attention.slices import Slices, query_blocks, slice_modifiers
 from lengthwise.config import ConfigError
 from lengthwise.forms import AttentionModifiers, table_dtype

@@ -1,0 +1,86 @@
+"""The protocol of attention backends."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lengthwise.attention.masks import Mask
+from lengthwise.forms import AttentionModifiers
+from lengthwise.positions import consecutive
+from lengthwise.span import Span
+
+Attend = Callable[..., Tensor]  # (q, k, v, *, scale) -> output
+
+
+class Backend(ABC):
+    """A way to compute attention with forms. It knows no encoding by name, and has no state.
+
+    A subclass is one file and one line in the list of `backends/__init__.py`. It must say why it does not support a call,
+    and must never use another backend silently. The pages of the encodings quote the sentence of its docstring that begins
+    with "Memory:".
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The value of `backend=` that selects this backend."""
+
+    @abstractmethod
+    def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+        """Return why this backend does not support queries like `q` (its device, dtype and head dim), or None."""
+
+    @abstractmethod
+    def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+        """Return attention for fixed modifiers, span and mask. All layers that share them call it."""
+
+    def is_worthwhile(self, modifiers: AttentionModifiers, mask: Mask) -> bool:
+        """Whether `backend="auto"` should take this backend where it is the first that supports the call."""
+        return True
+
+    def no_gradients(self, device: torch.device | str) -> str | None:
+        """Return why this backend computes no gradients on a device, or None.
+
+        If there is a reason, a call that needs gradients raises `ConfigError`.
+        """
+        return None
+
+    def statistics_unsupported_reason(
+        self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor
+    ) -> str | None:
+        """Return why `statistics` does not support the call, or None."""
+        return "it computes no statistics"
+
+    def statistics(
+        self, measurement: "Measurement", q: Float[Tensor, "b h i d"], k: Float[Tensor, "b g j d"]
+    ) -> Float[Tensor, "b h i m"]:
+        """Return for every query the mass in each bin, the entropy, and the mass on the first and on the last keys.
+
+        `attention.statistics` calls the first backend of the list without a `statistics_unsupported_reason`.
+        """
+        raise NotImplementedError(f"backend {self.name!r} computes no statistics")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The arguments of one call of `attention.statistics` other than q and k; `Statistics` defines what it measures.
+
+    `edges`: the edges of the bins of distances, ascending. `first`, `last`: how many keys count as the first and as the last.
+    """
+
+    modifiers: AttentionModifiers
+    span: Span
+    mask: Mask
+    scale: float
+    edges: tuple[int, ...]
+    first: int
+    last: int
+
+    def rank(self, device: torch.device) -> Int[Tensor, "#b j"]:
+        """Return how many keys of its own document come before each key."""
+        if self.mask.documents is None:
+            return torch.arange(self.mask.keys, device=device)[None]
+        return consecutive(self.mask.documents.to(device))

@@ -1,0 +1,126 @@
+"""The `blocked` backend: plain PyTorch, some queries at a time; every form, on any device, with O(T · block) memory.
+
+A block of queries has whole rows of logits, so the softmax is the ordinary one. Each row's maximum and sum are stored, and the
+backward pass recomputes the weights block by block. Terms are computed for each block by functions that autograd differentiates
+(parts.py). Half precision is computed in float32. The order of all additions is fixed, so two runs give the same bits.
+
+A `LogitTransform` may use tensors that only autograd can find. So its blocks are computed by the reference with checkpointing.
+"""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from lengthwise.attention.backends import reference
+from lengthwise.attention.backends.base import Attend, Backend
+from lengthwise.attention.backends.blocked.blocks import BlockedAttention, Blocks, slices
+from lengthwise.attention.backends.blocked.parts import Part, Parts
+from lengthwise.attention.masks import Mask
+from lengthwise.attention.slices import slice_modifiers
+from lengthwise.forms import AttentionModifiers
+from lengthwise.span import Span
+
+_LARGE_MASK = 1 << 20  # pairs; from here on a materialized mask takes as much time as blocks do, and more memory
+
+
+class Blocked(Backend):
+    """Plain PyTorch, some queries at a time.
+
+    Memory: whatever is added, rows of logits of 64 queries at a time (256 on a GPU).
+    """
+
+    name = "blocked"
+
+    def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+        """Return None: this backend supports all modifiers."""
+        return None
+
+    def is_worthwhile(self, modifiers: AttentionModifiers, mask: Mask) -> bool:
+        """Whether this backend is faster than torch's own attention, or needs less memory.
+
+        That is so if something is added to the logits, if a window hides most keys, or if torch would need a large mask. It is
+        never so in a compiled graph, which this backend would break.
+        """
+        if torch.compiler.is_compiling():
+            return False
+        large_mask = not (mask.causal_only or mask.hides_nothing) and mask.queries * mask.keys >= _LARGE_MASK
+        return bool(
+            modifiers.terms or modifiers.values or modifiers.logit_transform or mask.window_hides_keys or large_mask
+        )
+
+    def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+        """Return attention for fixed modifiers, span and mask."""
+
+        # Autocast would compute the products in half precision.
+        @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
+        def attend(
+            q: Float[Tensor, "b h i d"],
+            k: Float[Tensor, "b g j d"],
+            v: Float[Tensor, "b g j d"],
+            *,
+            scale: float,
+        ) -> Float[Tensor, "b h i d"]:
+            input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
+            groups = q.shape[1] // k.shape[1]
+            q = q.to(compute)
+            k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
+            if modifiers.logit_transform:
+                return _transformed_logits_attention(modifiers, span, mask, q, k, v, scale).to(input_dtype)
+            parts = Parts(span)
+            terms = [parts.term(term, q, k, scale) for term in modifiers.terms]
+            values = [parts.value(value) for value in modifiers.values]
+            if modifiers.rotation:
+                q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
+            q = q * scale
+            if modifiers.gain:
+                q = q * modifiers.gain.gain[..., None].to(compute)
+            tensors = [x for part in (*terms, *values) for x in part.tensors]
+            out: Tensor = BlockedAttention.apply(
+                Blocks(mask, _without_tensors(terms), _without_tensors(values)), q, k, v, *tensors
+            )
+            return out.to(input_dtype)
+
+        def eager_attend(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
+            # A compiled graph would unroll the blocks, again for every length. `disable` is not used as a decorator because it
+            # would import torch's compiler, which takes seconds, for callers that do not compile.
+            compiled = torch.compiler.is_compiling()
+            run = torch.compiler.disable(attend, reason="a loop over blocks of queries") if compiled else attend
+            out: Tensor = run(q, k, v, scale=scale)
+            return out
+
+        return eager_attend
+
+
+def _without_tensors(parts: list[Part]) -> tuple[Part, ...]:
+    """Return the parts without their tensors, which autograd stores."""
+    return tuple(replace(part, tensors=()) for part in parts)
+
+
+def _transformed_logits_attention(
+    modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor, k: Tensor, v: Tensor, scale: float
+) -> Float[Tensor, "b h i d"]:
+    """Return the reference's attention with a `LogitTransform`, block by block, with checkpointing."""
+    blocks = list(slices(mask, q.device))
+
+    def attend(
+        q: Tensor, k: Tensor, v: Tensor, block_modifiers: AttentionModifiers, block_span: Span, *at: slice
+    ) -> Tensor:
+        # A copy of the rotation, because it caches its cosines and checkpointing needs both passes to compute them.
+        rotation = block_modifiers.rotation and replace(block_modifiers.rotation)
+        block_modifiers = replace(block_modifiers, rotation=rotation)
+        visible = mask.visible(q.device, *at)[:, None]
+        return reference.attention(block_modifiers, q, k, v, block_span, visible, scale)
+
+    out = []
+    for (rows, keys), (block_modifiers, block_span) in zip(
+        blocks, slice_modifiers(modifiers, span, blocks), strict=True
+    ):
+        arguments = q[:, :, rows], k[:, :, keys], v[:, :, keys], block_modifiers, block_span, rows, keys
+        if torch.is_grad_enabled():
+            out.append(checkpoint(attend, *arguments, use_reentrant=False, preserve_rng_state=False))
+        else:
+            out.append(attend(*arguments))
+    return torch.cat(out, 2)

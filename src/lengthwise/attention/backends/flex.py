@@ -1,0 +1,383 @@
+"""The `flex` backend: torch's FlexAttention, with the forms as `score_mod` and the mask as `mask_mod`.
+
+Use `score_mod` and `mask_mod` in FlexAttention calls of your own:
+
+>>> from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+>>> from lengthwise import encodings
+>>> from lengthwise.attention import Mask
+>>> from lengthwise.attention.backends import flex
+>>> from lengthwise.span import Span
+>>> alibi, span, mask = encodings.ALiBi(num_heads=8), Span.of(4096, device="cuda"), Mask(4096, 4096)
+>>> score, visible = flex.score_mod(alibi.modifiers(span), span), flex.mask_mod(mask)
+>>> blocks = create_block_mask(visible, None, None, 4096, 4096, device="cuda")
+>>> out = torch.compile(flex_attention)(q, k, v, score_mod=score, block_mask=blocks)
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, no_type_check
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lengthwise.attention.backends import reference
+from lengthwise.attention.backends.base import Attend, Backend
+from lengthwise.attention.masks import Mask
+from lengthwise.forms import (
+    AttentionModifiers,
+    ContentBias,
+    CumulativeBias,
+    DenseBias,
+    KeyBias,
+    PiecewiseLinearBias,
+    RelativeKeyBias,
+    ToeplitzBias,
+)
+from lengthwise.span import Span
+from lengthwise.values import ConfigError
+
+ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]  # (score, b, h, i, j) -> score
+MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (b, h, i, j) -> whether j is visible to i
+_Pair = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (b, h, i, j) -> a number
+
+# FlexAttention counts the arguments of a mod and traces everything that it calls, so mods must not be wrapped in type checks.
+# Mods capture lengths as tensors: a plain int would become a constant of the graph, and every other length would recompile it.
+
+
+class Flex(Backend):
+    """Torch's FlexAttention.
+
+    It is used only if it is named, `backend="flex"`; `auto` never takes it. On a CPU FlexAttention has no backward pass, and
+    the backend does not compile it there, so it computes all logits at once. On CUDA it is compiled at the first call, and
+    again for other kinds of modifiers. It has not been run on a GPU yet, so its speed there is not known. There FlexAttention
+    sums the gradients of tables in no fixed order, so two runs may differ in the last bits.
+
+    Memory: that of the tables, and on a CPU of all logits; RelativeKeyBias and ContentBias take a number for every head, query
+    and column of their table (or key, where these are fewer), for each layer.
+    """
+
+    name = "flex"
+
+    def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+        """Return why this backend does not support the modifiers, or None. Gradients are checked at the call (`no_gradients`)."""
+        if reason := _not_expressible(modifiers):
+            return reason
+        if q.device.type not in ("cpu", "cuda"):
+            return f"it supports a CPU and CUDA, not {q.device.type}"
+        if q.device.type == "cuda" and q.dtype == torch.float64:
+            return "on CUDA FlexAttention computes in float32, and q is float64"
+        if q.device.type == "cuda" and q.shape[-1] < 16:
+            return f"on CUDA FlexAttention needs heads of at least 16 dims, got {q.shape[-1]}"
+        return None
+
+    def is_worthwhile(self, modifiers: AttentionModifiers, mask: Mask) -> bool:
+        """Return False: this backend is used only if it is named."""
+        return False
+
+    def no_gradients(self, device: torch.device | str) -> str | None:
+        """Return why there are no gradients on a device, or None."""
+        return "FlexAttention has no backward pass on a CPU" if torch.device(device).type == "cpu" else None
+
+    def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+        """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
+        static_pairs: dict[tuple[torch.dtype, bool], list[_Pair]] = {}
+        empty = mask.documents is not None and not len(mask.documents)  # torch creates no block mask for an empty batch
+        blocks = None if empty else _block_mask(mask, span.q.device)
+
+        # Autocast would compute the products with q and k in half precision.
+        @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
+        def attend(
+            q: Float[Tensor, "b h i d"],
+            k: Float[Tensor, "b g j d"],
+            v: Float[Tensor, "b g j d"],
+            *,
+            scale: float,
+        ) -> Float[Tensor, "b h i d"]:
+            needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *_tensors(modifiers)))
+            if needs_grad and (reason := self.no_gradients(q.device)):
+                raise ConfigError(
+                    f"backend 'flex': {reason}; use backend='auto', or torch.no_grad() if none are needed"
+                )
+            input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
+            if not q.numel():
+                return torch.zeros_like(q)
+            if q.device.type == "cpu":
+                # FlexAttention would round the weights to half precision. It refuses tensors that require gradients even under
+                # no_grad.
+                q, k, v = (x.detach().to(compute) for x in (q, k, v))
+            key = compute, torch.is_grad_enabled()  # tensors computed without gradients cannot be used with them
+            if key not in static_pairs:
+                static_pairs[key] = _static(modifiers, span, compute)
+            pairs = [*static_pairs[key], *_content_pairs(modifiers, span, q, k, scale)]
+            mod = _sum(modifiers, pairs, compute)
+            if modifiers.rotation:
+                q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
+            gqa = q.shape[1] != k.shape[1]
+            flex_attention = _flex_function("flex_attention", q.device)
+            out: Tensor = flex_attention(q, k, v, score_mod=mod, block_mask=blocks, scale=scale, enable_gqa=gqa)
+            return out.to(input_dtype)
+
+        # torch 2.13 finds no CPU kernel in a graph that also computes the tensors that the mods capture.
+        return torch.compiler.disable(attend) if span.q.device.type == "cpu" else attend
+
+
+def _not_expressible(modifiers: AttentionModifiers) -> str | None:
+    """Return why no `score_mod` can express the modifiers, or None."""
+    if modifiers.logit_transform:
+        return "LogitTransform needs whole rows of logits, which FlexAttention never has"
+    if modifiers.values:
+        return "RelativeValues needs the weights, which FlexAttention never has"
+    return None
+
+
+def score_mod(
+    modifiers: AttentionModifiers,
+    span: Span,
+    q: Float[Tensor, "b h i d"] | None = None,
+    k: Float[Tensor, "b g j d"] | None = None,
+    *,
+    scale: float | None = None,
+) -> ScoreMod:
+    """Return the modifiers as a `score_mod` for `torch.nn.attention.flex_attention.flex_attention`.
+
+    It maps (score, b, h, i, j) to gain_i · score + every term(h, i, j), in nats. b, h, i, j are indices into q and k; the queries
+    are the last i tokens, and h is a head of q. It computes in float32, or in float64 if q is float64. It masks nothing; use
+    `mask_mod` for that. It does not rotate either: pass `modifiers.rotation.rotate_query(q)` and
+    `modifiers.rotation.rotate_key(k)` to flex_attention.
+
+    Only RelativeKeyBias and KeyBias need q [b, h, i, d] and k [b, g, j, d] before rotation, and `scale` if it is not 1/sqrt(d).
+    The mod is then valid for this q and k only. Raise `ConfigError` for LogitTransform and RelativeValues, which no score_mod can
+    express.
+    """
+    if reason := _not_expressible(modifiers):
+        raise ConfigError(f"score_mod: {reason}; use lengthwise.attend")
+    content = [type(term).__name__ for term in modifiers.terms if isinstance(term, (RelativeKeyBias, KeyBias))]
+    if content and (q is None or k is None):
+        raise ConfigError(
+            f"score_mod: {content[0]} multiplies q and k; pass them, as in score_mod(modifiers, span, q, k)"
+        )
+    dtype = torch.float32 if q is None else torch.promote_types(q.dtype, torch.float32)
+    with torch.autocast(span.q.device.type, enabled=False):
+        pairs = _static(modifiers, span, dtype)
+        if q is not None and k is not None:
+            pairs += _content_pairs(modifiers, span, q, k, q.shape[-1] ** -0.5 if scale is None else scale)
+    return _sum(modifiers, pairs, dtype)
+
+
+def mask_mod(mask: Mask, device: torch.device | str | None = None) -> MaskMod:
+    """Return the mask as a `mask_mod` for `create_block_mask(mask_mod, B, None, mask.queries, mask.keys)`.
+
+    It maps (b, h, i, j) to whether key j is visible to query i. B is the number of rows of documents, or None without documents.
+    `device`: that of q. Default: the device of the documents, or torch's default device.
+    """
+    if mask.documents is not None:
+        device = mask.documents.device if device is None else device
+        document = _reader(mask.documents.to(device))
+    key_index, causal, window = _key_index(mask.queries, mask.keys, device), mask.causal, mask.window
+
+    @no_type_check
+    def visible(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        i = key_index(i)
+        pair = i >= j if causal else j >= 0
+        if window is not None:
+            pair = pair & (i - j < window) & (j - i < window)
+        if mask.documents is not None:
+            pair = pair & (document(b, i) == document(b, j))
+        return pair
+
+    return visible
+
+
+def _block_mask(mask: Mask, device: torch.device) -> Any:
+    """Return which blocks of 128 queries and keys have visible pairs; None if nothing is hidden."""
+    if mask.hides_nothing:
+        return None
+    rows = 1 if mask.documents is None else len(mask.documents)
+    make = _flex_function("create_block_mask", device)
+    return make(mask_mod(mask, device), rows, None, mask.queries, mask.keys, device=device)
+
+
+def _flex_function(name: str, device: torch.device) -> Callable[..., Any]:
+    """Return a function of torch.nn.attention.flex_attention, compiled on CUDA unless it is called from a compiled graph."""
+    return _compiled(name) if device.type == "cuda" and not torch.compiler.is_compiling() else _eager(name)
+
+
+def _eager(name: str) -> Callable[..., Any]:
+    # Imported here because it imports torch's compiler, which takes a second.
+    import torch.nn.attention.flex_attention as module
+
+    return getattr(module, name)
+
+
+@functools.cache
+def _compiled(name: str) -> Callable[..., Any]:
+    import torch._dynamo
+
+    run = torch.compile(_eager(name), fullgraph=True)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        # Every kind of modifiers needs a compilation of its own; by default torch gives up after 8.
+        with torch._dynamo.config.patch(recompile_limit=256):
+            return run(*args, **kwargs)
+
+    return call
+
+
+def _sum(modifiers: AttentionModifiers, pairs: list[_Pair], dtype: torch.dtype) -> ScoreMod:
+    """Return a score_mod that applies the gain and adds all pair functions."""
+    gain = None if modifiers.gain is None else _reader(modifiers.gain.gain.to(dtype))
+
+    @no_type_check
+    def score(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        score = score.to(dtype)
+        if gain is not None:
+            score = score * gain(b, h, i)
+        for pair in pairs:
+            score = score + pair(b, h, i, j)
+        return score
+
+    return score
+
+
+def _static(modifiers: AttentionModifiers, span: Span, dtype: torch.dtype) -> list[_Pair]:
+    """Return the terms that do not depend on q and k."""
+    pairs = []
+    for term in modifiers.terms:
+        match term:
+            case ToeplitzBias() | PiecewiseLinearBias() if term.distances is not None:
+                # A mod cannot search the listed distances, and a value for every pair is smaller than a table of all distances.
+                form = replace(term, exact=None) if isinstance(term, PiecewiseLinearBias) else term
+                pairs.append(_reader(reference.dense(form, span.q, span.k, span, 1.0).to(dtype)))
+            case ToeplitzBias(table, first):
+                pairs.append(_toeplitz(table.to(dtype), _column(span, first, table.shape[1])))
+            case PiecewiseLinearBias():
+                pairs.append(_piecewise_linear(term, span, dtype))
+            case ContentBias(content, table, first):
+                pairs.append(_relative(content.to(dtype), table, first, span))
+            case CumulativeBias(prefix_sum):
+                pairs.append(_cumulative(prefix_sum, span, dtype))
+            case DenseBias(bias):
+                pairs.append(_reader(bias.to(dtype)))
+            case RelativeKeyBias() | KeyBias():
+                continue
+            case _:
+                raise AssertionError(f"not a form: {term}")
+    return pairs
+
+
+def _content_pairs(modifiers: AttentionModifiers, span: Span, q: Tensor, k: Tensor, scale: float) -> list[_Pair]:
+    """Return the terms that depend on q and k, which are those before rotation."""
+    compute = torch.promote_types(q.dtype, torch.float32)
+    pairs = []
+    for term in modifiers.terms:
+        if isinstance(term, RelativeKeyBias):
+            x = q.to(compute) if term.vector is None else q.to(compute) + term.vector.to(compute)[:, None]
+            pairs.append(_relative(x * scale, term.table, term.first, span, term.distances))
+        elif isinstance(term, KeyBias):
+            vector = term.vector.to(compute).unflatten(0, (k.shape[1], -1))
+            pairs.append(_key_bias(torch.einsum("grd,bgjd->bgrj", vector, k.to(compute)).flatten(1, 2) * scale))
+    return pairs
+
+
+def _toeplitz(table: Float[Tensor, "#h n"], column: _Pair) -> _Pair:
+    read = _reader(table)
+    return lambda b, h, i, j: read(h, column(b, h, i, j))
+
+
+def _piecewise_linear(term: PiecewiseLinearBias, span: Span, dtype: torch.dtype) -> _Pair:
+    """Return the bias as a pair function. The segment is found by bisection in a fixed number of steps, as in any kernel."""
+    knots = term.knots.detach().to(dtype)
+    halves = [2**n for n in reversed(range(len(knots).bit_length()))]
+    knots = torch.cat([knots, knots.new_full((sum(halves) - len(knots),), torch.inf)])
+    # x = inf also lies past the padding knots, so the last segment is repeated.
+    segment = torch.arange(len(knots) + 1, device=knots.device).clamp(max=term.slope.shape[1] - 1)
+    slope, intercept = (_reader(x.to(dtype).index_select(1, segment)) for x in (term.slope, term.intercept))
+    distance_feature, query_scale, column = (
+        _reader(term.distance_feature.to(dtype)),
+        _reader(term.query_scale.to(dtype)),
+        _column(span, 0, len(term.distance_feature)),
+    )
+
+    @no_type_check
+    def pair(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        x = distance_feature(column(b, h, i, j)) * query_scale(b, i)
+        s = torch.zeros_like(j)
+        for half in halves:
+            s = s + half * (knots[s + half - 1] <= x)
+        return slope(h, s) * x + intercept(h, s)
+
+    return pair
+
+
+def _cumulative(prefix_sum: Float[Tensor, "b h j"], span: Span, dtype: torch.dtype) -> _Pair:
+    """Return the bias as a pair function. Every sum is split into a high and a low part, to keep the difference accurate."""
+    high = prefix_sum.detach().to(dtype)
+    read_high, read_low = _reader(high), _reader((prefix_sum - high).to(dtype))
+    key_index = _key_index(span.q.shape[1], span.k.shape[1], prefix_sum.device)
+
+    @no_type_check
+    def pair(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        i = key_index(i)
+        return (read_high(b, h, i) - read_high(b, h, j)) + (read_low(b, h, i) - read_low(b, h, j))
+
+    return pair
+
+
+def _relative(
+    x: Float[Tensor, "b h i d"],
+    table: Float[Tensor, "#h n d"],
+    first: int,
+    span: Span,
+    distances: Tensor | None = None,
+) -> Callable[..., Tensor]:
+    """Return <x_i, table[h, distance - first]> as a pair function. Mods cannot use vectors, so the products are computed here."""
+    columns = table.shape[1]
+    if distances is not None or columns > span.k.shape[1]:  # a value for every key is smaller
+        return _reader(reference.dense(RelativeKeyBias(table, first, distances=distances), x, x, span, 1.0))
+    rows = _reader(torch.einsum("bhid,hnd->bhin", x, table.to(x.dtype).expand(x.shape[1], -1, -1)))
+    column = _column(span, first, columns)
+    return lambda b, h, i, j: rows(b, h, i, column(b, h, i, j))
+
+
+def _key_bias(keys: Float[Tensor, "b h j"]) -> _Pair:
+    read = _reader(keys)
+    return lambda b, h, i, j: read(b, h, j)
+
+
+def _reader(x: Tensor) -> Callable[..., Tensor]:
+    """Return a function of indices that reads `x`, where axes of size 1 are broadcast."""
+    axes = [axis for axis, size in enumerate(x.shape) if size != 1]
+    # Before 2.14 torch has no gradient for captured tensors without axes.
+    flat = x.squeeze() if axes else x.reshape(1)
+
+    @no_type_check
+    def read(*index: Tensor) -> Tensor:
+        return flat[tuple(index[axis] for axis in axes)] if axes else flat[0]
+
+    return read
+
+
+def _key_index(queries: int, keys: int, device: torch.device | str | None) -> Callable[[Tensor], Tensor]:
+    """Return a function from the index of a query to its index among the keys."""
+    if queries == keys:
+        return lambda i: i
+    before = torch.full((), keys - queries, device=device)
+    return lambda i: i + before
+
+
+def _column(span: Span, first: int, columns: int) -> _Pair:
+    """Return a function from a pair to its column in a table over distances, clamped at either end."""
+    last = torch.full((), columns - 1, device=span.q.device)
+    if span.consecutive:
+        offset = torch.full((), span.k.shape[1] - span.q.shape[1] - first, device=span.q.device)
+        return lambda b, h, i, j: torch.minimum((i - j + offset).clamp(min=0), last)
+    read_q, read_k = _reader(span.q - first), _reader(span.k)
+    return lambda b, h, i, j: torch.minimum((read_q(b, i) - read_k(b, j)).clamp(min=0), last)
+
+
+def _tensors(modifiers: AttentionModifiers) -> list[Tensor]:
+    """Return all tensors in the modifiers that may require a gradient."""
+    forms: list[Any] = [form for form in (modifiers.rotation, modifiers.gain, *modifiers.terms) if form is not None]
+    return [x for form in forms for x in vars(form).values() if isinstance(x, Tensor)]

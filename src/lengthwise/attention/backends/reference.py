@@ -1,0 +1,173 @@
+"""The `reference` backend, which defines every form: short, plain and exact in float64. All other backends must agree with it."""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lengthwise.attention.backends.base import Attend, Backend, Measurement
+from lengthwise.attention.masks import Mask
+from lengthwise.attention.slices import query_blocks, slice_modifiers
+from lengthwise.attention.tables import scatter_columns
+from lengthwise.forms import (
+    AttentionModifiers,
+    ContentBias,
+    CumulativeBias,
+    DenseBias,
+    KeyBias,
+    PiecewiseLinearBias,
+    RelativeKeyBias,
+    Term,
+    ToeplitzBias,
+    column,
+    table_dtype,
+)
+from lengthwise.span import Span
+
+_BLOCK_LOGITS = {"cpu": 1 << 18, "other": 1 << 25}  # logits that statistics process together
+
+
+class Reference(Backend):
+    """The definition of every form, with tensors of all pairs of queries and keys."""
+
+    name = "reference"
+
+    def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+        """Return None: this backend supports all modifiers."""
+        return None
+
+    def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+        """Return attention for one span: softmax(scale · <rotated q, rotated k> + terms) v, as the papers write it."""
+
+        # Autocast would compute the products in half precision.
+        @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
+        def attend(
+            q: Float[Tensor, "b h i d"],
+            k: Float[Tensor, "b g j d"],
+            v: Float[Tensor, "b g j d"],
+            *,
+            scale: float,
+        ) -> Float[Tensor, "b h i d"]:
+            input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
+            groups = q.shape[1] // k.shape[1]
+            q = q.to(compute)
+            k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
+            return attention(modifiers, q, k, v, span, mask.visible(q.device)[:, None], scale).to(input_dtype)
+
+        return attend
+
+    def statistics_unsupported_reason(
+        self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor
+    ) -> str | None:
+        """Return None: this backend supports all modifiers."""
+        return None
+
+    def statistics(self, measurement: Measurement, q: Tensor, k: Tensor) -> Float[Tensor, "b h i m"]:
+        """Return the statistics of every query, computed for some queries at a time."""
+        mask, scale = measurement.mask, measurement.scale
+        with torch.autocast(q.device.type, enabled=False):  # autocast would compute products in half precision
+            compute, device = torch.promote_types(q.dtype, torch.float32), q.device
+            q, k = q.to(compute), k.to(compute).repeat_interleave(q.shape[1] // k.shape[1], 1)
+            max_logits = _BLOCK_LOGITS["cpu" if device.type == "cpu" else "other"]
+            rows_per_block = max_logits // max(1, len(q) * q.shape[1] * mask.keys)
+            slices = list(query_blocks(mask, min(max(rows_per_block, 1), 256)))
+            edges, rank = torch.tensor(measurement.edges, dtype=torch.long, device=device), measurement.rank(device)
+            out = torch.empty(*q.shape[:3], len(edges) + 4, dtype=table_dtype(device), device=device)
+            blocks = zip(slices, slice_modifiers(measurement.modifiers, measurement.span, slices), strict=True)
+            for (rows, keys), (modifiers, span) in blocks:
+                visible = mask.visible(device, rows, keys)[:, None]
+                block_logits = logits(modifiers, q[:, :, rows], k[:, :, keys], span, visible, scale)
+                weights = block_logits.masked_fill(~visible, -math.inf).softmax(-1).to(table_dtype(device))
+                column_of_pair = torch.bucketize(span.distance(), edges, right=True)[:, None].expand_as(weights)
+                query_rank = rank[:, mask.keys - mask.queries :][:, rows, None]
+                key_rank = rank[:, None, keys]
+                lag = query_rank - key_rank
+                selections = [key_rank < measurement.first, (lag >= 0) & (lag < measurement.last)]
+                row = out[:, :, rows]
+                row[..., :-3] = scatter_columns(weights, column_of_pair, len(edges) + 1)
+                row[..., -3] = torch.special.entr(weights).sum(-1)
+                for n, selected in enumerate(selections):
+                    row[..., n - 2] = (weights * selected[:, None]).sum(-1)
+            return out
+
+
+def attention(
+    modifiers: AttentionModifiers,
+    q: Float[Tensor, "b h i d"],
+    k: Float[Tensor, "b h j d"],
+    v: Float[Tensor, "b h j d"],
+    span: Span,
+    visible: Bool[Tensor, "#b 1 i j"],
+    scale: float,
+) -> Float[Tensor, "b h i d"]:
+    """Return the attention output. q, k and v have the same number of heads and the compute dtype."""
+    weights = logits(modifiers, q, k, span, visible, scale).masked_fill(~visible, -math.inf).softmax(-1)
+    out = weights @ v
+    for value in modifiers.values:
+        # Sum the weights of each column first; a vector for every pair would take d times the memory of the weights.
+        index = column(span.distance(), value.table.shape[1], value.first)[:, None].expand_as(weights)
+        share = weights.new_zeros(*weights.shape[:-1], value.table.shape[1]).scatter_add(-1, index, weights)
+        out = out + share @ value.table.to(weights.dtype)
+    return out
+
+
+def logits(
+    modifiers: AttentionModifiers,
+    q: Float[Tensor, "b h i d"],
+    k: Float[Tensor, "b h j d"],
+    span: Span,
+    visible: Bool[Tensor, "#b 1 i j"],
+    scale: float,
+) -> Float[Tensor, "b h i j"]:
+    """Return the logits of all pairs before masking, in float32 or higher. q and k have the same number of heads.
+
+    Rotated q and k are rounded to their own dtype, as in a cache of rotated keys.
+    """
+    compute = torch.promote_types(q.dtype, torch.float32)
+    rotation = modifiers.rotation
+    rotated_q, rotated_k = (rotation.rotate_query(q), rotation.rotate_key(k)) if rotation else (q, k)
+    out = rotated_q.to(compute) @ rotated_k.to(compute).mT * scale
+    if modifiers.gain:
+        out = out * modifiers.gain.gain[..., None].to(compute)
+    q, k = q.to(compute), k.to(compute)
+    for term in modifiers.terms:
+        out = out + dense(term, q, k, span, scale).to(compute)
+    return modifiers.logit_transform.function(out, q, visible, scale, span) if modifiers.logit_transform else out
+
+
+def dense(term: Term, q: Tensor, k: Tensor, span: Span, scale: float) -> Float[Tensor, "#b #h #i j"]:
+    """Return the values of a term for every pair of query and key."""
+    match term:
+        case ToeplitzBias(table, first, distances):
+            return table[:, column(span.distance(), table.shape[1], first, distances)].transpose(0, 1)
+        case PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, distances):
+            x = distance_feature[column(span.distance(), len(distance_feature), 0, distances)] * query_scale[..., None]
+            if exact is not None:
+                return exact(x[..., None]).movedim(-1, 1)
+            s = torch.bucketize(x.detach(), knots, right=True)  # the number of knots <= x
+            return (slope[:, s] * x + intercept[:, s]).transpose(0, 1)
+        case RelativeKeyBias(table, first, vector, distances):
+            q = q if vector is None else q + vector.to(q.dtype)[:, None]
+            return _relative(q, table, column(span.distance(), table.shape[1], first, distances)) * scale
+        case ContentBias(content, table, first):
+            return _relative(content, table, column(span.distance(), table.shape[1], first))
+        case KeyBias(vector):
+            return torch.einsum("hd,bhjd->bhj", vector.to(k.dtype), k)[:, :, None] * scale
+        case CumulativeBias(prefix_sum):
+            return prefix_sum[..., -span.q.shape[1] :, None] - prefix_sum[..., None, :]
+        case DenseBias(bias):
+            return bias
+    raise AssertionError(f"not a form: {term}")
+
+
+def _relative(
+    x: Float[Tensor, "b h i d"], table: Float[Tensor, "#h n d"], index: Int[Tensor, "#b i j"]
+) -> Float[Tensor, "b h i j"]:
+    """Return <x_i, table[h, index]>."""
+    # With few keys far apart, only the needed columns are read. Compiled graphs serve all lengths, so they do not branch on it.
+    if not torch.compiler.is_compiling() and index.shape[-1] * x.shape[-1] <= table.shape[1]:
+        vectors = table[:, index].to(x.dtype).transpose(0, 1)  # [b, h, i, j, d]
+        return torch.einsum("bhid,bhijd->bhij", x, vectors)
+    rows = torch.einsum("bhid,hnd->bhin", x, table.to(x.dtype).expand(x.shape[1], -1, -1))
+    return rows.gather(-1, index[:, None].expand(*rows.shape[:3], -1))

@@ -1,0 +1,120 @@
+"""The `sdpa` backend: torch's `scaled_dot_product_attention` for every form that is a rotation or an additive bias."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from lengthwise.attention.backends import reference
+from lengthwise.attention.backends.base import Attend, Backend
+from lengthwise.attention.masks import Mask
+from lengthwise.attention.tables import by_distance, piecewise_linear
+from lengthwise.forms import (
+    AttentionModifiers,
+    ContentBias,
+    CumulativeBias,
+    DenseBias,
+    KeyBias,
+    PiecewiseLinearBias,
+    RelativeKeyBias,
+    ToeplitzBias,
+)
+from lengthwise.span import Span
+
+
+class SDPA(Backend):
+    """Torch's `scaled_dot_product_attention`.
+
+    Memory: a bias is one (heads, queries, keys) tensor for the whole batch (one per row of the batch where positions differ
+    between rows). On a GPU a bias has the dtype of q: in bfloat16 it has 8 bits. On a CPU half precision is computed in
+    float32, and for a learned bias torch falls back to matrices of the whole batch.
+    """
+
+    name = "sdpa"
+
+    def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+        """Return why this backend does not support the modifiers, or None."""
+        if modifiers.logit_transform:
+            return "LogitTransform needs whole rows of logits, which fused attention never has"
+        if modifiers.values:
+            return "RelativeValues needs the weights, which fused attention never has"
+        return None
+
+    def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+        """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
+        biases: dict[tuple[torch.dtype, bool], Tensor | None] = {}
+
+        # Autocast would round the bias and undo the conversion of half precision.
+        @torch.autocast("cpu", enabled=False)  # type: ignore[untyped-decorator]
+        def attend(
+            q: Float[Tensor, "b h i d"],
+            k: Float[Tensor, "b g j d"],
+            v: Float[Tensor, "b g j d"],
+            *,
+            scale: float,
+        ) -> Float[Tensor, "b h i d"]:
+            input_dtype = q.dtype
+            if not q.is_cuda and input_dtype in (torch.bfloat16, torch.float16):
+                q, k, v = q.float(), k.float(), v.float()
+            groups = q.shape[1] // k.shape[1]
+            if groups > 1:
+                k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+            key = q.dtype, torch.is_grad_enabled()  # a bias computed without gradients cannot be used with them
+            bias = biases[key] if key in biases else biases.setdefault(key, _static_bias(modifiers, span, mask, q))
+            for term in modifiers.terms:
+                if isinstance(term, (RelativeKeyBias, KeyBias)):
+                    values = reference.dense(term, q, k, span, scale)
+                    bias = _hide(values, mask) if bias is None else bias + values
+            if modifiers.rotation:
+                q, k = modifiers.rotation.rotate_query(q), modifiers.rotation.rotate_key(k)
+            if modifiers.gain:
+                compute = torch.promote_types(q.dtype, torch.float32)
+                q = (q * modifiers.gain.gain[..., None].to(compute)).to(q.dtype)
+            return _fused(q, k, v, bias, mask, scale).to(input_dtype)
+
+        return attend
+
+
+def _static_bias(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> Tensor | None:
+    """Return the sum of the terms that do not depend on q and k, -inf for hidden keys; None if no bias is needed."""
+    dtype, bias = torch.promote_types(q.dtype, torch.float32), None
+    for term in modifiers.terms:
+        match term:
+            case ToeplitzBias(table, first, distances):
+                new = by_distance(table.to(dtype), span, first, distances).transpose(0, 1)
+            case PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, _, distances):
+                x = (
+                    by_distance(distance_feature.to(dtype)[None], span, 0, distances)[0]
+                    * query_scale.to(dtype)[..., None]
+                )
+                new = piecewise_linear(slope.to(dtype), intercept.to(dtype), knots.to(dtype), x).transpose(0, 1)
+            case DenseBias() | ContentBias() | CumulativeBias():
+                new = reference.dense(term, q, q, span, 1.0).to(dtype)
+            case _:
+                continue
+        bias = new if bias is None else bias + new
+    if bias is not None:
+        return _hide(bias, mask)
+    if mask.causal_only or mask.hides_nothing:
+        return None
+    return _hide(torch.zeros((), dtype=dtype, device=q.device), mask)
+
+
+def _hide(bias: Tensor, mask: Mask) -> Tensor:
+    """Return the bias with -inf for hidden keys."""
+    if mask.hides_nothing:
+        return bias
+    visible = mask.visible(bias.device)[:, None]
+    return torch.where(visible, bias, -math.inf)
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, mask: Mask, scale: float) -> Tensor:
+    if scale <= 0:  # torch would multiply the -inf of hidden keys by it
+        q, scale = q * scale, 1.0
+    if bias is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=mask.causal_only, scale=scale)
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype), scale=scale)
+    # For an empty batch torch has no gradient for the bias; with the sum it is 0.
+    return out if q.numel() else out + bias.sum()

@@ -1,0 +1,263 @@
+"""The `fused` backend: our own kernels (operator.py) in C++ on a CPU (cpu.py) and in Triton on a GPU (gpu/).
+
+They support rotations, tables over distances, and piecewise linear biases (FIRE). No bias is ever a T x T matrix: memory is that
+of torch's fused attention without an encoding, forward and backward. The gradients of tables, slopes and intercepts are
+computed in the same pass. Dtypes: float32; half precision, computed in float32; on a CPU also float64. On a CPU the kernel
+rotates q and k as it reads them; on a GPU they are rotated before. Query gains are applied before the kernel.
+"""
+
+import functools
+from operator import index
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lengthwise.attention.backends.base import Attend, Backend, Measurement
+from lengthwise.attention.fused import cpu, gpu, operator, relative
+from lengthwise.attention.fused.arguments import (
+    Arguments,
+    Biases,
+    Geometry,
+    RelativeArguments,
+    Rotary,
+    Rows,
+    Segments,
+    Vectors,
+)
+from lengthwise.attention.fused.buffers import compute_dtype
+from lengthwise.attention.fused.gpu import verdicts
+from lengthwise.attention.fused.tables import (
+    combined_table,
+    combined_vectors,
+    distance_range,
+    gap,
+    plain,
+    query_vectors,
+    toeplitz_terms,
+    vector_terms,
+)
+from lengthwise.attention.masks import Mask
+from lengthwise.forms import (
+    AttentionModifiers,
+    ContentBias,
+    KeyBias,
+    PiecewiseLinearBias,
+    RelativeKeyBias,
+    Rotation,
+    ToeplitzBias,
+)
+from lengthwise.span import Span
+
+# Devices where half precision is converted to float32 before q and k are rotated and so on, which avoids a second rounding.
+CONVERTS_TO_FLOAT32 = ("cpu",)
+KERNEL_ROTATES = ("cpu",)  # devices whose kernel rotates q and k
+
+
+class Fused(Backend):
+    """Our own kernels, in C++ on a CPU and in Triton on a GPU."""
+
+    name = "fused"
+
+    def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
+        """Return why this backend does not support the modifiers, or None."""
+        if modifiers.logit_transform:
+            return "LogitTransform needs whole rows of logits, which fused attention never has"
+        if modifiers.values:
+            return "RelativeValues needs the weights, which fused attention never has"
+        for term in modifiers.terms:
+            if isinstance(term, KeyBias) and modifiers.rotation:
+                return "KeyBias together with a Rotation needs unrotated keys"
+            if not isinstance(term, (ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, ContentBias, KeyBias)):
+                return f"{type(term).__name__} is not a table over distances"
+            if getattr(term, "distances", None) is not None:
+                return "positions lie so far apart that distances are listed, and its tables need every distance"
+        products = vector_terms(modifiers)
+        for terms in (toeplitz_terms(modifiers), products):
+            if reason := gap([(term.table, term.first) for term in terms]):
+                return reason
+        if products:
+            size = distance_range([(term.table, term.first) for term in products])[1]
+            bidirectional_window = mask.window and not mask.causal  # which needs all queries in one part
+            if bidirectional_window and mask.queries > relative.queries_per_part(mask.queries, q.shape[-1], size):
+                return f"vectors of {size:,} distances are too many for a bidirectional window"
+        if sum(isinstance(term, PiecewiseLinearBias) for term in modifiers.terms) > 1:
+            return "it supports at most one PiecewiseLinearBias"
+        if q.device.type not in ("cpu", "cuda"):
+            return f"it has no kernel for the device {q.device.type}"
+        kernel = gpu if q.is_cuda else cpu
+        if q.dtype not in kernel.DTYPES:
+            return f"it does not support {q.dtype} on {q.device.type}"
+        if q.is_cuda and q.shape[-1] > gpu.MAX_HEAD_DIM:
+            return f"on a GPU it supports heads of at most {gpu.MAX_HEAD_DIM} dims, got {q.shape[-1]}"
+        if (reason := kernel.missing()) or not q.is_cuda:
+            return reason
+        return _verdict(modifiers, q)
+
+    def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
+        """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
+        return functools.partial(_attend, modifiers, span, mask, vector_terms(modifiers), {})
+
+    def statistics_unsupported_reason(
+        self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor
+    ) -> str | None:
+        """Return why `statistics` does not support the modifiers, or None."""
+        if q.device.type != "cpu":
+            return f"its kernel for {q.device.type} computes no statistics"
+        if vector_terms(modifiers):
+            return "products with vectors of distances are computed for some queries at a time, and statistics in one pass over all"
+        return self.unsupported_reason(modifiers, span, mask, q)
+
+    def statistics(self, measurement: Measurement, q: Tensor, k: Tensor) -> Float[Tensor, "b h i m"]:
+        """Return the statistics of every query, computed in one pass of the CPU kernel."""
+        modifiers, mask = measurement.modifiers, measurement.mask
+        compute = torch.promote_types(q.dtype, torch.float32)
+        if _changes_q_or_k(modifiers, modifiers.rotation):
+            q, k = _transformed(modifiers, modifiers.rotation, q.to(compute), k.to(compute))
+        biases, geometry = _biases(modifiers, compute), _geometry(measurement.span, mask)
+        return cpu.statistics(
+            q,
+            k,
+            Arguments(biases, Rows(), geometry, measurement.scale),
+            edges=torch.tensor(measurement.edges, dtype=torch.long),
+            rank=None if mask.documents is None else measurement.rank(q.device),
+            first_keys=measurement.first,
+            last_keys=measurement.last,
+        )
+
+
+def _verdict(modifiers: AttentionModifiers, q: Tensor) -> str | None:
+    """Return why the comparison with the reference excludes the GPU kernels for the modifiers, or None."""
+    # `index` also converts a symbolic size of a compiled graph to a plain number; int() does not.
+    return verdicts.objection("+".join(_bias_kinds(modifiers)), index(q.shape[-1]), q.dtype, q.device)
+
+
+def _bias_kinds(modifiers: AttentionModifiers) -> list[str]:
+    """Return the kinds of bias that the GPU kernels are compiled for: entries of `verdicts.BIASES`, in that order."""
+    sizes = [term.slope.shape[1] for term in modifiers.terms if isinstance(term, PiecewiseLinearBias)]
+    needed = {
+        "table": any(isinstance(term, ToeplitzBias) for term in modifiers.terms),
+        "segments": any(size <= operator.MAX_FAST_SEGMENTS for size in sizes),
+        "many segments": any(size > operator.MAX_FAST_SEGMENTS for size in sizes),
+        "vectors": bool(vector_terms(modifiers)),
+    }
+    return [bias for bias in verdicts.BIASES if needed[bias]]
+
+
+class _Static(NamedTuple):
+    """What does not depend on q and k. `vectors`: the vectors of distances from `vectors_first` on, or None."""
+
+    biases: Biases
+    geometry: Geometry
+    vectors: Tensor | None
+    vectors_first: int
+    rotary: Rotary | None
+
+
+_Cache = dict[tuple[torch.dtype, bool, float], _Static]
+
+
+# This is not an inner function of `prepare`, because evaluating annotations with shapes takes a tenth of a millisecond.
+# Autocast does not change anything here: there is no matrix product that it intercepts.
+def _attend(
+    modifiers: AttentionModifiers,
+    span: Span,
+    mask: Mask,
+    products: list[RelativeKeyBias | ContentBias],
+    cache: _Cache,
+    q: Float[Tensor, "b h i d"],
+    k: Float[Tensor, "b g j d"],
+    v: Float[Tensor, "b g j d"],
+    *,
+    scale: float,
+) -> Float[Tensor, "b h i d"]:
+    compute = compute_dtype(q)
+    key = compute, torch.is_grad_enabled(), scale  # tensors computed without gradients cannot be used with them
+    if key not in cache:
+        kernel_rotates = q.device.type in KERNEL_ROTATES and not products
+        rotary = _rotary(modifiers.rotation, compute) if kernel_rotates else None
+        static_vectors = combined_vectors(products, compute, scale)
+        cache[key] = _Static(_biases(modifiers, compute), _geometry(span, mask), *static_vectors, rotary)
+    biases, geometry, vectors, vectors_first, rotary = cache[key]
+    rotary = rotary if rotary and _shapes_fit(rotary, q, k) else None
+    rotation = None if rotary else modifiers.rotation
+    input_dtype = q.dtype
+    if q.device.type in CONVERTS_TO_FLOAT32 and (products or _changes_q_or_k(modifiers, rotation)):
+        q, k, v = q.to(compute), k.to(compute), v.to(compute)
+    contents = [query_vectors(term, q.to(compute)) for term in products]
+    q, k = _transformed(modifiers, rotation, q, k)
+    if vectors is None:
+        out, _ = operator.attend(q, k, v, Arguments(biases, Rows(), geometry, scale, rotary or Rotary()))
+    else:
+        content = contents[0] if len(products) == 1 else torch.cat(contents, -1)
+        arguments = RelativeArguments(Vectors(content, vectors, vectors_first), biases, geometry, scale)
+        out, _ = relative.relative_attention(q, k, v, *arguments.flatten())
+    return out.to(input_dtype)
+
+
+def _rotary(rotation: Rotation | None, dtype: torch.dtype) -> Rotary | None:
+    """Return the operator's arguments for a rotation; None if there is none, or if its angles need a gradient."""
+    if rotation is None:
+        return None
+    q_pair, k_pair = rotation.cos_sin()
+    if any(x.requires_grad for pair in (q_pair, k_pair) if pair for x in pair):
+        return None
+    cos_sin_q = _packed(q_pair, dtype)
+    cos_sin_k = cos_sin_q if rotation.same_for_keys else _packed(k_pair, dtype)
+    return Rotary(cos_sin_q, cos_sin_k, rotation.layout == "interleaved")
+
+
+def _shapes_fit(rotary: Rotary, q: Tensor, k: Tensor) -> bool:
+    """Whether the kernel supports a rotation of these shapes. Otherwise q and k are rotated before, where errors are raised."""
+    sides = [(cos_sin, x) for cos_sin, x in ((rotary.cos_sin_q, q), (rotary.cos_sin_k, k)) if cos_sin is not None]
+    if len({cos_sin.shape[3] for cos_sin, _ in sides}) > 1:
+        return False
+    return all(
+        len(cos_sin) in (1, len(x)) and cos_sin.shape[1] == x.shape[2] and 2 * cos_sin.shape[3] <= x.shape[3]
+        for cos_sin, x in sides
+    )
+
+
+def _packed(cos_sin: tuple[Tensor, Tensor] | None, dtype: torch.dtype) -> Tensor | None:
+    """Return cosines and sines [b|1, 1, t, pairs] as one tensor [b|1, t, 2, pairs]."""
+    return None if cos_sin is None else torch.stack([x.to(dtype) for x in torch.broadcast_tensors(*cos_sin)], 3)[:, 0]
+
+
+def _changes_q_or_k(modifiers: AttentionModifiers, rotation: Rotation | None) -> bool:
+    """Whether `_transformed` changes anything."""
+    has_key_bias = any(isinstance(term, KeyBias) for term in modifiers.terms)
+    return rotation is not None or modifiers.gain is not None or has_key_bias
+
+
+def _transformed(
+    modifiers: AttentionModifiers, rotation: Rotation | None, q: Tensor, k: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return q and k with the rotation applied, and the query gain and every `KeyBias` merged into q."""
+    compute = torch.promote_types(q.dtype, torch.float32)
+    if rotation:
+        q, k = rotation.rotate_query(q), rotation.rotate_key(k)
+    if modifiers.gain:
+        q = (q * modifiers.gain.gain[..., None].to(compute)).to(q.dtype)
+    for term in modifiers.terms:
+        if isinstance(term, KeyBias):  # <q_i + vector, k_j>
+            q = (q.to(compute) + term.vector[:, None].to(compute)).to(q.dtype)
+    return q, k
+
+
+def _biases(modifiers: AttentionModifiers, dtype: torch.dtype) -> Biases:
+    """Return the operator's arguments for the terms that are tables or piecewise linear."""
+    table, first = combined_table(toeplitz_terms(modifiers), dtype)
+    segments = None
+    for term in modifiers.terms:
+        if isinstance(term, PiecewiseLinearBias):
+            tensors = (term.slope, term.intercept, term.knots.detach(), term.distance_feature, term.query_scale)
+            segments = Segments(*(plain(x, torch.float64) for x in tensors))
+    return Biases(table, first, segments)
+
+
+def _geometry(span: Span, mask: Mask) -> Geometry:
+    """Return the operator's arguments for positions, documents and the mask."""
+    position_q, position_k = (None if span.consecutive else x.long().contiguous() for x in (span.q, span.k))
+    documents = None if mask.documents is None else mask.documents.long().contiguous()
+    return Geometry(position_q, position_k, documents, mask.causal, mask.window or 0)

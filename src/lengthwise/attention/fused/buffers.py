@@ -1,0 +1,60 @@
+"""Tensors that the kernels behind operator.py write into: the same shapes, dtypes and layouts on every device."""
+
+import torch
+from torch import Tensor
+
+from lengthwise.attention.fused.arguments import Biases, NeedsGrad, Rows
+
+Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+def compute_dtype(q: Tensor) -> torch.dtype:
+    """Return the dtype that attention computes in: float32 for half precision, otherwise the dtype of q."""
+    return torch.promote_types(q.dtype, torch.float32)
+
+
+def like_heads(q: Tensor) -> Tensor:
+    """Return an empty tensor of q's shape, laid out in memory as [b, i, h, d] for the projection after attention."""
+    b, h, i, d = q.shape
+    return q.new_empty((b, i, h, d)).transpose(1, 2)
+
+
+def empty_gradients(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    lse: Tensor,
+    biases: Biases,
+    rows: Rows,
+    needs: NeedsGrad,
+    separate_storage: bool = True,
+) -> Gradients:
+    """Return empty tensors for the gradients that `attention_backward` returns, in the dtype of each argument.
+
+    `separate_storage`: every gradient has its own memory, as the results of an operator must. Otherwise those of q, k and v
+    share one allocation. A C library returns large allocations to the system and gets them back page by page; the largest
+    allocation freed so far determines from which size on.
+    """
+    none = lse.new_empty(0)
+
+    def like(x: Tensor | None, needed: bool) -> Tensor:
+        if needed and x is not None:
+            return x.new_empty(x.shape)
+        return (lse if x is None else x).new_empty(0) if separate_storage else none
+
+    heads = (like_heads(q), like_heads(k), like_heads(v)) if separate_storage else _in_shared_storage(q, k, v)
+    slope, intercept, _, distance_feature, query_scale = biases.segments or (None,) * 5
+    segments = [like(x, needs.segments) for x in (slope, intercept, distance_feature, query_scale)]
+    return *heads, like(biases.table, needs.table), *segments, like(rows.table, needs.rows)  # type: ignore[return-value]
+
+
+def _in_shared_storage(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return `like_heads` of each, as views of one allocation."""
+    size_q, size_k = (-(-x.numel() // 16) * 16 for x in (q, k))  # aligned, because complex numbers need even offsets
+    storage = q.new_empty(size_q + 2 * size_k)
+
+    def view(x: Tensor, offset: int) -> Tensor:
+        b, h, i, d = x.shape
+        return storage.as_strided((b, h, i, d), (i * h * d, d, h * d, 1), offset)
+
+    return view(q, 0), view(k, size_q), view(v, size_q + size_k)

@@ -1,0 +1,193 @@
+"""Calls of the compiled CPU kernel (lengthwise.native) behind operator.py."""
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from lengthwise.attention.fused.arguments import Arguments, NeedsGrad, Rotary, Segments
+from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
+from lengthwise.native import loaded, missing
+from lengthwise.native.call import Call, View
+from lengthwise.values import ConfigError
+
+DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
+
+_forced_target = -1  # -1: the best one; tests set others
+
+
+def _view(x: Tensor) -> View:
+    return View(x.data_ptr(), *x.stride()[:3])
+
+
+def _contiguous_tokens(x: Tensor) -> Tensor:
+    """Return `x`, or a copy if the dims of a token are not contiguous or its memory holds the negated numbers."""
+    x = x.resolve_neg()
+    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
+
+
+def _new_call(
+    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, arguments: Arguments
+) -> tuple[Call, list[Tensor]]:
+    """Return the arguments of a call, and the tensors that were made for it, which must live until it has run."""
+    biases, rows, geometry, scale, rotary = arguments
+    call = Call(
+        batch=q.shape[0], heads=q.shape[1], kv_heads=k.shape[1], queries=q.shape[2], keys=k.shape[2], dim=q.shape[3],
+        dtype=DTYPES[q.dtype], threads=torch.get_num_threads(), target=_forced_target,
+        q=_view(q), k=_view(k), v=_view(v), out=_view(out), lse=lse.data_ptr(), scale=scale,
+        causal=geometry.causal, window=geometry.window, table_first=biases.first, rows_first=rows.first,
+    )  # fmt: skip
+    # A compiled graph reaches this place without the checks of fit.py, and the kernel trusts the sizes.
+    if (table := biases.table) is not None:
+        call.table = _pointer("table", table, lse.dtype)
+        _require(table.shape[0] in (1, q.shape[1]) and table.shape[1] > 0, "table", table, q)
+        call.table_heads, call.table_size = table.shape
+    made = [] if biases.segments is None else _add_segments(call, biases.segments, q)
+    if rows.table is not None:
+        call.rows = _pointer("rows", rows.table, lse.dtype)
+        assert rows.table.shape[0] == call.batch and rows.table.shape[2] == call.queries
+        call.rows_heads, call.rows_size = rows.table.shape[1], rows.table.shape[3]
+    for name in ("position_q", "position_k", "documents"):
+        _add_integers(call, name, getattr(geometry, name))
+    _rotate(call, rotary)
+    return call, made
+
+
+def _pointer(name: str, tensor: Tensor, dtype: torch.dtype) -> int:
+    assert tensor.is_contiguous() and tensor.dtype == dtype, name
+    return tensor.data_ptr()
+
+
+def _add_segments(call: Call, segments: Segments, q: Tensor) -> list[Tensor]:
+    """Add segments to the call and return their tensors in float64, which the kernel reads."""
+    segments = Segments(*(x.double() for x in segments))
+    for name, tensor in segments._asdict().items():
+        setattr(call, name, _pointer(name, tensor, torch.float64))
+    slope, intercept, knots, distance_feature, query_scale = segments
+    _require(slope.shape[0] in (1, q.shape[1]) and slope.shape[1] > 0, "slope", slope, q)
+    _require(len(distance_feature) > 0, "distance_feature", distance_feature, q)
+    _require(query_scale.shape[1] == q.shape[2] and len(query_scale) in (1, q.shape[0]), "query_scale", query_scale, q)
+    _require(intercept.shape == slope.shape, "intercept", intercept, q)
+    _require(tuple(knots.shape) == (slope.shape[1] - 1,), "knots", knots, q)
+    call.segment_heads, call.segments = slope.shape
+    call.feature_size, call.query_scale_batch = len(distance_feature), len(query_scale)
+    return list(segments)
+
+
+def _add_integers(call: Call, name: str, tensor: Tensor | None) -> None:
+    """Add a tensor with a whole number per token [b|1, tokens] to the call."""
+    if tensor is not None:
+        setattr(call, name, _pointer(name, tensor, torch.long))
+        setattr(call, f"{name}_stride", tensor.shape[1] if len(tensor) > 1 else 0)
+
+
+def _require(fits: bool, name: str, tensor: Tensor, q: Tensor) -> None:
+    if not fits:
+        raise ConfigError(f"{name} has shape {list(tensor.shape)}, which does not fit q of shape {list(q.shape)}")
+
+
+def _rotate(call: Call, rotary: Rotary) -> None:
+    """Add a rotation to the call."""
+    sides = (("cos_sin_q", rotary.cos_sin_q, call.queries), ("cos_sin_k", rotary.cos_sin_k, call.keys))
+    for name, cos_sin, tokens in sides:
+        if cos_sin is not None:
+            pairs = call.pairs or cos_sin.shape[3]
+            dtype = torch.float64 if call.dtype == DTYPES[torch.float64] else torch.float32
+            assert cos_sin.is_contiguous() and cos_sin.dtype == dtype and 2 * pairs <= call.dim, name
+            assert len(cos_sin) in (1, call.batch) and cos_sin.shape[1:] == (tokens, 2, pairs), name
+            setattr(call, name, cos_sin.data_ptr())
+            setattr(call, f"{name}_stride", cos_sin[0].numel() if len(cos_sin) > 1 else 0)
+            call.pairs = pairs
+    call.interleaved = rotary.interleaved
+
+
+def _run(call: Call) -> None:
+    """Run the kernel; raise `MemoryError` if it cannot allocate its scratch memory."""
+    if loaded().lengthwise_attention(ctypes.byref(call)):
+        raise MemoryError(f"attention of {call.batch} x {call.heads} heads with {call.keys} keys")
+
+
+def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tensor, Tensor]:
+    """Return the output and lse; see operator.py."""
+    q, k, v = _contiguous_tokens(q), _contiguous_tokens(k), _contiguous_tokens(v)
+    out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
+    call, _made = _new_call(q, k, v, out, lse, arguments)
+    _run(call)
+    return out, lse
+
+
+def backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    arguments: Arguments,
+    needs: NeedsGrad,
+    separate_storage: bool = True,
+) -> Gradients:
+    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale and rows.
+
+    See operator.py, and buffers.py for `separate_storage`.
+    """
+    q, k, v, grad, out = (_contiguous_tokens(x) for x in (q, k, v, grad, out))
+    gradients = empty_gradients(q, k, v, lse, arguments.biases, arguments.rows, needs, separate_storage)
+    call, _made = _new_call(q, k, v, out, lse, arguments)
+    call.backward, call.grad = True, _view(grad)
+    call.dq, call.dk, call.dv = map(_view, gradients[:3])
+    if needs.table:
+        call.grad_table = gradients[3].data_ptr()
+    # The gradients of segments are float64. Those of arguments in float64 are written in place.
+    exact = [x.double() for x in gradients[4:8]] if needs.segments else []
+    fields = "grad_slope", "grad_intercept", "grad_feature", "grad_query_scale"
+    for name, tensor in zip(fields, exact, strict=False):
+        setattr(call, name, tensor.data_ptr())
+    rows = arguments.rows.table
+    if not needs.rows or rows is None:
+        _run(call)
+        return _with_float64_results(gradients, exact)
+    # The kernel writes a gradient for every head, even if all heads share the rows.
+    drows = gradients[8] if rows.shape[1] == q.shape[1] else rows.new_empty(*q.shape[:3], rows.shape[3])
+    call.grad_rows = drows.data_ptr()
+    _run(call)
+    gradients = _with_float64_results(gradients, exact)
+    return (*gradients[:8], drows if drows is gradients[8] else drows.sum(1, keepdim=True))
+
+
+def _with_float64_results(gradients: Gradients, exact: list[Tensor]) -> Gradients:
+    """Return the gradients, with those of the segments converted from float64 to the dtype of the arguments."""
+    for x, result in zip(gradients[4:8], exact, strict=False):
+        if result is not x:
+            x.copy_(result)
+    return gradients
+
+
+def statistics(
+    q: Tensor,
+    k: Tensor,
+    arguments: Arguments,
+    *,
+    edges: Tensor,
+    rank: Tensor | None,
+    first_keys: int,
+    last_keys: int,
+) -> Tensor:
+    """Return statistics of the weights of every query, [b, h, i, bins + 3] in float64.
+
+    They are the mass in each bin of distances, the entropy in nats, and the mass on the first and the last keys of the query's
+    document. `edges`: of the bins, ascending. `rank` [b|1, j]: how many keys of its own document come before each key; None
+    if that is its index.
+    """
+    q, k, edges = _contiguous_tokens(q), _contiguous_tokens(k), edges.contiguous()
+    result = q.new_empty((*q.shape[:3], len(edges) + 4), dtype=torch.float64)
+    # It does not read values and output.
+    call, _made = _new_call(q, k, k, q, q.new_empty(0, dtype=compute_dtype(q)), arguments)
+    _add_integers(call, "rank", rank)
+    call.statistics, call.edges, call.edges_size = result.data_ptr(), edges.data_ptr(), len(edges)
+    call.first_keys, call.last_keys = first_keys, last_keys
+    _run(call)
+    return result
+
+
+__all__ = ["DTYPES", "backward", "forward", "missing", "statistics"]

@@ -1,0 +1,240 @@
+"""The Triton kernels behind operator.py: fused attention on a GPU, forward and backward.
+
+Any head dim up to 256, any number of tokens and documents, float32 (products in float32, not TF32), bfloat16 and float16
+(products in half precision, sums and softmax in float32). Two calls give the same bits. Memory in addition to inputs and
+outputs: a few numbers for each query and head, and 4 bytes for each pair of blocks of tokens (tiles.py).
+
+Two gradients are slower than the others, because they use atomic integer additions pair by pair: those of a table if positions
+have gaps (packed documents have none), and those of slopes and intercepts with more than 64 segments.
+"""
+
+import functools
+import importlib.util
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from lengthwise.attention.fused.arguments import Arguments, NeedsGrad
+from lengthwise.attention.fused.buffers import Gradients, compute_dtype, empty_gradients, like_heads
+from lengthwise.attention.fused.gpu import tiles
+from lengthwise.attention.fused.gpu.call import DTYPES, MAX_HEAD_DIM, Blocks, Call, contiguous_rows
+from lengthwise.attention.fused.gpu.distances import fixed_point_for, sum_dtype, write_bias_gradients
+
+
+def missing() -> str | None:
+    """Return why there are no GPU kernels, or None."""
+    if importlib.util.find_spec("triton") is None:
+        hint = (
+            "Triton supports only Linux"
+            if sys.platform != "linux"
+            else "install it with: pip install 'lengthwise[triton]'"
+        )
+        return f"the GPU kernels need Triton, which is not installed ({hint})"
+    return None
+
+
+missing._dynamo_marked_constant = True  # type: ignore[attr-defined]  # see native.missing
+
+
+# Block sizes of the four kernels (output; gradients of keys, of queries, of distances) by the head dim padded to a power of two.
+# Blocks of distances are square, and both sides of the blocks of queries are multiples of them (see tiles.by_distance). They were
+# chosen so that the loops of most tiles need almost no local memory on sm_90 (benchmarks/gpu_code.py). They were not timed.
+_HALF = {
+    64: (Blocks(128, 64, 8, 3), Blocks(32, 128, 8, 2), Blocks(64, 64, 4, 2), Blocks(64, 64, 4, 1)),
+    128: (Blocks(128, 64, 8, 2), Blocks(32, 128, 8, 1), Blocks(64, 64, 4, 1), Blocks(64, 64, 8, 1)),
+    256: (Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 1), Blocks(64, 32, 8, 2), Blocks(32, 32, 8, 2)),
+}
+# Gradients of queries and of distances with segments, which need more registers. They have no FAR tiles, so the sides need not be
+# multiples.
+_HALF_SEGMENTS = {
+    64: (Blocks(64, 32, 4, 2), Blocks(64, 64, 4, 1)),
+    128: (Blocks(64, 64, 4, 1), Blocks(64, 64, 8, 1)),
+    256: (Blocks(16, 64, 8, 2), Blocks(64, 64, 8, 1)),
+}
+_SINGLE = {
+    64: (Blocks(32, 32, 4, 2), Blocks(16, 32, 8, 1), Blocks(32, 32, 8, 1), Blocks(16, 16, 4, 1)),
+    128: (Blocks(32, 32, 8, 1), Blocks(16, 32, 8, 1), Blocks(32, 32, 8, 1), Blocks(16, 16, 4, 1)),
+    256: (Blocks(16, 32, 8, 1), Blocks(16, 16, 8, 1), Blocks(16, 16, 8, 1), Blocks(16, 16, 8, 1)),
+}
+MAX_DECODING_QUERIES = 16  # up to here there are no lists of tiles, and the keys are split among programs
+
+
+def blocks(dtype: torch.dtype, padded_dim: int, has_segments: bool) -> tuple[Blocks, Blocks, Blocks, Blocks]:
+    """Return the block sizes of the kernels: output, and gradients of keys, of queries and of distances."""
+    padded_dim = max(padded_dim, 64)
+    if dtype == torch.float32:
+        return _SINGLE[padded_dim]
+    return (*_HALF[padded_dim][:2], *_HALF_SEGMENTS[padded_dim]) if has_segments else _HALF[padded_dim]
+
+
+def _busy_programs(device: torch.device) -> int:
+    """Return how many programs keep a device busy."""
+    return 2 * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _on_device_of_first_argument(function: _F) -> _F:
+    """Make the first argument's device the current one, because Triton launches kernels there."""
+
+    @functools.wraps(function)
+    def run(x: Tensor, *rest: Any) -> Any:
+        if not x.is_cuda:  # the interpreter
+            return function(x, *rest)
+        with torch.cuda.device(x.device):
+            return function(x, *rest)
+
+    return run  # type: ignore[return-value]
+
+
+@_on_device_of_first_argument
+def forward(q: Tensor, k: Tensor, v: Tensor, arguments: Arguments) -> tuple[Tensor, Tensor]:
+    """Return the output and lse; see operator.py."""
+    from lengthwise.attention.fused.gpu.output import attend
+
+    out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
+    if not out.numel():
+        return out, lse
+    call = Call(q, k, v, arguments)
+    size = blocks(call.q.dtype, call.padded_dim, call.case.biases.segments is not None)[0]
+    count, splits = -(-call.queries // size.queries), 1
+    is_decoding = call.queries <= MAX_DECODING_QUERIES
+    if is_decoding:
+        size = size._replace(queries=16, warps=4)
+        visible = min(call.keys, arguments.geometry.window + call.queries) if arguments.geometry.window else call.keys
+        splits = max(1, min(_busy_programs(q.device) // (call.batch * call.heads), -(-visible // (2 * size.keys))))
+    partial_out, partial_lse = out, lse
+    if splits > 1:
+        partial_out = out.new_empty((splits * call.batch, *out.shape[1:]), dtype=torch.float32)
+        partial_lse = lse.new_empty((splits * call.batch, *lse.shape[1:]))
+    lists = tiles.by_queries(call.case, size.queries, size.keys) if call.needs_lists and not is_decoding else None
+    attend[(call.batch * call.heads * count * splits,)](
+        *map(call.view, (call.q, call.k, call.v, partial_out)), partial_lse, call.bias, call.tokens, call.tiles(lists),
+        call.sizes, **call.factors, blocks=count, splits=splits, split_batch=call.batch, **call.constants,
+        BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
+    )  # fmt: skip
+    if splits > 1:
+        each = partial_lse.view(splits, *lse.shape)
+        torch.logsumexp(each, 0, out=lse)
+        share = (each - lse).exp()[..., None]
+        # A split without visible keys has no share, whatever values it contains.
+        out.copy_(torch.where(share > 0, partial_out.view(splits, *out.shape) * share, 0.0).sum(0))
+    return out, lse
+
+
+@_on_device_of_first_argument
+def backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    arguments: Arguments,
+    needs: NeedsGrad,
+) -> Gradients:
+    """Return the gradients of q, k, v, table, slope, intercept, distance_feature, query_scale and rows; see operator.py."""
+    from lengthwise.attention.fused.gpu.gradients import inner_products, key_gradients, query_gradients
+
+    gradients = empty_gradients(q, k, v, lse, arguments.biases, arguments.rows, needs)
+    if not q.numel():
+        for x in gradients:
+            x.zero_()
+        return gradients
+    call = Call(q, k, v, arguments)
+    dq, dk, dv, *_, dquery_scale, drows = gradients
+    case, rows = call.case, arguments.rows.table
+    needs = NeedsGrad(
+        needs.table and case.biases.table is not None,
+        needs.segments and case.biases.segments is not None,
+        needs.rows and rows is not None,
+    )
+    grad, out = contiguous_rows(grad.to(call.q.dtype)), contiguous_rows(out)
+    _, by_keys, by_queries, by_distance = blocks(call.q.dtype, call.padded_dim, call.case.biases.segments is not None)
+    head_views = [call.view(x) for x in (call.q, call.k, call.v, grad)]
+    pairs = call.batch * call.heads
+
+    delta = torch.empty_like(lse)
+    count = -(-call.queries // by_queries.queries)
+    inner_products[(pairs * count,)](
+        call.view(out),
+        call.view(grad),
+        delta,
+        call.sizes,
+        count,
+        by_queries.queries,
+        call.dim,
+        call.padded_dim,
+        num_warps=4,
+    )
+
+    size = by_queries
+    count = -(-call.queries // size.queries)
+    lists = tiles.by_queries(case, size.queries, size.keys) if call.needs_lists else None
+    has_positions = case.geometry.position_q is not None
+    scatter_rows = needs.rows and has_positions
+    fixed_point = None
+    if scatter_rows or needs.segments or (needs.table and has_positions):
+        fixed_point = fixed_point_for(call, grad, lse, delta)
+    new_sums = functools.partial(torch.empty_like, lse, dtype=torch.float64)
+    residuals = new_sums() if needs.table or needs.segments else None
+    query_scale_grads, mean_slopes = (new_sums() if needs.segments else None for _ in range(2))
+    end_sums = lse.new_empty((4, *lse.shape), dtype=sum_dtype(call.q)) if needs.table or needs.rows else None
+    row_grads = None
+    if needs.rows:
+        assert rows is not None
+        shape = (*lse.shape, rows.shape[3])
+        row_grads = lse.new_zeros(shape, dtype=torch.long if scatter_rows else lse.dtype)
+    query_gradients[(pairs * count,)](
+        *head_views, call.view(dq), lse, delta, residuals, query_scale_grads, mean_slopes, end_sums, row_grads,
+        fixed_point.scales if fixed_point and scatter_rows else None, call.bias, call.tokens, call.tiles(lists), call.sizes,
+        **call.factors, scale=call.scale, blocks=count, TABLE_GRAD=needs.table, SEGMENT_GRADS=needs.segments,
+        **call.constants, BM=size.queries, BN=size.keys, num_warps=size.warps, num_stages=size.stages,
+    )  # fmt: skip
+    if residuals is not None:
+        # Because of rounding, <dO, O> is not exactly the sum that makes the gradients of a row's logits add up to 0, as the
+        # gradient of a bias needs. The residual corrects that.
+        delta += residuals
+
+    size = by_keys
+    count = -(-call.keys // size.keys)
+    lists = tiles.by_keys(case, size.queries, size.keys) if call.needs_lists else None
+    key_gradients[(call.batch * k.shape[1] * count,)](
+        *head_views, call.view(dk), call.view(dv), lse, delta, call.bias, call.tokens, call.tiles(lists), call.sizes,
+        **call.factors, scale=call.kernel_scale, blocks=count, **call.constants, BM=size.queries, BN=size.keys,
+        num_warps=size.warps, num_stages=size.stages,
+    )  # fmt: skip
+
+    if query_scale_grads is not None:
+        assert mean_slopes is not None and residuals is not None
+        dquery_scale.copy_(
+            (query_scale_grads - mean_slopes * residuals)
+            .sum(1 if len(dquery_scale) == len(query_scale_grads) else (0, 1))
+            .view_as(dquery_scale)
+        )
+    if row_grads is not None:
+        assert end_sums is not None
+        total = fixed_point.decode(row_grads, 0).float() if fixed_point and scatter_rows else row_grads
+        total[..., 0] += end_sums[2]
+        total[..., -1] += end_sums[3]
+        drows.copy_(total if drows.shape[1] == total.shape[1] else total.sum(1, keepdim=True))
+    if needs.table or needs.segments:
+        write_bias_gradients(
+            call,
+            head_views,
+            lse,
+            delta,
+            end_sums,
+            fixed_point,
+            (by_queries, by_distance),
+            gradients,
+            needs,
+        )
+    return gradients
+
+
+__all__ = ["DTYPES", "MAX_DECODING_QUERIES", "MAX_HEAD_DIM", "Blocks", "backward", "blocks", "forward", "missing"]

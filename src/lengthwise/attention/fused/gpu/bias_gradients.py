@@ -1,0 +1,260 @@
+"""The Triton kernels of gradients that are summed by distance: table, slope, intercept and distance_feature.
+
+A program processes all tiles with the same distance between the block of queries and the block of keys. If distances follow from
+indices, they are the same in all these tiles. So it adds whole tiles and sums along the diagonals once, at the end. Otherwise
+(positions with gaps, thousands of segments) each number is added in memory, as a 64-bit fixed-point number: integer sums do not
+depend on the order.
+"""
+
+from typing import no_type_check
+
+import triton
+import triton.language as tl
+
+from lengthwise.attention.fused.gpu.biases import _find_segment, _look_up
+from lengthwise.attention.fused.gpu.gradients import _load_lse_and_delta, _logit_gradients
+from lengthwise.attention.fused.gpu.parts import (
+    CLEAN,
+    GENERAL,
+    KNOTS,
+    _clamp_index,
+    _distances,
+    _load_keys,
+    _load_queries,
+    _load_tokens,
+    _to_fixed_point,
+    _to_sum_dtype,
+)
+from lengthwise.attention.fused.gpu.visits import _tile_entry
+
+
+@triton.jit
+@no_type_check
+def _sum_diagonals(x, SIZE: tl.constexpr):
+    """Return the sums over row - column = n - SIZE of x [SIZE, SIZE] as entries n of [2 SIZE], in float64."""
+    padded = tl.join(x, tl.zeros_like(x))  # [row, column, 2]
+    padded = tl.reshape(tl.permute(padded, (0, 2, 1)), (SIZE, 2 * SIZE))  # zeros right of each row
+    row = tl.arange(0, SIZE)[:, None]
+    n = tl.arange(0, 2 * SIZE)[None, :]
+    column = (row - (n - SIZE)) & (2 * SIZE - 1)  # past either end: zeros
+    return tl.sum(tl.gather(padded, column, 1).to(tl.float64), 0)
+
+
+@triton.jit
+@no_type_check
+def _recompute_tile(
+    ib, info, diagonal, batch, head, q_view, k_view, v_view, grad_view, lse, delta, looked_up, factor, inverse, bias,
+    tokens, sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr, B: tl.constexpr, DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
+):  # fmt: skip
+    """Return the gradient of the logits of the tile at block ib of queries, which pairs are visible, query scales and distances.
+
+    looked_up: distances, table entries and features of all tiles of the program, or None to read positions pair by pair.
+    """
+    full: tl.constexpr = KIND != GENERAL
+    block = ib - diagonal
+    queries = _load_queries(batch, head, ib, sizes, tokens, bias, B, full)
+    keys = _load_keys(batch, block, sizes, tokens, B)
+    q = _load_tokens(q_view, batch, head, ib * B, sizes.queries, B, DIM, PADDED_DIM, full)
+    grad = _load_tokens(grad_view, batch, head, ib * B, sizes.queries, B, DIM, PADDED_DIM, full)
+    k = _load_tokens(k_view, batch, head // sizes.group, block * B, sizes.keys, B, DIM, PADDED_DIM, full)
+    v = _load_tokens(v_view, batch, head // sizes.group, block * B, sizes.keys, B, DIM, PADDED_DIM, full)
+    row_lse, row_delta = _load_lse_and_delta(lse, delta, batch, head, queries[1], sizes, full)
+    if looked_up is None:
+        distance = _distances(queries, keys, KIND, False)
+        entry, feature = _look_up(distance, 0, head, bias, KIND, B)
+    else:
+        distance, entry, feature = looked_up
+    dS, _, visible, _, _ = _logit_gradients(q, grad, row_lse, row_delta, k, v, distance, entry, feature, queries, keys,
+                                            head, info, factor, inverse, bias, tokens, sizes, KIND, CAUSAL)  # fmt: skip
+    return dS, visible, queries[5], distance
+
+
+@triton.jit
+@no_type_check
+def _flush_segment(intercept_sums, slope_sums, slot, segment, run_dS, run_dSx):
+    """Add the sums of consecutive tiles that lie in one segment to that segment."""
+    if segment >= 0:
+        intercept_sums += tl.where(slot == segment, tl.sum(run_dS, 0), 0.0)
+        slope_sums += tl.where(slot == segment, tl.sum(run_dSx, 0), 0.0)
+    return intercept_sums, slope_sums
+
+
+@triton.jit
+@no_type_check
+def _scatter_segments(to, s, x, dS, visible, head, fixed_point_scale, bias, sizes):
+    heads = 1 if bias.segment_step == 0 else sizes.heads
+    to = to + head * bias.segment_step + s
+    tl.atomic_add(to, _to_fixed_point(dS, fixed_point_scale + 2), mask=visible, sem="relaxed")
+    tl.atomic_add(
+        to + heads * bias.segments, _to_fixed_point(dS * x, fixed_point_scale + 3), mask=visible, sem="relaxed"
+    )
+
+
+@triton.jit
+@no_type_check
+def _sum_segments(
+    feature_tile, intercept_sums, slope_sums, slot, dS, visible, feature, query_scale, info, head, to, fixed_point_scale,
+    bias, sizes,
+):  # fmt: skip
+    """Add the sums of a tile that has more than one segment."""
+    x = feature * query_scale[:, None]
+    if bias.cell is None:
+        k0 = info & 0xFF
+        k1 = k0 + (info >> 8)
+        for k in range(k0, k1 + 1):
+            low = tl.load(bias.knots + k - 1, mask=k > k0, other=float("-inf"))
+            high = tl.load(bias.knots + k, mask=k < k1, other=float("inf"))
+            # Written so that NaN is in every segment.
+            part = tl.where(((k == k0) | ((x < low) == 0)) & ((k == k1) | ((x >= high) == 0)), dS, 0.0)
+            a = tl.load(bias.slope + head * bias.segment_step + k)
+            feature_tile += part * (a * query_scale[:, None])
+            intercept_sums += tl.where(slot == k, tl.sum(tl.sum(part, 1), 0), 0.0)
+            slope_sums += tl.where(slot == k, tl.sum(tl.sum(part * x, 1), 0), 0.0)
+    else:
+        s = _find_segment(x, bias)
+        a = tl.load(bias.slope + head * bias.segment_step + s)
+        feature_tile += dS * (a * query_scale[:, None])
+        _scatter_segments(to, s, x, dS, visible, head, fixed_point_scale, bias, sizes)
+    return feature_tile, intercept_sums, slope_sums
+
+
+@triton.jit
+@no_type_check
+def distance_gradients(
+    q_view, k_view, v_view, grad_view, lse, delta, grad_table, grad_feature, grad_segments, fixed_point_scale, regular,
+    bias, tokens, tiles, sizes, factor, inverse, lines, below, TABLE_GRAD: tl.constexpr, SEGMENT_GRADS: tl.constexpr,
+    SLOTS: tl.constexpr, CAUSAL: tl.constexpr, B: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+):  # fmt: skip
+    """Sum gradients by distance, for distances that follow from indices; do nothing if `regular` is 0.
+
+    grad_table, grad_feature [b h, lines, 2 B]: entry n belongs to the distance offset + diagonal B + n - B. grad_segments
+    [b h, lines, 2, SLOTS]: intercept and slope of every segment; with many segments, fixed-point numbers [2, h, s] in units of
+    `fixed_point_scale`.
+    """
+    enabled = True
+    if regular is not None:
+        enabled = tl.load(regular) == 1
+    if enabled:
+        program = tl.program_id(0)
+        number = program % lines
+        diagonal = number - below
+        pair = program // lines
+        batch = pair // sizes.heads
+        head = pair % sizes.heads
+        at = tiles.ends + (batch * tiles.step + number) * 4
+        line = batch * tiles.step + number
+        row = tl.arange(0, B)
+        distance = sizes.keys - sizes.queries + diagonal * B + row[:, None] - row[None, :]
+        entry, feature = _look_up(distance, 0, head, bias, GENERAL, B)
+        looked_up = (distance, entry, feature)
+        dtype: tl.constexpr = q_view.at.dtype.element_ty
+        table_tile = _to_sum_dtype(tl.zeros([B, B], tl.float32), dtype)
+        feature_tile = _to_sum_dtype(tl.zeros([B, B], tl.float32), dtype)
+        slot = tl.arange(0, SLOTS)
+        intercept_sums = _to_sum_dtype(tl.zeros([SLOTS], tl.float32), dtype)
+        slope_sums = _to_sum_dtype(tl.zeros([SLOTS], tl.float32), dtype)
+        # Sums of dS and dS x by row, over the CLEAN tiles since the segment changed.
+        segment = -1
+        run_dS = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
+        run_dSx = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
+        for n in range(tl.load(at)):
+            ib, info = _tile_entry(tiles, line, n, 0, 0)
+            dS, _, query_scale, _ = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view, v_view, grad_view,
+                                                    lse, delta, looked_up, factor, inverse, bias, tokens, sizes, CLEAN,
+                                                    CAUSAL, B, DIM, PADDED_DIM)  # fmt: skip
+            if TABLE_GRAD:
+                table_tile += _to_sum_dtype(dS, dtype)
+            if SEGMENT_GRADS:
+                if (info & 0xFF) != segment:
+                    intercept_sums, slope_sums = _flush_segment(
+                        intercept_sums, slope_sums, slot, segment, run_dS, run_dSx
+                    )
+                    run_dS = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
+                    run_dSx = _to_sum_dtype(tl.zeros([B], tl.float32), dtype)
+                    segment = info & 0xFF
+                run_dS += tl.sum(_to_sum_dtype(dS, dtype), 1)
+                run_dSx += query_scale * tl.sum(_to_sum_dtype(dS, dtype) * feature, 1)
+                a = tl.load(bias.slope + head * bias.segment_step + segment)
+                feature_tile += _to_sum_dtype(dS, dtype) * (a * query_scale)[:, None]
+        if SEGMENT_GRADS:
+            intercept_sums, slope_sums = _flush_segment(intercept_sums, slope_sums, slot, segment, run_dS, run_dSx)
+            for n in range(tl.load(at), tl.load(at + 1)):
+                ib, info = _tile_entry(tiles, line, n, 0, 0)
+                dS, visible, query_scale, _ = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view, v_view,
+                                                              grad_view, lse, delta, looked_up, factor, inverse, bias,
+                                                              tokens, sizes, KNOTS, CAUSAL, B, DIM, PADDED_DIM)  # fmt: skip
+                if TABLE_GRAD:
+                    table_tile += _to_sum_dtype(dS, dtype)
+                feature_tile, intercept_sums, slope_sums = _sum_segments(feature_tile, intercept_sums, slope_sums, slot,
+                                                                         _to_sum_dtype(dS, dtype), visible, feature,
+                                                                         query_scale, info, head, grad_segments,
+                                                                         fixed_point_scale, bias, sizes)  # fmt: skip
+        for n in range(tl.load(at + 2), tl.load(at + 3)):
+            ib, info = _tile_entry(tiles, line, n, 0, 0)
+            dS, visible, query_scale, _ = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view, v_view,
+                                                          grad_view, lse, delta, looked_up, factor, inverse, bias,
+                                                          tokens, sizes, GENERAL, CAUSAL, B, DIM, PADDED_DIM)  # fmt: skip
+            if TABLE_GRAD:
+                table_tile += _to_sum_dtype(dS, dtype)
+            if SEGMENT_GRADS:
+                feature_tile, intercept_sums, slope_sums = _sum_segments(feature_tile, intercept_sums, slope_sums, slot,
+                                                                         _to_sum_dtype(dS, dtype), visible, feature,
+                                                                         query_scale, info, head, grad_segments,
+                                                                         fixed_point_scale, bias, sizes)  # fmt: skip
+        to = program.to(tl.int64) * (2 * B) + tl.arange(0, 2 * B)
+        if TABLE_GRAD:
+            tl.store(grad_table + to, _sum_diagonals(table_tile, B))
+        if SEGMENT_GRADS:
+            tl.store(grad_feature + to, _sum_diagonals(feature_tile, B))
+            if bias.cell is None:
+                to = grad_segments + program.to(tl.int64) * (2 * SLOTS) + slot
+                tl.store(to, intercept_sums)
+                tl.store(to + SLOTS, slope_sums)
+
+
+@triton.jit
+@no_type_check
+def position_gradients(
+    q_view, k_view, v_view, grad_view, lse, delta, grad_table, grad_feature, grad_segments, fixed_point_scale, regular,
+    bias, tokens, tiles, sizes, factor, inverse, lines, below, TABLE_GRAD: tl.constexpr, SEGMENT_GRADS: tl.constexpr,
+    CAUSAL: tl.constexpr, B: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+):  # fmt: skip
+    """Sum gradients by distance pair by pair, if `regular` is 0: distances do not follow from indices.
+
+    The sums are fixed-point numbers in units of `fixed_point_scale` (4 entries: table, distance_feature, intercept, slope).
+    grad_table [h, n], grad_feature [n], grad_segments [2, h, s].
+    """
+    if tl.load(regular) == 0:
+        program = tl.program_id(0)
+        number = program % lines
+        diagonal = number - below
+        pair = program // lines
+        batch = pair // sizes.heads
+        head = pair % sizes.heads
+        line = batch * tiles.step + number
+        at = tiles.ends + line * 4
+        second = tl.load(at + 1)
+        skip = tl.load(at + 2) - second  # FAR tiles, which query_gradients handles
+        for n in range(tl.load(at + 3) - skip):
+            ib, info = _tile_entry(tiles, line, n + tl.where(n >= second, skip, 0), 0, 0)
+            dS, visible, query_scale, distance = _recompute_tile(ib, info, diagonal, batch, head, q_view, k_view,
+                                                                 v_view, grad_view, lse, delta, None, factor, inverse,
+                                                                 bias, tokens, sizes, GENERAL, CAUSAL, B, DIM,
+                                                                 PADDED_DIM)  # fmt: skip
+            if TABLE_GRAD:
+                to = grad_table + head * bias.table_step + _clamp_index(distance - bias.first, bias.table_size)
+                tl.atomic_add(to, _to_fixed_point(dS, fixed_point_scale), mask=visible, sem="relaxed")
+            if SEGMENT_GRADS:
+                to = _clamp_index(distance, bias.feature_size)
+                x = tl.load(bias.distance_feature + to) * query_scale[:, None]
+                s = tl.zeros_like(x).to(tl.int32) + (info & 0xFF)
+                if bias.cell is None:
+                    for k in range(info & 0xFF, (info & 0xFF) + (info >> 8)):
+                        s += (x >= tl.load(bias.knots + k)).to(tl.int32)
+                else:
+                    s = _find_segment(x, bias)
+                a = tl.load(bias.slope + head * bias.segment_step + s)
+                new = _to_fixed_point(dS * a * query_scale[:, None], fixed_point_scale + 1)
+                tl.atomic_add(grad_feature + to, new, mask=visible, sem="relaxed")
+                _scatter_segments(grad_segments, s, x, dS, visible, head, fixed_point_scale, bias, sizes)

@@ -1,0 +1,130 @@
+"""Triton functions that add biases to the logits of a tile; parts.py explains the kinds of tiles."""
+
+from typing import no_type_check
+
+import triton
+import triton.language as tl
+
+from lengthwise.attention.fused.gpu.parts import CLEAN, FAR, GENERAL, _along_queries, _clamp_index
+
+
+@triton.jit
+@no_type_check
+def _find_segment(x, bias):
+    """Return how many knots are <= x, by a linear search that starts at the cell of x."""
+    low = tl.load(bias.cell_origin)
+    place = (x - low) * tl.load(bias.cell_origin + 1)
+    place = tl.minimum(tl.maximum(place, 0.0), (bias.cells - 1) * 1.0)
+    s = tl.load(bias.cell + tl.minimum(tl.maximum(place.to(tl.int32), 0), bias.cells - 1))
+    for _ in range(tl.load(bias.max_per_cell)):
+        knot = tl.load(bias.knots + tl.minimum(s, bias.segments - 2))
+        s += ((s < bias.segments - 1) & (knot <= x)).to(tl.int32)
+    return s
+
+
+@triton.jit
+@no_type_check
+def _segment_line(x, head, k0, k1, bias):
+    """Return slope and intercept at x, where k0 to k1 knots are <= x."""
+    slope = bias.slope + head * bias.segment_step
+    intercept = bias.intercept + head * bias.segment_step
+    if bias.cell is None:
+        a = tl.zeros_like(x) + tl.load(slope + k0)
+        c = tl.zeros_like(x) + tl.load(intercept + k0)
+        for k in range(k0, k1):
+            on = x >= tl.load(bias.knots + k)
+            a = tl.where(on, tl.load(slope + k + 1), a)
+            c = tl.where(on, tl.load(intercept + k + 1), c)
+    else:
+        s = _find_segment(x, bias)
+        a = tl.load(slope + s)
+        c = tl.load(intercept + s)
+    return a, c
+
+
+@triton.jit
+@no_type_check
+def _gather_window(at, distance, nearest, size, SPAN: tl.constexpr):
+    """Return at[distance] for a tile whose distances are nearest ... nearest + SPAN - 1; each entry is read once."""
+    window = tl.load(at + _clamp_index(nearest + tl.arange(0, SPAN), size))
+    return tl.reshape(
+        tl.gather(window, tl.reshape(distance - nearest, [distance.shape[0] * distance.shape[1]]), 0), distance.shape
+    )
+
+
+@triton.jit
+@no_type_check
+def _look_up(distance, nearest, head, bias, KIND: tl.constexpr, SPAN: tl.constexpr):
+    """Return the table entry and the distance feature of every pair of a tile that is not FAR; 0 if there is none."""
+    entry = 0.0
+    feature = 0.0
+    if bias.table is not None:
+        column = distance - bias.first
+        table = bias.table + head * bias.table_step
+        if KIND == GENERAL:
+            entry = tl.load(table + _clamp_index(column, bias.table_size))
+        else:
+            entry = _gather_window(table, column, nearest - bias.first, bias.table_size, SPAN)
+    if bias.slope is not None:
+        if KIND == GENERAL:
+            feature = tl.load(bias.distance_feature + _clamp_index(distance, bias.feature_size))
+        else:
+            feature = _gather_window(bias.distance_feature, distance, nearest, bias.feature_size, SPAN)
+    return entry, feature
+
+
+@triton.jit
+@no_type_check
+def _add_bias(
+    s, distance, entry, feature, queries, head, info, inverse, bias, sizes, KIND: tl.constexpr, TRANSPOSED: tl.constexpr
+):  # fmt: skip
+    """Return s + bias / scale without `shift`; `shift`, which is the same for the whole tile; and slope · distance_feature of
+    every pair as two factors, a tile and a number.
+
+    entry, feature: the results of `_look_up`. info: the entry of this tile in the list of tiles.
+    """
+    shift = 0.0
+    slope_feature = 0.0
+    slope_factor = 1.0
+    row = _along_queries(queries[6], TRANSPOSED)
+    if KIND == FAR:
+        if bias.table is not None:
+            shift = tl.load(bias.table + head * bias.table_step + (info & 1) * (bias.table_size - 1)) * inverse
+        if bias.rows is not None:
+            far = ((info >> 1) & 1) * (bias.rows_size - 1)
+            s += tl.load(bias.rows + queries[7] + (row + far)) * inverse
+    else:
+        if bias.table is not None:
+            s += entry * inverse
+        if bias.rows is not None:
+            column = distance - bias.rows_first
+            if KIND == GENERAL:
+                exists = _along_queries(queries[1], TRANSPOSED) < sizes.queries
+                at = row + _clamp_index(column, bias.rows_size)
+                s += tl.load(bias.rows + queries[7] + at, mask=exists, other=0.0) * inverse
+            else:
+                s += tl.load(bias.rows + queries[7] + (row + column)) * inverse
+        if bias.slope is not None:
+            query_scale = _along_queries(queries[5], TRANSPOSED)
+            if KIND == CLEAN:
+                at = head * bias.segment_step + (info & 0xFF)
+                a = tl.load(bias.slope + at)
+                shift = tl.load(bias.intercept + at) * inverse
+                s += feature * (query_scale * (a * inverse))
+                slope_feature = feature
+                slope_factor = a
+            else:
+                x = feature * query_scale
+                a, c = _segment_line(x, head, info & 0xFF, (info & 0xFF) + (info >> 8), bias)
+                s += (a * x + c) * inverse
+                slope_feature = a * feature
+    return s, shift, slope_feature, slope_factor
+
+
+@triton.jit
+@no_type_check
+def _subtract_shift(row_lse, shift, factor, bias, KIND: tl.constexpr):
+    """Return row_lse - shift · factor. Tiles without a shift skip the computation, because even 0 · factor takes a register."""
+    if ((KIND == FAR) and (bias.table is not None)) or ((KIND == CLEAN) and (bias.slope is not None)):
+        return row_lse - shift * factor
+    return row_lse

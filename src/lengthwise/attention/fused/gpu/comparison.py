@@ -1,0 +1,185 @@
+"""Compare the GPU kernels with the reference on small inputs: the output and every gradient.
+
+verdicts.py runs this in a process of its own. The reference computes in float64 on the CPU, so it shares nothing with the device.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from lengthwise.attention.backends.base import Backend
+from lengthwise.attention.backends.reference import Reference
+from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused.backend import Fused
+from lengthwise.attention.fused.gpu.call import padded
+from lengthwise.attention.fused.gpu.verdicts import Form
+from lengthwise.attention.masks import Mask
+from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, RelativeKeyBias, Rotation, Term, ToeplitzBias
+from lengthwise.positions import consecutive
+from lengthwise.span import Span
+
+WIDE = torch.float64
+# The tolerance relative to the largest number: about ten roundings of float32 sums, and of values stored in half precision.
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
+SEGMENT_COUNTS = {"segments": 7, "many segments": 200}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One call of attention. `keys` and `queries` count blocks of the kernels; a few tokens are added, so the last is not full."""
+
+    name: str
+    keys: float
+    queries: float | None = None  # blocks; None: as many as keys; 0: one
+    batch: int = 1
+    heads: int = 2
+    kv_heads: int = 1
+    causal: bool = True
+    window: bool = False
+    documents: bool = False
+    gaps: bool = False
+    rotated: bool = False
+
+
+SHAPES = (
+    Shape("grouped queries", 2.5, batch=2, heads=4, kv_heads=2),
+    Shape("packed documents, rotated", 2.0, 1.0, batch=2, documents=True, rotated=True),
+    Shape("positions with gaps, a window", 1.5, window=True, gaps=True),
+    Shape("decoding", 3.0, 0.0, batch=2, heads=4, kv_heads=2),
+    Shape("both ways", 1.5, causal=False),
+)
+
+
+def difference(form: Form, device: torch.device | str) -> str | None:
+    """Return where kernels and reference differ by more than rounding, or None."""
+    torch.manual_seed(0)
+    for biases in _variants(form):
+        # Segments are not defined for keys after the query.
+        shapes = [shape for shape in SHAPES if shape.causal or not SEGMENT_COUNTS.keys() & set(biases)]
+        for shape in shapes:
+            if reason := Call(form, biases, shape).difference(device):
+                return f"{shape.name}: {reason}"
+    return None
+
+
+def _variants(form: Form) -> Iterator[tuple[str, ...]]:
+    """Yield the biases that a form covers: a compiled graph with memory for many segments may have few."""
+    yield form.biases
+    if "many segments" in form.biases:
+        yield tuple("segments" if bias == "many segments" else bias for bias in form.biases)
+
+
+class Call:
+    """Random inputs for one call of attention, in the dtype of the kernels, and its results."""
+
+    def __init__(self, form: Form, biases: tuple[str, ...], shape: Shape) -> None:
+        dtype: torch.dtype = getattr(torch, form.dtype)
+        blocks = gpu.blocks(dtype, padded(form.dim), bool(SEGMENT_COUNTS.keys() & set(biases)))
+        block = max(max(size.queries, size.keys) for size in blocks)
+        keys = int(shape.keys * block) + 5
+        queries = keys if shape.queries is None else int(shape.queries * block) + 1
+        documents = (torch.arange(keys) * 3 // keys).expand(shape.batch, -1) if shape.documents else None
+        self.rotated, self.has_positions = shape.rotated, documents is not None or shape.gaps
+        self.positions = torch.arange(keys)[None] if documents is None else consecutive(documents)
+        if shape.gaps:
+            self.positions = torch.randint(0, 4, (shape.batch, keys)).cumsum(1)
+        self.mask = Mask(queries, keys, shape.causal, documents, block + 3 if shape.window else None)
+        self.scale, self.tolerance = form.dim**-0.5, TOLERANCE[dtype]
+        shape_q, shape_k = ((shape.batch, h, n, form.dim) for h, n in ((shape.heads, queries), (shape.kv_heads, keys)))
+        self.numbers = {n: torch.randn(size).to(dtype) for n, size in (("q", shape_q), ("k", shape_k), ("v", shape_k))}
+        self.grad = torch.randn(shape_q).to(dtype)
+        for bias in biases:
+            self.numbers |= self._bias(bias, block, shape.heads, form.dim)
+
+    def _bias(self, bias: str, block: int, heads: int, dim: int) -> dict[str, Tensor]:
+        if bias == "table":  # shorter than there are distances
+            return {"table": torch.randn(heads, block + 9)}
+        if bias == "vectors":
+            return {"vectors": torch.randn(1, 11, dim), "vector": torch.randn(heads, dim)}
+        count, position_q = SEGMENT_COUNTS[bias], self.positions[:, -self.mask.queries :]
+        slope, knots = torch.randn(heads, count), _knots(count)
+        jumps = (slope[:, :-1] - slope[:, 1:]) * knots  # continuous, as an MLP is
+        intercept = torch.cat([torch.zeros(heads, 1), jumps.cumsum(1)], 1)
+        distance_feature = torch.log1p(0.3 * torch.arange(int(self.positions.max()) + 1))
+        query_scale = 1 / torch.log1p(0.3 * position_q.float().clamp(min=block / 2))
+        return {
+            "slope": slope,
+            "intercept": intercept,
+            "distance_feature": distance_feature,
+            "query_scale": query_scale,
+        }
+
+    def difference(self, device: torch.device | str) -> str | None:
+        """Return which result of the kernels on the device is wrong, and by how much, or None."""
+        results, expected_results = self._results(Fused(), device, None), self._results(Reference(), "cpu", WIDE)
+        largest = max(1.0, *(x.abs().max().item() for x in expected_results.values()))
+        for name, expected in expected_results.items():
+            # Most of a bias gradient cancels, so its error is relative to the largest number of all results.
+            size = max(1.0, expected.abs().max().item()) if name in ("output", "q", "k", "v") else largest
+            error = (results[name].cpu().to(WIDE) - expected).abs().max().item() / size
+            if not error <= self.tolerance:  # also if it is NaN
+                what = name if name == "output" else f"the gradient of {name}"
+                return f"{what} is off by {error:.1e} of the largest number, and rounding explains at most {self.tolerance:.0e}"
+        return None
+
+    def _results(self, backend: Backend, device: torch.device | str, dtype: torch.dtype | None) -> dict[str, Tensor]:
+        """Return the output and the gradient of every input, computed in the inputs' own dtypes or in `dtype`."""
+        leaves = {n: x.to(device, dtype or x.dtype).requires_grad_() for n, x in self.numbers.items()}
+        positions, mask = self.positions.to(device), self.mask
+        if mask.documents is not None:
+            mask = replace(mask, documents=mask.documents.to(device))
+        position_q, length = positions[:, -mask.queries :], int(positions.max()) + 1
+        span = Span(position_q, positions, length) if self.has_positions else Span.of(mask.keys, mask.queries, device)
+        attend = backend.prepare(self._modifiers(leaves, span), span, mask)
+        out = attend(*(leaves[name] for name in ("q", "k", "v")), scale=self.scale)
+        gradients = torch.autograd.grad(out, list(leaves.values()), self.grad.to(device, out.dtype))
+        return {"output": out.detach(), **dict(zip(leaves, gradients, strict=True))}
+
+    def _modifiers(self, leaves: dict[str, Tensor], span: Span) -> AttentionModifiers:
+        terms: list[Term] = []
+        if "table" in leaves:
+            terms.append(ToeplitzBias(leaves["table"], -3))
+        if "vectors" in leaves:
+            terms.append(RelativeKeyBias(leaves["vectors"], -4, leaves["vector"]))
+        if "slope" in leaves:
+            slope = leaves["slope"]
+            knots = _knots(slope.shape[1]).to(slope)
+            terms.append(
+                PiecewiseLinearBias(
+                    slope, leaves["intercept"], knots, leaves["distance_feature"], leaves["query_scale"]
+                )
+            )
+        frequency = torch.tensor([0.1], dtype=WIDE, device=span.q.device)
+        rotation = Rotation(span.q[..., None] * frequency, span.k[..., None] * frequency) if self.rotated else None
+        return AttentionModifiers(rotation=rotation, terms=tuple(terms))
+
+
+def _knots(segments: int) -> Tensor:
+    return torch.linspace(0.01, 0.9, segments - 1)
+
+
+def main() -> None:
+    """Compare the form in the last argument (JSON) and print the result as a line of JSON."""
+    question = json.loads(sys.argv[-1])
+    device = torch.device(question.pop("device"))
+    form = Form(tuple(question.pop("biases")), **question)
+    result, reason = "unavailable", None
+    try:
+        torch.zeros(1, device=device)
+        reason = difference(form, device)
+        result = "different" if reason else "equal"
+    except Exception as error:
+        from triton.compiler.errors import CompilationError
+
+        result = "different" if isinstance(error, CompilationError) else "unavailable"
+        reason = _message(error)
+    print(json.dumps({"result": result, "reason": reason}))
+
+
+def _message(error: Exception) -> str:
+    """Return the type and the first line of an error."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"[:300]

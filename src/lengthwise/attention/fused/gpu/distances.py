@@ -1,0 +1,178 @@
+"""The gradients of table, slope, intercept and distance_feature: launch bias_gradients.py and sum its results."""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from lengthwise.attention.fused.arguments import NeedsGrad
+from lengthwise.attention.fused.buffers import Gradients
+from lengthwise.attention.fused.gpu import tiles
+from lengthwise.attention.fused.gpu.call import Blocks, Call, padded
+from lengthwise.attention.fused.gpu.tiles import Case
+
+_SUM_DTYPE = torch.float64  # for sums over programs, which are few; most of a bias gradient cancels
+
+
+def sum_dtype(q: Tensor) -> torch.dtype:
+    """Return the dtype in which kernels sum gradients of logits: that of `_to_sum_dtype` in parts.py."""
+    return _SUM_DTYPE if q.dtype == torch.float32 else torch.float32
+
+
+class FixedPoint(NamedTuple):
+    """Factors that convert gradients to 64-bit fixed-point numbers whose sums cannot overflow, and whether all are finite.
+
+    The factors are for table, distance_feature, intercept and slope.
+    """
+
+    scales: Tensor
+    all_finite: Tensor
+
+    def decode(self, sums: Tensor, n: int) -> Tensor:
+        """Return sums that were computed with the n-th factor as float64; NaN if some of the numbers were not finite."""
+        return torch.where(self.all_finite, sums.double() / self.scales[n], math.nan)
+
+
+def write_bias_gradients(
+    call: Call,
+    head_views: list[Any],
+    lse: Tensor,
+    delta: Tensor,
+    end_sums: Tensor | None,
+    fixed_point: FixedPoint | None,
+    sizes: tuple[Blocks, Blocks],
+    gradients: Gradients,
+    needs: NeedsGrad,
+) -> None:
+    """Write the gradients of table, slope, intercept and distance_feature into `gradients`."""
+    from lengthwise.attention.fused.gpu.bias_gradients import distance_gradients, position_gradients
+
+    case, biases, (b, h, _) = call.case, call.case.biases, lse.shape
+    _, _, _, dtable, dslope, dintercept, dfeature, _, _ = gradients
+    coarse, size = sizes
+    order, stops, below = tiles.by_distance(case, size.queries, (coarse.queries, coarse.keys))
+    lines, block = order.shape[1], size.queries
+    slots = 1 if biases.segments is None or case.many_segments else padded(biases.segments.slope.shape[1])
+    regular = None if case.geometry.position_q is None else _regular(case)
+
+    scales = fixed_point and fixed_point.scales
+
+    def launch(
+        kernel: Any, table: Tensor | None, distance_feature: Tensor | None, segments: Tensor | None, **more: Any
+    ) -> None:
+        kernel[(b * h * lines,)](
+            *head_views, lse, delta, table, distance_feature, segments, scales, regular, call.bias,
+            call.tokens, call.tiles((order, stops)), call.sizes, **call.factors, lines=lines, below=below,
+            TABLE_GRAD=needs.table, SEGMENT_GRADS=needs.segments, **call.constants, B=block,
+            num_warps=size.warps, num_stages=size.stages, **more,
+        )  # fmt: skip
+
+    table_tiles = lse.new_zeros(b * h, lines, 2, block, dtype=_SUM_DTYPE) if needs.table else None
+    feature_tiles = lse.new_zeros(b * h, lines, 2, block, dtype=_SUM_DTYPE) if needs.segments else None
+    sums = (
+        lse.new_zeros(b * h, lines, 2, slots, dtype=sum_dtype(call.q))
+        if needs.segments and not case.many_segments
+        else None
+    )
+    int_sums = dict.fromkeys(("table", "distance_feature", "segments"))
+    if needs.segments and (case.many_segments or regular is not None):
+        assert biases.segments is not None
+        int_sums["segments"] = torch.zeros((2, *biases.segments.slope.shape), dtype=torch.long, device=lse.device)
+    launch(
+        distance_gradients,
+        table_tiles,
+        feature_tiles,
+        int_sums["segments"] if case.many_segments else sums,
+        SLOTS=slots,
+    )
+    if regular is not None:
+        if needs.table:
+            int_sums["table"] = torch.zeros_like(dtable, dtype=torch.long)
+        if needs.segments:
+            int_sums["distance_feature"] = torch.zeros_like(dfeature, dtype=torch.long)
+        launch(
+            position_gradients,
+            int_sums["table"],
+            int_sums["distance_feature"],
+            int_sums["segments"],
+        )
+
+    offset = call.keys - call.queries
+    start = offset - (below + 1) * block  # the distance of the first entry
+    if table_tiles is not None:
+        assert biases.table is not None and end_sums is not None
+        total = _fold_into_columns(
+            _unfold(table_tiles.view(b, h, lines, 2, block).sum(0)), start - biases.first, dtable.shape[1]
+        )
+        total[:, 0] += end_sums[0].sum((0, 2), dtype=_SUM_DTYPE)
+        total[:, -1] += end_sums[1].sum((0, 2), dtype=_SUM_DTYPE)
+        dtable.copy_(total if len(dtable) == h else total.sum(0, keepdim=True))
+        if int_sums["table"] is not None:
+            assert fixed_point is not None
+            dtable += fixed_point.decode(int_sums["table"], 0)
+    if feature_tiles is not None:
+        total = _unfold(feature_tiles.view(1, b * h, lines, 2, block).sum(1))
+        dfeature.copy_(_fold_into_columns(total, start, len(dfeature))[0])
+        if int_sums["distance_feature"] is not None:
+            assert fixed_point is not None
+            dfeature += fixed_point.decode(int_sums["distance_feature"], 1)
+        for n, to in enumerate((dintercept, dslope)):
+            to.zero_()
+            if sums is not None:
+                heads = sums.view(b, h, lines, 2, slots).sum((0, 2), dtype=_SUM_DTYPE)[:, n, : to.shape[1]]
+                to += heads if len(to) == h else heads.sum(0, keepdim=True)
+            if int_sums["segments"] is not None:
+                assert fixed_point is not None
+                to += fixed_point.decode(int_sums["segments"][n], 2 + n)
+
+
+def _unfold(x: Tensor) -> Tensor:
+    """Return [h, lines, 2, block] as [h, (lines + 1) block], adding the second half of a line to the first half of the next."""
+    total = x.new_zeros(x.shape[0], x.shape[1] + 1, x.shape[3])
+    total[:, :-1] += x[:, :, 0]
+    total[:, 1:] += x[:, :, 1]
+    return total.flatten(1)
+
+
+def _fold_into_columns(x: Tensor, start: int, size: int) -> Tensor:
+    """Return sums by distance [h, m], which begin at column `start`, as columns [h, size]; those past an end are added to it."""
+    total = x.new_zeros(len(x), size)
+    low, high = (min(max(n, 0), x.shape[1]) for n in (1 - start, size - 1 - start))
+    total[:, 0] += x[:, :low].sum(1)
+    if size > 1:
+        total[:, low + start : high + start] += x[:, low:high]
+    total[:, -1] += x[:, max(low, high) :].sum(1)
+    return total
+
+
+def _regular(case: Case) -> Tensor:
+    """Return 1 if the distance of every visible pair is that of its indices, else 0."""
+    position_q, position_k, documents, *_ = case.geometry
+    assert position_q is not None and position_k is not None
+    at = torch.arange(case.keys, device=case.device)
+    shift, shift_q = position_k - at, position_q - at[case.keys - case.queries :]
+    same = (shift[:, case.keys - case.queries :] == shift_q).all()
+    if documents is None:
+        return (same & (shift == shift[:, :1]).all()).to(torch.int32)[None]
+    shift, documents = torch.broadcast_tensors(shift, documents)
+    documents, order = documents.sort(dim=1, stable=True)
+    shift = shift.gather(1, order)
+    agree = (shift[:, 1:] == shift[:, :-1]) | (documents[:, 1:] != documents[:, :-1])
+    return (same & agree.all()).to(torch.int32)[None]
+
+
+def fixed_point_for(call: Call, grad: Tensor, lse: Tensor, delta: Tensor) -> FixedPoint:
+    """Return the fixed-point numbers of a call.
+
+    The bound: the gradient of a logit is its weight times at most 2 |gradient| |value|, and the weights of a row sum to 1.
+    """
+    max_gradient_sum = (grad.float().norm(dim=-1).amax() * call.v.float().norm(dim=-1).amax()) * 4 * lse.numel()
+    one = torch.ones_like(max_gradient_sum)
+    slope = distance_feature = query_scale = one
+    if (segments := call.case.biases.segments) is not None:
+        tensors = segments.slope, segments.distance_feature, segments.query_scale
+        slope, distance_feature, query_scale = (x.abs().amax() for x in tensors)
+    bound = torch.stack([one, slope * query_scale, one, distance_feature * query_scale]) * max_gradient_sum
+    all_finite = bound.isfinite().all() & lse.isfinite().all() & delta.isfinite().all()
+    return FixedPoint(torch.exp2(torch.floor(60 - torch.log2(bound.clamp(min=1e-18)))), all_finite)

@@ -1,0 +1,325 @@
+"""The Triton kernels of the backward pass; parts.py has the shared functions.
+
+    inner_products    delta: the inner product of every query's output and its gradient
+    key_gradients     gradients of one block of keys and values
+    query_gradients   gradient of one block of queries, and sums over its rows: for query_scale, rows, and the ends of a table
+
+bias_gradients.py has the sums by distance. Tiles are recomputed from lse, as in flash attention.
+"""
+
+from typing import no_type_check
+
+import triton
+import triton.language as tl
+
+from lengthwise.attention.fused.gpu.biases import _add_bias, _look_up, _subtract_shift
+from lengthwise.attention.fused.gpu.parts import (
+    CLEAN,
+    FAR,
+    GENERAL,
+    KNOTS,
+    LOG2E,
+    _clamp_index,
+    _distances,
+    _dot,
+    _load_keys,
+    _load_queries,
+    _load_tokens,
+    _masked_dot,
+    _store_tokens,
+    _to_fixed_point,
+    _to_sum_dtype,
+    _visible,
+)
+from lengthwise.attention.fused.gpu.visits import _loop_bounds, _tile_entry, _visible_key_blocks, _visible_query_blocks
+
+
+@triton.jit
+@no_type_check
+def inner_products(
+    out_view, grad_view, delta, sizes, blocks, BM: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr
+):  # fmt: skip
+    program = tl.program_id(0)
+    block = program % blocks
+    pair = program // blocks
+    batch = pair // sizes.heads
+    head = pair % sizes.heads
+    out = _load_tokens(out_view, batch, head, block * BM, sizes.queries, BM, DIM, PADDED_DIM, False).to(tl.float32)
+    grad = _load_tokens(grad_view, batch, head, block * BM, sizes.queries, BM, DIM, PADDED_DIM, False).to(tl.float32)
+    number = block * BM + tl.arange(0, BM)
+    at = delta + pair.to(tl.int64) * sizes.queries + number
+    tl.store(at, tl.sum(out * grad, 1), mask=number < sizes.queries)
+
+
+@triton.jit
+@no_type_check
+def _load_lse_and_delta(lse, delta, batch, head, number, sizes, FULL: tl.constexpr):
+    """Load lse in units of log 2, and delta, of queries. Past the last query lse is infinite, so that weights are 0.
+
+    FULL: no query lies past the last.
+    """
+    before = (batch.to(tl.int64) * sizes.heads + head) * sizes.queries
+    if FULL:
+        return tl.load(lse + before + number) * LOG2E, tl.load(delta + before + number)
+    exists = number < sizes.queries
+    row_lse = tl.load(lse + before + number, mask=exists, other=float("inf")) * LOG2E
+    return row_lse, tl.load(delta + before + number, mask=exists, other=0.0)
+
+
+# ---- keys ----------------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+@no_type_check
+def _accumulate_dk_dv(
+    dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info, factor, inverse, bias, tokens, sizes,
+    KIND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
+):  # fmt: skip
+    """Add the contribution of one more block of queries. Tiles are [keys, queries] here, so that none is transposed."""
+    full: tl.constexpr = KIND != GENERAL
+    queries = _load_queries(batch, head, block, sizes, tokens, bias, BM, full)
+    q = _load_tokens(q_view, batch, head, block * BM, sizes.queries, BM, DIM, PADDED_DIM, full)
+    s = _dot(k, tl.trans(q))
+    distance = _distances(queries, keys, KIND, True)
+    entry, feature = 0.0, 0.0
+    if KIND != FAR:
+        entry, feature = _look_up(
+            distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * (BM if BM > BN else BN)
+        )
+    s, shift, _, _ = _add_bias(s, distance, entry, feature, queries, head, info, inverse, bias, sizes, KIND, True)
+    row_lse, row_delta = _load_lse_and_delta(lse, delta, batch, head, queries[1], sizes, full)
+    p = tl.exp2(s * factor - _subtract_shift(row_lse, shift, factor, bias, KIND)[None, :])
+    visible = _visible(queries, keys, sizes, tokens, KIND, CAUSAL, True)
+    if KIND == GENERAL:
+        p = tl.where(visible, p, 0.0)
+    grad = _load_tokens(grad_view, batch, head, block * BM, sizes.queries, BM, DIM, PADDED_DIM, full)
+    dv = _masked_dot(dv, p, grad, visible, KIND)
+    dS = p * (_dot(v, tl.trans(grad)) - row_delta[None, :])
+    if KIND == GENERAL:
+        dS = tl.where(visible, dS, 0.0)
+    return _masked_dot(dk, dS, q, visible, KIND), dv
+
+
+@triton.jit
+@no_type_check
+def key_gradients(
+    q_view, k_view, v_view, grad_view, dk_view, dv_view, lse, delta, bias, tokens, tiles, sizes, factor, inverse, scale,
+    blocks, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0)
+    jb = program % blocks
+    pair = program // blocks
+    kv_heads = sizes.heads // sizes.group
+    batch = pair // kv_heads
+    kv_head = pair % kv_heads
+    k = _load_tokens(k_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
+    v = _load_tokens(v_view, batch, kv_head, jb * BN, sizes.keys, BN, DIM, PADDED_DIM, False)
+    keys = _load_keys(batch, jb, sizes, tokens, BN)
+    low, high, clean_low, clean_high = _visible_query_blocks(keys[0], sizes, tokens, CAUSAL, BM, BN)
+    line = batch * tiles.step + jb
+    start, first, second, third, rest, last = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
+
+    dk = tl.zeros([BN, PADDED_DIM], tl.float32)
+    dv = tl.zeros([BN, PADDED_DIM], tl.float32)
+    for g in range(sizes.group):
+        head = kv_head * sizes.group + g
+        for n in range(start, first):
+            block, info = _tile_entry(tiles, line, n, first, 0)
+            dk, dv = _accumulate_dk_dv(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info,
+                                       factor, inverse, bias, tokens, sizes, CLEAN, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
+        if tiles.order is not None:
+            if bias.slope is not None:
+                for n in range(first, second):
+                    block, info = _tile_entry(tiles, line, n, 0, 0)
+                    dk, dv = _accumulate_dk_dv(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block,
+                                               info, factor, inverse, bias, tokens, sizes, KNOTS, CAUSAL, BM, BN, DIM,
+                                               PADDED_DIM)  # fmt: skip
+            elif (bias.table is not None) or (bias.rows is not None):
+                for n in range(second, third):
+                    block, info = _tile_entry(tiles, line, n, 0, 0)
+                    dk, dv = _accumulate_dk_dv(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block,
+                                               info, factor, inverse, bias, tokens, sizes, FAR, CAUSAL, BM, BN, DIM,
+                                               PADDED_DIM)  # fmt: skip
+        for n in range(rest, last):
+            block, info = _tile_entry(tiles, line, n, clean_low, clean_high - clean_low)
+            dk, dv = _accumulate_dk_dv(dk, dv, k, v, q_view, grad_view, lse, delta, batch, head, keys, block, info,
+                                       factor, inverse, bias, tokens, sizes, GENERAL, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
+    _store_tokens(dk_view, batch, kv_head, jb * BN, sizes.keys, dk * scale, BN, DIM, PADDED_DIM)
+    _store_tokens(dv_view, batch, kv_head, jb * BN, sizes.keys, dv, BN, DIM, PADDED_DIM)
+
+
+# ---- queries -------------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+@no_type_check
+def _logit_gradients(
+    q, grad, row_lse, row_delta, k, v, distance, entry, feature, queries, keys, head, info, factor, inverse, bias,
+    tokens, sizes, KIND: tl.constexpr, CAUSAL: tl.constexpr,
+):  # fmt: skip
+    """Return the gradient of a tile's logits [queries, keys] (0 for hidden pairs), the weights, which pairs are visible, and
+    slope · distance_feature in two factors (see `_add_bias`)."""
+    s = _dot(q, tl.trans(k))
+    s, shift, slope_feature, slope_factor = _add_bias(
+        s, distance, entry, feature, queries, head, info, inverse, bias, sizes, KIND, False
+    )
+    p = tl.exp2(s * factor - _subtract_shift(row_lse, shift, factor, bias, KIND)[:, None])
+    dS = p * (_dot(grad, tl.trans(v)) - row_delta[:, None])
+    visible = _visible(queries, keys, sizes, tokens, KIND, CAUSAL, False)
+    if KIND == GENERAL:
+        p = tl.where(visible, p, 0.0)
+        dS = tl.where(visible, dS, 0.0)
+    return dS, p, visible, slope_feature, slope_factor
+
+
+@triton.jit
+@no_type_check
+def _accumulate_dq(
+    state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale, batch, head, queries, block, info,
+    factor, inverse, bias, tokens, sizes, KIND: tl.constexpr, TABLE_GRAD: tl.constexpr, SEGMENT_GRADS: tl.constexpr,
+    CAUSAL: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+):  # fmt: skip
+    """Add the contribution of one more block of keys to the state of a block of queries.
+
+    The state holds dq, the gradient of query_scale, the sums of dS past the first and the last entry of the table and of `rows`,
+    and the sum of dS (`rest`), which would be 0 without rounding errors. To correct for `rest`, it also holds the mean of
+    slope · distance_feature and the sums of weights past either end of the table.
+    """
+    dq, dw, table_low, table_high, rows_low, rows_high, rest, mean, weight_low, weight_high = state
+    full: tl.constexpr = KIND != GENERAL
+    keys = _load_keys(batch, block, sizes, tokens, BN)
+    k = _load_tokens(k_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, full)
+    v = _load_tokens(v_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, full)
+    distance = _distances(queries, keys, KIND, False)
+    entry, feature = 0.0, 0.0
+    if KIND != FAR:
+        entry, feature = _look_up(
+            distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * (q.shape[0] if q.shape[0] > BN else BN)
+        )
+    dS, p, visible, slope_feature, slope_factor = _logit_gradients(q, grad, row_lse, row_delta, k, v, distance, entry,
+                                                                   feature, queries, keys, head, info, factor, inverse,
+                                                                   bias, tokens, sizes, KIND, CAUSAL)  # fmt: skip
+    dq = _masked_dot(dq, dS, k, visible, KIND)
+    if TABLE_GRAD or SEGMENT_GRADS:
+        rest += tl.sum(_to_sum_dtype(dS, q.dtype), 1)
+    if SEGMENT_GRADS and KIND != FAR:
+        dw += tl.sum(_to_sum_dtype(dS, q.dtype) * slope_feature, 1) * slope_factor
+        mean += tl.sum(p * slope_feature, 1) * slope_factor
+    if KIND == FAR:
+        if TABLE_GRAD:
+            row_sum_dS = tl.sum(_to_sum_dtype(dS, q.dtype), 1)
+            table_low += tl.where((info & 1) == 0, row_sum_dS, 0.0)
+            table_high += tl.where((info & 1) == 1, row_sum_dS, 0.0)
+            if q.dtype == tl.float32:  # half precision has larger errors than this corrects, and it needs registers
+                weight = tl.sum(p, 1)
+                weight_low += tl.where((info & 1) == 0, weight, 0.0)
+                weight_high += tl.where((info & 1) == 1, weight, 0.0)
+        if drows is not None:
+            row_sum_dS = tl.sum(dS, 1)
+            rows_low += tl.where((info & 2) == 0, row_sum_dS, 0.0)
+            rows_high += tl.where((info & 2) == 2, row_sum_dS, 0.0)
+    elif drows is not None:
+        column = distance - bias.rows_first
+        if KIND == GENERAL:
+            column = _clamp_index(column, bias.rows_size)
+        number = queries[0] - (sizes.keys - sizes.queries)  # the number of the block's first query
+        before = (batch.to(tl.int64) * sizes.heads + head) * sizes.queries + number
+        to = drows + before * bias.rows_size + (queries[6][:, None] + column)
+        last = column == bias.rows_size - 1
+        within = visible & (column > 0) & (last == 0)
+        if fixed_point_scale is None:  # every distance occurs once in a row
+            tl.store(to, dS, mask=within)
+        else:
+            tl.atomic_add(to, _to_fixed_point(dS, fixed_point_scale), mask=within, sem="relaxed")
+        rows_low += tl.sum(tl.where(visible & (column == 0) & (last == 0), dS, 0.0), 1)
+        rows_high += tl.sum(tl.where(visible & last, dS, 0.0), 1)
+    return dq, dw, table_low, table_high, rows_low, rows_high, rest, mean, weight_low, weight_high
+
+
+@triton.jit
+@no_type_check
+def _subtract_residual(total, rest, weight):
+    """Return total - rest · weight; rows with weight 0 are not corrected, even if `rest` is NaN."""
+    return total - tl.where(weight == 0.0, 0.0, rest * weight)
+
+
+@triton.jit
+@no_type_check
+def query_gradients(
+    q_view, k_view, v_view, grad_view, dq_view, lse, delta, residuals, dw, means, ends, drows, fixed_point_scale, bias,
+    tokens, tiles, sizes, factor, inverse, scale, blocks, TABLE_GRAD: tl.constexpr, SEGMENT_GRADS: tl.constexpr,
+    CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+):  # fmt: skip
+    """Compute dq of a block of queries and the sums over its rows.
+
+    residuals, dw, means [b, h, i]: the sum of dS, which would be 0 without rounding errors; the gradient of query_scale; the mean
+    of slope · distance_feature under the query's weights. ends [4, b, h, i]: sums of dS past the first and the last entry of the
+    table, and of rows. drows [b, h, i, r]: fixed-point numbers if there is a `fixed_point_scale`.
+    """
+    program = tl.program_id(0)
+    ib = blocks - 1 - program % blocks  # longest first
+    pair = program // blocks
+    batch = pair // sizes.heads
+    head = pair % sizes.heads
+    q = _load_tokens(q_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
+    grad = _load_tokens(grad_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
+    queries = _load_queries(batch, head, ib, sizes, tokens, bias, BM, False)
+    row_lse, row_delta = _load_lse_and_delta(lse, delta, batch, head, queries[1], sizes, False)
+    low, high, clean_low, clean_high = _visible_key_blocks(queries[0], sizes, tokens, bias, CAUSAL, BM, BN)
+    line = batch * tiles.step + ib
+    start, first, second, third, rest, last = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
+
+    zeros = tl.zeros([BM], tl.float32)
+    zeros_sum = _to_sum_dtype(zeros, q.dtype)
+    zeros64 = tl.zeros([BM], tl.float64)  # one addition per row and tile
+    state = (
+        tl.zeros([BM, PADDED_DIM], tl.float32),
+        zeros64,
+        zeros_sum,
+        zeros_sum,
+        zeros,
+        zeros,
+        zeros64,
+        zeros64,
+        zeros,
+        zeros,
+    )
+    for n in range(start, first):
+        block, info = _tile_entry(tiles, line, n, first, 0)
+        state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale, batch,
+                               head, queries, block, info, factor, inverse, bias, tokens, sizes, CLEAN, TABLE_GRAD,
+                               SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
+    if tiles.order is not None:
+        if bias.slope is not None:
+            for n in range(first, second):
+                block, info = _tile_entry(tiles, line, n, 0, 0)
+                state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale,
+                                       batch, head, queries, block, info, factor, inverse, bias, tokens, sizes, KNOTS,
+                                       TABLE_GRAD, SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
+        elif (bias.table is not None) or (bias.rows is not None):
+            for n in range(second, third):
+                block, info = _tile_entry(tiles, line, n, 0, 0)
+                state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale,
+                                       batch, head, queries, block, info, factor, inverse, bias, tokens, sizes, FAR,
+                                       TABLE_GRAD, SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
+    for n in range(rest, last):
+        block, info = _tile_entry(tiles, line, n, clean_low, clean_high - clean_low)
+        state = _accumulate_dq(state, q, grad, row_lse, row_delta, k_view, v_view, drows, fixed_point_scale, batch,
+                               head, queries, block, info, factor, inverse, bias, tokens, sizes, GENERAL, TABLE_GRAD,
+                               SEGMENT_GRADS, CAUSAL, BN, DIM, PADDED_DIM)  # fmt: skip
+
+    _store_tokens(dq_view, batch, head, ib * BM, sizes.queries, state[0] * scale, BM, DIM, PADDED_DIM)
+    exists = queries[1] < sizes.queries
+    at = pair.to(tl.int64) * sizes.queries + queries[1]
+    if TABLE_GRAD or SEGMENT_GRADS:
+        tl.store(residuals + at, state[6], mask=exists)
+    if SEGMENT_GRADS:
+        tl.store(dw + at, state[1], mask=exists)
+        tl.store(means + at, state[7], mask=exists)
+    if ends is not None:
+        step = (tl.num_programs(0) // blocks).to(tl.int64) * sizes.queries
+        tl.store(ends + at, _subtract_residual(state[2], state[6], state[8]), mask=exists)
+        tl.store(ends + step + at, _subtract_residual(state[3], state[6], state[9]), mask=exists)
+        tl.store(ends + 2 * step + at, state[4], mask=exists)
+        tl.store(ends + 3 * step + at, state[5], mask=exists)

@@ -1,0 +1,120 @@
+"""The Triton kernel of the forward pass: the output of one block of queries. parts.py has the shared functions."""
+
+from typing import no_type_check
+
+import triton
+import triton.language as tl
+
+from lengthwise.attention.fused.gpu.biases import _add_bias, _look_up, _subtract_shift
+from lengthwise.attention.fused.gpu.parts import (
+    CLEAN,
+    FAR,
+    GENERAL,
+    KNOTS,
+    LN2,
+    _distances,
+    _dot,
+    _load_keys,
+    _load_queries,
+    _load_tokens,
+    _masked_dot,
+    _store_tokens,
+    _visible,
+)
+from lengthwise.attention.fused.gpu.visits import _loop_bounds, _tile_entry, _visible_key_blocks
+
+
+@triton.jit
+@no_type_check
+def _attend(
+    state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias, tokens, sizes,
+    KIND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
+):  # fmt: skip
+    """Process one more block of keys."""
+    acc, row_sum, row_max = state
+    full: tl.constexpr = KIND != GENERAL
+    keys = _load_keys(batch, block, sizes, tokens, BN)
+    k = _load_tokens(k_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, full)
+    s = _dot(q, tl.trans(k))
+    distance = _distances(queries, keys, KIND, False)
+    entry, feature = 0.0, 0.0
+    if KIND != FAR:
+        entry, feature = _look_up(
+            distance, queries[0] - keys[0] - (BN - 1), head, bias, KIND, 2 * (BM if BM > BN else BN)
+        )
+    s, shift, _, _ = _add_bias(s, distance, entry, feature, queries, head, info, inverse, bias, sizes, KIND, False)
+    visible = _visible(queries, keys, sizes, tokens, KIND, CAUSAL, False)
+    if KIND == GENERAL:
+        s = tl.where(visible, s, float("-inf"))
+    new_max = tl.maximum(row_max, tl.max(s, 1) + shift)
+    finite_max = tl.where(new_max == float("-inf"), 0.0, new_max)
+    p = tl.exp2(s * factor - (_subtract_shift(finite_max, shift, 1.0, bias, KIND) * factor)[:, None])
+    rescale = tl.exp2((row_max - finite_max) * factor)
+    row_sum = row_sum * rescale + tl.sum(p, 1)
+    v = _load_tokens(v_view, batch, head // sizes.group, block * BN, sizes.keys, BN, DIM, PADDED_DIM, full)
+    return _masked_dot(acc * rescale[:, None], p, v, visible, KIND), row_sum, new_max
+
+
+@triton.jit
+@no_type_check
+def attend(
+    q_view, k_view, v_view, out_view, lse, bias, tokens, tiles, sizes, factor, inverse, blocks, splits, split_batch,
+    CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+):  # fmt: skip
+    """Compute the output and lse of a block of queries.
+
+    splits > 1: each program processes a part of the keys, and the batch of `out` and `lse` is `splits` times as large.
+    split_batch: the number of rows of the batch of `out` for each part.
+    """
+    program = tl.program_id(0)
+    split = program % splits
+    program = program // splits
+    ib = blocks - 1 - program % blocks  # longest first
+    pair = program // blocks
+    batch = pair // sizes.heads
+    head = pair % sizes.heads
+    q = _load_tokens(q_view, batch, head, ib * BM, sizes.queries, BM, DIM, PADDED_DIM, False)
+    queries = _load_queries(batch, head, ib, sizes, tokens, bias, BM, False)
+
+    low, high, clean_low, clean_high = _visible_key_blocks(queries[0], sizes, tokens, bias, CAUSAL, BM, BN)
+    if splits > 1:
+        part = tl.cdiv(high - low, splits)
+        low = low + split * part
+        high = tl.minimum(high, low + part)
+        low = tl.minimum(low, high)
+        clean_low = tl.minimum(tl.maximum(clean_low, low), high)
+        clean_high = tl.minimum(tl.maximum(clean_high, clean_low), high)
+    line = batch * tiles.step + ib
+    start, first, second, third, rest, last = _loop_bounds(tiles, line, low, high, clean_low, clean_high)
+
+    state = (
+        tl.zeros([BM, PADDED_DIM], tl.float32), tl.zeros([BM], tl.float32), tl.full([BM], float("-inf"), tl.float32)
+    )  # fmt: skip
+    for n in range(start, first):
+        block, info = _tile_entry(tiles, line, n, first, 0)
+        state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias, tokens,
+                        sizes, CLEAN, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
+    if tiles.order is not None:
+        if bias.slope is not None:
+            for n in range(first, second):
+                block, info = _tile_entry(tiles, line, n, 0, 0)
+                state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias,
+                                tokens, sizes, KNOTS, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
+        elif (bias.table is not None) or (bias.rows is not None):
+            for n in range(second, third):
+                block, info = _tile_entry(tiles, line, n, 0, 0)
+                state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias,
+                                tokens, sizes, FAR, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
+    for n in range(rest, last):
+        block, info = _tile_entry(tiles, line, n, clean_low, clean_high - clean_low)
+        if tiles.order is None and bias.slope is not None:
+            info = (bias.segments - 1) * 256  # any segment
+        state = _attend(state, q, k_view, v_view, batch, head, queries, block, info, factor, inverse, bias, tokens,
+                        sizes, GENERAL, CAUSAL, BM, BN, DIM, PADDED_DIM)  # fmt: skip
+
+    acc, row_sum, row_max = state
+    acc = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
+    _store_tokens(out_view, batch + split * split_batch, head, ib * BM, sizes.queries, acc, BM, DIM, PADDED_DIM)
+    at = lse + ((batch + split * split_batch).to(tl.int64) * sizes.heads + head) * sizes.queries + queries[1]
+    tl.store(at, row_max * factor * LN2 + tl.log2(row_sum) * LN2, mask=queries[1] < sizes.queries)

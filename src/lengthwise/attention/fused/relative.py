@@ -1,0 +1,196 @@
+"""Fused attention with products of a vector per query and a vector per distance: `RelativeKeyBias` and `ContentBias`.
+
+    out, lse = torch.ops.lengthwise.relative_attention(q, k, v, *RelativeArguments(...).flatten())
+
+adds the products of `Vectors` to the logits of `torch.ops.lengthwise.attention` (operator.py); arguments.py has the arguments.
+
+The products of a query with the vectors of all distances are a row of n numbers, and the rows of all queries may be as large as
+a T x T matrix. So they are computed for some queries at a time, in one matrix product, and again in the backward pass. Memory
+grows as T, not T². If positions are consecutive, rows hold only the distances that the causal mask and the window leave.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lengthwise.attention.fused import arguments as schemas
+from lengthwise.attention.fused.arguments import (
+    Arguments,
+    Biases,
+    Geometry,
+    NeedsGrad,
+    RelativeArguments,
+    Rows,
+    Vectors,
+)
+from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
+from lengthwise.attention.fused.operator import OperatorAutograd, attention, attention_backward
+
+_BLOCK = 96  # queries that the CPU kernel processes together
+_MAX_ROWS = 2  # rows of one part have at most as many elements as q, times this (or those of a block, if that is more)
+
+Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+def queries_per_part(queries: int, dim: int, distances: int) -> int:
+    """Return how many queries have rows at the same time: a multiple of `_BLOCK`, even if there are fewer queries."""
+    return max(1, _MAX_ROWS * queries * dim // distances // _BLOCK) * _BLOCK
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some of the queries, the keys that are visible to them, and the columns of their distances."""
+
+    queries: slice
+    keys: slice
+    roll: int  # keys are rolled by this number, so that the last keys are those of the queries
+    columns: slice
+    geometry: Geometry
+    first: int  # the distance of the first column
+
+    def select_keys(self, x: Tensor) -> Tensor:
+        """Return the keys or values of this part."""
+        x = x[:, :, self.keys]
+        return x.roll(self.roll, 2) if self.roll else x
+
+    def add_to_keys(self, gradient: Tensor, new: Tensor) -> None:
+        """Add the gradient of this part's keys or values to that of all keys or values."""
+        gradient[:, :, self.keys] += new.roll(-self.roll, 2) if self.roll else new
+
+    def arguments(self, call: RelativeArguments) -> Arguments:
+        """Return the arguments of `attention` for this part, with the products of its queries and the vectors as rows."""
+        content, relative, _ = call.vectors
+        rows = _product(content[:, :, self.queries], relative[:, self.columns].mT)
+        segments = call.biases.segments
+        if segments is not None:
+            query_scale = _slice(segments.query_scale, self.queries.start, self.queries.stop)
+            segments = segments._replace(query_scale=query_scale)
+        biases = call.biases._replace(segments=segments)
+        return Arguments(biases, Rows(rows, self.first), self.geometry, call.scale)
+
+
+def _parts(q: Tensor, keys: int, vectors: Vectors, geometry: Geometry) -> Iterator[_Part]:
+    """Yield the parts of a call."""
+    size, relative_first = vectors.table.shape[1], vectors.first
+    position_q, position_k, documents, causal, window = geometry
+    count = q.shape[2]
+    part_size = queries_per_part(count, q.shape[3], size)
+    assert causal or not window or count <= part_size, "windows depend on indices, which rolling the keys would change"
+    for start in range(0, count, part_size):
+        end = min(count, start + part_size)
+        first, last = keys - count + start, keys - count + end - 1  # the indices of the first and the last query
+        visible = last + 1 if causal else keys
+        low, high, roll = 0, size, visible - last - 1
+        if position_k is None:
+            lowest, highest = 0 if causal else first - keys + 1, last
+            if window:
+                lowest, highest = max(lowest, 1 - window), min(highest, window - 1)
+            low = min(max(lowest - relative_first, 0), size - 1)
+            high = min(max(highest - relative_first, low), size - 1) + 1
+        part_q = None if position_q is None else _slice(position_q, start, end)
+        part_k, part_documents = (None if x is None else _slice(x, 0, visible) for x in (position_k, documents))
+        if roll:
+            part_k = torch.arange(keys, device=q.device)[None] if part_k is None else part_k
+            part_q = part_k[:, first : last + 1].contiguous() if part_q is None else part_q
+            part_k = part_k.roll(roll, 1)
+            part_documents = None if part_documents is None else part_documents.roll(roll, 1)
+        part_geometry = Geometry(part_q, part_k, part_documents, causal, window)
+        yield _Part(slice(start, end), slice(0, visible), roll, slice(low, high), part_geometry, relative_first + low)
+
+
+def _slice(x: Tensor, start: int, end: int) -> Tensor:
+    return x[:, start:end].contiguous()
+
+
+def _product(x: Tensor, table: Tensor) -> Tensor:
+    """Return x [b, h, i, r] @ table [h|1, r, n] as [b, h, i, n], one row of the batch at a time to avoid copies."""
+    out = x.new_empty(*x.shape[:3], table.shape[2])
+    for x_row, out_row in zip(x, out, strict=True):
+        torch.bmm(x_row, table.expand(len(x_row), -1, -1), out=out_row)
+    return out
+
+
+@torch.library.custom_op("lengthwise::relative_attention", mutates_args=(), schema=schemas.RELATIVE)
+def relative_attention(q: Tensor, k: Tensor, v: Tensor, *flat: Any) -> tuple[Tensor, Tensor]:
+    """Return the output and lse; see the module."""
+    call = RelativeArguments.unflatten(flat)
+    out, lse = like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
+    with torch.autocast(q.device.type, enabled=False):
+        for part in _parts(q, k.shape[2], call.vectors, call.geometry):
+            at, arguments = part.queries, part.arguments(call)
+            out[:, :, at], lse[:, :, at] = attention(
+                q[:, :, at], part.select_keys(k), part.select_keys(v), *arguments.flatten()
+            )
+    return out, lse
+
+
+@relative_attention.register_fake
+def _(q: Tensor, *_args: Any) -> tuple[Tensor, Tensor]:
+    return like_heads(q), q.new_empty(q.shape[:3], dtype=compute_dtype(q))
+
+
+@torch.library.custom_op("lengthwise::relative_attention_backward", mutates_args=(), schema=schemas.RELATIVE_BACKWARD)
+def relative_attention_backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any
+) -> Gradients:
+    """Return the gradients of q, k, v, content, relative, table, slope, intercept, distance_feature and query_scale.
+
+    From the table on, gradients that are not needed are empty.
+    """
+    call, needs = RelativeArguments.unflatten(flat[:-2]), NeedsGrad(flat[-2], flat[-1], rows=True)
+    content, relative, _ = call.vectors
+    dq, dcontent = like_heads(q), torch.empty_like(content)
+    dk, dv = (like_heads(x.to(lse.dtype)).zero_() for x in (k, v))  # sums over the parts, like all that follow
+    drelative = relative.new_zeros(q.shape[1], *relative.shape[1:])
+    *shared, dquery_scale = (x.zero_() for x in _empty_bias_gradients(q, k, v, lse, call.biases, needs))
+    with torch.autocast(q.device.type, enabled=False):
+        for part in _parts(q, k.shape[2], call.vectors, call.geometry):
+            at, columns = part.queries, part.columns
+            part_dq, part_dk, part_dv, *part_shared, part_dquery_scale, drows = attention_backward(
+                grad[:, :, at], q[:, :, at], part.select_keys(k), part.select_keys(v), out[:, :, at],
+                lse[:, :, at].contiguous(), *part.arguments(call).flatten(), *needs,
+            )  # fmt: skip
+            dq[:, :, at] = part_dq
+            part.add_to_keys(dk, part_dk)
+            part.add_to_keys(dv, part_dv)
+            dcontent[:, :, at] = _product(drows, relative[:, columns])
+            for drow, content_row in zip(drows, content[:, :, at], strict=True):
+                drelative[:, columns].baddbmm_(drow.mT, content_row)
+            for gradient, part_gradient in zip(shared, part_shared, strict=True):
+                gradient += part_gradient
+            if needs.segments:
+                dquery_scale[:, at] = part_dquery_scale
+    drelative = drelative if len(relative) > 1 else drelative.sum(0, keepdim=True)
+    return dq, dk.to(k.dtype), dv.to(v.dtype), dcontent, drelative, *shared, dquery_scale  # type: ignore[return-value]
+
+
+def _empty_bias_gradients(
+    q: Tensor, k: Tensor, v: Tensor, lse: Tensor, biases: Biases, needs: NeedsGrad
+) -> tuple[Tensor, ...]:
+    """Return empty tensors for the gradients of table, slope, intercept, distance_feature and query_scale."""
+    return empty_gradients(q[:, :, :0], k[:, :, :0], v[:, :, :0], lse, biases, Rows(), needs)[3:8]
+
+
+@relative_attention_backward.register_fake
+def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *flat: Any) -> Gradients:
+    call, needs = RelativeArguments.unflatten(flat[:-2]), NeedsGrad(*flat[-2:])
+    content, relative, _ = call.vectors
+    vector_gradients = torch.empty_like(content), relative.new_empty(relative.shape)
+    gradients = _empty_bias_gradients(q, k, v, lse, call.biases, needs)
+    return like_heads(q), like_heads(k), like_heads(v), *vector_gradients, *gradients  # type: ignore[return-value]
+
+
+_autograd = OperatorAutograd(
+    schemas.RELATIVE,
+    ("q", "k", "v", "content", "relative", "table", "slope", "intercept", "distance_feature", "query_scale"),
+)
+
+
+def _backward(ctx: Any, grad: Tensor | None, _grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+    return _autograd.backward(ctx, grad, relative_attention_backward)
+
+
+relative_attention.register_autograd(_backward, setup_context=_autograd.setup_context)

@@ -1,0 +1,95 @@
+"""Sums of the tables of several forms, as one table for the fused operators."""
+
+from collections.abc import Callable, Hashable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lengthwise.forms import AttentionModifiers, ContentBias, RelativeKeyBias, ToeplitzBias
+
+
+def plain(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return `x` as the kernels read it from memory: contiguous, and without the bit that negates its numbers."""
+    return x.to(dtype).resolve_neg().contiguous()
+
+
+def _cached(term: ToeplitzBias | RelativeKeyBias, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
+    """Return `compute()`, a tensor derived from the term's table, and store it for the next steps of a decoding loop."""
+    if torch.is_grad_enabled():  # the graph belongs to a single call, and checkpointing repeats calls
+        return compute()
+    if key not in term.derived:
+        term.derived[key] = compute()
+    return term.derived[key]
+
+
+def toeplitz_terms(modifiers: AttentionModifiers) -> list[ToeplitzBias]:
+    """Return the terms that are tables of numbers over distances."""
+    return [term for term in modifiers.terms if isinstance(term, ToeplitzBias)]
+
+
+def vector_terms(modifiers: AttentionModifiers) -> list[RelativeKeyBias | ContentBias]:
+    """Return the terms that are products of a vector per query and a vector per distance."""
+    return [term for term in modifiers.terms if isinstance(term, (RelativeKeyBias, ContentBias))]
+
+
+def query_vectors(term: RelativeKeyBias | ContentBias, q: Tensor) -> Float[Tensor, "b h i r"]:
+    """Return the vectors of the queries, which are multiplied by the term's vectors of distances."""
+    if isinstance(term, ContentBias):
+        return term.content.to(q.dtype).expand(*q.shape[:3], -1)
+    return q if term.vector is None else q + term.vector[:, None].to(q.dtype)
+
+
+def combined_vectors(
+    terms: list[RelativeKeyBias | ContentBias], dtype: torch.dtype, scale: float
+) -> tuple[Tensor | None, int]:
+    """Return the vectors of all terms, concatenated and scaled, over the distances of all of them, and the first distance."""
+    if not terms:
+        return None, 0
+    term = terms[0]
+    if len(terms) == 1 and isinstance(term, RelativeKeyBias):
+        return _cached(term, (dtype, scale), lambda: plain(term.table * scale, dtype)), term.first
+    heads = max(len(term.table) for term in terms)
+    scaled = [(term.table * scale if isinstance(term, RelativeKeyBias) else term.table, term.first) for term in terms]
+    tables, first = _over_same_distances(scaled, dtype)
+    return torch.cat([table.expand(heads, -1, -1) for table in tables], -1).contiguous(), first
+
+
+def distance_range(tables: list[tuple[Tensor, int]]) -> tuple[int, int]:
+    """Return the first distance and the number of distances that cover all tables with their first distances."""
+    first = min(table_first for _, table_first in tables)
+    return first, max(table_first + table.shape[1] for table, table_first in tables) - first
+
+
+def gap(tables: list[tuple[Tensor, int]]) -> str | None:
+    """Return why the tables cannot be added: most distances between the first and the last are in none of them."""
+    if len(tables) < 2:
+        return None
+    size, entries = distance_range(tables)[1], sum(table.shape[1] for table, _ in tables)
+    if size <= 2 * entries + 1024:
+        return None
+    return f"tables of {entries:,} distances lie so far apart that their sum would have {size:,}"
+
+
+def _over_same_distances(tables: list[tuple[Tensor, int]], dtype: torch.dtype) -> tuple[list[Tensor], int]:
+    """Extend tables [h|1, n, ...] to the distances of all of them and return them with the common first distance."""
+    first, size = distance_range(tables)
+    extended = []
+    for table, table_first in tables:
+        if table.shape[1] != size:
+            column = (torch.arange(size, device=table.device) + first - table_first).clamp(0, table.shape[1] - 1)
+            table = table.index_select(1, column)
+        extended.append(table.to(dtype))
+    return extended, first
+
+
+def combined_table(terms: list[ToeplitzBias], dtype: torch.dtype) -> tuple[Tensor | None, int]:
+    """Return the sum of the tables of all terms over the distances of all of them, and the first distance."""
+    if not terms:
+        return None, 0
+    term = terms[0]
+    if len(terms) == 1:
+        return _cached(term, dtype, lambda: plain(term.table, dtype)), term.first
+    tables, first = _over_same_distances([(term.table, term.first) for term in terms], dtype)
+    heads = max(len(table) for table in tables)
+    return sum((table.expand(heads, -1) for table in tables[1:]), tables[0].expand(heads, -1)).contiguous(), first

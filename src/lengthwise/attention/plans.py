@@ -1,0 +1,117 @@
+"""Choose a backend and prepare it once for all layers that share an encoding."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lengthwise.attention.arguments import Unknown, refuse_unknown
+from lengthwise.attention.backends import BACKENDS
+from lengthwise.attention.fit import require_fit
+from lengthwise.attention.masks import Mask
+from lengthwise.config import ConfigError, near_miss
+from lengthwise.encodings.base import PositionEncoding
+from lengthwise.forms import AttentionModifiers
+from lengthwise.span import Span
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Attention for fixed modifiers, span and mask, on one backend."""
+
+    backend: str
+    run: Callable[..., Tensor]
+
+    def __call__(
+        self,
+        q: Float[Tensor, "b h i d"],
+        k: Float[Tensor, "b g j d"],
+        v: Float[Tensor, "b g j d"],
+        *,
+        scale: float | None = None,
+        **unknown: Unknown,
+    ) -> Float[Tensor, "b h i d"]:
+        """Return the attention output. `k` and `v` may have fewer heads than `q` (grouped-query attention).
+
+        `scale`: the factor of the logits. Default: 1/sqrt(head_dim).
+        """
+        refuse_unknown("a Plan", unknown, ("q", "k", "v", "scale"))
+        return self.run(q, k, v, scale=q.shape[-1] ** -0.5 if scale is None else scale)
+
+
+def plan(
+    modifiers: AttentionModifiers,
+    span: Span,
+    mask: Mask,
+    q: Float[Tensor, "b h i d"],
+    *,
+    backend: str = "auto",
+    **unknown: Unknown,
+) -> Plan:
+    """Choose a backend for queries like `q` (its device, dtype and head dim) and prepare it.
+
+    "auto" takes the first backend that supports the call. A named backend is used or raises `ConfigError`; there is no
+    fallback. Raise `ArgumentError` for an `unknown` argument, with what to write instead.
+    """
+    refuse_unknown("plan", unknown, ("modifiers", "span", "mask", "q", "backend"))
+    if not isinstance(modifiers, AttentionModifiers):
+        raise ConfigError(
+            f"`modifiers` of an encoding must return AttentionModifiers(...), got {type(modifiers).__name__}"
+        )
+    require_bidirectional(modifiers, mask)
+    require_fit(modifiers, mask, q)
+    if backend == "auto":
+        candidates = [b for b in BACKENDS.values() if b.is_worthwhile(modifiers, mask)]
+        chosen = next(b for b in candidates if not b.unsupported_reason(modifiers, span, mask, q))
+        return Plan(chosen.name, chosen.prepare(modifiers, span, mask))
+    check_backend(backend)
+    if reason := BACKENDS[backend].unsupported_reason(modifiers, span, mask, q):
+        encoding = f" ({modifiers.encoding})" if modifiers.encoding else ""
+        raise ConfigError(
+            f"backend {backend!r} does not support this call: {reason}{encoding}; use backend='auto' or 'reference'"
+        )
+    return Plan(backend, BACKENDS[backend].prepare(modifiers, span, mask))
+
+
+def require_bidirectional(modifiers: AttentionModifiers, mask: Mask) -> None:
+    """Raise `ConfigError` if the mask is not causal and a form is not defined for keys after the query."""
+    if not mask.causal and modifiers.causal_forms:
+        raise ConfigError(
+            f"{modifiers.encoding or modifiers.causal_forms[0]} is not defined for keys after the query; use causal=True, or a "
+            "bidirectional encoding (NoPE, RoPE, T5(bidirectional=True), ALiBi(bidirectional=True))"
+        )
+
+
+def unsupported_reason(backend: str, modifiers: AttentionModifiers, span: Span) -> str | None:
+    """Return why a backend does not support the modifiers for float32 queries of 64 dims on the span's device, or None."""
+    queries, keys = span.q.shape[1], span.k.shape[1]
+    q = torch.empty(1, 1, queries, 64, device=span.q.device)
+    return BACKENDS[backend].unsupported_reason(modifiers, span, Mask(queries, keys), q)
+
+
+def no_gradients(backend: str, device: torch.device | str) -> str | None:
+    """Return why a backend computes no gradients on a device, or None.
+
+    If there is a reason, a call that needs gradients raises `ConfigError`.
+    """
+    return BACKENDS[backend].no_gradients(device)
+
+
+def with_content(
+    modifiers: AttentionModifiers, encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, mask: Mask
+) -> AttentionModifiers:
+    """Return the modifiers with the terms that the encoding computes from the features of the tokens."""
+    documents = None if mask.documents is None else mask.documents.to(features.device)
+    terms = encoding.content(features, span, documents)
+    return replace(modifiers, terms=(*modifiers.terms, *terms))
+
+
+def check_backend(backend: str) -> str:
+    """Return `backend`; raise `ConfigError` with the available names if it is unknown."""
+    names = ["auto", *BACKENDS]
+    if not isinstance(backend, str) or backend not in names:
+        hint = near_miss(backend, names) if isinstance(backend, str) else ""
+        raise ConfigError(f"there is no backend {backend!r}{hint}; available: {', '.join(names)}")
+    return backend

@@ -1,0 +1,53 @@
+"""The compiled C++ library: attention on a CPU, and FIRE's segments (segments.py).
+
+library.py finds or compiles it, building.py compiles the sources in csrc/, and call.py mirrors the parameters of an attention call.
+"""
+
+import ctypes
+import functools
+import warnings
+
+from lengthwise.native import library
+from lengthwise.native.building import CannotBuild
+from lengthwise.native.call import Call
+
+TARGETS = ("portable", "avx2", "avx512")
+
+_reason: list[str | None] = []  # the result of `missing`; a list, because torch.compile traces through functools.cache
+
+
+def missing() -> str | None:
+    """Return why there is no compiled kernel, or None. The first call loads or compiles it, and warns if that fails."""
+    if not _reason:
+        _reason.append(_load_or_warn())
+    return _reason[0]
+
+
+# A compiled graph treats the result as a constant. This is what `torch.compiler.assume_constant_result` sets, without importing
+# torch's compiler.
+missing._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def _load_or_warn() -> str | None:
+    try:
+        loaded()
+    except CannotBuild as error:
+        warnings.warn(
+            f"lengthwise's fused CPU attention is not available: {error}. Other backends compute attention on the CPU instead: "
+            "the same results, several times more slowly. Install a C++ compiler (Debian and Ubuntu: apt install g++) and "
+            "restart",
+            stacklevel=4,
+        )
+        return f"its compiled kernel is not available: {error}"
+    return None
+
+
+@functools.cache
+def loaded() -> ctypes.CDLL:
+    """Return the library. Raise `CannotBuild` if there is none."""
+    return library.load(ctypes.sizeof(Call))
+
+
+def best_target() -> str:
+    """Return the instruction set that the kernel uses on this processor: "portable", "avx2" or "avx512"."""
+    return TARGETS[loaded().lengthwise_target()]

@@ -1,0 +1,120 @@
+"""Finds the compiled kernel and loads it; compiles it where there is none that can be used.
+
+It is looked for beside the source, where installing puts it (hatch_build.py at the root of the repository, for wheels and
+for editable installs), and then in the cache folder (cache_folder.py). Where it is in neither place, as in a bare clone, the
+first use compiles it into the first of the two that can be written to; where that is none, for this process alone.
+
+A library is loaded only if its content is what its name says, and in the cache folder only if nobody else can have written
+it. Beside the source its owner is not asked about: whoever can write there can change the source too.
+"""
+
+import contextlib
+import ctypes
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from lengthwise import cache_folder
+from lengthwise.cache_folder import CacheError
+from lengthwise.native import building
+from lengthwise.native.building import CannotBuild
+
+SYMBOLS = (
+    "lengthwise_attention",
+    "lengthwise_call_size",
+    "lengthwise_fire_tables_backward",
+    "lengthwise_pieces",
+    "lengthwise_pieces_backward",
+    "lengthwise_target",
+)
+_LOCKED = 300.0  # seconds to wait for another process that compiles
+
+
+def beside() -> Path:
+    """Return the folder that holds csrc/, the folder of the sources."""
+    return building.FOLDER
+
+
+def load(call_size: int) -> ctypes.CDLL:
+    """Return the library, found or compiled, whose calls have `call_size` bytes. Raise `CannotBuild` where there is none."""
+    library = _first_in(beside(), call_size)
+    with contextlib.suppress(CacheError):  # `_places` says why
+        if library is None and (folder := cache_folder.folder()):
+            library = _first_in(folder, call_size)
+    return library or _compile(call_size)
+
+
+def _first_in(folder: Path, call_size: int) -> ctypes.CDLL | None:
+    """Return the newest library of a folder that is intact and loads. One that is damaged is deleted."""
+    for path in building.candidates(folder):
+        try:
+            content = cache_folder.read(path, own=folder != beside())
+            if building.name(content) == path.name:
+                return _open(path, call_size)
+            path.unlink()
+        except (CacheError, CannotBuild, OSError):  # one that another machine made may not load here
+            continue
+    return None
+
+
+def _open(path: Path, call_size: int) -> ctypes.CDLL:
+    """Load a library. Raise `OSError` where the system does not, and `CannotBuild` where it is none of ours."""
+    library = ctypes.CDLL(str(path))
+    if missing := [symbol for symbol in SYMBOLS if not hasattr(library, symbol)]:
+        raise CannotBuild(f"the library that was compiled has no {missing[0]}; is the C++ compiler in CXX a usual one?")
+    if library.lengthwise_call_size() != call_size:
+        raise CannotBuild("the library that was compiled takes other arguments than lengthwise gives")
+    return library
+
+
+def _compile(call_size: int) -> ctypes.CDLL:
+    """Compile the library and load it from the first place that takes it."""
+    reasons: list[str] = []
+    content = b""
+    for folder in _places(reasons):
+        try:
+            with cache_folder.locked(folder / ".lengthwise.lock", _LOCKED, what="compiling the attention kernel"):
+                if not content and (library := _first_in(folder, call_size)):  # another process was faster
+                    return library
+                content = content or _compiled()
+                path = folder / building.name(content)
+                cache_folder.write(path, content, 0o755)
+                if folder == beside():
+                    building.remove_outdated(folder)
+                return _open(path, call_size)
+        except OSError as error:
+            reasons.append(f"{folder} ({error.strerror or error})")
+    return _for_this_process(content or _compiled(), call_size, "; ".join(reasons))
+
+
+def _places(reasons: list[str]) -> Iterator[Path]:
+    """Yield the folders that may keep the library. Why the cache folder is none of them is added to the reasons."""
+    yield beside()
+    try:
+        if folder := cache_folder.folder(create=True):
+            yield folder
+    except CacheError as error:
+        reasons.append(str(error))
+
+
+def _compiled() -> bytes:
+    print("lengthwise: compiling the attention kernel (once; 10 to 60 seconds)", file=sys.stderr, flush=True)
+    return building.compiled()
+
+
+def _for_this_process(content: bytes, call_size: int, reason: str) -> ctypes.CDLL:
+    try:
+        with tempfile.TemporaryDirectory(prefix="lengthwise-") as private:
+            path = Path(private, building.name(content))
+            path.write_bytes(content)
+            library = _open(path, call_size)  # which stays when its file is deleted
+    except OSError as error:
+        raise CannotBuild(f"the library cannot be stored: {reason}; {error.strerror or error}") from None
+    warnings.warn(
+        "lengthwise compiles its attention kernel in every process (10 to 60 seconds each), because it cannot store the library: "
+        f"{reason}. Set LENGTHWISE_CACHE to a folder that you alone can write to",
+        stacklevel=5,
+    )
+    return library

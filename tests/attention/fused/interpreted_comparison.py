@@ -1,0 +1,147 @@
+"""The comparison of the GPU's kernels with the reference, with the kernels in Triton's interpreter on a CPU. test_verdicts.py runs
+this file in a process of its own; by hand:
+
+    TRITON_INTERPRET=1 python -m pytest tests/attention/fused/interpreted_comparison.py
+"""
+
+import importlib
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from triton.compiler.errors import CompilationError
+
+from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused.gpu import Blocks, comparison
+from lengthwise.attention.fused.gpu.verdicts import Form
+
+assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+interpreted = importlib.import_module("interpreted")
+interpreted.ready_once()
+interpreted.as_on_a_gpu()
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, for log2(0) and the like
+
+SMALL = (Blocks(16, 8, 4, 1), Blocks(8, 16, 4, 1), Blocks(16, 8, 4, 1), Blocks(8, 8, 4, 1))
+FORMS = [
+    Form((), 8, "float32"),
+    Form(("table",), 8, "bfloat16"),
+    Form(("segments",), 5, "float32"),
+    Form(("many segments",), 8, "float16"),
+    Form(("table", "segments", "vectors"), 8, "float32"),
+    Form(("vectors",), 8, "bfloat16"),
+]
+
+
+SHAPES = tuple(replace(shape, batch=1, heads=2, kv_heads=1) for shape in comparison.SHAPES)
+
+
+@pytest.fixture(autouse=True)
+def _kernels(monkeypatch):
+    """With smaller blocks and fewer heads, because the interpreter is slow."""
+    monkeypatch.setattr(gpu, "blocks", lambda dtype, wide, pieces: SMALL)
+    monkeypatch.setattr(comparison, "SHAPES", SHAPES)
+    with interpreted.in_place_of_the_cpu():
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_kernels_that_are_right_are_equal(form):
+    assert comparison.difference(form, "cpu") is None
+
+
+def _off(place, by):
+    """The kernel that is given, with one of its answers changed."""
+
+    def wrap(kernel):
+        def wrong(*given):
+            answers = list(kernel(*given))
+            answers[place] = by(answers[place])
+            return tuple(answers)
+
+        return wrong
+
+    return wrap
+
+
+def _last_row(x):
+    x = x.clone()
+    x[:, :, -1] = 0
+    return x
+
+
+WRONG = {
+    "output": ("forward", _off(0, lambda x: x * 1.001), "grouped queries: output is off by 1.0e-03"),
+    "a row": ("forward", _off(0, _last_row), "grouped queries: output is off"),
+    "not a number": ("forward", _off(0, lambda x: x / 0 * 0), "output is off by nan"),
+    "q": ("backward", _off(0, lambda x: -x), "the gradient of q is off"),
+    "v": ("backward", _off(2, lambda x: x + 0.01), "the gradient of v is off"),
+    "table": ("backward", _off(3, lambda x: x.roll(1, -1)), "the gradient of table is off"),
+    "slope": ("backward", _off(4, lambda x: x * 0), "the gradient of slope is off"),
+    "query_scale": ("backward", _off(7, lambda x: x + 0.1), "the gradient of query_scale is off"),
+}
+
+
+QUICK = ("output", "q", "table")
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in WRONG])
+def test_kernels_that_are_wrong_are_found(name, monkeypatch):
+    monkeypatch.setattr(comparison, "SHAPES", SHAPES[:1])
+    which, wrap, said = WRONG[name]
+    monkeypatch.setattr(gpu, which, wrap(getattr(gpu, which)))
+    found = comparison.difference(Form(("table", "segments"), 8, "float32"), "cpu")
+    assert found and said in found, found
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_every_shape_is_what_its_name_says(shape, monkeypatch):
+    """A kernel that is wrong in this kind of call alone is found."""
+    monkeypatch.setattr(comparison, "SHAPES", (shape,))
+    forward, form = gpu.forward, Form(("table",), 8, "float32")
+
+    def wrong(q, k, v, arguments):
+        out, lse = forward(q, k, v, arguments)
+        _, _, documents, causal, window = arguments.geometry
+        here = {
+            "grouped queries": q.shape[1] == 2 * k.shape[1] and q.shape[2] > 1,
+            "packed documents, rotated": documents is not None,
+            "positions with gaps, a window": window,
+            "decoding": q.shape[2] == 1,
+            "both ways": not causal,
+        }[shape.name]
+        return (out + 0.1 if here else out), lse
+
+    monkeypatch.setattr(gpu, "forward", wrong)
+    assert str(comparison.difference(form, "cpu")).startswith(f"{shape.name}: output is off by")
+
+
+def test_its_answer_is_a_line(monkeypatch, capsys):
+    monkeypatch.setattr(comparison, "SHAPES", SHAPES[:1])
+    asked = '{"biases": [], "dim": 8, "dtype": "float32", "device": "%s"}'
+    monkeypatch.setattr(sys, "argv", ["", asked % "cpu"])
+    comparison.main()
+    assert capsys.readouterr().out == '{"result": "equal", "reason": null}\n'
+    forward = gpu.forward
+    for error, result in (
+        (OSError("no space left"), "unavailable"),
+        (CompilationError("", None, "wrong"), "different"),
+    ):
+
+        def fail(*given, error=error):
+            raise error
+
+        monkeypatch.setattr(gpu, "forward", fail)
+        comparison.main()
+        assert capsys.readouterr().out.startswith(f'{{"result": "{result}", "reason": "{type(error).__name__}: ')
+    monkeypatch.setattr(gpu, "forward", forward)
+    if not torch.cuda.is_available():
+        monkeypatch.setattr(sys, "argv", ["", asked % "cuda:0"])
+        comparison.main()
+        assert capsys.readouterr().out.startswith('{"result": "unavailable"')

@@ -1,0 +1,332 @@
+"""The GPU's kernels in Triton's interpreter, on a CPU. test_gpu.py runs this file in processes of its own, for Triton
+decides when it is imported whether it compiles or interprets; by hand:
+
+    TRITON_INTERPRET=1 python -m pytest tests/attention/fused/interpreted_gpu.py
+"""
+
+import functools
+import importlib.util
+import math
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused.arguments import Biases, Geometry, Rows, Segments
+from lengthwise.attention.fused.gpu import Blocks, tiles
+
+assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+interpreted, gpu_errors = (importlib.import_module(name) for name in ("interpreted", "gpu_errors"))
+
+_spec = importlib.util.spec_from_file_location("gpu_cases", Path(__file__).parent / "gpu_cases.py")
+assert _spec and _spec.loader
+cases = sys.modules["gpu_cases"] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(cases)
+Case, require_equal, WIDE = cases.Case, cases.require_equal, cases.WIDE
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, for log2(0) and the like
+
+interpreted.ready_once()
+interpreted.as_on_a_gpu()
+
+SMALL = (Blocks(16, 8, 4, 1), Blocks(8, 16, 4, 1), Blocks(16, 8, 4, 1), Blocks(8, 8, 4, 1))
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch):
+    """So that short sequences have tiles of every kind."""
+    monkeypatch.setattr(gpu, "blocks", lambda dtype, wide, pieces: SMALL)
+
+
+KINDS = [
+    "none",
+    "table",
+    "short",
+    "pieces",
+    "one",
+    "pieces short",
+    "many",
+    "crooked pieces",
+    "rows",
+    "wide rows shared",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_form(kind):
+    require_equal(Case(kind, heads=(2, 1)))
+
+
+def test_form_sums_with_one_head_for_all():
+    require_equal(Case("many short rows shared", batch=2, heads=(4, 2), queries=16, keys=20))
+
+
+@pytest.mark.parametrize("dim", [1, 5, 64, 130])
+def test_form_with_every_head_dim(dim):
+    require_equal(Case("pieces table", queries=16, keys=19, dim=dim))
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 50), (3, 17), (16, 16), (39, 39)])
+def test_form_with_any_lengths(queries, keys):
+    require_equal(Case("short", queries=queries, keys=keys))
+    require_equal(Case("none", queries=queries, keys=keys))
+
+
+@pytest.mark.parametrize("kind", ["none", "short", "rows"])
+def test_both_ways(kind):
+    require_equal(Case(kind, causal=False))
+    require_equal(Case(kind, causal=False, window=13))
+
+
+@pytest.mark.parametrize("kind", ["none", "table", "pieces", "rows"])
+@pytest.mark.parametrize("window", [1, 12])
+def test_window(kind, window):
+    require_equal(Case(kind, window=window))
+
+
+# Documents that are whole blocks, and that are not; padding on the left; ids that come again.
+DOCUMENTS = {
+    "packed": [[0] * 17 + [1] * 15 + [2] * 3, [5] * 6 + [4] * 29],
+    "padded": [[-1] * 9 + [0] * 26],
+    "in turns": [[n % 2 for n in range(35)]],
+}
+
+
+def _restarting(documents):
+    rows = []
+    for row in documents:
+        seen = {}
+        rows.append([seen.setdefault(d, []).append(0) or len(seen[d]) - 1 for d in row])
+    return rows
+
+
+@pytest.mark.parametrize("kind", ["none", "table", "pieces", "rows"])
+@pytest.mark.parametrize("how", DOCUMENTS)
+def test_documents(kind, how):
+    documents = DOCUMENTS[how]
+    require_equal(Case(kind, batch=len(documents), documents=documents, positions=_restarting(documents)))
+
+
+def test_documents_without_positions_and_with_a_window():
+    for causal in (True, False):
+        require_equal(Case("short", batch=2, documents=DOCUMENTS["packed"], window=9, causal=causal))
+
+
+@pytest.mark.parametrize("kind", ["short", "pieces", "many", "rows"])
+def test_positions_with_gaps(kind):
+    torch.manual_seed(3)
+    require_equal(Case(kind, batch=2, positions=torch.randint(0, 4, (2, 35)).cumsum(1)))
+
+
+def test_positions_very_far_apart():
+    case = Case("short", queries=5, keys=5, positions=[[0, 1, 2, 10**9, 10**9 + 1]])
+    case.span = lambda: cases.Span(torch.tensor(case.positions), torch.tensor(case.positions), 9)
+    require_equal(case)
+
+
+@pytest.mark.parametrize("level", [0.0, 10.0, 500.0], ids=["i > L", "both", "i < L"])
+@pytest.mark.parametrize("c", [1e-3, 100.0], ids=["c small", "c large"])
+def test_pieces_of_fire(level, c):
+    require_equal(Case("pieces", level=level, c=c))
+
+
+def test_pieces_as_many_as_go_one_by_one():
+    require_equal(Case("pieces", pieces=64))
+
+
+def test_pieces_with_knots_where_tiles_and_pairs_meet():
+    """A knot is the very coordinate of a pair: it belongs to the segment above."""
+    case = Case("pieces", knots=lambda distance_feature, query_scale: distance_feature[[7, 8, 15, 16]].to(WIDE))
+    bias = case.bias()
+    case.bias = lambda: {
+        **bias,
+        "query_scale": torch.ones_like(bias["query_scale"]),
+    }  # so that every coordinate is exact
+    require_equal(case)
+
+
+def test_tiles_of_every_kind_are_asked():
+    """Blocks at one distance lie in one segment, in another, and have knots between, in turn."""
+    case = Case(
+        "pieces", queries=56, keys=56, knots=lambda distance_feature, query_scale: torch.tensor([1.5], dtype=WIDE)
+    )
+    bias, query_scale = case.bias(), 1.0 + (torch.arange(56)[None] >= 28)
+    # A coordinate is the query scale: 1 up to query 28, then 2.
+    case.bias = lambda: {**bias, "distance_feature": torch.ones(56), "query_scale": query_scale.clone()}
+    size = SMALL[3].queries
+    order, ends, _ = tiles.by_distance(_tiling(case), size, (size, size))
+    clean = [{int(e) >> 16 for e in line[: int(n[0])]} for line, n in zip(order[0], ends[0], strict=True)]
+    assert max(map(len, clean)) > 1, "CLEAN tiles of several segments in a line"
+    assert (ends[0, :, 1] > ends[0, :, 0]).any() and (ends[0, :, 3] > ends[0, :, 2]).any(), "KNOTS, GENERAL"
+    require_equal(case)
+    case = Case("short")
+    _, ends = tiles.by_queries(_tiling(case), 16, 8)
+    assert (ends[0, :, 2] > ends[0, :, 1]).any(), "FAR"
+    case = Case("table")
+    _, ends = tiles.by_queries(_tiling(case), 16, 8)
+    assert ends[0, :, 0].any(), "CLEAN"
+
+
+def _tiling(case):
+    bias = case.bias()
+    segments = Segments(*(bias[name] for name in Segments._fields)) if "slope" in bias else None
+    biases = Biases(bias.get("table"), bias.get("first", 0), segments)
+    rows = Rows(bias.get("rows"), bias.get("rows_first", 0))
+    return tiles.Case(biases, rows, Geometry(), case.queries, case.keys, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.5, 1e-30, 3.0])
+def test_any_scale(scale):
+    case = Case("short", queries=16, keys=20)
+    case.scale = scale or 1e-300  # a scale of 0, which `or` would replace
+    require_equal(case)
+
+
+def test_a_long_cache_is_shared_out():
+    """Few queries: several programs for one head, each with a part of the keys, some of which see nothing."""
+    require_equal(Case("short", queries=2, keys=70))
+    require_equal(Case("none", queries=3, keys=70, documents=[[0] * 60 + [1] * 10]))
+    require_equal(Case("many", queries=1, keys=70, window=40))
+
+
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float16, 4e-3), (torch.bfloat16, 3e-2)], ids=str)
+def test_half_precision(dtype, close):
+    """Products of halves, everything else in float32."""
+    require_equal(Case("pieces short", dtype=dtype), close)
+
+
+@pytest.mark.parametrize("how", ["columns", "every second", "heads last", "one for all"])
+def test_any_strides(how):
+    def strided(x):
+        if how == "columns":
+            return x.mT.contiguous().mT
+        if how == "heads last":
+            return x.transpose(1, 2).contiguous().transpose(1, 2)
+        if how == "one for all":
+            return x[:1].expand(2, -1, -1, -1)
+        return torch.stack([x, x + 9], -1).flatten(-2)[..., ::2]
+
+    case = Case("none", batch=2, queries=16, keys=20)
+    given = [strided(x) for x in case.tensors()]
+    case.tensors = lambda: given
+    require_equal(case)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("which", range(4), ids=["q", "k", "v", "gradient"])
+def test_nan_and_infinity_stay_with_those_that_see_them(bad, which):
+    """Token 21 of 40 is bad: tokens that do not see it, or that it does not see, are as without it."""
+    documents = [[0] * 27 + [1] * 13]
+    results = []
+    for value in (bad, 0.5):
+
+        def edit(*tensors, value=value):
+            tensors[which][0, 0, 21, 3] = value
+
+        case = Case("short", queries=40, keys=40, documents=documents, edit=edit)
+        results.append(case.ours())
+    spoiled, plain = results
+    seen = case.mask().visible(torch.device("cpu"))[0]
+    rows = seen[:, 21] if which in (1, 2) else torch.arange(40) == 21  # queries whose logits or sums have it
+    clean_keys = ~seen[rows].any(0)
+    if which != 3:
+        assert torch.equal(spoiled[0][0, 0, ~rows], plain[0][0, 0, ~rows])
+        if math.isnan(bad):  # a logit of -inf is a weight of 0, no harm done
+            assert not spoiled[0][0, 0, rows].isfinite().all(-1).any()
+    for gradient, clean in ((2, ~rows), (3, clean_keys), (4, clean_keys)):
+        assert torch.equal(spoiled[gradient][0, 0, clean], plain[gradient][0, 0, clean])
+
+
+def test_logits_far_from_zero():
+    for shift in (1e4, -1e4):
+        case = Case("table", queries=30, keys=30)
+        bias = case.bias()
+        case.bias = lambda bias=bias, shift=shift: {**bias, "table": bias["table"] + shift}
+        require_equal(case, close=3e-3)  # float32 has 1e-3 there
+
+
+@pytest.mark.parametrize("kind", ["table", "pieces", "pieces table"])
+def test_changes_of_a_row_sum_to_0_though_the_output_is_off(kind, monkeypatch):
+    """<dO, O> makes delta; the rows' sums mend what is wrong in it for all that comes after. (Not for what a FAR tile
+    gives a table's first and last entry, which is summed with dq.)"""
+    right = Case(kind).ours()
+    original = gpu.forward
+
+    def off(*given):
+        out, lse = original(*given)
+        return out + 0.01, lse
+
+    monkeypatch.setattr(gpu, "forward", off)
+    case = Case(kind)
+    found = case.ours()
+    for name, x, y in zip(case.names, found, right, strict=True):
+        if name not in ("out", "lse", "dq", "dv"):  # dq is made before; dv has no delta
+            torch.testing.assert_close(x, y, atol=1e-5, rtol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("kind", ["table", "pieces", "pieces table", "crooked pieces"])
+def test_small_changes_remain_between_large_ones_that_cancel(kind):
+    """Of three equal documents the last takes back what the first adds, which is a million times what the second does."""
+
+    def edit(large, q, k, v, grad):
+        for x in (q, k, v, grad):
+            x[...] = x[:, :, :16].repeat(1, 1, 3, 1)
+        grad[:, :, :16] *= large
+        grad[:, :, 32:] *= -large
+
+    documents = [[n // 16 for n in range(48)]]
+    found, right = (
+        Case(
+            kind, queries=48, keys=48, documents=documents, positions=_restarting(documents), level=5.0,
+            edit=functools.partial(edit, large),
+        ).ours()
+        for large in (2.0**20, 0.0)
+    )  # fmt: skip
+    for n, (x, y) in enumerate(zip(found[5:], right[5:], strict=True)):
+        if x.shape != (1, 48):  # w, a number for each query, has nothing to cancel
+            assert (x - y).abs().max() <= 1e-5 * y.abs().max(), f"gradient {n} of the bias: {x - y}"
+
+
+def test_nothing_at_all():
+    case = Case("short", batch=0, queries=4, keys=5)
+    assert [len(x) for x in case.ours()[:5]] == [0] * 5
+
+
+BLOCKS = gpu.blocks
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", gpu_errors.FORMS)
+def test_errors_of_halves_are_at_most_twice_those_of_torch(name, dtype, monkeypatch):
+    """At 128 tokens, with the blocks that a GPU would be given."""
+    monkeypatch.setattr(gpu, "blocks", BLOCKS)
+    _require_close(name, dtype, 1)
+
+
+# How many draws: one number, as FIRE's c, is by chance close in a few.
+@pytest.mark.parametrize(("name", "draws"), [("T5", 1), ("FIRE", 6), ("FIRE:hidden_layers=1", 6), ("TransformerXL", 1)])
+def test_errors_are_at_most_twice_those_of_torch(name, draws, monkeypatch):
+    """The same of float32."""
+    monkeypatch.setattr(gpu, "blocks", BLOCKS)
+    _require_close(name, torch.float32, draws)
+
+
+def _require_close(name, dtype, draws):
+    with interpreted.in_place_of_the_cpu():
+        ratios = gpu_errors.over_torchs(gpu_errors.drawn(name, 128, dtype, draws, heads=2, dim=64))
+    assert ratios and all(ratio <= gpu_errors.MOST for ratio in ratios.values()), ratios
+
+
+def test_bfloat16_is_rounded_to_the_nearest():
+    x = torch.cat([torch.randn(1000), torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan, 1e-40, 3.4e38])])
+    x = torch.cat([x, 1 + torch.arange(16) / 1024])  # ties
+    bits = interpreted._rounded(x.numpy())
+    assert torch.equal(torch.from_numpy(bits).view(torch.bfloat16).nan_to_num(7.0), x.bfloat16().nan_to_num(7.0))
+    assert torch.equal(
+        torch.from_numpy(interpreted._widened(bits)).nan_to_num(7.0), x.bfloat16().float().nan_to_num(7.0)
+    )

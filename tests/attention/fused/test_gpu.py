@@ -1,0 +1,131 @@
+"""The kernels for a GPU: in Triton's interpreter on any Linux machine, compiled where there is a GPU."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused.gpu import comparison
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+INTERPRETED = HERE / "interpreted_gpu.py"
+
+needs_triton = pytest.mark.skipif(gpu.missing() is not None, reason=str(gpu.missing()))
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    "part",
+    [
+        "form",
+        "documents",
+        "pieces or window or both",
+        "errors and not hidden",
+        "errors and hidden",
+        "not form and not pieces and not documents and not window and not both and not errors",
+    ],
+)
+def test_in_the_interpreter(part):
+    """A process of its own: Triton decides when it is imported whether it interprets."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", part, str(INTERPRETED),
+               "--jaxtyping-packages=lengthwise.attention,beartype.beartype"]  # fmt: skip
+    env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    for name in [name for name in env if name.startswith("PYTEST_XDIST")]:
+        del env[name]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def test_without_triton_it_says_so(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "Triton" in str(gpu.missing())
+
+
+# ---- compiled for a GPU that need not be there
+
+
+def _load(name, path, monkeypatch):
+    monkeypatch.syspath_prepend(str(path))
+    spec = importlib.util.spec_from_file_location(name, path / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+@needs_triton
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("dim", [32, 64, 128, 256])
+@pytest.mark.parametrize("form", ["none", "table", "pieces", "rows"])
+def test_machine_code(form, dim, dtype, monkeypatch):
+    """Half precision runs on tensor cores, most tiles with all numbers in registers; no kernel asks for more shared memory
+    than there is."""
+    gpu_code = _load("gpu_code", BENCHMARKS, monkeypatch)
+    for one in gpu_code.compiled(form, dim, dtype):
+        if one.name != "inner_products":
+            assert not gpu_code.problems(one.report(form), one.name, form, dim, dtype)
+
+
+def test_machine_code_that_will_not_do_is_named(monkeypatch):
+    gpu_code = _load("gpu_code", BENCHMARKS, monkeypatch) if gpu.missing() is None else pytest.skip(str(gpu.missing()))
+    good = {"shared memory": 1024, "loops": {"CLEAN": {"tensor cores": 8, "spills": 0}}}
+
+    def said(dim=64, dtype=torch.bfloat16, form="none", **other):
+        return "; ".join(gpu_code.problems({**good, **other}, "key_gradients", form, dim, dtype))
+
+    assert said() == ""
+    assert "232449 bytes of shared memory; a block on sm_90 has 232448" in said(**{"shared memory": 232449})
+    spilling = {"loops": {"CLEAN": {"tensor cores": 8, "spills": 2}}}
+    assert "key_gradients spills 2 registers in CLEAN; at most 0" in said(**spilling)
+    assert said(dim=128, **spilling) == "" == said(form="rows", **spilling)
+    assert "at most 0" in said(dim=128, dtype=torch.float32, **spilling)
+    untensored = {"loops": {"CLEAN": {"tensor cores": 0, "spills": 0}}}
+    assert "bfloat16, 64 dims, none: key_gradients uses no tensor cores in CLEAN" in said(**untensored)
+    assert said(dtype=torch.float32, **untensored) == ""
+    assert "none of" in said(loops={})
+
+
+def test_blocks_of_distances_fit_into_those_of_queries():
+    for dtype in gpu.DTYPES:
+        for wide in (16, 32, 64, 128, 256):
+            _, _, queries, distances = gpu.blocks(dtype, wide, False)
+            assert distances.queries == distances.keys
+            assert queries.queries % distances.queries == queries.keys % distances.keys == 0
+
+
+# ---- on a GPU
+
+no_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+
+
+@pytest.mark.gpu
+@no_gpu
+@needs_triton
+@pytest.mark.parametrize(("dtype", "close"), comparison.TOLERANCE.items(), ids=str)
+def test_on_a_gpu(dtype, close, monkeypatch):
+    cases = _load("gpu_cases", HERE, monkeypatch)
+    for case in cases.on_a_gpu(dtype):
+        cases.require_equal(case, close)
+
+
+@pytest.mark.gpu
+@no_gpu
+@needs_triton
+@pytest.mark.parametrize("kind", ["table", "pieces", "many", "rows"])
+def test_the_same_bits_every_time(kind, monkeypatch):
+    cases = _load("gpu_cases", HERE, monkeypatch)
+    for positions in (None, torch.arange(1024)[None] * 2):
+        case = cases.Case(
+            kind, batch=2, heads=(4, 2), queries=1000, keys=1024, dim=64, positions=positions, device="cuda"
+        )
+        first, *others = (case.ours() for _ in range(3))
+        for other in others:
+            assert all(torch.equal(a, b) for a, b in zip(first, other, strict=True))

@@ -1,0 +1,374 @@
+"""Vectors that meet each query at each distance, in fused attention: the kernel's rows of logits, and how they are made."""
+
+import itertools
+
+import pytest
+import torch
+
+from lengthwise import attend, native
+from lengthwise.attention import BACKENDS, Mask
+from lengthwise.attention.fused import cpu, relative
+from lengthwise.attention.fused.arguments import Geometry, Vectors
+from lengthwise.encodings import BandedBias, Shaw, TransformerXL
+from lengthwise.forms import (
+    AttentionModifiers,
+    ContentBias,
+    KeyBias,
+    PiecewiseLinearBias,
+    RelativeKeyBias,
+    ToeplitzBias,
+)
+from lengthwise.positions import consecutive
+from lengthwise.span import Span
+
+fused, reference = (BACKENDS[name] for name in ("fused", "reference"))
+
+pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")
+
+TARGETS = range(native.TARGETS.index(native.best_target()) + 1) if not native.missing() else ()
+WIDE = torch.float64
+KINDS = [(dtype, target) for dtype in (WIDE, torch.float32) for target in (TARGETS if dtype != WIDE else [0])]
+
+
+@pytest.fixture(autouse=True)
+def _the_best_target():
+    yield
+    cpu._forced_target = -1
+
+
+def leaf(*shape: int, dtype=WIDE):
+    return torch.randn(*shape, dtype=WIDE).to(dtype).requires_grad_()
+
+
+def require_near(got, wanted, dtype):
+    size = max(1.0, *(x.abs().max().item() for x in wanted))
+    for n, (a, b) in enumerate(zip(got, wanted, strict=True)):
+        assert a.shape == b.shape
+        off = (a.to(WIDE) - b).abs().max().item()
+        assert off <= (1e-12 if dtype == WIDE else 1e-5) * size, f"answer {n} is {off:.1e} off"
+
+
+# ---- the kernel's rows
+
+MASKS = {"causal": (True, 0), "both ways": (False, 0), "a window": (True, 40), "a window both ways": (False, 40)}
+PLACES = ["in order", "gaps", "no order", "packed", "in turns"]
+
+
+def places(how: str, keys: int, queries: int):
+    """Positions of queries and keys, and documents, as the operator takes them."""
+    torch.manual_seed(3)
+    k = documents = None
+    if how == "gaps":
+        k = torch.randint(0, 4, (2, keys)).cumsum(1)
+    elif how == "no order":
+        k = torch.randint(0, keys, (1, keys))
+    elif how == "packed":
+        documents = torch.tensor([[0] * 70 + [1] * (keys - 70)])
+        k = consecutive(documents)
+    elif how == "in turns":
+        documents = (torch.arange(keys) // 5 % 2).expand(2, -1).contiguous()
+    return (None if k is None else k[:, keys - queries :].contiguous()), k, documents
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("how", PLACES)
+def test_rows(how, mask, kind):
+    """Against a gather of every pair."""
+    (dtype, cpu._forced_target), (causal, window), (queries, keys) = kind, MASKS[mask], (130, 150)
+    position_q, position_k, documents = places(how, keys, queries)
+    at = torch.arange(keys)[None] if position_k is None else position_k
+    distance = at[:, keys - queries :, None] - at[:, None]
+    visible = Mask(queries, keys, causal, documents, window or None).visible(torch.device("cpu"))[:, None]
+    for (size, first), heads in itertools.product(((1, 0), (5, -2), (33, -16), (100, 60), (300, -149)), (1, 4)):
+        given = [
+            leaf(2, *s, dtype=dtype) for s in ((4, queries, 7), (2, keys, 7), (2, keys, 7), (heads, queries, size))
+        ]
+        weight = torch.randn(2, 4, queries, 7, dtype=WIDE)
+        out, _ = torch.ops.lengthwise.attention(
+            *given[:3], None, 0, *[None] * 5, given[3], first, position_q, position_k, documents, causal, window, 0.3
+        )
+        got = [out, *torch.autograd.grad(out, given, weight.to(dtype))]
+        wide = [x.detach().to(WIDE).requires_grad_() for x in given]
+        q, k, v = wide[0], *(x.repeat_interleave(2, 1) for x in wide[1:3])
+        column = (distance - first).clamp(0, size - 1)[:, None].expand(2, 4, -1, -1)
+        logits = q @ k.mT * 0.3 + wide[3].expand(-1, 4, -1, -1).gather(-1, column)
+        out = logits.masked_fill(~visible, -torch.inf).softmax(-1) @ v
+        require_near(got, [out, *torch.autograd.grad(out, wide, weight)], dtype)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("queries", [1, 2, 3, 50])
+def test_rows_where_keys_are_shared_out(queries, target):
+    cpu._forced_target, keys = target, 1200
+    q, k, v = (leaf(1, h, t, 8, dtype=torch.float32) for h, t in ((2, queries), (1, keys), (1, keys)))
+    rows = leaf(1, 2, queries, 700, dtype=torch.float32)
+    none = [None] * 3
+    out, _ = torch.ops.lengthwise.attention(q, k, v, None, 0, *[None] * 5, rows, 100, *none, True, 0, 0.3)
+    column = (torch.arange(keys)[keys - queries :, None] - torch.arange(keys) - 100).clamp(0, 699)
+    logits = q.to(WIDE) @ k.to(WIDE).mT * 0.3 + rows.to(WIDE).gather(-1, column.expand(1, 2, -1, -1))
+    visible = Mask(queries, keys).visible(torch.device("cpu"))
+    wanted = logits.masked_fill(~visible, -torch.inf).softmax(-1) @ v.to(WIDE)
+    require_near([out], [wanted], torch.float32)
+
+
+def test_the_number_of_threads_changes_no_bit():
+    """Neither in the kernel nor in what the rows are made by."""
+    given = [leaf(2, *shape, dtype=torch.float32) for shape in ((4, 400, 16), (2, 400, 16), (2, 400, 16), (1, 400, 50))]
+    vectors, none, before = leaf(1, 400, 16, dtype=torch.float32), [None] * 3, torch.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            out, _ = torch.ops.lengthwise.attention(*given[:3], None, 0, *[None] * 5, given[3], -9, *none, True, 0, 0.3)
+            results.append([out, *torch.autograd.grad(out.sin().sum(), given)])
+            out, _ = torch.ops.lengthwise.relative_attention(
+                *given[:3], given[0], vectors, 0, None, 0, *[None] * 5, *none, True, 0, 0.3
+            )
+            results[-1] += [out, *torch.autograd.grad(out.sin().sum(), [*given[:3], vectors])]
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+# ---- forms
+
+
+def effect_of(kind: str, heads: int, dim: int, span: Span, batch: int):
+    """An effect and what in it has gradients."""
+    i, n = span.q.shape[1], span.length
+    found = {
+        "shaw": RelativeKeyBias(leaf(1, 33, dim), -16),
+        "long": RelativeKeyBias(leaf(heads, n, dim), 0, leaf(heads, dim)),
+        "ahead": RelativeKeyBias(leaf(1, 2 * n, dim), -n),
+        "far": RelativeKeyBias(leaf(1, 9, dim), n // 2),
+        "content": ContentBias(leaf(batch, heads, i, 3), leaf(1, 12, 3), -1),
+        "key": KeyBias(leaf(heads, dim)),
+        "table": ToeplitzBias(leaf(heads, n)),
+    }
+    terms = [found[name] for name in kind.split() if name in found]
+    leaves = [x for term in terms for x in vars(term).values() if isinstance(x, torch.Tensor)]
+    if "pieces" in kind:
+        u = torch.log1p(0.3 * torch.arange(n, dtype=WIDE)).requires_grad_()
+        w = (1 / (1 + torch.log1p(span.q.to(WIDE).clamp(min=100)))).requires_grad_()
+        slope, knots = leaf(heads, 5), torch.linspace(0.1, 0.7, 4, dtype=WIDE)
+        with torch.no_grad():  # continuous, as an MLP is
+            steps = ((slope[:, :-1] - slope[:, 1:]) * knots).cumsum(1)
+        intercept = torch.cat([torch.zeros(heads, 1, dtype=WIDE), steps], 1).requires_grad_()
+        terms.append(PiecewiseLinearBias(slope, intercept, knots, u, w))
+        leaves += [slope, intercept, u, w]
+    return AttentionModifiers(terms=tuple(terms)), leaves
+
+
+def require_equal(kind, shape, span, mask, dtype, target=-1):
+    torch.manual_seed(0)
+    cpu._forced_target = target
+    b, h, g, d = shape
+    modifiers, leaves = effect_of(kind, h, d, span, b)
+    qkv = [leaf(b, h, mask.queries, d), leaf(b, g, mask.keys, d), leaf(b, g, mask.keys, d)]
+    weight, answers = torch.randn(b, h, mask.queries, d, dtype=WIDE), []
+    assert fused.unsupported_reason(modifiers, span, mask, qkv[0]) is None
+    for backend, to in ((fused, dtype), (reference, WIDE)):
+        given = [x.to(to) for x in qkv]
+        out = backend.prepare(modifiers, span, mask)(*given, scale=d**-0.5)
+        answers.append([out, *torch.autograd.grad(out, [*qkv, *leaves], weight.to(to))])
+    require_near(*answers, dtype)
+
+
+SUMS = [
+    "shaw",
+    "long key",
+    "ahead",
+    "far",
+    "content",
+    "shaw content",
+    "long table",
+    "content pieces",
+    "shaw table pieces",
+]
+LENGTHS = [(1, 1), (7, 7), (131, 131), (1, 131), (60, 131), (300, 300), (250, 310)]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("what", SUMS)
+def test_every_sum(what, kind):
+    """The long ones are in several parts."""
+    for i, j in LENGTHS:
+        require_equal(what, (2, 4, 2, 5), Span.of(j, i), Mask(i, j), *kind)
+
+
+@pytest.mark.parametrize("what", SUMS)
+@pytest.mark.parametrize("dtype", [WIDE, torch.float32])
+def test_positions_documents_windows_and_both_ways(what, dtype, monkeypatch):
+    gaps = torch.randint(0, 4, (2, 310)).cumsum(1)
+    ids = (torch.arange(310) // 120)[None]
+    packed, causal_forms = consecutive(ids), "pieces" in what
+    for mask in (Mask(250, 310), Mask(250, 310, True, ids), Mask(250, 310, False, ids), Mask(250, 310, window=70),
+                 Mask(250, 310, False), Mask(250, 310, False, window=70)):  # fmt: skip
+        if causal_forms and not mask.causal:
+            continue
+        if mask.window and not mask.causal:  # needs the rows of all queries at once
+            monkeypatch.setattr(relative, "_MAX_ROWS", 1000)
+        for p in (gaps, packed):
+            require_equal(what, (2, 2, 1, 5), Span(p[:, 60:], p, int(p.max()) + 1), mask, dtype)
+        require_equal(what, (1, 2, 2, 5), Span.of(310, 250), mask, dtype)
+
+
+def test_the_parts_are_several_and_of_what_a_query_may_see():
+    q = torch.zeros(1, 2, 300, 4)
+
+    def parts(causal, window=0, position_k=None):
+        vectors = Vectors(q, torch.zeros(1, 400, 4), -50)
+        found = relative._parts(q, 300, vectors, Geometry(position_k, position_k, None, causal, window))
+        return [(p.queries, p.keys.stop, p.columns, p.first) for p in found]
+
+    queries = [slice(0, 96), slice(96, 192), slice(192, 288), slice(288, 300)]
+    ends = [96, 192, 288, 300]
+    assert parts(True) == [(q, e, slice(50, 50 + e), 0) for q, e in zip(queries, ends, strict=True)]
+    assert [p[2] for p in parts(True, 20)] == [slice(50, 70)] * 4
+    lows = [0, 0, 0, 39]  # the farthest keys ahead of the last queries are 11 away
+    assert [p[1:] for p in parts(False)] == [(300, slice(n, 50 + e), n - 50) for n, e in zip(lows, ends, strict=True)]
+    assert [p[1:] for p in parts(True, 20, torch.zeros(1, 300).long())] == [(e, slice(0, 400), -50) for e in ends]
+
+
+def test_a_window_to_both_sides_of_many_queries_is_refused():
+    span, mask, q = Span.of(300), Mask(300, 300, False, window=9), torch.zeros(1, 1, 300, 8)
+    long, short = RelativeKeyBias(torch.zeros(1, 600, 8), -300), RelativeKeyBias(torch.zeros(1, 9, 8), -4)
+    assert "600 distances" in str(fused.unsupported_reason(AttentionModifiers(terms=(long,)), span, mask, q))
+    assert fused.unsupported_reason(AttentionModifiers(terms=(long,)), span, Mask(300, 300, window=9), q) is None
+    assert fused.unsupported_reason(AttentionModifiers(terms=(short,)), span, mask, q) is None
+
+
+def test_nothing_as_large_as_all_pairs_is_made_or_kept(monkeypatch):
+    """Rows of all queries would be 600 numbers each; q has 4."""
+    largest, make = [0], relative._product
+
+    def look(x, table):
+        out = make(x, table)
+        largest[0] = max(largest[0], out.numel())
+        return out
+
+    monkeypatch.setattr(relative, "_product", look)
+    span, mask = Span.of(600), Mask(600, 600)
+    modifiers, leaves = effect_of("long key", 2, 4, span, 1)
+    q = leaf(1, 2, 600, 4)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
+        out = fused.prepare(modifiers, span, mask)(q, q, q, scale=0.5)
+    torch.autograd.grad(out.sum(), leaves)
+    assert max(kept) <= 600 * 2 * 4
+    assert 0 < largest[0] <= 96 * 2 * 600
+
+
+@pytest.mark.parametrize(("dtype", "close"), [(torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
+def test_half_precision(dtype, close):
+    span, mask = Span.of(200), Mask(200, 200)
+    modifiers, leaves = effect_of("shaw key", 2, 8, span, 1)
+    q, k, v = (leaf(1, 2, 200, 8, dtype=dtype) for _ in range(3))
+    out = fused.prepare(modifiers, span, mask)(q, k, v, scale=0.3)
+    wide = [x.detach().to(WIDE).requires_grad_() for x in (q, k, v)]
+    wanted = reference.prepare(modifiers, span, mask)(*wide, scale=0.3)
+    assert out.dtype == dtype
+    got = [out, *torch.autograd.grad(out, [q, k, v, *leaves], torch.ones_like(out), retain_graph=True)]
+    for a, b in zip(got, [wanted, *torch.autograd.grad(wanted.sum(), [*wide, *leaves])], strict=True):
+        assert (a.to(WIDE) - b).abs().max() <= close * max(b.abs().max().item(), 1)
+
+
+def test_what_is_not_finite_stays_with_its_query():
+    span, mask = Span.of(140), Mask(140, 140)
+    answers = []
+    for value in (0.5, torch.nan, torch.inf):
+        torch.manual_seed(4)
+        q, k, v, content = (leaf(1, 1, 140, 8) for _ in range(4))
+        with torch.no_grad():
+            content[:, :, 70] = value
+        modifiers = AttentionModifiers(terms=(ContentBias(content, leaf(1, 20, 8).detach(), -3),))
+        out = fused.prepare(modifiers, span, mask)(q, k, v, scale=0.3)
+        dq, dcontent = torch.autograd.grad(out.sin().sum(), (q, content))
+        answers.append(torch.stack([out.detach(), dq, dcontent]))
+    for other in answers[1:]:
+        assert torch.equal(other[..., :70, :], answers[0][..., :70, :])
+        assert torch.equal(other[..., 71:, :], answers[0][..., 71:, :])
+        assert other[0, 0, 0, 70].isnan().all()
+
+
+def test_autocast_changes_nothing():
+    span, mask = Span.of(30), Mask(30, 30)
+    modifiers, leaves = effect_of("shaw content key", 2, 8, span, 1)
+    q = leaf(1, 2, 30, 8, dtype=torch.float32)
+    results = []
+    for on in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=on):
+            out = fused.prepare(modifiers, span, mask)(q, q, q, scale=0.3)
+        results.append([out, *torch.autograd.grad(out.sum(), [q, *leaves])])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize(
+    "make", [
+        lambda: Shaw(head_dim=8, clip=4, values=False), lambda: TransformerXL(num_heads=4, head_dim=8, d_model=32),
+        lambda: TransformerXL(num_heads=4, head_dim=8, d_model=32, bidirectional=True),
+        lambda: BandedBias(num_heads=4, d_model=32), lambda: BandedBias(num_heads=4, d_model=32, band=20),
+    ], ids=["Shaw", "Transformer-XL", "both ways", "banded", "a narrow band"],
+)  # fmt: skip
+@pytest.mark.parametrize("queries", [150, 1, 40])
+def test_encodings(make, queries):
+    """`auto` takes fused, and its answers are the reference's."""
+    torch.manual_seed(5)
+    encoding = make().double()
+    q, k, v, x = leaf(2, 4, queries, 8), leaf(2, 2, 150, 8), leaf(2, 2, 150, 8), leaf(2, 150, 32)
+    given = {"x": x} if encoding.reads_content() else {}
+    leaves = [q, k, v, *given.values(), *encoding.parameters()]
+    answers = []
+    for backend in ("fused", "reference", "auto"):
+        out = attend(q, k, v, encoding, backend=backend, **given)
+        answers.append([out, *torch.autograd.grad(out.sin().sum(), leaves)])
+    require_near(*answers[:2], WIDE)
+    assert all(torch.equal(a, b) for a, b in zip(answers[0], answers[2], strict=True))
+
+
+# ---- as an operator of torch
+
+
+def _arguments():
+    torch.manual_seed(6)
+    q, k, v = leaf(2, 4, 9, 8), leaf(2, 2, 11, 8), leaf(2, 2, 11, 8)
+    pieces = (
+        leaf(4, 3),
+        leaf(4, 3),
+        torch.tensor([0.2, 0.4], dtype=WIDE),
+        torch.linspace(0, 1, 11, dtype=WIDE),
+        leaf(1, 9),
+    )
+    return [q, k, v, leaf(2, 4, 9, 3), leaf(1, 7, 3), -2, leaf(4, 11), 0, *pieces, *[None] * 3, True, 0, 0.3]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_opcheck():
+    torch.library.opcheck(torch.ops.lengthwise.relative_attention.default, tuple(_arguments()))
+    q, k, v, content, vectors, *_ = _arguments()
+    plain = (q, k, v, content, vectors, -2, None, 0, *[None] * 5, *[None] * 3, True, 5, 0.3)
+    torch.library.opcheck(torch.ops.lengthwise.relative_attention.default, plain)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lengths_share_one_graph():
+    """In several parts, and of any length."""
+    graphs = []
+
+    def count(graph, _inputs):
+        graphs.append(graph)
+        return graph
+
+    def model(q, vectors):
+        out = torch.ops.lengthwise.relative_attention(
+            q, q, q, q * 2, vectors, 0, None, 0, *[None] * 5, *[None] * 3, True, 0, 0.3
+        )
+        return out[0] * 3
+
+    compiled = torch.compile(model, backend=count, fullgraph=True, dynamic=True)
+    for length in (150, 97, 400):
+        q, vectors = torch.randn(1, 2, length, 4), torch.randn(2, length, 4)
+        torch.testing.assert_close(compiled(q, vectors), model(q, vectors))
+    assert len(graphs) == 1

@@ -1,0 +1,323 @@
+"""The compiled CPU kernel: where it is found, what is loaded, and what is compiled again."""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lengthwise import cache_folder, native
+from lengthwise.native import building, library
+from lengthwise.native.building import CannotBuild
+
+pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")
+
+SIZE = ctypes.sizeof(native.Call)
+
+
+@pytest.fixture
+def real() -> bytes:
+    """What was compiled of these sources."""
+    found = [*building.candidates(library.beside()), *building.candidates(cache_folder.folder() or library.beside())]
+    return found[0].read_bytes()
+
+
+class Places:
+    """Folders in place of those of the source and of the cache, and a compiler in place of the machine's."""
+
+    def __init__(self, tmp_path, monkeypatch, makes):
+        self.beside, self.cache, self.times = tmp_path / "beside", tmp_path / "cache", 0
+        self.makes = makes
+        self.beside.mkdir()
+        monkeypatch.setattr(library, "beside", lambda: self.beside)
+        monkeypatch.setenv("LENGTHWISE_CACHE", str(self.cache))
+        monkeypatch.setattr(building, "compiled", self.compiled)
+
+    def compiled(self):
+        self.times += 1
+        return self.makes
+
+    def put(self, folder, content, name=None):
+        folder.mkdir(exist_ok=True, mode=0o755)
+        path = folder / (name or building.name(content))
+        path.write_bytes(content)
+        path.chmod(0o755)
+        return path
+
+    def load(self):
+        return library.load(SIZE)
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch, real):
+    return Places(tmp_path, monkeypatch, real)
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory) -> bytes:
+    """A library that loads and has other symbols."""
+    folder = tmp_path_factory.mktemp("other")
+    (folder / "other.cpp").write_text('extern "C" int another() { return 1; }\n')
+    compiler = building._compiler()
+    subprocess.run([*compiler, "-shared", "-fPIC", "-o", folder / "other.so", folder / "other.cpp"], check=True)
+    return (folder / "other.so").read_bytes()
+
+
+def test_it_is_compiled_once_and_found_afterwards_in_either_place(places, monkeypatch):
+    assert places.load()._name == str(places.beside / building.name(places.makes))
+    assert places.load() and places.times == 1
+    places.cache.mkdir()
+    (places.beside / building.name(places.makes)).rename(places.cache / building.name(places.makes))
+    assert places.load()._name == str(places.cache / building.name(places.makes)) and places.times == 1
+
+
+@pytest.mark.parametrize("size", [0, 100, 20_000, 300_000], ids=str)
+@pytest.mark.parametrize("where", ["beside", "cache"])
+def test_one_that_was_cut_short_is_compiled_again(places, where, size):
+    """Loading it would end the process with SIGBUS."""
+    folder = getattr(places, where)
+    damaged = places.put(folder, places.makes[:size], building.name(places.makes))
+    assert places.load() and places.times == 1
+    assert places.load() and places.times == 1
+    assert not damaged.exists() or damaged.read_bytes() == places.makes
+
+
+def test_it_says_that_it_waits_for_another_process_that_compiles(places, monkeypatch, capsys):
+    monkeypatch.setattr(library, "_LOCKED", 0.1)
+    with cache_folder.locked(places.beside / ".lengthwise.lock", 0, what="busy"):
+        assert places.load()
+    waits, compiles = capsys.readouterr().err.splitlines()
+    assert waits == "lengthwise: waiting for another process, which is compiling the attention kernel"
+    assert compiles == "lengthwise: compiling the attention kernel (once; 10 to 60 seconds)"
+
+
+def test_one_that_was_cut_short_does_not_end_a_process_either(tmp_path, real):
+    """The same with nothing replaced: a source folder of its own, with a library that was cut short beside it."""
+    package = Path(native.__file__).parents[1]
+    copied = shutil.copytree(package, tmp_path / "lengthwise", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    damaged = copied / "native" / building.name(real)
+    damaged.write_bytes(real[:300_000])
+    program = """
+import sys, torch, lengthwise
+from lengthwise.native import building
+building.compiled = open(sys.argv[1], "rb").read  # the real one takes ten seconds
+q = torch.ones(1, 1, 4, 8)
+print(lengthwise.__file__, lengthwise.attend(q, q, q, backend="fused").sum().item())
+"""
+    (tmp_path / "real.so").write_bytes(real)
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", program, str(tmp_path / "real.so")]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
+    assert done.stdout.split() == [str(copied / "__init__.py"), "32.0"]
+    assert damaged.read_bytes() == real
+
+
+def test_a_changed_byte_is_noticed(places):
+    changed = bytearray(places.makes)
+    changed[len(changed) // 2] ^= 1
+    places.put(places.beside, bytes(changed), building.name(places.makes))
+    assert places.load() and places.times == 1
+
+
+def test_other_symbols_are_compiled_again_and_then_said(places, other):
+    """Whatever its name says."""
+    for name in (building.name(other), building.name(places.makes)):
+        places.put(places.beside, other, name)
+    assert places.load() and places.times == 1
+    shutil.rmtree(places.beside)
+    places.beside.mkdir()
+    places.makes = other
+    with pytest.raises(CannotBuild, match=r"^the library that was compiled has no lengthwise_attention; is .* CXX"):
+        places.load()
+    assert places.times == 2, "once more, not again and again"
+
+
+def test_another_size_of_calls_is_said(places):
+    with pytest.raises(CannotBuild, match="takes other arguments"):
+        library.load(SIZE + 8)
+    assert places.times == 1
+
+
+def test_what_another_machine_made_stays_and_does_not_hinder(places):
+    """A home folder may be shared by machines with other C libraries."""
+    foreign = b"\x7fELF of another machine"
+    path = places.put(places.beside, foreign)
+    assert places.load() and places.times == 1 and path.exists()
+    assert places.load() and places.times == 1
+
+
+def test_a_place_that_cannot_be_written_is_passed_over(places, monkeypatch):
+    places.beside.rmdir()
+    places.beside.touch()  # a file where a folder should be
+    assert places.load()._name.startswith(str(places.cache)) and places.times == 1
+
+
+def test_without_any_place_it_is_compiled_for_the_process_and_says_so(places, monkeypatch, real):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache_folder.os, "replace", full)
+    with pytest.warns(UserWarning, match="in every process") as seen:
+        loaded = places.load()
+    assert loaded.lengthwise_target() >= 0 and places.times == 1
+    assert not Path(loaded._name).exists(), "nothing is left"
+    said = str(seen[0].message)
+    assert len(seen) == 1 and "\n" not in said
+    assert "LENGTHWISE_CACHE" in said
+    assert said.count("No space left on device") == 2 and str(places.cache) in said
+    for folder in (places.beside, places.cache):
+        assert [path.name for path in folder.iterdir()] == [".lengthwise.lock"]
+
+
+def test_a_cache_of_somebody_else_is_not_used(places, real):
+    """As a folder that others may write to is."""
+    places.beside.rmdir()
+    places.beside.touch()
+    places.put(places.cache, real)
+    places.cache.chmod(0o777)
+    with pytest.warns(UserWarning, match=r"other users may write to .*cache \(mode 777\).*LENGTHWISE_CACHE"):
+        loaded = places.load()
+    assert places.times == 1 and not loaded._name.startswith(str(places.cache))
+    places.cache.chmod(0o755)
+    assert places.load()._name.startswith(str(places.cache)) and places.times == 1
+
+
+def test_without_a_home_it_is_found_beside_its_source(places, monkeypatch):
+    places.put(places.beside, places.makes)
+    monkeypatch.setattr(cache_folder, "location", _no_home)
+    assert places.load() and places.times == 0
+    shutil.rmtree(places.beside)
+    with pytest.warns(UserWarning, match="in every process.*no home folder"):
+        assert places.load() and places.times == 1
+
+
+def _no_home():
+    raise cache_folder.CacheError("this user has no home folder, neither in HOME nor in the system's list of users")
+
+
+def test_what_hinders_compiling_is_not_taken_for_a_place_that_cannot_be_written(monkeypatch, tmp_path):
+    monkeypatch.setattr(library, "beside", lambda: tmp_path)
+    monkeypatch.setenv("LENGTHWISE_CACHE", str(tmp_path / "cache"))
+    with monkeypatch.context() as patch:
+        patch.setattr(building.tempfile, "TemporaryDirectory", lambda **_: os.listdir(tmp_path / "nowhere"))
+        with pytest.raises(CannotBuild, match=r"temporary files.*No such file"):
+            library.load(SIZE)
+    monkeypatch.setenv("CXX", "g++ 'x")
+    with pytest.raises(CannotBuild, match=r"CXX.*quotation"):
+        library.load(SIZE)
+    monkeypatch.setenv("CXX", "false")
+    with pytest.raises(CannotBuild, match="false failed: exit status 1, without a word"):
+        library.load(SIZE)
+    monkeypatch.setenv("CXX", "true")
+    with pytest.raises(CannotBuild, match="true made no library"):
+        library.load(SIZE)
+    assert [path.name for path in tmp_path.iterdir()] == [".lengthwise.lock"]
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_nothing_of_compiling_outlives_the_process(tmp_path, name):
+    """The process alone gets the signal. Compilers start others, which hold an open pipe here for as long as they live."""
+    compiler, pipe, drafts = tmp_path / "c++", tmp_path / "pipe", tmp_path / "drafts"
+    compiler.write_text(
+        f"#!/bin/sh\nexec 9> {pipe}\ntouch $TMPDIR/draft$$.s\nsleep 100 &\necho started >&9\nwait\nsleep 100\n"
+    )
+    compiler.chmod(0o755)
+    drafts.mkdir()
+    os.mkfifo(pipe)
+    listen = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    program = (
+        "import signal; from lengthwise.native import building\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "signal.signal(signal.SIGTERM, signal.default_int_handler)\nbuilding.compiled()"
+    )
+    env = {**os.environ, "CXX": str(compiler), "TMPDIR": str(drafts)}
+    process = subprocess.Popen([sys.executable, "-c", program], env=env, stderr=subprocess.PIPE, text=True)
+    try:
+        expected = (len(building.targets()) + len(building.COMPILED_ONCE)) * b"started\n"
+        assert _until(lambda said: said == expected, listen)
+        assert list(drafts.glob("lengthwise-*/draft*.s"))
+        process.send_signal(getattr(signal, name))
+        error = process.communicate(timeout=20)[1]
+        assert ("KeyboardInterrupt" in error) == (name != "SIGKILL")
+        assert _until(lambda _: not _open_elsewhere(listen), listen), "compilers go on"
+        assert _until(lambda _: not list(drafts.iterdir()), listen), "temporary files stay"
+    finally:
+        process.kill()
+        os.close(listen)
+
+
+def _until(true, listen):
+    """Whether something comes true of what has been heard, within 20 seconds."""
+    said, end = b"", time.monotonic() + 20
+    while not (holds := true(said)) and time.monotonic() < end:
+        time.sleep(0.02)
+        with contextlib.suppress(BlockingIOError):
+            said += os.read(listen, 1000)
+    return holds
+
+
+def _open_elsewhere(listen):
+    try:
+        return os.read(listen, 1) != b""
+    except BlockingIOError:  # nothing to read, and somebody who could write
+        return True
+
+
+def test_every_file_of_the_source_is_in_the_name(monkeypatch, tmp_path):
+    """A change of any file, a new file and a file under another name: each gives the library another name."""
+    copy = tmp_path / "csrc"
+    shutil.copytree(building.CSRC, copy)
+    names = {building.name(b"")}
+    monkeypatch.setattr(building, "CSRC", copy)
+    assert building.name(b"") in names
+    files = sorted(path for path in copy.iterdir() if path.is_file())
+    assert files == building.sources() and {building.KERNEL, *building.COMPILED_ONCE} <= {path.name for path in files}
+    for path in files:
+        content = path.read_bytes()
+        path.write_bytes(content + b"\n")
+        names.add(building.name(b""))
+        path.write_bytes(content)
+    (copy / "new.h").touch()
+    names.add(building.name(b""))
+    (copy / "new.h").rename(copy / "other.h")
+    names.add(building.name(b""))
+    assert len(names) == len(files) + 3
+
+
+def test_every_source_that_is_compiled_alone_is_listed():
+    assert {path.name for path in building.CSRC.glob("*.cpp")} == {building.KERNEL, *building.COMPILED_ONCE}
+
+
+def test_what_older_sources_made_is_deleted(places):
+    old = places.put(places.beside, b"old", "attention-0123456789abcdef-0123456789abcdef.so")
+    places.load()
+    assert not old.exists()
+
+
+def test_without_a_compiler_it_says_so_once_and_refuses(tmp_path):
+    """In a fresh process, with a source whose library is nowhere."""
+    program = f"""
+import warnings, pathlib
+from lengthwise.attention import unsupported_reason
+from lengthwise.native import library
+from lengthwise.forms import AttentionModifiers
+from lengthwise.span import Span
+library.beside = lambda: pathlib.Path({str(tmp_path)!r})
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    reasons = [unsupported_reason("fused", AttentionModifiers(), Span.of(2)) for _ in range(2)]
+assert len(seen) == 1, seen
+print(seen[0].message, reasons[1], sep="\\n")
+"""
+    env = {**os.environ, "CXX": "/nowhere/c++", "LENGTHWISE_CACHE": str(tmp_path / "cache")}
+    said = subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True, text=True).stdout
+    warning, reason = said.splitlines()
+    assert "C++ compiler" in warning and "/nowhere/c++" in warning and "/nowhere/c++" in reason
+    assert [path.name for path in tmp_path.iterdir()] == [".lengthwise.lock"]
