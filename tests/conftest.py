@@ -1,5 +1,7 @@
 """Settings for every test. `lengthwise` is not imported here: jaxtyping's hook must come before it."""
 
+import datetime
+import hashlib
 import os
 import signal
 
@@ -15,6 +17,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Time says little on a shared machine; a failure must come again on the next run.
 hypothesis.settings.register_profile("lengthwise", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("lengthwise")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--share", type=int, default=1, help="run one in N of the selected tests, others every day")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests whose hash with today's date is divisible by N."""
+    share, today = config.getoption("--share"), datetime.date.today().isoformat()
+    if share > 1:
+        digests = {item: hashlib.sha256(f"{today} {item.nodeid}".encode()).digest() for item in items}
+        items[:] = [item for item in items if int.from_bytes(digests[item][:8], "big") % share == 0]
 
 
 @pytest.fixture(autouse=True)

@@ -83,3 +83,15 @@ def test_the_readmes_python_runs():
     exec(code, space)
     assert isinstance(space["out"], torch.Tensor)
     assert isinstance(space["rope"], RotaryEncoding)
+
+
+def test_the_architecture_lists_every_module():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = text[text.index("### Modules") : text.index("## Encodings describe themselves")]
+    listed = re.findall(r"`([\w/.]+)`", " ".join(row.split("|")[1] for row in table.splitlines() if row.startswith("|")))
+    source = ROOT / "src" / "lengthwise"
+    modules = {f"{path.name}/" for path in source.iterdir() if (path / "__init__.py").exists()}
+    modules |= {path.name for path in source.glob("*.py") if not path.name.startswith("__")}
+    parts = {name for name in listed if name.count("/") > 1}  # folders of a package with a row of their own
+    assert set(listed) - parts == modules
+    assert all((source / name).is_dir() for name in parts)

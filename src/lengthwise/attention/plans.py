@@ -70,7 +70,7 @@ def plan(
     if reason := BACKENDS[backend].unsupported_reason(modifiers, span, mask, q):
         encoding = f" ({modifiers.encoding})" if modifiers.encoding else ""
         raise ConfigError(
-            f"backend {backend!r} does not support this call: {reason}{encoding}; use backend='auto' or 'reference'"
+            f"backend {backend!r} does not support this call: {reason}{encoding}; use backend='auto', which takes one that does"
         )
     return Plan(backend, BACKENDS[backend].prepare(modifiers, span, mask))
 

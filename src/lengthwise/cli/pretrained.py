@@ -52,7 +52,7 @@ def check(options: PretrainedOptions, json: bool) -> int:
         return pretrained.Plan(tasks, settings, counts, form, options.prompts, options.seed)
 
     plan = plan_with("mpt" if options.form == "auto" else options.form)  # checks the options before the model is loaded
-    execution._check(None, options.device, "auto", options.threads)
+    execution.require_usable(None, options.device, "auto", options.threads)
     use_process(options.threads)
     model = pretrained.load(options.folder, device=options.device, dtype=options.dtype)
     if options.form == "auto":

@@ -195,7 +195,7 @@ def _ask(store: "Store", folder: Path, jobs: "Sequence[ProbeJob]", device: str, 
     from lengthwise.studies import execution, probing
     from lengthwise.training.numerics import use_process
 
-    execution._check(None, device, "auto", threads)
+    execution.require_usable(None, device, "auto", threads)
     use_process(threads)
     prober = probing.Prober(store, folder, device=device, threads=threads)
     stored = prober.stored(jobs)

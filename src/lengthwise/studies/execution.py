@@ -78,7 +78,7 @@ def execute(
     their checkpoints. Local workers are spawned, so scripts must call this under `if __name__ == "__main__":`.
     """
     require_no_address("the results folder", results)
-    _check(workers, device, backend, threads)
+    require_usable(workers, device, backend, threads)
     kind = executor_named(executor)
     if workers is not None and kind.max_workers is not None and workers > kind.max_workers:
         raise ConfigError(f"the executor {executor!r} has at most {kind.max_workers} worker, got {workers}")
@@ -172,7 +172,8 @@ def _reopen(store: Store, study: str) -> str:
     )
 
 
-def _check(workers: int | None, device: str, backend: str, threads: int) -> None:
+def require_usable(workers: int | None, device: str, backend: str, threads: int) -> None:
+    """Raise `ConfigError` for numbers of workers or threads, a backend or a device that cannot be used."""
     for name, value in (("workers", workers), ("threads", threads)):
         if value is not None and value < 1:
             raise ConfigError(f"{name} must be at least 1, got {value}")
