@@ -272,10 +272,10 @@ class Registry:
         return None
 
     def require_own_name(self, make: type) -> None:
-        """Raise `ConfigError` if a built-in class has the name of this other class, since commands could not tell them apart."""
+        """Raise `ConfigError` if a built-in class has the name of this unlisted one, since commands could not tell them apart."""
         builtin = {_normalized(name): known for name, known in self._builtin.items()}
         known = builtin.get(_normalized(make.__name__), make)
-        if known is not make:
+        if known is not make and make not in self._classes.values():
             raise ConfigError(
                 f"{source_location(make)}: the {self.kind} {make.__name__} has the same name as {known.__name__} of "
                 f"{known.__module__}; rename it"
