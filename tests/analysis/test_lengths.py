@@ -53,7 +53,7 @@ def test_a_bad_line_is_named(bad: str | bytes, says: str) -> None:
 
 
 def test_nothing_at_all() -> None:
-    with pytest.raises(ConfigError, match="there is no example"):
+    with pytest.raises(ConfigError, match="it must contain at least one example"):
         lengths(["\n"], "input")
 
 
