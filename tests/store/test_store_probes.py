@@ -6,7 +6,7 @@ import pytest
 
 from lengthwise.store import Store, StoreError
 from lengthwise.store.checks import Unreadable
-from lengthwise.store.columns import CONFIG
+from lengthwise.store.shapes import CONFIG
 
 ASKED = {"probe": "attention-distance", "against": "b200000000000000", "length": 8, "examples": 10}
 ASKED |= {"seed": 0, "variant": "jensen-shannon"}
