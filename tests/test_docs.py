@@ -88,7 +88,9 @@ def test_the_readmes_python_runs():
 def test_the_architecture_lists_every_module():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     table = text[text.index("### Modules") : text.index("## Encodings describe themselves")]
-    listed = re.findall(r"`([\w/.]+)`", " ".join(row.split("|")[1] for row in table.splitlines() if row.startswith("|")))
+    listed = re.findall(
+        r"`([\w/.]+)`", " ".join(row.split("|")[1] for row in table.splitlines() if row.startswith("|"))
+    )
     source = ROOT / "src" / "lengthwise"
     modules = {f"{path.name}/" for path in source.iterdir() if (path / "__init__.py").exists()}
     modules |= {path.name for path in source.glob("*.py") if not path.name.startswith("__")}
