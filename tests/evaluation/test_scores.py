@@ -349,3 +349,25 @@ def test_the_question_is_the_same_for_a_task_and_its_class():
 
 def test_generators_of_tests_are_not_those_of_training():
     assert generator(0, "test", 8).initial_seed() != generator(0, "train", 8).initial_seed()
+
+
+@pytest.mark.parametrize(
+    ("scores", "got"),
+    [
+        (torch.zeros(5, 3, dtype=torch.float64), r"torch.float64 \[5, 3\]"),
+        (torch.zeros(15, dtype=torch.float64), r"torch.float64 \[15\]"),
+        (torch.zeros(3), r"torch.float32 \[3\]"),
+        (torch.zeros(5, dtype=torch.complex64), r"torch.complex64 \[5\]"),
+        (torch.tensor(0.5), r"torch.float32 \[\]"),
+        (None, "NoneType"),
+    ],
+    ids=str,
+)
+def test_a_task_must_return_one_score_per_example(scores, got, monkeypatch):
+    task = Copy()
+    monkeypatch.setattr(Copy, "score", lambda self, logits, batch: scores)
+    model = Half(task)
+    with pytest.raises(
+        EvaluationError, match=rf"must return one float64 score per example, \[batch\] with batch 5, got {got}$"
+    ):
+        evaluate(model, task, EvaluationConfig(lengths=(4,), examples=5), train_length=4)

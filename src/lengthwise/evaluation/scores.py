@@ -201,6 +201,17 @@ def evaluate(
         model.train(was_training)
 
 
+def _required_scores(scores: Any, method: str, task: Task, examples: int) -> Tensor:
+    """Return what a task's method returned. Raise `EvaluationError` unless it has one real number per example (and length)."""
+    axes, size = (2, "batch, lengths") if isinstance(task, PrefixTask) else (1, "batch")
+    if isinstance(scores, Tensor) and scores.ndim == axes and len(scores) == examples and scores.is_floating_point():
+        return scores
+    got = f"{scores.dtype} {list(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
+    raise EvaluationError(
+        f"{method} must return one float64 score per example, [{size}] with batch {examples}, got {got}"
+    )
+
+
 def _make_score(
     task: Task,
     question: dict[str, Any],
@@ -287,7 +298,8 @@ def _forward(
 ) -> Tensor:
     work.check_stop(length)
     logits = model(batch.inputs) if positions is None else model(batch.inputs, positions=positions)
-    scores = task.curve(logits, batch) if isinstance(task, PrefixTask) else task.score(logits, batch)
+    method = task.curve if isinstance(task, PrefixTask) else task.score
+    scores = _required_scores(method(logits, batch), f"{type(task).__name__}.{method.__name__}", task, len(batch))
     work.finish_forward(length, len(batch))
     return scores
 
