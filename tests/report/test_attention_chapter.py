@@ -11,9 +11,7 @@ import pytest
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.analysis.intervals import over_examples
-from lengthwise.probes.attention_distance.section import _line
 from lengthwise.report import render, table, write
-from lengthwise.report.drawing import ticks_up_to
 from lengthwise.store.rows import ProbeRow, RunRow
 
 BINS = 20

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from lengthwise.report.chart import HEIGHT, LABEL_DISTANCE, MANY, label_heights, ranges, rows, spec
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.report import render, table
-from lengthwise.report.chart import HEIGHT, LABEL_DISTANCE, MANY, label_heights, ranges, rows, spec
 from lengthwise.report.palette import looks
 
 Make = Callable[..., Any]

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lengthwise.report.chart import describe
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.report import write
-from lengthwise.report.chart import describe
 
 Make = Callable[..., Any]
 EVIL = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'><b>FIRE</b>"

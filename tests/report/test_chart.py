@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from lengthwise.report.chart import describe, first, ranges, rows, spec
 
 from lengthwise.analysis import Baseline, Findings, TaskFindings, from_rows
-from lengthwise.report.chart import describe, first, ranges, rows, spec
 from lengthwise.report.palette import looks
 
 Make = Callable[..., Any]

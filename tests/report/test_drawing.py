@@ -1,9 +1,9 @@
 """Charts of probes: scales, lines and the labels at their ends."""
 
 import pytest
+from lengthwise.report.drawing import LABEL_DISTANCE, plane, robust_highest, smooth_path, spaced, ticks_up_to
 
 from lengthwise.analysis.intervals import over_examples
-from lengthwise.report.drawing import LABEL_DISTANCE, plane, robust_highest, smooth_path, spaced, ticks_up_to
 from lengthwise.report.palette import looks
 
 LABELS = ("NoPE", "RoPE", "ALiBi", "FIRE")

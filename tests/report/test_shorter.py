@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from lengthwise.report.chart import spec
 from rich.console import Console
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.report import render, table
-from lengthwise.report.chart import spec
 from lengthwise.report.palette import looks
 
 Make = Callable[..., Any]

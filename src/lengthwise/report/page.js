@@ -2,9 +2,9 @@
 // Draws the charts, and handles the legend, the tooltip, the sortable tables and printing. Names from users are only ever
 // assigned to textContent.
 (() => {
-  const { tasks } = JSON.parse(document.getElementById("data").textContent);
+  const config = JSON.parse(document.getElementById("config").textContent);
   const hidden = new Set(); // labels; the same in all charts and tables
-  const charts = [];
+  const charts = []; // those that are drawn
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
   function send(values) {
@@ -16,6 +16,7 @@
 
   // ---- legend ---------------------------------------------------------------------------------------------------
 
+  const hiddenIds = (chart) => chart.info.series.filter((s) => hidden.has(s.label)).map((s) => s.id);
   const idOf = (chart, label) => chart.info.series.find((s) => s.label === label)?.id ?? "";
 
   function applyHidden() {
@@ -23,7 +24,7 @@
     for (const row of all(".scores tbody tr")) row.classList.toggle("off", hidden.has(row.dataset.label));
     for (const part of all("[data-series]")) part.classList.toggle("off", hidden.has(part.dataset.series));
     for (const button of all(".legend .all")) button.hidden = hidden.size === 0;
-    send((chart) => ({ hidden: chart.info.series.filter((s) => hidden.has(s.label)).map((s) => s.id), focus: "" }));
+    send((chart) => ({ hidden: hiddenIds(chart), focus: "" }));
     for (const chart of charts) chart.refresh();
   }
 
@@ -56,9 +57,9 @@
   }
 
   // The tooltip lists every visible encoding at the length nearest to the pointer, best first.
-  function tooltip(figure, view, info) {
-    const place = figure.querySelector(".chart");
-    const tip = figure.querySelector(".tip");
+  function tooltip(plot, view, info) {
+    const place = plot.querySelector(".chart");
+    const tip = plot.querySelector(".tip");
     let at = -1;
     let height = null;
 
@@ -70,7 +71,7 @@
       } else {
         fill();
         tip.hidden = false;
-        const x = view.origin()[0] + view.scale("x")(info.lengths[index].length);
+        const x = view.origin()[0] + view.scale("x")(info.columns[index].x);
         const room = place.clientWidth;
         const width = tip.offsetWidth;
         const left = x + 14 + width <= room ? x + 14 : x - 14 - width;
@@ -78,37 +79,38 @@
         const top = y === null ? 8 : view.origin()[1] + y - tip.offsetHeight / 2;
         tip.style.top = `${Math.max(0, Math.min(top, place.clientHeight - tip.offsetHeight))}px`;
       }
-      view.signal("at", index < 0 ? 0 : info.lengths[index].length).runAsync();
+      view.signal("at", index < 0 ? null : info.columns[index].x).runAsync();
     }
 
     function fill() {
-      const { length, text, times } = info.lengths[at];
+      const { text, note } = info.columns[at];
       const scale = view.scale("y");
       const points = info.series
-        .filter((s) => !hidden.has(s.label) && s.points[length])
-        .map((s) => ({ ...s.points[length], id: s.id, label: s.label }))
+        .filter((s) => !hidden.has(s.label) && s.points[at])
+        .map((s) => ({ ...s.points[at], label: s.label, name: s.name }))
         .sort((a, b) => (a.y === null) - (b.y === null) || (info.better === "lower" ? a.y - b.y : b.y - a.y));
       const drawn = points.filter((p) => p.y !== null);
       const distance = (p) => Math.abs(Math.max(0, scale(p.y)) - height);
       const nearest = height === null || !drawn.length ? null : drawn.reduce((a, b) => (distance(b) < distance(a) ? b : a));
       const head = element("p", "head");
-      head.append(element("b", "", text), element("span", "", times));
+      head.append(element("b", "", text), element("span", "", note));
       const table = element("table", "");
       for (const p of points) {
         const row = element("tr", p === nearest ? "nearest" : "");
         const name = element("th", "");
-        name.append(figure.querySelector(`.key[data-id="${p.id}"] svg`).cloneNode(true), element("span", "", p.label));
+        const key = all(".key").find((k) => k.dataset.label === p.label);
+        name.append(...(key ? [key.firstElementChild.cloneNode(true)] : []), element("span", "", p.name));
         row.append(name, element("td", "mean", p.mean), element("td", "", p.interval));
         table.append(row);
       }
       for (const b of info.baselines) {
-        if (!(length in b.points)) continue;
+        if (b.points[at] === null) continue;
         const row = element("tr", "baseline");
-        row.append(element("th", "", b.label), element("td", "mean", b.points[length]), element("td", "", b.kind));
+        row.append(element("th", "", b.label), element("td", "mean", b.points[at]), element("td", "", b.kind));
         table.append(row);
       }
       const counts = new Set(points.map((p) => p.n));
-      const foot = counts.size === 1 ? [...counts][0] : points.map((p) => `${p.label}: ${p.n}`).join("; ");
+      const foot = counts.size === 1 ? [...counts][0] : points.map((p) => `${p.name}: ${p.n}`).join("; ");
       tip.replaceChildren(head, table, element("p", "foot", points.length ? `95 % interval over ${foot}` : "no score at this length"));
     }
 
@@ -117,7 +119,7 @@
       const x = event.clientX - box.left - view.origin()[0];
       const y = event.clientY - box.top - view.origin()[1];
       if (x < -30 || x > view.width() + 30 || y < -20 || y > view.height() + 40) return show(-1, null);
-      const far = info.lengths.map((l) => Math.abs(view.scale("x")(l.length) - x));
+      const far = info.columns.map((c) => Math.abs(view.scale("x")(c.x) - x));
       show(far.indexOf(Math.min(...far)), y);
     }
 
@@ -130,28 +132,57 @@
       if (event.key === "Escape") show(-1, null);
       if (step === undefined) return;
       event.preventDefault();
-      const last = info.lengths.length - 1;
+      const last = info.columns.length - 1;
       show(at < 0 ? (step > 0 ? 0 : last) : Math.max(0, Math.min(last, at + step)), null);
     });
     return () => at >= 0 && fill();
   }
 
-  async function draw(figure, info) {
-    const place = figure.querySelector(".chart");
-    const options = { actions: false, renderer: "svg", ast: true, tooltip: false, defaultStyle: false, mode: "vega-lite" };
+  async function draw(plot) {
+    const place = plot.querySelector(".chart");
+    const info = JSON.parse(plot.querySelector("script").textContent);
+    const options = { actions: false, renderer: "svg", ast: true, tooltip: false, defaultStyle: false, mode: "vega-lite", config };
     const described = place.getAttribute("aria-label");
     const { view } = await vegaEmbed(place, info.spec, options);
     view.description(described); // Vega replaces the label and the role with its own
     place.setAttribute("role", "img");
     place.removeAttribute("aria-roledescription");
-    charts.push({ view, info, refresh: tooltip(figure, view, info) });
-    const ranges = all("[data-range]", figure);
+    const chart = { view, info, refresh: info.columns ? tooltip(plot, view, info) : () => {} };
+    charts.push(chart);
+    view.signal("names", info.names).signal("hidden", hiddenIds(chart));
+    await view.runAsync();
+    let width = place.clientWidth;
+    new ResizeObserver(() => {
+      if ([0, width].includes(place.clientWidth)) return; // hidden, or not changed
+      width = place.clientWidth;
+      view.width(width).runAsync();
+    }).observe(place);
+    const ranges = all("[data-range]", plot.closest("figure") ?? plot);
     for (const button of ranges)
       button.addEventListener("click", () => {
         for (const other of ranges) other.setAttribute("aria-pressed", String(other === button));
         view.signal("range", Number(button.dataset.range)).runAsync();
       });
   }
+
+  // A chart is drawn when it comes near the visible part of the page, because a page can have a hundred of them.
+  const waiting = new Set(all(".plot"));
+  const drawNow = (plots) =>
+    Promise.all(
+      plots.map((plot) => {
+        nearby.unobserve(plot);
+        if (!waiting.delete(plot)) return undefined;
+        return draw(plot).catch((error) => {
+          plot.querySelector(".chart").textContent = "The chart could not be drawn. The table shows the same numbers.";
+          console.error(error);
+        });
+      }),
+    );
+  const ready = () => (document.documentElement.dataset.ready = "yes");
+  const nearby = new IntersectionObserver(
+    (entries) => drawNow(entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target)).then(ready),
+    { rootMargin: "100%" },
+  );
 
   // ---- tables ---------------------------------------------------------------------------------------------------
 
@@ -200,22 +231,16 @@
     mark();
   }
 
-  // ---- printing: open every details element, and close it again afterwards ------------------------------------------
+  // ---- printing: open every details element and draw every chart, and close the elements again afterwards -------------
 
   let closed = [];
   window.addEventListener("beforeprint", () => {
     closed = all("details:not([open])");
     for (const details of closed) details.open = true;
+    drawNow([...waiting]); // it ends before the browser prints, because it waits for nothing but itself
   });
   window.addEventListener("afterprint", () => closed.forEach((details) => (details.open = false)));
 
-  const figures = all("figure");
-  Promise.allSettled(figures.map((figure, n) => draw(figure, tasks[n]))).then((results) => {
-    results.forEach((result, n) => {
-      if (result.status === "fulfilled") return;
-      figures[n].querySelector(".chart").textContent = "The chart could not be drawn. The table shows the same numbers.";
-      console.error(result.reason);
-    });
-    document.documentElement.dataset.ready = "yes";
-  });
+  if (waiting.size === 0) ready();
+  for (const plot of waiting) nearby.observe(plot);
 })();

@@ -7,21 +7,22 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lengthwise
-from lengthwise.analysis import Baseline, Findings, Kind, Point, SeedScore, TaskFindings, Ties
+from lengthwise.analysis import Baseline, Findings, Kind, Point, TaskFindings, Ties
 from lengthwise.analysis.findings import LEARNED
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.analysis.reading import FLOOR_WORDS, MARGIN, remark
 from lengthwise.probes import PROBES, Probe
 from lengthwise.report import bundle, palette, provenance
-from lengthwise.report.chart import axis_choices, describe, first, ranges, spec
+from lengthwise.report.charts import CONFIG
+from lengthwise.report.charts.lines import interval_text
 from lengthwise.report.generated_answers import generated_answers
+from lengthwise.report.score_chart import axis_choices, count_text, example_noun, first, ranges, score_chart
 from lengthwise.report.summary import summary
 from lengthwise.store.workers import is_dead, worker_name
 from lengthwise.values import join_names, require_no_address
@@ -40,8 +41,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
     """Return the page's HTML. The same findings give the same bytes. `ties`: the rule for equal scores, see `ranking`."""
     looks = palette.looks(findings.labels)
     tasks = [_task(task, number, looks) for number, task in enumerate(findings.tasks)]
-    has_chart = any(t["chart"] for t in tasks)
-    data = {"tasks": [t.pop("data") for t in tasks if t["chart"]]}
+    has_chart = any(t["chart"] or t["chapters"] for t in tasks)
     scripts = [bundle.script(), _file("page.js")] if has_chart else [_file("page.js")]
     return _template().render(
         f=findings,
@@ -52,7 +52,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
         style=_style(),
         policy=_policy(scripts),
         scripts=scripts,
-        data=_json(data),
+        config=CONFIG,
         summary=summary(findings, looks, ties),
         provenance=provenance.provenance(findings.runs),
         seconds=provenance.seconds,
@@ -134,27 +134,22 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
     return {
         "task": task,
         "number": number,
-        "chart": drawn,
+        "chart": score_chart(task, looks) if drawn else None,
         "ranges": [r.name for r in ranges(task)] if drawn else [],
         "axis": axis_choices(ranges(task), bool(task.baselines)) if drawn else "",
-        "described": describe(task) if drawn else "",
         "first": first(ranges(task)),
         "not_finite": [
             f"{s.label} at {p.length:,}" for s in task.series for p in s.points if not math.isfinite(p.mean)
         ],
         "lines": lines,
         "baselines": [_baseline_line(task, baseline) for baseline in task.baselines],
-        "legend": [
-            {"id": f"s{n}", "label": s.label, "look": looks[s.label], "empty": not s.points}
-            for n, s in enumerate(task.series)
-        ],
+        "legend": [{"label": s.label, "look": looks[s.label], "empty": not s.points} for s in task.series],
         "heads": heads,
         "groups": groups,
         "shorter": [f"{n:,}" for n in task.of_kind("shorter")],
         "asked": _example_counts(task),
         "settings": provenance.settings(task),
         "one_seed": any(p.n_seeds == 1 for s in task.series for p in s.points),
-        "data": _data(task, looks) if drawn else None,
         "chapters": _chapters(task, looks),
         "generated_answers": generated_answers(task, looks),
     }
@@ -207,37 +202,6 @@ def _groups(task: TaskFindings) -> list[dict[str, Any]]:
     ]
 
 
-def _data(task: TaskFindings, looks: dict[str, palette.Look]) -> dict[str, Any]:
-    """Return the script's data for one chart: the spec and the texts of the tooltip."""
-    return {
-        "spec": spec(task, looks),
-        "unit": task.unit,
-        "better": task.metric.better,
-        "baselines": [
-            {"label": b.label, "kind": b.kind, "points": {str(n): figure(value) for n, value in b.scores.items()}}
-            for b in task.baselines
-        ],
-        "lengths": [{"length": n, "text": f"{n:,} {task.unit}", "times": _relation(task, n)} for n in task.lengths],
-        "series": [
-            {
-                "id": f"s{n}",
-                "label": s.label,
-                "points": {str(p.length): _tip(p) for p in s.points},
-            }
-            for n, s in enumerate(task.series)
-        ],
-    }
-
-
-def _tip(point: Point) -> dict[str, Any]:
-    return {
-        "y": point.mean if math.isfinite(point.mean) else None,
-        "mean": figure(point.mean),
-        "interval": _interval(point),
-        "n": _count(point),
-    }
-
-
 def _cell(task: TaskFindings, point: Point | None, length: int) -> dict[str, Any]:
     if point is None:
         return {"mean": "–", "spread": "", "sort": "", "kind": "empty", "title": "no score yet"}
@@ -254,7 +218,7 @@ def _cell(task: TaskFindings, point: Point | None, length: int) -> dict[str, Any
         "spread": spread(point.interval),
         "sort": repr(point.mean) if math.isfinite(point.mean) else "",
         "kind": kind,
-        "title": "; ".join(filter(None, [_interval(point), _count(point), by_seed])),
+        "title": "; ".join(filter(None, [interval_text(point.interval), count_text(point), by_seed])),
     }
 
 
@@ -265,44 +229,14 @@ def _baseline_line(task: TaskFindings, baseline: Baseline) -> dict[str, Any]:
     return {"label": baseline.label, "kind": baseline.kind, "cells": cells}
 
 
-def _interval(point: Point) -> str:
-    i = point.interval
-    if i.basis == "none":
-        return "no interval"
-    return f"{figure(i.low)} … {figure(i.high)}" + (" over examples" if i.basis == "examples" else "")
-
-
-def _count(point: Point) -> str:
-    seeds = "1 seed" if point.n_seeds == 1 else f"{point.n_seeds} seeds"
-    noun = _example_noun(point.seeds)
-    counts = {s.n for s in point.seeds}
-    if len(counts) == 1:
-        return f"{seeds} × {counts.pop():,} {noun}"
-    return f"{seeds}, {point.n_examples:,} {noun}"
-
-
-def _relation(task: TaskFindings, length: int) -> str:
-    ratio = f"{times(length / task.train_length)} the training length"
-    if task.is_new(length):
-        return f"{ratio} (extrapolation)"
-    if task.kind(length) == "shorter":
-        return f"{ratio}, shorter than training"
-    return "the training length" if length == task.train_length else ratio
-
-
 def _example_counts(task: TaskFindings) -> str:
     """Return the number of examples of a score, such as `512 examples`."""
     scores = [s for series in task.series for p in series.points for s in p.seeds]
     if not scores:
         return ""
     low, high = min(s.n for s in scores), max(s.n for s in scores)
-    noun = _example_noun(scores)
+    noun = example_noun(scores)
     return f"{low:,} {noun}" if low == high else f"{low:,} to {high:,} {noun}"
-
-
-def _example_noun(scores: Iterable[SeedScore]) -> str:
-    """Return `prompts` for scores that are stored in groups of prompts, otherwise `examples`."""
-    return "prompts" if all(s.groups for s in scores) else "examples"
 
 
 def _seeds(findings: Findings) -> str:
@@ -349,6 +283,7 @@ def _style() -> str:
 @lru_cache(maxsize=1)
 def _template() -> "Template":
     import jinja2
+    from markupsafe import Markup
 
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_file),
@@ -357,4 +292,5 @@ def _template() -> "Template":
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["json"] = lambda data: Markup(_json(data))
     return environment.get_template("page.html.j2")

@@ -1,14 +1,15 @@
 """The chart of attention distances, by layer, and their table in the terminal."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.intervals import Interval
 from lengthwise.probes.attention_distance.summary import AttentionDistanceSummary
-from lengthwise.report.drawing import facts_table, lengths_text, percent, ticks_up_to
+from lengthwise.report.charts import Line, even_columns, line_chart, top_of_intervals, zero_to
 from lengthwise.report.palette import Look
+from lengthwise.report.sections import count_text, facts_table, lengths_text
 from lengthwise.values import join_names
 
 if TYPE_CHECKING:
@@ -22,64 +23,48 @@ MEASURES = {
 
 def section(group: AttentionDistanceSummary, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
     """Return the template\'s data for one summary."""
-    ends = [i.mean if i.basis == "none" else i.high for s in group.series for i in s.layers if math.isfinite(i.mean)]
-    ticks = ticks_up_to(max(ends, default=0.0))
-    top, count = ticks[-1], max(len(s.layers) for s in group.series)
+    top = top_of_intervals(i for s in group.series for i in s.layers)
+    count = max(len(s.layers) for s in group.series)
     order = sorted(group.series, key=lambda s: (s.mean if math.isfinite(s.mean) else math.inf, s.label))
-    names = join_names([f"{s.label} (another seed)" if s.baseline else s.label for s in order])
+    names = [f"{s.label} (another seed)" if s.baseline else s.label for s in order]
+    layers = [str(n + 1) for n in range(count)]
+    described = (
+        f"{task.title}: line chart of the attention distance from {group.reference} by layer. Horizontal axis: layers 1 to "
+        f"{count}. Vertical axis: distance in nats, from 0 to {top:g}. Lines: {join_names(names)}. The table below has the same "
+        "numbers."
+    )
+    lines = [
+        Line(
+            label=s.label,
+            name=name,
+            look=known[s.label],
+            scores=s.layers,
+            counts=count_text(s.seeds, group.n, "example"),
+        )
+        for s, name in zip(order, names, strict=True)
+    ]
     return {
         "group": group,
-        "described": (
-            f"{task.title}: line chart of the attention distance from {group.reference} by layer. Horizontal axis: layers 1 to "
-            f"{count}. Vertical axis: distance in nats, from 0 to {top:g}. Lines: {names}. The table below has the same numbers."
-        ),
+        "chart": line_chart(described, lines, even_columns(layers, "layer"), [zero_to(top)]),
         "measure": MEASURES.get(group.variant, group.variant),
         "lengths": lengths_text(group.lengths, task),
-        "ticks": [{"text": f"{tick:g}", "y": percent(1 - tick / top)} for tick in ticks],
-        "layers": [{"text": str(n + 1), "x": percent((n + 0.5) / count)} for n in range(count)],
+        "layers": layers,
         "series": [
             {
                 "label": s.label,
-                "name": f"{s.label} (another seed)" if s.baseline else s.label,
+                "name": name,
                 "look": known[s.label],
                 "seeds": s.seeds,
                 "mean": nats(s.mean),
                 "cells": [_layer_cell(i) for i in s.layers],
-                **_line(s.layers, top, count),
             }
-            for s in order
+            for s, name in zip(order, names, strict=True)
         ],
         "baseline": any(s.baseline for s in group.series),
         "others": any(not s.baseline for s in group.series),
         "one_seed": any(s.seeds == 1 for s in group.series),
         "facts": facts_table(group.facts),
     }
-
-
-def _line(layers: Sequence[Interval], top: float, count: int) -> dict[str, Any]:
-    """Return the points, and the SVG paths of the means and of the band. A layer without a finite mean interrupts both."""
-    points, lines, bands = [], [], []
-    for segment in _finite_segments(layers):
-        columns = [(percent((n + 0.5) / count), i) for n, i in segment]
-        points += [{"x": x, "y": percent(1 - i.mean / top)} for x, i in columns]
-        lines.append("M" + "L".join(f"{x},{percent(1 - i.mean / top)}" for x, i in columns))
-        intervals = [(x, i) for x, i in columns if i.basis != "none"]
-        if len(intervals) > 1:
-            upper = [f"{x},{percent(1 - min(i.high / top, 1))}" for x, i in intervals]
-            lower = [f"{x},{percent(1 - max(i.low / top, 0))}" for x, i in reversed(intervals)]
-            bands.append("M" + "L".join([*upper, *lower]) + "Z")
-    return {"points": points, "path": "".join(lines), "band": "".join(bands)}
-
-
-def _finite_segments(layers: Sequence[Interval]) -> list[list[tuple[int, Interval]]]:
-    """Return the maximal sequences of neighbouring layers with finite means, each layer with its number."""
-    segments: list[list[tuple[int, Interval]]] = [[]]
-    for n, interval in enumerate(layers):
-        if math.isfinite(interval.mean):
-            segments[-1].append((n, interval))
-        elif segments[-1]:
-            segments.append([])
-    return [segment for segment in segments if segment]
 
 
 def _layer_cell(interval: Interval) -> dict[str, str]:

@@ -5,8 +5,10 @@ from typing import Any
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.lengths import Histogram
 from lengthwise.probes.example_lengths.summary import ExampleLengthsSummary
+from lengthwise.report.charts import Bars, bar_chart
 
 BINS = 24  # bars that fit side by side on a phone
+COLOURS = ("var(--c0)", "var(--c1)")  # of training and test
 TITLES = {"input": "words per question", "target": "words per answer"}
 
 
@@ -24,22 +26,25 @@ def section(lengths: ExampleLengthsSummary, task: TaskFindings) -> dict[str, Any
     summaries = {split: _summary(part) for split, part in parts.items()}
     return {
         "title": title,
-        "described": (
+        "chart": bar_chart(
             f"{task.title}: bar chart of the lengths of examples. Horizontal axis: {title}, from {shortest:,} to "
             f"{longest:,}. Vertical axis: share of examples, from 0 % to {top}. Training: {summaries['train']}. "
-            f"Test: {summaries['test']}. The table below has all numbers."
+            f"Test: {summaries['test']}. The table below has all numbers.",
+            [
+                Bars(shares=share, colour=colour)
+                for share, colour in zip(zip(*shares, strict=True), COLOURS, strict=True)
+            ],
+            (highest, top),
+            {n + 0.5: f"{first:,}" for n, (first, *_) in enumerate(bins)},
         ),
         "origin": "" if lengths.drawn is None else lengths.origin,
-        "top": top,
         "bars": [
             {
                 "first": first,
-                "from": f"{first:,}",
                 "range": f"{first:,}" if first == last else f"{first:,}–{last:,}",
-                "heights": [round(100 * share / highest, 2) for share in pair],
                 "counts": counts,
             }
-            for (first, last, *counts), pair in zip(bins, shares, strict=True)
+            for first, last, *counts in bins
         ],
         "summaries": summaries,
     }

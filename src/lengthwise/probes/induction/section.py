@@ -1,34 +1,35 @@
 """The chart of induction: the best head of each layer."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.probes.induction.summary import InductionSummary
-from lengthwise.report.drawing import described_lines, facts_table, interval_cell, percent, plane
+from lengthwise.report.charts import Line, even_columns, top_of_intervals
 from lengthwise.report.palette import Look
+from lengthwise.report.sections import count_text, facts_table, interval_cell, line_panel
 
 
 def section(group: InductionSummary, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
     """Return the template\'s data for one summary."""
     count = max(len(s.layers) for s in group.series)
-    xs = [100 * (n + 0.5) / count for n in range(count)]
-    ends = [i.mean if i.basis == "none" else i.high for s in group.series for i in s.layers if math.isfinite(i.mean)]
-    metric = "weight of the best head on the labels of earlier occurrences of the same x"
-    marks = [{"text": str(n + 1), "x": percent(x / 100)} for n, x in enumerate(xs)]
-    drawn = plane([(s.label, s.layers) for s in group.series], xs, known, highest=max(ends, default=1.0))
+    lines = [
+        Line(label=s.label, look=known[s.label], scores=s.layers, counts=count_text(s.seeds, group.prompts, "prompt"))
+        for s in group.series
+    ]
     return {
         "group": group,
         "uniform": {name: f"{share:.3f}" for name, share in group.uniform.items()},
-        "panel": {
-            "title": "Induction heads",
-            "below": "layer",
-            "metric": metric,
-            **drawn,
-            "marks": marks,
-            "described": described_lines(f"{task.title}, induction heads", "layer", marks, metric, drawn),
-        },
+        "panel": line_panel(
+            "Induction heads",
+            f"{task.title}, induction heads",
+            "weight of the best head on the labels of earlier occurrences of the same x",
+            "layer",
+            lines,
+            even_columns([str(n + 1) for n in range(count)], "layer"),
+            top_of_intervals(i for s in group.series for i in s.layers),
+            "higher",
+        ),
         "layers": count,
         "rows": [
             {

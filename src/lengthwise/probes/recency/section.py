@@ -8,30 +8,32 @@ from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure
 from lengthwise.probes.recency.summary import RecencySummary
-from lengthwise.report.drawing import facts_table, interval_cell, ramp, smooth_path, top_tick
+from lengthwise.report.charts import curve_chart, ramp, robust_top
 from lengthwise.report.palette import Look
+from lengthwise.report.sections import facts_table, interval_cell
 
 KINDS = ("trained", "long", "repeated")  # of prompts
 
 
 def section(group: RecencySummary, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
     """Return the template\'s data for one summary."""
-    top = top_tick([weight for s in group.series for layer in s.layers for weight in layer])
+    top = robust_top(weight for s in group.series for layer in s.layers for weight in layer)
     return {
         "group": group,
-        "top": f"{top:g}",
         "uniform": f"{1 / (2 * group.length - 1):.2g}",
         "series": [
             {
                 "label": s.label,
                 "look": known[s.label],
                 "seeds": s.seeds,
-                "lines": ramp([smooth_path(layer, top) for layer in s.layers]),
-                "described": (
+                "chart": curve_chart(
                     f"{task.title}, {s.label}: line chart of the last question's attention weights on labels. Horizontal axis: the "
                     f"{group.length:,} labels, from the farthest to the latest. Vertical axis: weight, from 0 to {top:g}. One line "
                     f"per layer. The most recent tenth has {_share(s.recent[0])} of the weights in layer 1 and "
-                    f"{_share(s.recent[-1])} in the last layer."
+                    f"{_share(s.recent[-1])} in the last layer.",
+                    ramp(s.layers, known[s.label]),
+                    top,
+                    ("0, farthest", "1, latest"),
                 ),
                 "cells": [interval_cell(i, as_percent=True) for i in (*s.recent, s.best)],
             }
@@ -45,7 +47,7 @@ def section(group: RecencySummary, task: TaskFindings, known: Mapping[str, Look]
 
 def _heads(group: RecencySummary, kind: str, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
     """Return the charts of one kind of prompt: for each encoding, a line for each head of the last layer."""
-    top = top_tick([weight for s in group.series for head in s.heads[kind] for weight in head])
+    top = robust_top(weight for s in group.series for head in s.heads[kind] for weight in head)
     titles = {
         "trained": f"prompts of {group.trained:,} examples, the training length",
         "long": f"prompts of {group.length:,} examples",
@@ -53,16 +55,17 @@ def _heads(group: RecencySummary, kind: str, task: TaskFindings, known: Mapping[
     }
     return {
         "title": titles[kind],
-        "top": f"{top:g}",
         "series": [
             {
                 "label": s.label,
                 "look": known[s.label],
-                "lines": ramp([smooth_path(head, top) for head in s.heads[kind]]),
-                "described": (
+                "chart": curve_chart(
                     f"{task.title}, {s.label}: line chart of the last question's attention weights on inputs, {titles[kind]}. "
                     f"Horizontal axis: inputs, from the farthest to the question itself. Vertical axis: weight, from 0 to {top:g}. "
-                    f"One line per head of the last layer. The highest weight is {figure(max(map(max, s.heads[kind])))}."
+                    f"One line per head of the last layer. The highest weight is {figure(max(map(max, s.heads[kind])))}.",
+                    ramp(s.heads[kind], known[s.label]),
+                    top,
+                    ("0, farthest", "1, itself"),
                 ),
             }
             for s in group.series

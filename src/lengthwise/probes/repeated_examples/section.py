@@ -1,23 +1,15 @@
 """The charts of scores on prompts with repeated examples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.numbers import figure
 from lengthwise.probes.repeated_examples.summary import Panel, Places, RepeatedExamplesSummary
-from lengthwise.report.drawing import (
-    Line,
-    described_lines,
-    facts_table,
-    interval_cell,
-    percent,
-    plane,
-    smooth_path,
-    top_tick,
-)
+from lengthwise.report.charts import Columns, Curve, Line, curve_chart, even_columns, robust_top
 from lengthwise.report.palette import Look
+from lengthwise.report.sections import count_text, facts_table, interval_cell, line_panel
 
 POSITIONS = {"begin": "at the beginning", "middle": "in the middle", "end": "at the end"}
 
@@ -54,13 +46,12 @@ def section(
 ) -> dict[str, Any]:
     """Return the template's data for one question."""
     values = [value for curves in group.places for line in curves.series.values() for value in line]
-    top = 1.0 if task.metric.share else top_tick(values)
+    top = 1.0 if task.metric.share else robust_top(values)
     kinds = texts.kinds
     table_panels = [panel for panel in group.panels if kinds[panel.kind].column]
     return {
         "group": group,
         "texts": texts,
-        "top": f"{top:g}",
         "panels": [
             _panel(panel, kinds[panel.kind], group, task, known) for panel in group.panels if kinds[panel.kind].title
         ],
@@ -96,34 +87,32 @@ def _panel(
 ) -> dict[str, Any]:
     """Return the chart of the scores on the prompts of one kind."""
     columns = [n for n, value in enumerate(panel.at) if value != "none"]
-    lines: list[Line] = [(s.label, [s.scores[n] for n in columns]) for s in panel.series]
+    lines = [
+        Line(
+            label=s.label,
+            look=known[s.label],
+            scores=[s.scores[n] for n in columns],
+            counts=count_text(s.seeds, group.prompts, "prompt"),
+        )
+        for s in panel.series
+    ]
     if texts.to_scale:
-        last = group.length - 2
-        xs = [2 + 96 * int(panel.at[n]) / last for n in columns]
-        marks = [
-            {"text": f"{n:,}", "x": percent((2 + 96 * n / last) / 100)}
-            for n in _some_of([int(panel.at[m]) for m in columns])
-        ]
+        at, last = [int(panel.at[n]) for n in columns], group.length - 2
+        marks = [f"{n:,}" for n in at]
+        axis = Columns(at=at, low=-0.02 * last, high=1.02 * last, ticks=marks, heads=marks, notes=[""] * len(at))
     else:
-        xs = [100 * (n + 0.5) / len(columns) for n in range(len(columns))]
-        names = [_text(texts.mark, panel.at[n], panel.starts[n]) for n in columns]
-        marks = [{"text": name, "x": percent(x / 100)} for name, x in zip(names, xs, strict=True)]
-    metric = f"{task.metric_label}, {task.metric.better} is better"
-    drawn = plane(lines, xs, known, highest=1.0 if task.metric.share else None)
-    return {
-        "title": texts.title,
-        "below": texts.below,
-        "metric": metric,
-        **drawn,
-        "marks": marks,
-        "described": described_lines(f"{task.title}, {texts.title}", texts.below, marks, metric, drawn),
-    }
-
-
-def _some_of(values: Sequence[int]) -> list[int]:
-    """Return at most five of the values, with the first and the last."""
-    count = min(5, len(values))
-    return [values[round(n * (len(values) - 1) / max(1, count - 1))] for n in range(count)]
+        axis = even_columns([_text(texts.mark, panel.at[n], panel.starts[n]) for n in columns])
+    means = [i.mean for line in lines for i in line.scores if i is not None]
+    return line_panel(
+        texts.title,
+        f"{task.title}, {texts.title}",
+        f"{task.metric_label}, {task.metric.better} is better",
+        texts.below,
+        lines,
+        axis,
+        1.0 if task.metric.share else robust_top(means, 3),
+        task.metric.better,
+    )
 
 
 def _curves(
@@ -136,18 +125,15 @@ def _curves(
         f"{label} {figure(means[0])} at the first, {figure(means[-1])} at the last"
         for label, means in curves.series.items()
     )
+    described = (
+        f"{task.title}, {title}: line chart of the score at each example. Horizontal axis: examples 1 to {length:,}. Vertical "
+        f"axis: {task.metric_label}, from 0 to {top:g}. One line per encoding: {ends}."
+    )
+    lines = [Curve(values=means, look=known[label], label=label) for label, means in curves.series.items()]
+    shaded = (curves.start, curves.stop)
     return {
-        "title": title,
-        "length": f"{length:,}",
-        "x": percent(curves.start / length),
-        "width": percent((curves.stop - curves.start) / length),
-        "lines": [
-            {"label": label, "look": known[label], "path": smooth_path(m, top)} for label, m in curves.series.items()
-        ],
-        "described": (
-            f"{task.title}, {title}: line chart of the score at each example. Horizontal axis: examples 1 to {length:,}. Vertical "
-            f"axis: {task.metric_label}, from 0 to {top:g}. One line per encoding: {ends}."
-        ),
+        "label": title,
+        "chart": curve_chart(described, lines, top, ("1", f"{length:,} examples"), shaded),
     }
 
 

@@ -1,0 +1,30 @@
+"""The upper ends of vertical axes that begin at 0."""
+
+import math
+from collections.abc import Iterable
+
+from lengthwise.analysis.intervals import Interval
+
+
+def nice_top(highest: float) -> float:
+    """Return the smallest end of an axis from 0 that is at least `highest` and 3 to 5 steps of 1, 2 or 5 times a power of ten."""
+    if not highest > 0 or not math.isfinite(highest):
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(highest / 5))
+    step = next(power * n for n in (1, 2, 5, 10) if power * n * 5 >= highest * (1 - 1e-9))
+    return round(step * math.ceil(highest / step - 1e-9), 12)
+
+
+def robust_top(values: Iterable[float], reach: float = 4) -> float:
+    """Return the end of an axis from 0 for the highest value, or for `reach` times the upper quartile if that is lower."""
+    finite = sorted(value for value in values if math.isfinite(value))
+    if not finite:
+        return 1.0
+    upper = finite[(3 * len(finite)) // 4 if len(finite) > 3 else -1]
+    return nice_top(min(finite[-1], reach * upper) if upper > 0 else finite[-1])
+
+
+def top_of_intervals(intervals: Iterable[Interval]) -> float:
+    """Return the end of an axis from 0 that has room for all intervals."""
+    ends = [i.mean if i.basis == "none" else i.high for i in intervals if math.isfinite(i.mean)]
+    return nice_top(max(ends, default=0.0))

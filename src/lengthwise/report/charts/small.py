@@ -1,0 +1,164 @@
+"""Small charts: curves without intervals, and bars."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lengthwise.analysis.intervals import Interval
+from lengthwise.report.charts.spec import SHOWN, Chart, Layer, by_id, faded, label, short, spec, texts
+from lengthwise.report.palette import Look
+
+HEIGHT = 110  # pixels
+MAX_POINTS = 100  # of a curve; a longer one is averaged over neighbours
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A line over places of equal width, without intervals. `label`: of the legend's key that hides it, if there is one."""
+
+    values: Sequence[float]
+    look: Look
+    label: str = ""
+    opacity: float = 1.0
+    dashed: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars:
+    """A bar in each bin, as a share of the whole."""
+
+    shares: Sequence[float]
+    colour: str
+    opacity: float = 1.0
+
+
+def ramp(values: Sequence[Sequence[float]], look: Look) -> list[Curve]:
+    """Return curves of one colour with opacities that rise from the first to the last."""
+    count = max(1, len(values) - 1)
+    return [
+        Curve(values=v, look=look, opacity=round(0.3 + 0.7 * n / count, 2), dashed=False) for n, v in enumerate(values)
+    ]
+
+
+def curve_chart(
+    described: str,
+    curves: Sequence[Curve],
+    top: float,
+    ends: tuple[str, str],
+    shaded: tuple[int, int] | None = None,
+) -> Chart:
+    """Return a small chart of curves from 0 to `top`. What is above is cut off.
+
+    `ends`: the texts at both ends of the horizontal axis. `shaded`: the first of the shaded places, and the one after the last.
+    """
+    length = max((len(curve.values) for curve in curves), default=0) or 1
+    axes = _small_axes(length, top, [0, length])
+    points = [averaged(curve.values) for curve in curves]
+    data = [
+        {"e": f"s{n}", "opacity": curve.opacity, "x": [x for x, _ in line], "y": [short(y) for _, y in line]}
+        for n, (curve, line) in enumerate(zip(curves, points, strict=True))
+    ]
+    ids = [f"s{n}" for n in range(len(curves))]
+    encoding = {
+        **axes,
+        "color": by_id(ids, [c.look.colour for c in curves]),
+        "strokeDash": by_id(ids, [list(c.look.dash) if c.dashed else [1, 0] for c in curves]),
+        "opacity": faded({"field": "opacity", "type": "quantitative", "scale": None, "legend": None}, 0.12),
+    }
+    layers: list[Layer] = []
+    if shaded is not None:
+        x = {"x": {"datum": shaded[0], "type": "quantitative"}, "x2": {"datum": shaded[1]}}
+        layers.append({"data": {"values": [{}]}, "mark": {"type": "rect", "color": "var(--new)"}, "encoding": x})
+    mark = {"type": "line", "clip": True, "strokeWidth": 1.3}
+    layers.append({"transform": [{"filter": SHOWN}, {"flatten": ["x", "y"]}], "mark": mark, "encoding": encoding})
+    series = [{"id": id, "label": c.label} for id, c in zip(ids, curves, strict=True) if c.label]
+    return _small_chart(described, layers, data, texts([0, length], ends), (top, f"{top:g}"), series)
+
+
+def bar_chart(
+    described: str,
+    groups: Sequence[Bars],
+    top: tuple[float, str],
+    ticks: Mapping[float, str],
+    *,
+    whiskers: Sequence[Interval] = (),
+    steps: Sequence[float] = (),
+) -> Chart:
+    """Return a small chart of bars, those of several groups side by side in each bin.
+
+    `top`: the upper end of the vertical axis, and its text. `ticks`: texts by place; bin n lies
+    from n to n + 1. `whiskers`: an
+    interval in each bin. `steps`: a line with a height in each bin.
+    """
+    bins = max(len(group.shares) for group in groups)
+    axes = _small_axes(bins, top[0], list(ticks))
+    width = 0.88 / len(groups)
+    layers: list[Layer] = []
+    for number, group in enumerate(groups):
+        data = [
+            {
+                "x": round(n + 0.06 + number * width, 4),
+                "x2": round(n + 0.06 + (number + 1) * width, 4),
+                "y": short(share),
+            }
+            for n, share in enumerate(group.shares)
+        ]
+        mark = {"type": "rect", "color": group.colour, "opacity": group.opacity}
+        encoding = {**axes, "x2": {"field": "x2"}, "y2": {"datum": 0}}
+        layers.append({"data": {"values": data}, "mark": mark, "encoding": encoding})
+    known = [(n, interval) for n, interval in enumerate(whiskers) if interval.basis != "none"]
+    if known:
+        data = [{"x": n + 0.5, "y": short(i.low), "hi": short(i.high)} for n, i in known]
+        mark = {"type": "rule", "color": "var(--ink)", "opacity": 0.75, "clip": True}
+        layers.append({"data": {"values": data}, "mark": mark, "encoding": {**axes, "y2": {"field": "hi"}}})
+    if steps:
+        data = [{"x": n, "y": short(share)} for n, share in enumerate([*steps, steps[-1]])]
+        line = {"type": "line", "interpolate": "step-after", "color": "var(--ink)", "strokeWidth": 1.3, "clip": True}
+        layers.append({"data": {"values": data}, "mark": line, "encoding": axes})
+    return _small_chart(described, layers, (), texts(list(ticks), list(ticks.values())), top, ())
+
+
+def _small_chart(
+    described: str,
+    layers: Sequence[Layer],
+    data: Sequence[Mapping[str, Any]],
+    below: Mapping[str, Any],
+    top: tuple[float, str],
+    series: Sequence[Mapping[str, str]],
+) -> Chart:
+    signals = {"x_ticks": below, "y_ticks": texts([0, top[0]], ["0", top[1]])}
+    return Chart(
+        described=described,
+        height=HEIGHT,
+        data={"spec": spec(layers, HEIGHT, data, signals), "series": series, "names": []},
+    )
+
+
+def _small_axes(length: int, top: float, at: Sequence[float]) -> dict[str, Any]:
+    """Return the axes of a small chart: labels at some places, at 0 and at the top."""
+    common: dict[str, Any] = {"title": None, "labelFontSize": 11}
+    below = {"grid": False, "values": at, "labelExpr": label("x_ticks"), "labelPadding": 5, "labelFlush": True}
+    below |= {"labelOverlap": "greedy", "labelSeparation": 6}
+    left = {"values": [0, top], "labelExpr": label("y_ticks"), "labelPadding": 4}
+    scales = {"x": [0, length], "y": [0, top]}
+    return {
+        name: {
+            "field": name,
+            "type": "quantitative",
+            "scale": {"domain": scales[name], "nice": False, "zero": False},
+            "axis": common | axis,
+        }
+        for name, axis in (("x", below), ("y", left))
+    }
+
+
+def averaged(values: Sequence[float]) -> list[tuple[float, float]]:
+    """Return the middles of the values' places, and the values. Each point of a long line is the mean of neighbours.
+
+    Values that are not finite are left out.
+    """
+    size = max(1, -(-len(values) // MAX_POINTS))
+    parts = [values[n : n + size] for n in range(0, len(values), size)]
+    means = [(n * size + len(part) / 2, math.fsum(part) / len(part)) for n, part in enumerate(parts)]
+    return [(x, mean) for x, mean in means if math.isfinite(mean)]

@@ -1,0 +1,228 @@
+"""The chart of a task: score against length, with extrapolation shaded and intervals as bands."""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from lengthwise.analysis import Baseline, Point, SeedScore, TaskFindings
+from lengthwise.analysis.numbers import figure, times
+from lengthwise.report.charts import Chart, Columns, Ending, Line, Range, line_chart
+from lengthwise.report.charts.spec import Layer
+from lengthwise.report.palette import Look
+
+PADDING = 0.3  # space left and right of the outer lengths, in octaves
+EXTRAPOLATION = "longer than training (extrapolation) →"
+SHORT_EXTRAPOLATION = "extrapolation →"  # where the shaded part is narrower than EXTRAPOLATION_WIDTH pixels
+EXTRAPOLATION_WIDTH = 240
+SHORT_NAMES = {  # of baselines, in the chart's margin
+    "nearest neighbour": "1 neighbour",
+    "3 nearest neighbours": "3 neighbours",
+    "best constant label": "best constant",
+    "constant answer": "constant",
+}
+HEIGHT = 360
+
+
+def ranges(task: TaskFindings) -> list[Range]:
+    """Return the vertical axes to choose from, widest first. The page starts with `first`.
+
+    Shares of correct answers have one range, their whole scale. Other metrics may have three: "all" contains all encodings and
+    baselines. If a few encodings have far larger means, "most" contains the others: it reaches at most four times as far above
+    the best mean as the upper quartile does. If not, "encodings" contains all encodings without baselines far above them. "best"
+    contains the better half of the encodings. A range that leaves out little is not offered.
+    """
+    if task.metric.share:
+        return [Range("all", -0.03, 1.03)]
+    points = [p for s in task.series for p in s.points if math.isfinite(p.mean)]
+    if not points:
+        return [Range("all", 0.0, 1.0)]
+    means = sorted(p.mean for p in points)
+    baselines = [value for b in task.baselines for value in b.scores.values() if math.isfinite(value)]
+    lowest, limits = min([means[0], *baselines]), {"all": max([means[-1], *baselines])}
+    if task.metric.from_zero:
+        lowest = 0.0
+    if task.metric.better == "lower" and len(means) > 1:
+        upper = statistics.quantiles(means, n=4, method="inclusive")[2]
+        by_series = [[p.mean for p in s.points if p in points] for s in task.series]
+        worst = sorted(max(means) for means in by_series if means)
+        most = lowest + 4 * (upper - lowest)
+        if task.metric.from_zero:  # include the scores at the shortest length, where models have seen few examples
+            most = max(most, *(p.mean for p in points if p.length == task.lengths[0]))
+        wide = {"encodings": means[-1]} if most >= means[-1] else {"most": most}
+        candidates = wide | {"best": worst[(len(worst) - 1) // 2]}
+        for name, limit in candidates.items():
+            if lowest < limit and (limit - lowest) * 1.5 < min(limits.values()) - lowest:
+                limits[name] = limit
+    axes = [_range(name, [p for p in points if p.mean <= limit], lowest, limit) for name, limit in limits.items()]
+    return [Range(axis.name, -0.03 * axis.high, axis.high) for axis in axes] if task.metric.from_zero else axes
+
+
+def axis_choices(choices: list[Range], baselines: bool) -> str:
+    """Return a list of what the ranges show, one item for each button."""
+    texts = {
+        "all": "all scores and baselines" if baselines else "all scores",
+        "encodings": "the encodings without the baselines",
+        "most": "most of the scores",
+        "best": "the better half of the encodings",
+    }
+    items = [texts[choice.name] for choice in choices]
+    return f"{', '.join(items[:-1])} or {items[-1]}" if len(items) > 1 else items[0]
+
+
+def describe(task: TaskFindings) -> str:
+    """Describe the chart for screen readers: its axes, their ranges, its lines, and the scores at the longest length."""
+    longest = max(task.lengths)
+    means = [p.mean for s in task.series for p in s.points if math.isfinite(p.mean)]
+    scores = f", from {figure(min(means))} to {figure(max(means))}" if means else ""
+    dashed = f" Dashed lines for baselines: {', '.join(b.label for b in task.baselines)}." if task.baselines else ""
+    ends = [f"{s.label} {figure(p.mean)}" for s in task.ranked(longest) if (p := s.point_at(longest)) is not None]
+    last = f" Scores at {longest:,} {task.unit}, best first: {', '.join(ends)}." if ends else ""
+    return (
+        f"{task.title}: line chart. Horizontal axis: length in {task.unit}, from {min(task.lengths):,} to {longest:,}, "
+        f"{trained(task)}. Vertical axis: {task.metric_label}, {task.metric.better} is better{scores}. "
+        f"One line per encoding: {', '.join(s.label for s in task.series)}.{dashed}{last} "
+        "The table below has all numbers. The left and right arrow keys move through the lengths."
+    )
+
+
+def first(choices: list[Range]) -> int:
+    """Return the index of the first range to show: that of "most" or "encodings" if there is one, otherwise that of "all"."""
+    return next((n for n, choice in enumerate(choices) if choice.name in ("most", "encodings")), 0)
+
+
+def _range(name: str, points: list[Point], lowest: float, limit: float) -> Range:
+    """Return a range around the means. Intervals may extend it by 35 % at each end."""
+    reach = max(limit - lowest, 1e-3 * abs(limit), 1e-6)
+    ends = [p.interval for p in points if p.interval.basis != "none"]
+    low = max(min((i.low for i in ends), default=lowest), lowest - 0.35 * reach)
+    high = max(limit, min(max((i.high for i in ends), default=limit), limit + 0.35 * reach))
+    pad = 0.07 * (high - low) or reach
+    return Range(name, min(low, lowest) - pad, high + pad)
+
+
+def score_chart(task: TaskFindings, looks: Mapping[str, Look]) -> Chart:
+    """Return the chart of a task's scores."""
+    choices = ranges(task)
+    left, right = min(*task.lengths, task.train_length), max(*task.lengths, task.train_length)
+    columns = Columns(
+        at=task.lengths,
+        low=left / 2**PADDING,
+        high=right * 2**PADDING,
+        ticks=[[f"{n:,}", times(n / task.train_length)] for n in task.lengths],
+        heads=[f"{n:,} {task.unit}" for n in task.lengths],
+        notes=[_relation(task, n) for n in task.lengths],
+        log=True,
+    )
+    background = _longer_region(task, columns.high) if task.is_new(right) else []
+    background += _shorter_region(task, columns.low) if task.of_kind("shorter") else []
+    shown = [b for b in task.baselines if any(map(math.isfinite, b.scores.values()))]
+    lasts = [next(v for v in reversed(list(b.scores.values())) if math.isfinite(v)) for b in shown]
+    return line_chart(
+        describe(task),
+        lines(task, looks),
+        columns,
+        choices,
+        start=first(choices),
+        better=task.metric.better,
+        background=background + _baselines(shown),
+        endings=[Ending(id=f"b{n}", last=last, colour="var(--faint)") for n, last in enumerate(lasts)],
+        names=[SHORT_NAMES.get(b.label, b.label) for b in shown],
+        baselines=[
+            {"label": b.label, "kind": b.kind, "points": [_baseline_text(b, n) for n in task.lengths]}
+            for b in task.baselines
+        ],
+        height=HEIGHT,
+    )
+
+
+def lines(task: TaskFindings, looks: Mapping[str, Look]) -> list[Line]:
+    """Return the lines of the encodings."""
+    points = [[series.point_at(length) for length in task.lengths] for series in task.series]
+    return [
+        Line(
+            label=series.label,
+            look=looks[series.label],
+            scores=[None if p is None else p.interval for p in row],
+            counts=["" if p is None else count_text(p) for p in row],
+        )
+        for series, row in zip(task.series, points, strict=True)
+    ]
+
+
+def _longer_region(task: TaskFindings, right: float) -> list[Layer]:
+    """Return the shading of lengths above the training length, and the rule at the training length with its labels."""
+    data = {"values": [{"train": task.train_length, "right": right}]}
+    x = {"x": {"field": "train", "type": "quantitative"}}
+    x2 = {"x2": {"field": "right"}}
+    width = "range('x')[1] - scale('x', datum.train)"
+    label = f"{width} > {EXTRAPOLATION_WIDTH} ? '{EXTRAPOLATION}' : '{SHORT_EXTRAPOLATION}'"
+    text = {"type": "text", "y": -9, "baseline": "bottom", "fontSize": 12}
+    marks: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"type": "rect", "color": "var(--new)"}, x | x2),
+        ({"type": "rule", "color": "var(--ink)", "strokeWidth": 1.2, "opacity": 0.75}, x),
+        (text | {"text": trained(task), "color": "var(--ink)", "dx": -6, "align": "right"}, x),
+        (
+            text | {"text": {"expr": label}, "color": "var(--soft)", "dx": 6, "align": "left", "fontStyle": "italic"},
+            x,
+        ),
+    ]
+    return [{"data": data, "mark": mark, "encoding": encoding} for mark, encoding in marks]
+
+
+def _shorter_region(task: TaskFindings, left: float) -> list[Layer]:
+    """Return the shading of lengths below the shortest training length."""
+    data = {"values": [{"left": left, "shortest": task.shortest}]}
+    span = {"x": {"field": "left", "type": "quantitative"}, "x2": {"field": "shortest"}}
+    return [{"data": data, "mark": {"type": "rect", "color": "var(--new)"}, "encoding": span}]
+
+
+def _baselines(shown: Sequence[Baseline]) -> list[Layer]:
+    """Return a dashed grey line for each baseline."""
+    if not shown:
+        return []
+    values = [
+        {"b": f"b{n}", "x": length, "v": value if math.isfinite(value) else None}
+        for n, b in enumerate(shown)
+        for length, value in b.scores.items()
+    ]
+    line = {"type": "line", "clip": True, "color": "var(--faint)", "strokeWidth": 1.3, "strokeDash": [4, 3]}
+    places = {axis: {"field": field, "type": "quantitative"} for axis, field in (("x", "x"), ("y", "v"))}
+    return [
+        {"data": {"values": values}, "mark": line, "encoding": places | {"detail": {"field": "b", "type": "nominal"}}}
+    ]
+
+
+def _baseline_text(baseline: Baseline, length: int) -> str | None:
+    return figure(baseline.scores[length]) if length in baseline.scores else None
+
+
+def _relation(task: TaskFindings, length: int) -> str:
+    ratio = f"{times(length / task.train_length)} the training length"
+    if task.is_new(length):
+        return f"{ratio} (extrapolation)"
+    if task.kind(length) == "shorter":
+        return f"{ratio}, shorter than training"
+    return "the training length" if length == task.train_length else ratio
+
+
+def count_text(point: Point) -> str:
+    """Return what a score is a mean of, such as `3 seeds × 512 examples`."""
+    seeds = "1 seed" if point.n_seeds == 1 else f"{point.n_seeds} seeds"
+    noun = example_noun(point.seeds)
+    counts = {s.n for s in point.seeds}
+    if len(counts) == 1:
+        return f"{seeds} × {counts.pop():,} {noun}"
+    return f"{seeds}, {point.n_examples:,} {noun}"
+
+
+def example_noun(scores: Iterable[SeedScore]) -> str:
+    """Return `prompts` for scores that are stored in groups of prompts, otherwise `examples`."""
+    return "prompts" if all(s.groups for s in scores) else "examples"
+
+
+def trained(task: TaskFindings) -> str:
+    """Return the label of the rule at the training length."""
+    if task.shortest < task.train_length:
+        return f"trained on {task.shortest:,}–{task.train_length:,}"
+    return f"trained at {task.train_length:,}"
