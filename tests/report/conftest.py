@@ -201,6 +201,51 @@ def chromium() -> str | None:
     return next(filter(None, (os.environ.get("CHROMIUM"), *map(shutil.which, ("chromium", "google-chrome")))), None)
 
 
+SCROLL = """async () => {
+  for (const plot of document.querySelectorAll(".plot")) {
+    if (!plot.checkVisibility()) continue;
+    plot.scrollIntoView({ behavior: "instant" });
+    while (!plot.querySelector("svg")) await new Promise((then) => setTimeout(then, 10));
+  }
+  scrollTo({ top: 0, behavior: "instant" });
+}"""
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Callable[..., Any]:
+    """Open pages, offline, and scroll through them, so that all their visible charts are drawn.
+
+    `page.messages` has the messages of the console and the uncaught errors, `page.requests` the addresses that were requested.
+    """
+
+    def open_page(path: Path, **settings: Any) -> Any:
+        page = browser.new_context(offline=True, **settings).new_page()
+        page.messages, page.requests = [], []
+        page.on("console", lambda message: page.messages.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: page.messages.append(f"error: {error}"))
+        page.on("request", lambda request: page.requests.append(request.url))
+        page.goto(path.resolve().as_uri())
+        page.wait_for_selector("html[data-ready=yes]", state="attached")
+        page.evaluate(SCROLL)
+        return page
+
+    return open_page
+
+
+@pytest.fixture
+def opened(open_page: Any) -> Iterator[Callable[..., Any]]:
+    """Open pages as `open_page` does, and close them at the end of the test."""
+    pages: list[Any] = []
+
+    def opened(path: Path, **settings: Any) -> Any:
+        pages.append(open_page(path, **settings))
+        return pages[-1]
+
+    yield opened
+    for page in pages:
+        page.context.close()
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     path = chromium()

@@ -1,6 +1,5 @@
 """The page's section on attention: its numbers, its pictures in a real browser, and nothing where nothing was asked."""
 
-import math
 import random
 import re
 from collections.abc import Callable
@@ -10,8 +9,10 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis import Findings, from_rows
-from lengthwise.analysis.intervals import over_examples
+from lengthwise.probes import PROBES
 from lengthwise.report import render, table, write
+from lengthwise.report.charts import top_of_intervals
+from lengthwise.report.palette import looks
 from lengthwise.store.rows import ProbeRow, RunRow
 
 BINS = 20
@@ -92,87 +93,124 @@ def test_names_cannot_break_out(make_rows: Callable[..., Any], make_study: Calla
     assert "<script>alert" not in page
 
 
-def test_a_layer_without_a_number_breaks_the_line() -> None:
-    layers = [over_examples(mean, 0.01) for mean in (0.1, math.nan, 0.2, 0.3)]
-    drawn = _line(layers, 0.4, 4)
-    assert drawn["path"] == "M12.5,75.0M62.5,50.0L87.5,25.0"
-    assert [p["x"] for p in drawn["points"]] == [12.5, 62.5, 87.5]
-    assert drawn["band"].count("M") == 1, "a single layer has no area"
+def test_a_layer_without_a_number_interrupts_the_line(
+    make_rows: Callable[..., Any], make_study: Callable[..., Any]
+) -> None:
+    runs, scores = make_rows(seeds=3, labels=("NoPE", "FIRE"))
+    probes = probes_of([run for run in runs if run.task == "Copy"])
+    for probe in probes:
+        if "layers" in probe.result:
+            probe.result["layers"][1] = None
+    (_, task) = from_rows([make_study()], runs, scores, probes).tasks
+    (summary,) = task.probes["attention-distance"]
+    section = PROBES.find("attention-distance").section(summary, task, looks(("NoPE", "FIRE")))
+    rows = section["chart"].data["spec"]["data"]["values"]
+    assert [row["y"] is None for row in rows if row["e"] == "s0"] == [False, True, False, False, False, False]
+    assert section["chart"].data["series"][0]["points"][1]["mean"] == "not finite"
+    assert section["series"][0]["cells"][1]["mean"] == "not finite"
 
 
 # ---- in a browser -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def opened(browser: Any, probed: Findings, tmp_path: Path) -> Any:
-    where = write(probed, tmp_path / "page.html")
-    contexts = []
+@pytest.fixture(scope="module")
+def path(probed: Findings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(probed, tmp_path_factory.mktemp("page") / "page.html")
 
-    def opened(**settings: Any) -> Any:
-        context = browser.new_context(**settings)
-        contexts.append(context)
-        page = context.new_page()
-        page.errors = []
-        page.on("console", lambda m: page.errors.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda e: page.errors.append(str(e)))
-        page.goto(where.as_uri())
-        page.wait_for_selector("html[data-ready=yes]")
-        return page
 
-    yield opened
-    for context in contexts:
-        context.close()
+def centres(marks: Any) -> list[tuple[float, float]]:
+    boxes = [mark.bounding_box() for mark in marks.all()]
+    return [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in boxes]
 
 
 @pytest.mark.parametrize("width", [360, 1200])
-def test_it_fits_and_points_lie_where_the_numbers_are(opened: Any, probed: Findings, width: int) -> None:
-    page = opened(viewport={"width": width, "height": 900})
-    assert page.errors == []
+def test_it_fits_and_points_lie_where_the_numbers_are(opened: Any, path: Path, probed: Findings, width: int) -> None:
+    page = opened(path, viewport={"width": width, "height": 900})
+    assert page.messages == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    frame = page.locator(".area").bounding_box()
     (group,) = probed.tasks[1].probes["attention-distance"]
-    top = ticks_up_to(max(i.high for s in group.series for i in s.layers))[-1]
+    top = top_of_intervals(i for s in group.series for i in s.layers)
     fire = next(s for s in group.series if s.label == "FIRE")
-    dots = [dot.bounding_box() for dot in page.locator('.dot[data-series="FIRE"]').all()]
-    assert len(dots) == 6
-    for n, (dot, layer) in enumerate(zip(dots, fire.layers, strict=True)):
-        assert dot["x"] + dot["width"] / 2 == pytest.approx(frame["x"] + frame["width"] * (n + 0.5) / 6, abs=1.5)
-        assert dot["y"] + dot["height"] / 2 == pytest.approx(frame["y"] + 240 * (1 - layer.mean / top), abs=1.5)
-    bars = page.locator('.multiple[data-series="RoPE"] .bars span b').all()
+    chart = page.locator(".attention .chart").first
+    points = centres(chart.locator('.mark-symbol path[fill="var(--c3)"]'))
+    assert len(points) == 6
+    ticks = {float(text.text_content()): text for text in chart.locator(".mark-text.role-axis-label text").all()}
+    (layers, heights) = ([n for n in ticks if n >= 1], [n for n in ticks if n < 1])
+    assert layers == [1, 2, 3, 4, 5, 6]
+    assert (min(heights), max(heights)) == (0, top)
+    lowest, highest = (centres(chart.get_by_text(ticks[n].text_content(), exact=True))[0][1] for n in (0, top))
+    for n, ((x, y), layer) in enumerate(zip(points, fire.layers, strict=True)):
+        assert x == pytest.approx(centres(chart.get_by_text(f"{n + 1}", exact=True))[0][0], abs=1.5)
+        assert y == pytest.approx(lowest + (highest - lowest) * layer.mean / top, abs=2)
+    bars = page.locator('.multiple[data-series="RoPE"] .mark-rect path').all()
     heights = [bar.bounding_box()["height"] for bar in bars]
-    shares = [
-        i.mean for i in next(s for s in probed.tasks[1].probes["attended-distance"][0].series if s.label == "RoPE").most
-    ]
+    (histograms,) = probed.tasks[1].probes["attended-distance"]
+    shares = [i.mean for i in next(s for s in histograms.series if s.label == "RoPE").most]
     assert len(heights) == BINS
     scale = max(heights) / max(shares)
     assert heights == pytest.approx([share * scale for share in shares], abs=1)
+    whiskers = page.locator('.multiple[data-series="RoPE"] .mark-rule.role-mark line')
+    assert whiskers.count() == BINS, "an interval over three seeds in each bin"
 
 
-def test_the_legend_hides_an_encoding_everywhere(opened: Any) -> None:
-    page = opened()
-    parts = page.locator('[data-series="ALiBi"]')
-    assert parts.count() == 1 + 6 + 1
+def test_the_legend_hides_an_encoding_everywhere(opened: Any, path: Path) -> None:
+    page = opened(path)
+    line = page.locator(".attention .chart").first.locator('path[stroke="var(--c2)"], path[fill="var(--c2)"]')
+    multiple = page.locator('.multiple[data-series="ALiBi"]')
+    assert line.count() > 6
+    assert page.locator(".attention .chart text", has_text="ALiBi").count() == 1
+    assert multiple.count() == 1
     page.locator('.attention .key[data-label="ALiBi"]').click()
-    assert not any(parts.nth(n).is_visible() for n in range(parts.count()))
+    page.wait_for_timeout(100)
+    assert line.count() == 0
+    assert page.locator(".attention .chart text", has_text="ALiBi").count() == 0
+    assert not multiple.is_visible()
     assert page.locator('.key[data-label="ALiBi"][aria-pressed="false"]').count() == 3, "all legends say so"
     page.locator(".attention .all").click()
-    assert parts.last.is_visible()
-    assert page.errors == []
+    page.wait_for_timeout(100)
+    assert line.count() > 6
+    assert multiple.is_visible()
+    assert page.messages == []
 
 
-def test_light_dark_and_paper(opened: Any) -> None:
+def test_the_tooltip_and_the_description(opened: Any, path: Path, probed: Findings) -> None:
+    page = opened(path)
+    chart = page.locator(".attention .chart").first
+    assert chart.get_attribute("role") == "img"
+    described = (
+        "Copy: line chart of the attention distance from NoPE by layer. Horizontal axis: layers 1 to 6. Vertical axis:"
+    )
+    assert chart.get_attribute("aria-label").startswith(described)
+    chart.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    tip = page.locator(".attention .tip").first
+    (group,) = probed.tasks[1].probes["attention-distance"]
+    second = next(s for s in group.series if s.label == "FIRE").layers[1]
+    text = tip.inner_text()
+    assert text.startswith("layer 2")
+    assert f"{second.mean:.3f}" in text and f"{second.low:.3f} … {second.high:.3f}" in text
+    assert "NoPE (another seed)" in text
+    assert "95 % interval over 3 seeds × 10 examples" in text
+    assert tip.locator("svg").count() == 4, "each name has its glyph"
+    histogram = page.locator('.multiple[data-series="RoPE"] .chart')
+    assert histogram.get_attribute("aria-label").startswith("RoPE: bar chart of the share of queries")
+    assert histogram.get_attribute("tabindex") is None, "it has nothing for the keyboard"
+
+
+def test_light_dark_and_paper(opened: Any, path: Path) -> None:
     def looks(page: Any) -> list[str]:
         found: list[str] = page.evaluate(
-            """() => [".multiple b", ".curve", ".ticks span"].map((selector) => {
-              const style = getComputedStyle(document.querySelector(selector));
-              return selector === ".curve" ? style.stroke : selector === ".multiple b" ? style.backgroundColor : style.color;
+            """() => [".multiple .mark-rect path", ".attention .mark-line path", ".attention .role-axis-label text"].map((s) => {
+              const style = getComputedStyle(document.querySelector(s));
+              return style[s.endsWith("-line path") ? "stroke" : "fill"];
             })"""
         )
         return found
 
-    light, dark = (looks(opened(color_scheme=scheme)) for scheme in ("light", "dark"))
+    light, dark = (looks(opened(path, color_scheme=scheme)) for scheme in ("light", "dark"))
     assert all(one != other for one, other in zip(light, dark, strict=True))
-    page = opened(color_scheme="dark")
+    page = opened(path, color_scheme="dark")
     page.emulate_media(media="print")
     assert looks(page) == light, "paper is white"
-    assert page.locator(".plane").is_visible()
+    assert page.locator(".attention .chart").first.is_visible()

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lengthwise.report.chart import HEIGHT, LABEL_DISTANCE, MANY, label_heights, ranges, rows, spec
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.report import render, table
+from lengthwise.report.charts.lines import LABEL_DISTANCE, MANY, label_heights, rows
 from lengthwise.report.palette import looks
+from lengthwise.report.score_chart import HEIGHT, lines, ranges, score_chart
 
 Make = Callable[..., Any]
 NAMES = ("least squares", "lasso", "averaging", "nearest neighbour", "3 nearest neighbours", "zero")
@@ -61,15 +62,14 @@ def test_the_spec_is_valid_and_says_each_name(study: Findings) -> None:
     import altair
 
     (task,) = study.tasks
-    made = spec(task, looks(study.labels))
-    assert altair.Chart.from_dict(made).to_dict()
-    text = json.dumps(made)
-    for word in ("least squares", "averaging", "1 neighbour", "3 neighbours", "lasso", "zero"):
-        assert f'"{word}"' in text
+    data = score_chart(task, looks(study.labels)).data
+    assert altair.Chart.from_dict(data["spec"]).to_dict()
+    assert data["names"] == ["least squares", "lasso", "averaging", "1 neighbour", "3 neighbours", "zero"]
+    assert "neighbour" not in json.dumps(data["spec"]), "names of baselines come from the store"
 
 
 def test_tasks_without_baselines_have_nothing_of_them(quickstart: Findings) -> None:
-    made = json.dumps(spec(quickstart.tasks[0], looks(quickstart.labels)))
+    made = json.dumps(score_chart(quickstart.tasks[0], looks(quickstart.labels)).data["spec"])
     assert "strokeDash" in made
     assert '"b0"' not in made
     page = render(quickstart)
@@ -110,15 +110,15 @@ def test_squared_errors_begin_at_zero_and_baselines_are_on_the_widest_axis(study
     ],
 )
 def test_words_do_not_cover_each_other(wanted: list[float]) -> None:
-    found = sorted(label_heights(wanted))
+    found = sorted(label_heights(wanted, HEIGHT))
     assert all(b - a >= LABEL_DISTANCE - 0.11 for a, b in zip(found, found[1:], strict=False))
     assert found[0] >= 5 and found[-1] <= HEIGHT - 5
     order = sorted(range(len(wanted)), key=lambda n: wanted[n])
-    assert sorted(order, key=lambda n: label_heights(wanted)[n]) == order
+    assert sorted(order, key=lambda n: label_heights(wanted, HEIGHT)[n]) == order
 
 
 def test_words_stay_where_there_is_room() -> None:
-    assert label_heights([300.0, 20.0, 100.0]) == [300.0, 20.0, 100.0]
+    assert label_heights([300.0, 20.0, 100.0], HEIGHT) == [300.0, 20.0, 100.0]
 
 
 def test_of_many_lengths_the_first_beyond_the_axis_has_the_arrow(study: Findings) -> None:
@@ -126,7 +126,8 @@ def test_of_many_lengths_the_first_beyond_the_axis_has_the_arrow(study: Findings
     assert len(task.lengths) > MANY
     choices = ranges(task)
     n = next(n for n, c in enumerate(choices) if c.high < 100)
-    beyond = [row for row in rows(task, choices) if row["e"] == "s0" and row["y"] > choices[n].high]
+    found = rows(lines(task, looks(study.labels)), task.lengths, choices)
+    beyond = [row for row in found if row["e"] == "s0" and row["y"] > choices[n].high]
     assert len(beyond) > 3
     assert [row["over"][n] for row in beyond] == [0] + [-1] * (len(beyond) - 1)
 
@@ -144,15 +145,11 @@ def test_the_terminal_shows_some_of_many_lengths_and_marks_baselines(study: Find
     assert "a floor is a baseline that a model must beat" in render(study)
 
 
-def test_a_phone_shows_all_of_it(browser: Any, study: Findings, tmp_path: Any) -> None:
+def test_a_phone_shows_all_of_it(opened: Any, study: Findings, tmp_path: Any) -> None:
     path = tmp_path / "page.html"
     path.write_text(render(study))
-    page = browser.new_page(viewport={"width": 390, "height": 800})
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.goto(path.as_uri())
-    page.wait_for_selector("html[data-ready=yes]")
-    assert said == []
+    page = opened(path, viewport={"width": 390, "height": 800})
+    assert page.messages == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     words = page.locator(".chart svg text", has_text="3 neighbours").bounding_box()
     assert words is not None
@@ -163,4 +160,3 @@ def test_a_phone_shows_all_of_it(browser: Any, study: Findings, tmp_path: Any) -
     assert "least squares" in page.locator(".tip").inner_text()
     page.locator(".sortable thead button").first.click()
     assert page.locator("table.scores tbody").last.get_attribute("class") == "baselines", "sorting leaves them below"
-    page.close()

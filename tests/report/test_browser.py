@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lengthwise.report.chart import describe
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.report import write
+from lengthwise.report.score_chart import describe
 
 Make = Callable[..., Any]
 EVIL = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'><b>FIRE</b>"
@@ -21,24 +21,16 @@ def report(tmp_path_factory: pytest.TempPathFactory, quickstart: Findings) -> Pa
 
 
 @contextmanager
-def opened(browser: Any, path: Path, **settings: Any) -> Iterator[Any]:
+def opened(open_page: Any, path: Path, **settings: Any) -> Iterator[Any]:
     """The page, offline. Afterwards: no error in the console, and nothing was asked for but the file itself."""
-    context = browser.new_context(offline=True, **settings)
-    page = context.new_page()
-    said: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: said.append(f"error: {error}"))
-    page.on("request", lambda request: asked.append(request.url))
+    page = open_page(path, **settings)
     try:
-        page.goto(path.as_uri())
-        page.wait_for_selector("html[data-ready=yes]", state="attached")
         yield page
         page.wait_for_timeout(50)
-        assert said == []
-        assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
+        assert page.messages == []
+        assert [url for url in page.requests if not url.startswith("data:")] == [path.as_uri()]
     finally:
-        context.close()
+        page.context.close()
 
 
 def drawn(page: Any, slot: int, chart: int = 0) -> int:
@@ -50,8 +42,8 @@ def drawn(page: Any, slot: int, chart: int = 0) -> int:
     )
 
 
-def test_draws_every_encoding_and_fetches_nothing(browser: Any, report: Path) -> None:
-    with opened(browser, report) as page:
+def test_draws_every_encoding_and_fetches_nothing(open_page: Any, report: Path) -> None:
+    with opened(open_page, report) as page:
         assert page.locator(".chart svg").count() == 2
         for slot in (0, 1, 2, 3, 4, 5, 6):
             assert drawn(page, slot) >= 6, f"slot {slot}: a line, a band and points at four lengths"
@@ -61,8 +53,8 @@ def test_draws_every_encoding_and_fetches_nothing(browser: Any, report: Path) ->
             assert word in words
 
 
-def test_the_legend_hides_and_shows(browser: Any, report: Path) -> None:
-    with opened(browser, report) as page:
+def test_the_legend_hides_and_shows(open_page: Any, report: Path) -> None:
+    with opened(open_page, report) as page:
         key = page.locator(".key", has_text="FIRE").first
         before = drawn(page, 3)
         key.click()
@@ -83,8 +75,8 @@ def test_the_legend_hides_and_shows(browser: Any, report: Path) -> None:
         assert drawn(page, 1) > 0
 
 
-def test_the_legend_by_keyboard(browser: Any, report: Path) -> None:
-    with opened(browser, report) as page:
+def test_the_legend_by_keyboard(open_page: Any, report: Path) -> None:
+    with opened(open_page, report) as page:
         page.locator(".key", has_text="Sinusoidal").first.focus()
         page.keyboard.press("Space")
         page.wait_for_timeout(100)
@@ -94,8 +86,8 @@ def test_the_legend_by_keyboard(browser: Any, report: Path) -> None:
         assert drawn(page, 4) > 0
 
 
-def test_the_legend_by_touch(browser: Any, report: Path) -> None:
-    with opened(browser, report, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True) as page:
+def test_the_legend_by_touch(open_page: Any, report: Path) -> None:
+    with opened(open_page, report, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True) as page:
         page.locator(".key", has_text="ALiBi").first.tap()
         page.wait_for_timeout(100)
         assert drawn(page, 2) == 0
@@ -104,8 +96,8 @@ def test_the_legend_by_touch(browser: Any, report: Path) -> None:
         assert page.locator(".tip").first.is_visible()
 
 
-def test_the_tooltip_has_the_numbers(browser: Any, report: Path, quickstart: Findings) -> None:
-    with opened(browser, report) as page:
+def test_the_tooltip_has_the_numbers(open_page: Any, report: Path, quickstart: Findings) -> None:
+    with opened(open_page, report) as page:
         page.locator(".chart").first.scroll_into_view_if_needed()
         box = page.locator(".chart svg").first.bounding_box()
         page.mouse.move(box["x"] + box["width"] * 0.89, box["y"] + 200)
@@ -131,11 +123,11 @@ def test_the_tooltip_has_the_numbers(browser: Any, report: Path, quickstart: Fin
         tip.wait_for(state="hidden")
 
 
-def test_the_axis_can_show_all_or_the_best(browser: Any, report: Path) -> None:
+def test_the_axis_can_show_all_or_the_best(open_page: Any, report: Path) -> None:
     def ticks(page: Any) -> str:
         return page.locator(".chart").first.text_content()
 
-    with opened(browser, report) as page:
+    with opened(open_page, report) as page:
         most = ticks(page)
         page.get_by_role("button", name="all", exact=True).first.click()
         page.wait_for_timeout(100)
@@ -149,11 +141,11 @@ def test_the_axis_can_show_all_or_the_best(browser: Any, report: Path) -> None:
         assert page.locator("[data-range][aria-pressed=true]").count() == 1
 
 
-def test_tables_sort(browser: Any, report: Path) -> None:
+def test_tables_sort(open_page: Any, report: Path) -> None:
     def order(page: Any) -> list[str]:
         return page.locator(".task .scores").first.locator("tbody th").all_inner_texts()
 
-    with opened(browser, report) as page:
+    with opened(open_page, report) as page:
         assert order(page)[0] == "FIRE"
         head = page.locator(".task .scores").first.locator("thead button")
         head.nth(1).click()
@@ -166,11 +158,11 @@ def test_tables_sort(browser: Any, report: Path) -> None:
         assert page.locator(".task .scores").first.locator("[aria-sort]").count() == 1
 
 
-def test_what_is_missing_sorts_below(browser: Any, tmp_path: Path, make_row: Make, make_score: Make) -> None:
+def test_what_is_missing_sorts_below(open_page: Any, tmp_path: Path, make_row: Make, make_score: Make) -> None:
     runs = [make_row(key=label, label=label) for label in ("A", "B", "C")]
     scores = [make_score(r, n, m) for r, m in zip(runs, (3.0, 1.0, 2.0), strict=True) for n in (128, 1024)]
     path = write(from_rows([], runs, [s for s in scores if (s.key, s.length) != ("B", 128)]), tmp_path / "r.html")
-    with opened(browser, path) as page:
+    with opened(open_page, path) as page:
         head = page.locator(".task .scores thead button").nth(1)
         for expected in (["C", "A", "B"], ["A", "C", "B"]):
             head.click()
@@ -178,14 +170,14 @@ def test_what_is_missing_sorts_below(browser: Any, tmp_path: Path, make_row: Mak
 
 
 def test_names_from_users_run_nothing(
-    browser: Any, tmp_path: Path, make_row: Make, make_score: Make, make_study: Make
+    open_page: Any, tmp_path: Path, make_row: Make, make_score: Make, make_study: Make
 ) -> None:
     changes = {"label": EVIL, "encoding": EVIL, "task": EVIL, "unit": EVIL, "metric": EVIL}
     runs = [make_row(**changes, key=str(n), seed=n, facts={EVIL: EVIL}) for n in range(2)]
     runs.append(make_row(**changes, key="2", seed=2, status="failed", error=EVIL))
     scores = [make_score(r, n, 2.0 + n / 99) for r in runs[:2] for n in (128, 1024)]
     study = make_study(name=EVIL, question=EVIL, expectation=EVIL, command=EVIL)
-    with opened(browser, write(from_rows([study], runs, scores), tmp_path / "evil.html")) as page:
+    with opened(open_page, write(from_rows([study], runs, scores), tmp_path / "evil.html")) as page:
         assert page.locator("h1").inner_text() == EVIL
         assert page.locator(".key").first.inner_text() == EVIL
         page.locator(".key").first.click()
@@ -211,8 +203,8 @@ def test_an_injected_script_would_not_run(browser: Any, tmp_path: Path, report: 
 
 
 @pytest.mark.parametrize("width", [390, 320])
-def test_a_phone_scrolls_only_downwards(width: int, browser: Any, report: Path) -> None:
-    with opened(browser, report, viewport={"width": width, "height": 844}, is_mobile=True, has_touch=True) as page:
+def test_a_phone_scrolls_only_downwards(width: int, open_page: Any, report: Path) -> None:
+    with opened(open_page, report, viewport={"width": width, "height": 844}, is_mobile=True, has_touch=True) as page:
         for details in page.locator("details > summary").all():
             details.click()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -226,13 +218,13 @@ def test_a_phone_scrolls_only_downwards(width: int, browser: Any, report: Path) 
 
 
 def test_a_table_that_does_not_fit_says_that_it_scrolls(
-    browser: Any, tmp_path: Path, make_row: Make, make_score: Make
+    open_page: Any, tmp_path: Path, make_row: Make, make_score: Make
 ) -> None:
     lengths = [2**n for n in range(4, 12)]
     run = make_row(asked=[{"length": n, "tokens": 9, "seed": 0} for n in lengths], train_length=16)
     path = write(from_rows([], [run], [make_score(run, n, 2.0) for n in lengths]), tmp_path / "wide.html")
     table, hint = ".task .scroll", ".task .hint"
-    with opened(browser, path, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True) as page:
+    with opened(open_page, path, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True) as page:
         box = page.locator(table).first
         assert box.evaluate("e => e.scrollWidth > e.clientWidth + 1")
         assert page.locator(hint).first.is_visible()
@@ -249,7 +241,7 @@ def test_a_table_that_does_not_fit_says_that_it_scrolls(
         page.emulate_media(media="print")
         assert name.evaluate("e => getComputedStyle(e).boxShadow") == "none"
         assert not page.locator(hint).first.is_visible()
-    with opened(browser, path, viewport={"width": 1280, "height": 800}) as page:
+    with opened(open_page, path, viewport={"width": 1280, "height": 800}) as page:
         assert not page.locator(hint).first.is_visible()
         assert page.locator(table).first.evaluate("e => getComputedStyle(e).maskImage") == "none"
         page.locator("details.provenance > summary").click()
@@ -258,8 +250,8 @@ def test_a_table_that_does_not_fit_says_that_it_scrolls(
         assert folded.evaluate("e => e.classList.contains('more') === (e.scrollWidth > e.clientWidth + 1)")
 
 
-def test_a_chart_is_described_to_who_does_not_see_it(browser: Any, report: Path, quickstart: Findings) -> None:
-    with opened(browser, report) as page:
+def test_a_chart_is_described_to_who_does_not_see_it(open_page: Any, report: Path, quickstart: Findings) -> None:
+    with opened(open_page, report) as page:
         for n, task in enumerate(quickstart.tasks):
             chart = page.locator(".chart").nth(n)
             assert chart.get_attribute("aria-label") == describe(task)
@@ -267,7 +259,7 @@ def test_a_chart_is_described_to_who_does_not_see_it(browser: Any, report: Path,
             assert chart.get_attribute("aria-roledescription") is None
 
 
-def test_dark_differs_and_follows_a_change(browser: Any, report: Path) -> None:
+def test_dark_differs_and_follows_a_change(open_page: Any, report: Path) -> None:
     def colours(page: Any) -> list[str]:
         return page.evaluate(
             "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector('h1')).color,"
@@ -275,7 +267,7 @@ def test_dark_differs_and_follows_a_change(browser: Any, report: Path) -> None:
             " getComputedStyle(document.querySelector('.chart text')).fill]"
         )
 
-    with opened(browser, report, color_scheme="light") as page:
+    with opened(open_page, report, color_scheme="light") as page:
         light = colours(page)
         page.emulate_media(color_scheme="dark")
         dark = colours(page)
@@ -285,8 +277,8 @@ def test_dark_differs_and_follows_a_change(browser: Any, report: Path) -> None:
         assert colours(page) == light
 
 
-def test_paper_is_light_and_complete(browser: Any, report: Path) -> None:
-    with opened(browser, report, color_scheme="dark") as page:
+def test_paper_is_light_and_complete(open_page: Any, report: Path) -> None:
+    with opened(open_page, report, color_scheme="dark") as page:
         page.emulate_media(media="print", color_scheme="dark")
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -298,13 +290,13 @@ def test_paper_is_light_and_complete(browser: Any, report: Path) -> None:
         assert len(page.pdf()) > 20_000
 
 
-def test_an_empty_page_opens(browser: Any, tmp_path: Path) -> None:
-    with opened(browser, write(Findings(), tmp_path / "empty.html")) as page:
+def test_an_empty_page_opens(open_page: Any, tmp_path: Path) -> None:
+    with opened(open_page, write(Findings(), tmp_path / "empty.html")) as page:
         assert "No results yet" in page.locator("main").inner_text()
 
 
-def test_one_length_and_one_encoding_draw(browser: Any, tmp_path: Path, make_row: Make, make_score: Make) -> None:
+def test_one_length_and_one_encoding_draw(open_page: Any, tmp_path: Path, make_row: Make, make_score: Make) -> None:
     run = make_row(asked=[{"length": 128, "tokens": 1, "seed": 0}])
     path = write(from_rows([], [run], [make_score(run, 128, 2.0)]), tmp_path / "one.html")
-    with opened(browser, path) as page:
+    with opened(open_page, path) as page:
         assert drawn(page, 3) > 0

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lengthwise.analysis import Findings, from_rows
+from lengthwise.probes.example_lengths.section import COLOURS
 from lengthwise.report import render, write
 from lengthwise.store.rows import ProbeRow
 
@@ -34,10 +35,8 @@ def test_nothing_where_nothing_was_asked(quickstart: Findings) -> None:
     assert "Lengths of examples" not in render(quickstart)
 
 
-def test_the_table_looks_and_sorts_as_the_others(browser: Any, counted: Findings, tmp_path: Path) -> None:
-    page = browser.new_page()
-    page.goto(write(counted, tmp_path / "page.html").resolve().as_uri())
-    page.wait_for_selector("html[data-ready=yes]", state="attached")
+def test_the_table_looks_and_sorts_as_the_others(opened: Any, counted: Findings, tmp_path: Path) -> None:
+    page = opened(write(counted, tmp_path / "page.html"))
     page.evaluate("document.querySelectorAll('section.examples details').forEach((d) => { d.open = true; })")
     table = page.locator("section.examples table")
     counts = [int(text.replace(",", "")) for text in table.locator("td:nth-child(2)").all_text_contents()]
@@ -48,25 +47,31 @@ def test_the_table_looks_and_sorts_as_the_others(browser: Any, counted: Findings
     other = page.locator("section.task table.scores").first.locator("tbody td").first
     looks = "e => (({borderBottomWidth, padding, textAlign}) => [borderBottomWidth, padding, textAlign])(getComputedStyle(e))"
     assert table.locator("tbody td").first.evaluate(looks) == other.evaluate(looks)
-    page.close()
 
 
 @pytest.mark.parametrize("width", [390, 1100])
-def test_it_fits_and_bars_are_shares(browser: Any, counted: Findings, tmp_path: Path, width: int) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 900})
-    page.goto(write(counted, tmp_path / "page.html").resolve().as_uri())
+def test_it_fits_and_bars_are_shares(opened: Any, counted: Findings, tmp_path: Path, width: int) -> None:
+    page = opened(write(counted, tmp_path / "page.html"), viewport={"width": width, "height": 900})
+    assert page.messages == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    bars = page.locator(".bars.pair span")
     (task,) = [task for task in counted.tasks if task.probes]
     bins = task.probes["lengths"][0].bins(24)
-    assert bars.count() == len(bins)
-    heights = [
-        [bars.nth(n).locator(f".{part}").bounding_box()["height"] for part in ("train", "test")]
-        for n in range(len(bins))
-    ]
+    chart = page.locator(".examples .chart")
+    heights = list(
+        zip(
+            *(
+                [bar.bounding_box()["height"] for bar in chart.locator(f'.mark-rect path[fill="{colour}"]').all()]
+                for colour in COLOURS
+            ),
+            strict=True,
+        )
+    )
+    assert len(heights) == len(bins)
+    labels = chart.locator(".role-axis-label text").all_text_contents()
+    assert labels[-2:] == ["0", "29%"]
+    assert labels[:2] == ["0", "5"], "the first length of bins"
     top = max(max(train / 465_000, test / 405) for _, _, train, test in bins)
     tall = max(map(max, heights))
     for (_, _, train, test), (a, b) in zip(bins, heights, strict=True):
         assert a == pytest.approx(tall * train / 465_000 / top, abs=1)
         assert b == pytest.approx(tall * test / 405 / top, abs=1)
-    page.close()

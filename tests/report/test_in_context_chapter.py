@@ -13,6 +13,7 @@ from lengthwise.report import render, write
 from lengthwise.store.rows import ProbeRow, RunRow
 
 LABELS = ("NoPE", "RoPE", "ALiBi", "FIRE")
+PHONE = {"width": 390, "height": 844}
 HEADS = ("begin", "middle", "end")
 
 
@@ -105,23 +106,73 @@ def test_names_cannot_break_out(make_rows: Callable[..., Any], make_study: Calla
 # ---- in a browser -----------------------------------------------------------------------------------------------
 
 
+def line(page: Any, slot: int) -> int:
+    """Count the marks of a colour in the charts of the chapter that are no small multiples of one encoding."""
+    shared = page.locator(".in-context .plot:not(.multiple[data-series] .plot)")
+    return int(shared.locator(f'path[stroke="var(--c{slot})"], path[fill="var(--c{slot})"]').count())
+
+
 @pytest.mark.parametrize("width", [390, 1200])
-def test_it_fits_and_follows_the_legend(browser: Any, probed: Findings, tmp_path: Path, width: int) -> None:
-    where = write(probed, tmp_path / "page.html")
-    context = browser.new_context(viewport={"width": width, "height": 900})
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda e: errors.append(str(e)))
-    page.goto(where.as_uri())
-    page.wait_for_selector("html[data-ready=yes]")
-    assert errors == []
+def test_it_fits_and_follows_the_legend(opened: Any, probed: Findings, tmp_path: Path, width: int) -> None:
+    page = opened(write(probed, tmp_path / "page.html"), viewport={"width": width, "height": 900})
+    assert page.messages == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.locator(".in-context .plane").count() == 5
-    parts = page.locator('.in-context [data-series="ALiBi"]')
-    assert parts.count() > 20
-    names = page.locator('.in-context .ending[data-series="ALiBi"]')
-    assert names.first.is_visible() == (width > 640)
+    charts = page.locator(".in-context .chart")
+    assert charts.count() == 5 + 10 + 4 * len(LABELS), "line charts, scores at each example, weights"
+    descriptions = [chart.get_attribute("aria-label") for chart in charts.all()]
+    assert all("Vertical axis: " in text for text in descriptions)
+    assert line(page, 2) > 20
+    names = page.locator(".in-context .chart text", has_text="ALiBi")
+    assert names.count() == 5, "at the ends of lines"
+    for box in (name.bounding_box() for name in names.all()):
+        assert box["x"] + box["width"] <= width
+    multiples = page.locator('.in-context .multiple[data-series="ALiBi"]')
+    assert multiples.count() == 4
     page.locator('.in-context .key[data-label="ALiBi"]').click()
-    assert not any(parts.nth(n).is_visible() for n in range(parts.count()))
-    context.close()
+    page.wait_for_timeout(100)
+    assert line(page, 2) == names.count() == 0
+    assert not any(multiple.is_visible() for multiple in multiples.all())
+    details = page.locator(".in-context details").first
+    details.evaluate("e => { e.open = true; }")
+    late = details.locator('.multiple[data-series="RoPE"] .chart svg')
+    late.first.wait_for()
+    assert late.first.bounding_box()["width"] > 100, "a chart in a closed element is drawn when it opens"
+    page.locator(".in-context .all").click()
+    page.wait_for_timeout(100)
+    assert line(page, 2) > 20
+    assert page.messages == []
+
+
+def test_charts_are_drawn_when_they_are_near_and_before_printing(
+    browser: Any, probed: Findings, tmp_path: Path
+) -> None:
+    page = browser.new_page(viewport={"width": 1000, "height": 600})
+    page.goto(write(probed, tmp_path / "page.html").as_uri())
+    page.wait_for_selector("html[data-ready=yes]", state="attached")
+    charts, drawn = page.locator(".chart").count(), page.locator(".chart svg")
+    assert 0 < drawn.count() < charts
+    page.locator('.key[data-label="ALiBi"]').first.click()
+    page.pdf()
+    assert drawn.count() == charts
+    assert line(page, 1) > 20
+    assert line(page, 2) == 0, "what was hidden before a chart was drawn stays hidden"
+    page.close()
+
+
+def test_long_and_hostile_names_are_text_and_leave_room_for_the_chart(
+    opened: Any, make_rows: Any, make_study: Any, tmp_path: Path
+) -> None:
+    name = "FIRE(</script><img src=x onerror='window.hacked=1'>, width=64, transform='log', threshold=128.0)"
+    page = opened(write(found_of(make_rows, make_study, ("NoPE", name)), tmp_path / "page.html"), viewport=PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    chart = page.locator(".in-context .chart[tabindex]").first
+    ends = chart.locator("text", has_text="FIRE(")
+    assert ends.text_content().endswith("…")
+    points = chart.locator(".mark-symbol path[fill]").evaluate_all("all => all.map((e) => e.getBoundingClientRect().x)")
+    assert max(points) - min(points) > 80
+    chart.focus()
+    page.keyboard.press("ArrowLeft")
+    assert name in page.locator(".in-context .tip:visible").inner_text()
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img").count() == 0
+    assert page.messages == []

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lengthwise.report.chart import spec
 from rich.console import Console
 
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.report import render, table
 from lengthwise.report.palette import looks
+from lengthwise.report.score_chart import score_chart
 
 Make = Callable[..., Any]
 LENGTHS = (2, 3, 5, 6, 7, 8)
@@ -55,7 +55,7 @@ def test_they_have_columns_of_their_own_and_are_in_no_mean(parity: Findings) -> 
 
 
 def test_the_chart_shades_them_and_its_words_say_what_they_are(parity: Findings) -> None:
-    made = spec(parity.tasks[0], looks(parity.labels))
+    made = score_chart(parity.tasks[0], looks(parity.labels)).data["spec"]
     (shade,) = [layer for layer in made["layer"] if "shortest" in json.dumps(layer["encoding"])]
     (place,) = shade["data"]["values"]
     assert place["shortest"] == 5
@@ -66,7 +66,7 @@ def test_the_chart_shades_them_and_its_words_say_what_they_are(parity: Findings)
 def test_the_chart_is_valid(parity: Findings) -> None:
     import altair
 
-    assert altair.Chart.from_dict(spec(parity.tasks[0], looks(parity.labels))).to_dict()
+    assert altair.Chart.from_dict(score_chart(parity.tasks[0], looks(parity.labels)).data["spec"]).to_dict()
 
 
 def test_the_terminal_says_so(parity: Findings) -> None:

@@ -1,0 +1,127 @@
+"""The chart engine: scales, lines with intervals, curves and bars. Every spec is valid and free of anybody's text."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
+from lengthwise.analysis.probe_rows import share_over_seeds
+from lengthwise.report.charts import (
+    CONFIG,
+    Bars,
+    Chart,
+    Curve,
+    Line,
+    bar_chart,
+    curve_chart,
+    even_columns,
+    line_chart,
+    nice_top,
+    ramp,
+    robust_top,
+    zero_to,
+)
+from lengthwise.report.charts.lines import LABEL_DISTANCE, label_heights
+from lengthwise.report.charts.small import averaged
+from lengthwise.report.palette import looks
+
+LABELS = ("NoPE", "RoPE", "ALiBi", "FIRE")
+ALONE = share_over_seeds([0.1])  # of one seed
+EVIL = "'+alert(1)+'</script><script>alert(2)</script>"
+
+
+def lines_of(table: Mapping[str, list[float]]) -> list[Line]:
+    look = looks(list(table))
+    return [
+        Line(label=label, look=look[label], scores=[over_examples(v, 0.01) for v in values], counts="3 seeds")
+        for label, values in table.items()
+    ]
+
+
+def chart_of(table: Mapping[str, list[float]], top: float = 1.0) -> Chart:
+    columns = even_columns([str(n) for n in range(len(next(iter(table.values()))))], "layer")
+    return line_chart("described", lines_of(table), columns, [zero_to(top)])
+
+
+def charts(label: str) -> Iterator[Chart]:
+    """Yield a chart of every kind, with a label of a user."""
+    look = looks([label])[label]
+    yield chart_of({label: [0.1, math.nan, 0.3]})
+    yield chart_of({label: [5.0]})
+    yield curve_chart(label, [Curve(values=[0.1, math.nan], look=look, label=label)], 1.0, ("a", "b"), (0, 1))
+    yield curve_chart(label, ramp([[0.1, 0.2], [0.3, 0.4]], look), 1.0, ("a", "b"))
+    yield curve_chart(label, [], 1.0, ("a", "b"))
+    bars = Bars(shares=[0.1, 0.2], colour=look.colour)
+    ends = [over_seeds([0.1, 0.2], (0, 1)), ALONE]
+    yield bar_chart(label, [bars, bars], (0.2, "20%"), {0: "0", 2: "1"}, whiskers=ends, steps=[0.1, 0.2])
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_every_kind_of_chart_is_valid_and_has_no_text_of_users(number: int) -> None:
+    import altair
+
+    chart = list(charts(EVIL))[number]
+    spec: Any = chart.data["spec"]
+    assert "alert" not in json.dumps(spec, allow_nan=False)
+    assert altair.Chart.from_dict(spec | {"config": CONFIG}).to_dict()
+
+
+def test_labels_reach_the_page_beside_the_spec() -> None:
+    data = chart_of({EVIL: [0.1, 0.2]}).data
+    assert (data["names"], data["series"][0]["label"]) == ([EVIL], EVIL)
+
+
+@pytest.mark.parametrize(
+    ("highest", "expected"),
+    [(0.158, 0.2), (1.0, 1.0), (0.0003, 0.0003), (0.0, 1.0), (math.nan, 1.0), (math.inf, 1.0), (123.0, 150.0)],
+)
+def test_an_axis_ends_at_a_round_number(highest: float, expected: float) -> None:
+    assert nice_top(highest) == pytest.approx(expected)
+
+
+def test_labels_at_the_ends_of_lines_do_not_touch() -> None:
+    for wanted in ([50.0, 50.0, 51.0, 0.0], [239.0, 238.0, 240.0], [0.0] * 7):
+        heights = sorted(label_heights(wanted, 240))
+        assert all(b - a >= LABEL_DISTANCE - 0.11 for a, b in zip(heights, heights[1:], strict=False))
+        assert heights[0] > 0 and heights[-1] < 240
+
+
+def test_a_line_of_many_places_has_means_of_neighbours() -> None:
+    assert averaged([0.0, 1.0, 0.5]) == [(0.5, 0.0), (1.5, 1.0), (2.5, 0.5)]
+    many = averaged([0.0, 1.0] * 100)
+    assert len(many) == 100
+    assert many[:2] == [(1.0, 0.5), (3.0, 0.5)]
+    assert averaged([0.0, math.nan, 0.5]) == [(0.5, 0.0), (2.5, 0.5)]
+    assert averaged([]) == []
+
+
+def test_a_few_far_scores_do_not_flatten_the_others() -> None:
+    assert robust_top([1, 1, 1, 1, 1000], 3) == 3
+    assert robust_top([1, 2, 3], 3) == 3
+    assert robust_top([math.nan], 3) == 1
+    table = {"far": [500.0], "other": [1.0]}
+    (far, other) = chart_of(table, robust_top([1, 1, 1, 1, 500], 3)).data["spec"]["data"]["values"]
+    assert (far["over"], other["over"]) == ([0], [-1]), "an arrow marks the one above the frame"
+    arrows = [layer for layer in chart_of(table, 3).data["spec"]["layer"] if "datum.over" in json.dumps(layer)]
+    assert len(arrows) == 1
+    assert "datum.over" not in json.dumps(chart_of({"other": [1.0]}).data["spec"]), "no arrows where nothing is above"
+
+
+def test_one_seed_has_a_point_and_no_interval() -> None:
+    line = Line(label="FIRE", look=looks(["FIRE"])["FIRE"], scores=[ALONE, None], counts="1 seed")
+    data = line_chart("described", [line], even_columns(["1", "2"]), [zero_to(1)]).data
+    first, second = data["spec"]["data"]["values"]
+    assert (first["y"], first["lo"], first["hi"]) == (0.1, None, None)
+    assert second["y"] is None
+    assert data["series"][0]["points"] == [{"y": 0.1, "mean": "0.100", "interval": "no interval", "n": "1 seed"}, None]
+
+
+def test_a_bin_without_an_interval_has_no_whisker() -> None:
+    intervals: list[Interval] = [over_seeds([0.1, 0.2], (0, 1)), ALONE]
+    bars = Bars(shares=[0.15, 0.1], colour="var(--c0)")
+    chart = bar_chart("described", [bars], (0.2, "20%"), {0: "0"}, whiskers=intervals)
+    (rule,) = [layer for layer in chart.data["spec"]["layer"] if layer["mark"]["type"] == "rule"]
+    assert [row["x"] for row in rule["data"]["values"]] == [0.5]
