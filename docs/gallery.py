@@ -3,8 +3,9 @@
     .venv/bin/python docs/gallery.py           writes all files of docs/encodings/
     .venv/bin/python docs/gallery.py --check   names the files that are out of date, and exits with 1 if there are any
 
-The text comes from docstrings, the numbers from `lengthwise.inspection`. `--check` compares the text of pages. Of pictures it only
-checks that they exist, because fonts and last digits differ between machines. `names.md` in the same folder is written by hand.
+The text comes from docstrings, the numbers from `lengthwise.inspection`. `--check` compares the text of pages. Of pictures it
+compares the texts, colours and lines (`drawing.looks_the_same`), because fonts and last digits differ between machines.
+`names.md` in the same folder is written by hand.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from drawing import picture
+from drawing import looks_the_same, picture
 
 from lengthwise.attention import BACKENDS
 from lengthwise.choices import annotation, choose, context_of, settings_of
@@ -312,12 +313,12 @@ def listing(listed: list[Entry]) -> str:
 # ---- writing and checking -----------------------------------------------------------------------------------------
 
 
-def generate(draw: bool) -> tuple[dict[str, str], dict[str, str]]:
-    """Return all pages and pictures by file name. The pictures are empty strings unless `draw`."""
+def generate() -> tuple[dict[str, str], dict[str, str]]:
+    """Return all pages and pictures by file name."""
     listed = all_entries()
     pages, pictures = {"README.md": listing(listed)}, {}
     for entry in listed:
-        svg, caption = picture(entry.cls, draw)
+        svg, caption = picture(entry.cls)
         pages[f"{entry.file}.md"] = page(entry, caption)
         if caption:
             pictures[f"{entry.file}.svg"] = svg
@@ -326,15 +327,13 @@ def generate(draw: bool) -> tuple[dict[str, str], dict[str, str]]:
 
 def outdated_files() -> list[str]:
     """Return one line for each page or picture that is missing, out of date, or belongs to no encoding."""
-    pages, pictures = generate(draw=False)
+    pages, pictures = generate()
     problems = []
-    for name, text in pages.items():
-        file = FOLDER / name
-        if not file.exists() or file.read_text(encoding="utf-8") != text:
-            problems.append(f"docs/encodings/{name} is {'out of date' if file.exists() else 'missing'}")
-    problems += [
-        f"docs/encodings/pictures/{name} is missing" for name in pictures if not (FOLDER / "pictures" / name).exists()
-    ]
+    for folder, files, same in (("", pages, str.__eq__), ("pictures/", pictures, looks_the_same)):
+        for name, text in files.items():
+            file = FOLDER / folder / name
+            if not file.exists() or not same(file.read_text(encoding="utf-8"), text):
+                problems.append(f"docs/encodings/{folder}{name} is {'out of date' if file.exists() else 'missing'}")
     for path in sorted([*FOLDER.glob("*.md"), *FOLDER.glob("pictures/*")]):
         if path.name not in {*pages, *pictures, *BY_HAND}:
             problems.append(f"{path.relative_to(FOLDER.parent.parent).as_posix()} belongs to no encoding")
@@ -343,7 +342,7 @@ def outdated_files() -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Generate the gallery of encodings in docs/encodings/.")
-    parser.add_argument("--check", action="store_true", help="write nothing, and exit with 1 if a page is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing, and exit with 1 if a file is out of date")
     if parser.parse_args().check:
         problems = outdated_files()
         advice = (
@@ -351,7 +350,7 @@ def main() -> int:
         )
         print("\n".join([*problems, *advice]))
         return 1 if problems else 0
-    pages, pictures = generate(draw=True)
+    pages, pictures = generate()
     (FOLDER / "pictures").mkdir(parents=True, exist_ok=True)
     for name, text in pages.items():
         (FOLDER / name).write_text(text, encoding="utf-8")

@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -33,31 +32,59 @@ def gallery() -> ModuleType:
     return module
 
 
-def test_the_gallery_is_up_to_date():
-    command = [sys.executable, DOCS / "gallery.py", "--check"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+@pytest.fixture(scope="module")
+def files(gallery: ModuleType) -> tuple[dict[str, str], dict[str, str]]:
+    return gallery.generate()
 
 
-def test_a_stale_page_is_found(gallery, tmp_path, monkeypatch):
-    pages, pictures = gallery.generate(draw=False)
+@pytest.fixture
+def generated(gallery, files, monkeypatch):
+    """Return the pages and pictures, which are generated once for all tests."""
+    monkeypatch.setattr(gallery, "generate", lambda: files)
+    return files
+
+
+def test_the_gallery_is_up_to_date(gallery, generated, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["gallery.py", "--check"])
+    assert gallery.main() == 0, capsys.readouterr().out
+
+
+def test_a_stale_page_is_found(gallery, generated, tmp_path, monkeypatch):
+    pages, pictures = generated
     (tmp_path / "docs" / "encodings" / "pictures").mkdir(parents=True)
     monkeypatch.setattr(gallery, "FOLDER", tmp_path / "docs" / "encodings")
     for name, text in pages.items():
         (gallery.FOLDER / name).write_text(text, encoding="utf-8")
-    for name in pictures:
-        (gallery.FOLDER / "pictures" / name).write_text("", encoding="utf-8")
+    for name, svg in pictures.items():
+        (gallery.FOLDER / "pictures" / name).write_text(svg, encoding="utf-8")
     assert gallery.outdated_files() == []
     (gallery.FOLDER / "rope.md").write_text(pages["rope.md"] + "\nMore.\n", encoding="utf-8")
     (gallery.FOLDER / "pictures" / "alibi.svg").unlink()
+    (gallery.FOLDER / "pictures" / "fire.svg").write_text(pictures["kerple_log.svg"], encoding="utf-8")
+    (gallery.FOLDER / "pictures" / "rope.svg").write_text(
+        pictures["rope.svg"].replace(">pair<", ">pairs<"), encoding="utf-8"
+    )
     (gallery.FOLDER / "t5.md").unlink()
     (gallery.FOLDER / "old.md").write_text("", encoding="utf-8")
     assert gallery.outdated_files() == [
         "docs/encodings/rope.md is out of date",
         "docs/encodings/t5.md is missing",
+        "docs/encodings/pictures/rope.svg is out of date",
         "docs/encodings/pictures/alibi.svg is missing",
+        "docs/encodings/pictures/fire.svg is out of date",
         "docs/encodings/old.md belongs to no encoding",
     ]
+
+
+def test_a_picture_with_other_numbers_is_found_and_other_fonts_are_not(gallery):
+    picture = (FOLDER / "pictures" / "alibi.svg").read_text(encoding="utf-8")
+    line = max(re.findall(r' d="(M[^"Z]*)"', picture), key=len)
+    last = re.search(r",([-\d.]+)$", line)
+    moved = [f"{line[: last.start(1)]}{float(last[1]) + by}" for by in (0.3, 2)]
+    assert gallery.looks_the_same(picture, picture.replace(line, moved[0])), "last digits"
+    assert not gallery.looks_the_same(picture, picture.replace(line, moved[1]))
+    assert gallery.looks_the_same(picture, re.sub(r'transform="translate\([^"]*"', "", picture)), "another layout"
+    assert not gallery.looks_the_same(picture, picture.replace("#bf5e61", "#bf5e62"))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
