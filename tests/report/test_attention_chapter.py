@@ -11,7 +11,7 @@ import pytest
 from lengthwise.analysis import Findings, from_rows
 from lengthwise.probes import PROBES
 from lengthwise.report import render, table, write
-from lengthwise.report.charts import top_of_intervals
+from lengthwise.report.charts.scales import top_of_intervals
 from lengthwise.report.palette import looks
 from lengthwise.store.rows import ProbeRow, RunRow
 

@@ -9,23 +9,10 @@ import pytest
 
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
 from lengthwise.analysis.probe_rows import share_over_seeds
-from lengthwise.report.charts import (
-    CONFIG,
-    Bars,
-    Chart,
-    Curve,
-    Line,
-    bar_chart,
-    curve_chart,
-    even_columns,
-    line_chart,
-    nice_top,
-    ramp,
-    robust_top,
-    zero_to,
-)
-from lengthwise.report.charts.lines import LABEL_DISTANCE, label_heights
-from lengthwise.report.charts.small import averaged
+from lengthwise.report.charts.lines import LABEL_DISTANCE, Line, even_columns, label_heights, line_chart, zero_to
+from lengthwise.report.charts.scales import nice_top, robust_top
+from lengthwise.report.charts.small import Curve, averaged, bar_chart, curve_chart, ramp
+from lengthwise.report.charts.spec import CONFIG, Chart
 from lengthwise.report.palette import looks
 
 LABELS = ("NoPE", "RoPE", "ALiBi", "FIRE")
@@ -36,8 +23,7 @@ EVIL = "'+alert(1)+'</script><script>alert(2)</script>"
 def lines_of(table: Mapping[str, list[float]]) -> list[Line]:
     look = looks(list(table))
     return [
-        Line(label=label, look=look[label], scores=[over_examples(v, 0.01) for v in values], counts="3 seeds")
-        for label, values in table.items()
+        Line(label, look[label], [over_examples(v, 0.01) for v in values], "3 seeds") for label, values in table.items()
     ]
 
 
@@ -51,12 +37,12 @@ def charts(label: str) -> Iterator[Chart]:
     look = looks([label])[label]
     yield chart_of({label: [0.1, math.nan, 0.3]})
     yield chart_of({label: [5.0]})
-    yield curve_chart(label, [Curve(values=[0.1, math.nan], look=look, label=label)], 1.0, ("a", "b"), (0, 1))
+    yield curve_chart(label, [Curve([0.1, math.nan], look, label)], 1.0, ("a", "b"), (0, 1))
     yield curve_chart(label, ramp([[0.1, 0.2], [0.3, 0.4]], look), 1.0, ("a", "b"))
     yield curve_chart(label, [], 1.0, ("a", "b"))
-    bars = Bars(shares=[0.1, 0.2], colour=look.colour)
+    bars = {look.colour: [0.1, 0.2], "var(--c1)": [0.3, 0.4]}
     ends = [over_seeds([0.1, 0.2], (0, 1)), ALONE]
-    yield bar_chart(label, [bars, bars], (0.2, "20%"), {0: "0", 2: "1"}, whiskers=ends, steps=[0.1, 0.2])
+    yield bar_chart(label, bars, (0.2, "20%"), {0: "0", 2: "1"}, whiskers=ends, steps=[0.1, 0.2])
 
 
 @pytest.mark.parametrize("number", range(6))
@@ -111,7 +97,7 @@ def test_a_few_far_scores_do_not_flatten_the_others() -> None:
 
 
 def test_one_seed_has_a_point_and_no_interval() -> None:
-    line = Line(label="FIRE", look=looks(["FIRE"])["FIRE"], scores=[ALONE, None], counts="1 seed")
+    line = Line("FIRE", looks(["FIRE"])["FIRE"], [ALONE, None], "1 seed")
     data = line_chart("described", [line], even_columns(["1", "2"]), [zero_to(1)]).data
     first, second = data["spec"]["data"]["values"]
     assert (first["y"], first["lo"], first["hi"]) == (0.1, None, None)
@@ -121,7 +107,6 @@ def test_one_seed_has_a_point_and_no_interval() -> None:
 
 def test_a_bin_without_an_interval_has_no_whisker() -> None:
     intervals: list[Interval] = [over_seeds([0.1, 0.2], (0, 1)), ALONE]
-    bars = Bars(shares=[0.15, 0.1], colour="var(--c0)")
-    chart = bar_chart("described", [bars], (0.2, "20%"), {0: "0"}, whiskers=intervals)
+    chart = bar_chart("described", {"var(--c0)": [0.15, 0.1]}, (0.2, "20%"), {0: "0"}, whiskers=intervals)
     (rule,) = [layer for layer in chart.data["spec"]["layer"] if layer["mark"]["type"] == "rule"]
     assert [row["x"] for row in rule["data"]["values"]] == [0.5]

@@ -19,8 +19,8 @@ from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.analysis.reading import FLOOR_WORDS, MARGIN, remark
 from lengthwise.probes import PROBES, Probe
 from lengthwise.report import bundle, palette, provenance
-from lengthwise.report.charts import CONFIG
 from lengthwise.report.charts.lines import interval_text
+from lengthwise.report.charts.spec import CONFIG
 from lengthwise.report.generated_answers import generated_answers
 from lengthwise.report.score_chart import axis_choices, count_text, example_noun, first, ranges, score_chart
 from lengthwise.report.summary import summary

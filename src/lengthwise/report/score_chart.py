@@ -7,8 +7,8 @@ from typing import Any
 
 from lengthwise.analysis import Baseline, Point, SeedScore, TaskFindings
 from lengthwise.analysis.numbers import figure, times
-from lengthwise.report.charts import Chart, Columns, Ending, Line, Range, line_chart
-from lengthwise.report.charts.spec import Layer
+from lengthwise.report.charts.lines import Columns, Ending, Line, Range, line_chart
+from lengthwise.report.charts.spec import Chart, Layer
 from lengthwise.report.palette import Look
 
 PADDING = 0.3  # space left and right of the outer lengths, in octaves
@@ -110,14 +110,17 @@ def score_chart(task: TaskFindings, looks: Mapping[str, Look]) -> Chart:
         low=left / 2**PADDING,
         high=right * 2**PADDING,
         ticks=[[f"{n:,}", times(n / task.train_length)] for n in task.lengths],
-        heads=[f"{n:,} {task.unit}" for n in task.lengths],
-        notes=[_relation(task, n) for n in task.lengths],
+        heads=[(f"{n:,} {task.unit}", _relation(task, n)) for n in task.lengths],
         log=True,
     )
     background = _longer_region(task, columns.high) if task.is_new(right) else []
     background += _shorter_region(task, columns.low) if task.of_kind("shorter") else []
     shown = [b for b in task.baselines if any(map(math.isfinite, b.scores.values()))]
-    lasts = [next(v for v in reversed(list(b.scores.values())) if math.isfinite(v)) for b in shown]
+    lasts = [[v for v in b.scores.values() if math.isfinite(v)][-1] for b in shown]
+    names = [SHORT_NAMES.get(b.label, b.label) for b in shown]
+    endings = [
+        Ending(f"b{n}", name, last, "var(--faint)") for n, (name, last) in enumerate(zip(names, lasts, strict=True))
+    ]
     return line_chart(
         describe(task),
         lines(task, looks),
@@ -126,8 +129,7 @@ def score_chart(task: TaskFindings, looks: Mapping[str, Look]) -> Chart:
         start=first(choices),
         better=task.metric.better,
         background=background + _baselines(shown),
-        endings=[Ending(id=f"b{n}", last=last, colour="var(--faint)") for n, last in enumerate(lasts)],
-        names=[SHORT_NAMES.get(b.label, b.label) for b in shown],
+        endings=endings,
         baselines=[
             {"label": b.label, "kind": b.kind, "points": [_baseline_text(b, n) for n in task.lengths]}
             for b in task.baselines
@@ -141,10 +143,10 @@ def lines(task: TaskFindings, looks: Mapping[str, Look]) -> list[Line]:
     points = [[series.point_at(length) for length in task.lengths] for series in task.series]
     return [
         Line(
-            label=series.label,
-            look=looks[series.label],
-            scores=[None if p is None else p.interval for p in row],
-            counts=["" if p is None else count_text(p) for p in row],
+            series.label,
+            looks[series.label],
+            [p.interval if p else None for p in row],
+            [count_text(p) if p else "" for p in row],
         )
         for series, row in zip(task.series, points, strict=True)
     ]

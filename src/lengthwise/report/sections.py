@@ -8,7 +8,7 @@ from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure, spread
 from lengthwise.report import provenance
-from lengthwise.report.charts import Columns, Line, line_chart, zero_to
+from lengthwise.report.charts.lines import Columns, Line, line_chart, zero_to
 from lengthwise.values import join_names
 
 
@@ -30,7 +30,7 @@ def line_panel(
         "metric": metric,
         "below": below,
         "chart": line_chart(described, lines, columns, [axis], better=better),
-        "over": any(i.mean > axis.high for line in lines for i in line.scores if i is not None),
+        "over": any(mean > axis.high for line in lines for mean in line.means),
     }
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.probes.attended_distance.summary import AttendedDistanceSummary
-from lengthwise.report.charts import Bars, bar_chart, top_of_intervals
+from lengthwise.report.charts.scales import top_of_intervals
+from lengthwise.report.charts.small import bar_chart
 from lengthwise.report.palette import Look
 from lengthwise.report.sections import facts_table, lengths_text
 
@@ -27,7 +28,7 @@ def section(group: AttendedDistanceSummary, task: TaskFindings, known: Mapping[s
                     f"axis: distance from 0 (the query itself) to 1 (the first token), {len(s.most)} bins. Vertical axis: share "
                     f"from 0 % to {top:.0%}. The nearest bin has {s.most[0].mean:.1%}, the farthest {s.most[-1].mean:.1%}. "
                     "The table below has all bins.",
-                    [Bars(shares=[i.mean for i in s.most], colour=known[s.label].colour, opacity=0.6)],
+                    {known[s.label].colour: [i.mean for i in s.most]},
                     (top, f"{top:.0%}"),
                     {0: "0 (itself)", len(s.most): "1 (first token)"},
                     whiskers=s.most,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.intervals import Interval
 from lengthwise.probes.attention_distance.summary import AttentionDistanceSummary
-from lengthwise.report.charts import Line, even_columns, line_chart, top_of_intervals, zero_to
+from lengthwise.report.charts.lines import Line, even_columns, line_chart, zero_to
+from lengthwise.report.charts.scales import top_of_intervals
 from lengthwise.report.palette import Look
 from lengthwise.report.sections import count_text, facts_table, lengths_text
 from lengthwise.values import join_names
@@ -34,13 +35,7 @@ def section(group: AttentionDistanceSummary, task: TaskFindings, known: Mapping[
         "numbers."
     )
     lines = [
-        Line(
-            label=s.label,
-            name=name,
-            look=known[s.label],
-            scores=s.layers,
-            counts=count_text(s.seeds, group.n, "example"),
-        )
+        Line(s.label, known[s.label], s.layers, count_text(s.seeds, group.n, "example"), name)
         for s, name in zip(order, names, strict=True)
     ]
     return {

@@ -5,7 +5,7 @@ from typing import Any
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.lengths import Histogram
 from lengthwise.probes.example_lengths.summary import ExampleLengthsSummary
-from lengthwise.report.charts import Bars, bar_chart
+from lengthwise.report.charts.small import bar_chart
 
 BINS = 24  # bars that fit side by side on a phone
 COLOURS = ("var(--c0)", "var(--c1)")  # of training and test
@@ -30,10 +30,7 @@ def section(lengths: ExampleLengthsSummary, task: TaskFindings) -> dict[str, Any
             f"{task.title}: bar chart of the lengths of examples. Horizontal axis: {title}, from {shortest:,} to "
             f"{longest:,}. Vertical axis: share of examples, from 0 % to {top}. Training: {summaries['train']}. "
             f"Test: {summaries['test']}. The table below has all numbers.",
-            [
-                Bars(shares=share, colour=colour)
-                for share, colour in zip(zip(*shares, strict=True), COLOURS, strict=True)
-            ],
+            dict(zip(COLOURS, zip(*shares, strict=True), strict=True)),
             (highest, top),
             {n + 0.5: f"{first:,}" for n, (first, *_) in enumerate(bins)},
         ),

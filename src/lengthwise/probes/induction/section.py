@@ -5,7 +5,8 @@ from typing import Any
 
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.probes.induction.summary import InductionSummary
-from lengthwise.report.charts import Line, even_columns, top_of_intervals
+from lengthwise.report.charts.lines import Line, even_columns
+from lengthwise.report.charts.scales import top_of_intervals
 from lengthwise.report.palette import Look
 from lengthwise.report.sections import count_text, facts_table, interval_cell, line_panel
 
@@ -14,8 +15,7 @@ def section(group: InductionSummary, task: TaskFindings, known: Mapping[str, Loo
     """Return the template\'s data for one summary."""
     count = max(len(s.layers) for s in group.series)
     lines = [
-        Line(label=s.label, look=known[s.label], scores=s.layers, counts=count_text(s.seeds, group.prompts, "prompt"))
-        for s in group.series
+        Line(s.label, known[s.label], s.layers, count_text(s.seeds, group.prompts, "prompt")) for s in group.series
     ]
     return {
         "group": group,

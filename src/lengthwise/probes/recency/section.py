@@ -8,7 +8,8 @@ from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure
 from lengthwise.probes.recency.summary import RecencySummary
-from lengthwise.report.charts import curve_chart, ramp, robust_top
+from lengthwise.report.charts.scales import robust_top
+from lengthwise.report.charts.small import curve_chart, ramp
 from lengthwise.report.palette import Look
 from lengthwise.report.sections import facts_table, interval_cell
 

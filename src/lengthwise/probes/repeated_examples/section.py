@@ -7,7 +7,9 @@ from typing import Any
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.numbers import figure
 from lengthwise.probes.repeated_examples.summary import Panel, Places, RepeatedExamplesSummary
-from lengthwise.report.charts import Columns, Curve, Line, curve_chart, even_columns, robust_top
+from lengthwise.report.charts.lines import Columns, Line, even_columns
+from lengthwise.report.charts.scales import robust_top
+from lengthwise.report.charts.small import Curve, curve_chart
 from lengthwise.report.palette import Look
 from lengthwise.report.sections import count_text, facts_table, interval_cell, line_panel
 
@@ -88,21 +90,16 @@ def _panel(
     """Return the chart of the scores on the prompts of one kind."""
     columns = [n for n, value in enumerate(panel.at) if value != "none"]
     lines = [
-        Line(
-            label=s.label,
-            look=known[s.label],
-            scores=[s.scores[n] for n in columns],
-            counts=count_text(s.seeds, group.prompts, "prompt"),
-        )
+        Line(s.label, known[s.label], [s.scores[n] for n in columns], count_text(s.seeds, group.prompts, "prompt"))
         for s in panel.series
     ]
     if texts.to_scale:
         at, last = [int(panel.at[n]) for n in columns], group.length - 2
         marks = [f"{n:,}" for n in at]
-        axis = Columns(at=at, low=-0.02 * last, high=1.02 * last, ticks=marks, heads=marks, notes=[""] * len(at))
+        axis = Columns(at=at, low=-0.02 * last, high=1.02 * last, ticks=marks, heads=[(mark, "") for mark in marks])
     else:
         axis = even_columns([_text(texts.mark, panel.at[n], panel.starts[n]) for n in columns])
-    means = [i.mean for line in lines for i in line.scores if i is not None]
+    means = [mean for line in lines for mean in line.means]
     return line_panel(
         texts.title,
         f"{task.title}, {texts.title}",
@@ -129,7 +126,7 @@ def _curves(
         f"{task.title}, {title}: line chart of the score at each example. Horizontal axis: examples 1 to {length:,}. Vertical "
         f"axis: {task.metric_label}, from 0 to {top:g}. One line per encoding: {ends}."
     )
-    lines = [Curve(values=means, look=known[label], label=label) for label, means in curves.series.items()]
+    lines = [Curve(means, known[label], label) for label, means in curves.series.items()]
     shaded = (curves.start, curves.stop)
     return {
         "label": title,

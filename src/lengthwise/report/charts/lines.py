@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure
-from lengthwise.report.charts.spec import SHOWN, Chart, Layer, by_id, faded, label, spec, texts
+from lengthwise.report.charts.spec import SHOWN, Chart, Layer, by_id, faded, label, short, spec, texts
 from lengthwise.report.palette import Look
 
 ARROW = "M0,-1L.95,.1H.4V1H-.4V.1H-.95Z"
@@ -29,25 +29,23 @@ class Range:
 class Columns:
     """The horizontal axis of a line chart, from `low` to `high`.
 
-    `at`: where the columns are, ascending. `ticks`: the text below each one, or its lines. `heads`, `notes`: the
-    head of the tooltip.
+    `at`: where the columns are, ascending. `ticks`: the text below each one, or its lines. `heads`: the head of the tooltip, and a
+    note beside it.
     """
 
     at: Sequence[float]
     low: float
     high: float
     ticks: Sequence[str | list[str]]
-    heads: Sequence[str]
-    notes: Sequence[str]
+    heads: Sequence[tuple[str, str]]
     log: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Line:
-    """A line with intervals: in each column a score, or None.
+    """A line with intervals: in each column a score, or None. `counts`: what each score is a mean of, or one text for all.
 
-    `label`: of the legend's key that hides it. `name`: of the line in the tooltip and at its end; by default its label. `counts`:
-    what each score is a mean of, for the tooltip, or one text for all of them.
+    `label`: of the legend's key that hides it. `name`: of the line in the tooltip and at its end; by default its label.
     """
 
     label: str
@@ -56,21 +54,24 @@ class Line:
     counts: Sequence[str] | str
     name: str = ""
 
+    @property
+    def means(self) -> list[float]:
+        return [i.mean for i in self.scores if i is not None and math.isfinite(i.mean)]
 
-@dataclass(frozen=True, kw_only=True)
-class Ending:
+
+class Ending(NamedTuple):
     """A label to the right of the last column, which the line with this id reaches at `last`."""
 
     id: str
+    name: str
     last: float
     colour: str
 
 
 def even_columns(ticks: Sequence[str], word: str = "") -> Columns:
     """Return columns at equal distances. `word` precedes their texts in the tooltip."""
-    heads = [f"{word} {tick}".strip() for tick in ticks]
-    places = range(len(ticks))
-    return Columns(at=places, low=-0.5, high=len(ticks) - 0.5, ticks=ticks, heads=heads, notes=[""] * len(ticks))
+    heads = [(f"{word} {tick}".strip(), "") for tick in ticks]
+    return Columns(at=range(len(ticks)), low=-0.5, high=len(ticks) - 0.5, ticks=ticks, heads=heads)
 
 
 def zero_to(top: float) -> Range:
@@ -88,50 +89,29 @@ def line_chart(
     better: str = "lower",
     background: Iterable[Layer] = (),
     endings: Sequence[Ending] | None = None,
-    names: Sequence[str] = (),
     baselines: Sequence[Mapping[str, Any]] = (),
     height: int = HEIGHT,
 ) -> Chart:
     """Return a chart of lines with their intervals as bands.
 
     `choices`: the vertical axes that the reader can choose from; `start` is the first one shown. `background`: layers below the
-    lines. `endings` and their `names`: by default, those of the lines. `better`: what comes first in the tooltip, "lower" or
-    "higher".
+    lines. `endings`: by default, those of the lines. `better`: what comes first in the tooltip, "lower" or "higher".
     """
+    named = [(f"s{n}", line.name or line.label, line) for n, line in enumerate(lines)]
     if endings is None:
-        labelled = [(f"s{n}", line, last) for n, line in enumerate(lines) if (last := _last_mean(line)) is not None]
-        endings = [Ending(id=id, last=last, colour=line.look.colour) for id, line, last in labelled]
-        names = [line.name or line.label for _, line, _ in labelled]
+        endings = [Ending(id, name, line.means[-1], line.look.colour) for id, name, line in named if line.means]
     data = rows(lines, columns.at, choices)
-    layers = [
-        *background,
-        *_line_layers(data, lines, columns, choices),
-        *_ending_layers(endings, columns, choices, height),
-    ]
-    series = [
-        {
-            "id": f"s{number}",
-            "label": line.label,
-            "name": line.name or line.label,
-            "points": [
-                None if score is None else _tip(score, line.counts if isinstance(line.counts, str) else line.counts[n])
-                for n, score in enumerate(line.scores)
-            ],
-        }
-        for number, line in enumerate(lines)
-    ]
-    tooltip = [
-        {"x": x, "text": head, "note": note}
-        for x, head, note in zip(columns.at, columns.heads, columns.notes, strict=True)
-    ]
+    marks = _line_layers(data, lines, columns, choices)
+    layers = [*background, *marks, *_ending_layers(endings, columns, choices, height)]
+    series = [{"id": id, "label": line.label, "name": name, "points": _tips(line)} for id, name, line in named]
+    heads = zip(columns.at, columns.heads, strict=True)
     return Chart(
         described=described,
-        height=height,
         data={
             "spec": spec(layers, height, data, {"x_ticks": texts(columns.at, columns.ticks)}, start),
             "series": series,
-            "names": names,
-            "columns": tooltip,
+            "names": [ending.name for ending in endings],
+            "columns": [{"x": x, "text": head, "note": note} for x, (head, note) in heads],
             "better": better,
             "baselines": baselines,
         },
@@ -185,10 +165,6 @@ def label_heights(targets: Sequence[float], height: float) -> list[float]:
     return [round(height, 1) for height in heights]
 
 
-def _last_mean(line: Line) -> float | None:
-    return next((i.mean for i in reversed(line.scores) if i is not None and math.isfinite(i.mean)), None)
-
-
 def _line_layers(
     data: Sequence[Mapping[str, Any]], lines: Sequence[Line], columns: Columns, choices: Sequence[Range]
 ) -> list[Layer]:
@@ -198,40 +174,32 @@ def _line_layers(
         "grid": False,
         "values": list(columns.at),
         "labelExpr": label("x_ticks"),
-        "labelOverlap": "greedy",
-        "labelSeparation": 6,
         "labelLineHeight": 15,
     }
+    axis |= {"labelOverlap": "greedy", "labelSeparation": 6}
     kind = {"type": "log", "base": 2} if columns.log else {"type": "linear", "zero": False}
     scale = {**kind, "domain": [columns.low, columns.high], "nice": False}
     x = {"field": "x", "type": "quantitative", "scale": scale, "axis": axis}
     limits: list[Any] = [choices[0].low, choices[0].high]
     if len(choices) > 1:
         limits = [{"expr": f"{values}[range]"} for values in ([c.low for c in choices], [c.high for c in choices])]
-    y = {
-        "field": "y",
-        "type": "quantitative",
-        "scale": {"domain": limits, "nice": False, "zero": False},
-        "axis": {"title": None, "tickCount": 6, "labelPadding": 6},
-    }
-    ids, looks = [f"s{n}" for n in range(len(lines))], [line.look for line in lines]
+    y_scale = {"domain": limits, "nice": False, "zero": False}
+    y_axis = {"title": None, "tickCount": 6, "labelPadding": 6}
+    y = {"field": "y", "type": "quantitative", "scale": y_scale, "axis": y_axis}
+    ids = [f"s{n}" for n in range(len(lines))]
     colour, shape, dash = (
-        by_id(ids, values)
-        for values in ([k.colour for k in looks], [k.shape for k in looks], [list(k.dash) for k in looks])
+        by_id(ids, [getattr(line.look, name) for line in lines]) for name in ("colour", "shape", "dash")
     )
     band = {"x": x, "y": {"field": "lo", "type": "quantitative"}, "y2": {"field": "hi"}, "color": colour}
     mean = {"x": x, "y": y, "color": colour, "opacity": faded({"value": 1}, 0.12)}
-    edge = {"stroke": "var(--paper)", "strokeWidth": 1}
     many = len(columns.at) > MANY
+    point = {"type": "point", "clip": True, "filled": True, "stroke": "var(--paper)", "strokeWidth": 1}
+    point["size"] = 40 if many else 130
     marks: list[tuple[str, Layer, Layer]] = [
         ("datum.x == at", {"type": "rule", "color": "var(--faint)", "strokeDash": [2, 3]}, {"x": x}),
         ("", {"type": "area", "clip": True}, band | {"opacity": faded({"value": 0.13}, 0.02)}),
         ("", {"type": "line", "clip": True, "strokeWidth": 2}, mean | {"strokeDash": dash}),
-        (
-            "datum.y != null",
-            {"type": "point", "clip": True, "filled": True, "size": 40 if many else 130, **edge},
-            mean | {"shape": shape},
-        ),
+        ("datum.y != null", point, mean | {"shape": shape}),
     ]
     if not many:  # with many columns, the band is enough
         bar = {"type": "rule", "clip": True, "strokeWidth": 1.2}
@@ -250,33 +218,29 @@ def _ending_layers(endings: Sequence[Ending], columns: Columns, choices: Sequenc
     """Return the labels to the right of the last column, and the lines that lead to them."""
     if not endings:
         return []
-    heights = [label_heights([_pixel(e.last, choice, height) for e in endings], height) for choice in choices]
     x = {"x": {"datum": columns.at[-1], "type": "quantitative"}}
-    ends: list[Layer] = [{"e": e.id, "n": n, "colour": e.colour} for n, e in enumerate(endings)]
-    starts = [
-        end | {"dx": 1, "at": [_pixel(endings[n].last, c, height) for c in choices]} for n, end in enumerate(ends)
-    ]
-    stops = [end | {"dx": 11, "at": [by_range[n] for by_range in heights]} for n, end in enumerate(ends)]
-    leaders = [row for pair in zip(starts, stops, strict=True) for row in pair]
-    labels = [
-        row | {"beyond": [beyond(e.last, choice) for choice in choices]} for row, e in zip(stops, endings, strict=True)
-    ]
-    place = {"xOffset": {"expr": "datum.dx"}, "y": {"expr": "datum.at[range]"}}
-    leader = {"type": "line", "strokeWidth": 0.8, **place}
-    text = {"type": "text", "align": "left", "baseline": "middle", "dx": 13, "fontSize": 11, "color": "var(--soft)"}
-    text |= {"y": place["y"], "text": {"expr": "datum.beyond[range] + names[datum.n]"}}
-    text |= {"limit": {"expr": "containerSize()[0] < 480 ? 90 : 150"}}
-    colour = {"field": "colour", "type": "nominal", "scale": None}
-    detail = {"field": "e", "type": "nominal"}
-    return [
+    lasts = [[_pixel(e.last, choice, height) for e in endings] for choice in choices]
+    heights = [label_heights(of_range, height) for of_range in lasts]
+    rows = [
         {
-            "data": {"values": values},
-            "transform": [{"filter": SHOWN}],
-            "mark": mark,
-            "encoding": x | encoding | {"opacity": faded({"value": 1}, 0.12)},
+            "e": e.id,
+            "n": n,
+            "colour": e.colour,
+            "last": [of_range[n] for of_range in lasts],
+            "at": [of_range[n] for of_range in heights],
+            "beyond": [beyond(e.last, choice) for choice in choices],
         }
-        for values, mark, encoding in ((leaders, leader, {"color": colour, "detail": detail}), (labels, text, {}))
+        for n, e in enumerate(endings)
     ]
+    leader = {"type": "rule", "strokeWidth": 0.8, "xOffset": 1, "x2Offset": 11}
+    ends = {"x2": x["x"], "y": {"value": {"expr": "datum.last[range]"}}, "y2": {"value": {"expr": "datum.at[range]"}}}
+    ends |= {"color": {"field": "colour", "type": "nominal", "scale": None}}
+    text = {"type": "text", "align": "left", "baseline": "middle", "dx": 13, "fontSize": 11, "color": "var(--soft)"}
+    text |= {"y": {"expr": "datum.at[range]"}, "text": {"expr": "datum.beyond[range] + names[datum.n]"}}
+    text |= {"limit": {"expr": "containerSize()[0] < 480 ? 90 : 150"}, "xOffset": 11}
+    opacity = {"opacity": faded({"value": 1}, 0.12)}
+    common: Layer = {"data": {"values": rows}, "transform": [{"filter": SHOWN}]}
+    return [common | {"mark": mark, "encoding": x | more | opacity} for mark, more in ((leader, ends), (text, {}))]
 
 
 def beyond(value: float, choice: Range) -> str:
@@ -290,13 +254,15 @@ def _pixel(value: float, choice: Range, height: int) -> float:
     return round(height * min(max(share, 0.0), 1.0), 1)
 
 
-def _tip(score: Interval, count: str) -> dict[str, Any]:
-    return {
-        "y": score.mean if math.isfinite(score.mean) else None,
-        "mean": figure(score.mean),
-        "interval": interval_text(score),
-        "n": count,
-    }
+def _tips(line: Line) -> list[dict[str, Any] | None]:
+    """Return the texts of the tooltip for each score."""
+    counts = [line.counts] * len(line.scores) if isinstance(line.counts, str) else line.counts
+    return [
+        None
+        if s is None
+        else {"y": short(s.mean, 17), "mean": figure(s.mean), "interval": interval_text(s), "n": count}
+        for s, count in zip(line.scores, counts, strict=True)
+    ]
 
 
 def interval_text(interval: Interval) -> str:

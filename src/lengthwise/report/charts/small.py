@@ -13,7 +13,7 @@ HEIGHT = 110  # pixels
 MAX_POINTS = 100  # of a curve; a longer one is averaged over neighbours
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Curve:
     """A line over places of equal width, without intervals. `label`: of the legend's key that hides it, if there is one."""
 
@@ -21,32 +21,16 @@ class Curve:
     look: Look
     label: str = ""
     opacity: float = 1.0
-    dashed: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bars:
-    """A bar in each bin, as a share of the whole."""
-
-    shares: Sequence[float]
-    colour: str
-    opacity: float = 1.0
 
 
 def ramp(values: Sequence[Sequence[float]], look: Look) -> list[Curve]:
     """Return curves of one colour with opacities that rise from the first to the last."""
     count = max(1, len(values) - 1)
-    return [
-        Curve(values=v, look=look, opacity=round(0.3 + 0.7 * n / count, 2), dashed=False) for n, v in enumerate(values)
-    ]
+    return [Curve(v, look, opacity=round(0.3 + 0.7 * n / count, 2)) for n, v in enumerate(values)]
 
 
 def curve_chart(
-    described: str,
-    curves: Sequence[Curve],
-    top: float,
-    ends: tuple[str, str],
-    shaded: tuple[int, int] | None = None,
+    described: str, curves: Sequence[Curve], top: float, ends: tuple[str, str], shaded: tuple[int, int] | None = None
 ) -> Chart:
     """Return a small chart of curves from 0 to `top`. What is above is cut off.
 
@@ -63,7 +47,7 @@ def curve_chart(
     encoding = {
         **axes,
         "color": by_id(ids, [c.look.colour for c in curves]),
-        "strokeDash": by_id(ids, [list(c.look.dash) if c.dashed else [1, 0] for c in curves]),
+        "strokeDash": by_id(ids, [c.look.dash if c.label else (1, 0) for c in curves]),
         "opacity": faded({"field": "opacity", "type": "quantitative", "scale": None, "legend": None}, 0.12),
     }
     layers: list[Layer] = []
@@ -78,7 +62,7 @@ def curve_chart(
 
 def bar_chart(
     described: str,
-    groups: Sequence[Bars],
+    groups: Mapping[str, Sequence[float]],
     top: tuple[float, str],
     ticks: Mapping[float, str],
     *,
@@ -87,24 +71,17 @@ def bar_chart(
 ) -> Chart:
     """Return a small chart of bars, those of several groups side by side in each bin.
 
-    `top`: the upper end of the vertical axis, and its text. `ticks`: texts by place; bin n lies
-    from n to n + 1. `whiskers`: an
-    interval in each bin. `steps`: a line with a height in each bin.
+    `groups`: the heights of bars, by colour. `top`: the upper end of the vertical axis, and its text. `ticks`: texts by place; bin
+    n lies from n to n + 1. `whiskers`: an interval in each bin. `steps`: a line with a height in each bin.
     """
-    bins = max(len(group.shares) for group in groups)
+    bins = max(map(len, groups.values()))
     axes = _small_axes(bins, top[0], list(ticks))
     width = 0.88 / len(groups)
     layers: list[Layer] = []
-    for number, group in enumerate(groups):
-        data = [
-            {
-                "x": round(n + 0.06 + number * width, 4),
-                "x2": round(n + 0.06 + (number + 1) * width, 4),
-                "y": short(share),
-            }
-            for n, share in enumerate(group.shares)
-        ]
-        mark = {"type": "rect", "color": group.colour, "opacity": group.opacity}
+    for number, (colour, shares) in enumerate(groups.items()):
+        lefts = [n + 0.06 + number * width for n in range(bins)]
+        data = [{"x": short(x), "x2": short(x + width), "y": short(y)} for x, y in zip(lefts, shares, strict=True)]
+        mark = {"type": "rect", "color": colour, "opacity": 0.6 if steps else 1}
         encoding = {**axes, "x2": {"field": "x2"}, "y2": {"datum": 0}}
         layers.append({"data": {"values": data}, "mark": mark, "encoding": encoding})
     known = [(n, interval) for n, interval in enumerate(whiskers) if interval.basis != "none"]
@@ -116,23 +93,14 @@ def bar_chart(
         data = [{"x": n, "y": short(share)} for n, share in enumerate([*steps, steps[-1]])]
         line = {"type": "line", "interpolate": "step-after", "color": "var(--ink)", "strokeWidth": 1.3, "clip": True}
         layers.append({"data": {"values": data}, "mark": line, "encoding": axes})
-    return _small_chart(described, layers, (), texts(list(ticks), list(ticks.values())), top, ())
+    return _small_chart(described, layers, [], texts(list(ticks), list(ticks.values())), top, [])
 
 
 def _small_chart(
-    described: str,
-    layers: Sequence[Layer],
-    data: Sequence[Mapping[str, Any]],
-    below: Mapping[str, Any],
-    top: tuple[float, str],
-    series: Sequence[Mapping[str, str]],
+    described: str, layers: list[Layer], data: list[Any], below: Layer, top: tuple[float, str], series: list[Any]
 ) -> Chart:
     signals = {"x_ticks": below, "y_ticks": texts([0, top[0]], ["0", top[1]])}
-    return Chart(
-        described=described,
-        height=HEIGHT,
-        data={"spec": spec(layers, HEIGHT, data, signals), "series": series, "names": []},
-    )
+    return Chart(described=described, data={"spec": spec(layers, HEIGHT, data, signals), "series": series, "names": []})
 
 
 def _small_axes(length: int, top: float, at: Sequence[float]) -> dict[str, Any]:
@@ -141,15 +109,14 @@ def _small_axes(length: int, top: float, at: Sequence[float]) -> dict[str, Any]:
     below = {"grid": False, "values": at, "labelExpr": label("x_ticks"), "labelPadding": 5, "labelFlush": True}
     below |= {"labelOverlap": "greedy", "labelSeparation": 6}
     left = {"values": [0, top], "labelExpr": label("y_ticks"), "labelPadding": 4}
-    scales = {"x": [0, length], "y": [0, top]}
     return {
         name: {
             "field": name,
             "type": "quantitative",
-            "scale": {"domain": scales[name], "nice": False, "zero": False},
+            "scale": {"domain": [0, end], "nice": False},
             "axis": common | axis,
         }
-        for name, axis in (("x", below), ("y", left))
+        for name, end, axis in (("x", length, below), ("y", top, left))
     }
 
 

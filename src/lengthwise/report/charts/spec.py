@@ -40,14 +40,13 @@ SHOWN = "indexof(hidden, datum.e) < 0"  # the filter of the layers of series tha
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """A chart of the page. `described`: the text for screen readers. `height`: of its frame, in pixels. `data`: what page.js needs.
+    """A chart of the page. `described`: the text for screen readers. `data`: what page.js needs.
 
     `data` has the spec, the `series` with their ids, and the `names` at the ends of lines. If the chart has a tooltip, it also has
     its `columns`, the `points` of each series and the `baselines`.
     """
 
     described: str
-    height: int
     data: Mapping[str, Any]
 
 
@@ -78,7 +77,8 @@ def label(signal: str) -> str:
 
 def by_id(ids: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     """Return an encoding that has a value for each id of a series."""
-    return {"field": "e", "type": "nominal", "scale": {"domain": list(ids), "range": list(values)}, "legend": None}
+    values = [list(value) if isinstance(value, tuple) else value for value in values]
+    return {"field": "e", "type": "nominal", "scale": {"domain": list(ids), "range": values}, "legend": None}
 
 
 def faded(usual: Mapping[str, Any], faded: float) -> dict[str, Any]:
@@ -86,6 +86,6 @@ def faded(usual: Mapping[str, Any], faded: float) -> dict[str, Any]:
     return {"condition": {"test": "focus == '' || datum.e == focus", **usual}, "value": faded}
 
 
-def short(value: float) -> float | None:
-    """Return four digits of a number, and null for what is not one."""
-    return float(f"{value:.4g}") if math.isfinite(value) else None
+def short(value: float, digits: int = 4) -> float | None:
+    """Return the first digits of a number, and null for what is not one."""
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
