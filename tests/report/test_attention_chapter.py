@@ -107,7 +107,7 @@ def test_a_layer_without_a_number_interrupts_the_line(
     rows = section["chart"].data["spec"]["data"]["values"]
     assert [row["y"] is None for row in rows if row["e"] == "s0"] == [False, True, False, False, False, False]
     assert section["chart"].data["series"][0]["points"][1]["mean"] == "not finite"
-    assert section["series"][0]["cells"][1]["mean"] == "not finite"
+    assert section["series"][0]["cells"][2]["mean"] == "not finite"
 
 
 # ---- in a browser -----------------------------------------------------------------------------------------------

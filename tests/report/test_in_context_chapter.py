@@ -168,6 +168,8 @@ def test_long_and_hostile_names_are_text_and_leave_room_for_the_chart(
     chart = page.locator(".in-context .chart[tabindex]").first
     ends = chart.locator("text", has_text="FIRE(")
     assert ends.text_content().endswith("…")
+    box, frame = ends.bounding_box(), chart.bounding_box()
+    assert box["x"] + box["width"] <= frame["x"] + frame["width"]
     points = chart.locator(".mark-symbol path[fill]").evaluate_all("all => all.map((e) => e.getBoundingClientRect().x)")
     assert max(points) - min(points) > 80
     chart.focus()

@@ -143,14 +143,13 @@
     const info = JSON.parse(plot.querySelector("script").textContent);
     const options = { actions: false, renderer: "svg", ast: true, tooltip: false, defaultStyle: false, mode: "vega-lite", config };
     const described = place.getAttribute("aria-label");
+    const values = { names: info.names, hidden: hiddenIds({ info }) };
+    info.spec.params.push(...Object.entries(values).map(([name, value]) => ({ name, value })));
     const { view } = await vegaEmbed(place, info.spec, options);
     view.description(described); // Vega replaces the label and the role with its own
     place.setAttribute("role", "img");
     place.removeAttribute("aria-roledescription");
-    const chart = { view, info, refresh: info.columns ? tooltip(plot, view, info) : () => {} };
-    charts.push(chart);
-    view.signal("names", info.names).signal("hidden", hiddenIds(chart));
-    await view.runAsync();
+    charts.push({ view, info, refresh: info.columns ? tooltip(plot, view, info) : () => {} });
     let width = place.clientWidth;
     new ResizeObserver(() => {
       if ([0, width].includes(place.clientWidth)) return; // hidden, or not changed

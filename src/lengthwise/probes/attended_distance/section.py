@@ -14,6 +14,7 @@ from lengthwise.report.sections import facts_table, lengths_text
 def section(group: AttendedDistanceSummary, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
     """Return the template\'s data for one summary."""
     top = top_of_intervals(i for s in group.series for i in (*s.most, *s.mass))
+    count = len(group.series[0].most)
     return {
         "group": group,
         "lengths": lengths_text(group.lengths, task),
@@ -22,7 +23,6 @@ def section(group: AttendedDistanceSummary, task: TaskFindings, known: Mapping[s
                 "label": s.label,
                 "look": known[s.label],
                 "note": f"{s.seeds} seed{'s' if s.seeds != 1 else ''}, {s.queries:,} queries",
-                "shares": [f"{i.mean:.1%}" for i in s.most],
                 "chart": bar_chart(
                     f"{s.label}: bar chart of the share of queries by the normalized distance of their highest logit. Horizontal "
                     f"axis: distance from 0 (the query itself) to 1 (the first token), {len(s.most)} bins. Vertical axis: share "
@@ -37,6 +37,14 @@ def section(group: AttendedDistanceSummary, task: TaskFindings, known: Mapping[s
             }
             for s in group.series
         ],
-        "bins": [f"{n / len(group.series[0].most):.2f}" for n in range(len(group.series[0].most))],
+        "heads": ["bin starts at", *(s.label for s in group.series)],
+        "bins": [
+            {
+                "range": f"{n / count:.2f}",
+                "first": n,
+                "cells": [(f"{s.most[n].mean:.1%}", s.most[n].mean) for s in group.series],
+            }
+            for n in range(count)
+        ],
         "facts": facts_table(group.facts),
     }

@@ -43,15 +43,14 @@ def section(group: AttentionDistanceSummary, task: TaskFindings, known: Mapping[
         "chart": line_chart(described, lines, even_columns(layers, "layer"), [zero_to(top)]),
         "measure": MEASURES.get(group.variant, group.variant),
         "lengths": lengths_text(group.lengths, task),
-        "layers": layers,
+        "heads": ["mean", *(f"layer {layer}" for layer in layers)],
         "series": [
             {
                 "label": s.label,
                 "name": name,
                 "look": known[s.label],
                 "seeds": s.seeds,
-                "mean": nats(s.mean),
-                "cells": [_layer_cell(i) for i in s.layers],
+                "cells": [_cell(s.mean), *(_cell(i.mean, i) for i in s.layers)],
             }
             for s, name in zip(order, names, strict=True)
         ],
@@ -62,9 +61,9 @@ def section(group: AttentionDistanceSummary, task: TaskFindings, known: Mapping[
     }
 
 
-def _layer_cell(interval: Interval) -> dict[str, str]:
-    known = interval.basis != "none"
-    return {"mean": nats(interval.mean), "spread": f"{nats(interval.low)} … {nats(interval.high)}" if known else ""}
+def _cell(mean: float, interval: Interval | None = None) -> dict[str, str]:
+    ends = f"{nats(interval.low)} … {nats(interval.high)}" if interval and interval.basis != "none" else ""
+    return {"mean": nats(mean), "sort": nats(mean), "spread": ends}
 
 
 def nats(value: float) -> str:

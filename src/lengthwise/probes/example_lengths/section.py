@@ -39,7 +39,7 @@ def section(lengths: ExampleLengthsSummary, task: TaskFindings) -> dict[str, Any
             {
                 "first": first,
                 "range": f"{first:,}" if first == last else f"{first:,}–{last:,}",
-                "counts": counts,
+                "cells": [(f"{count:,}", count) for count in counts],
             }
             for first, last, *counts in bins
         ],

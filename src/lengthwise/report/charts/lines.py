@@ -176,7 +176,11 @@ def _line_layers(
         "labelExpr": label("x_ticks"),
         "labelLineHeight": 15,
     }
-    axis |= {"labelOverlap": "greedy", "labelSeparation": 6}
+    many = len(columns.at) > MANY
+    if (
+        columns.log or many
+    ):  # not for few columns: Vega compares labels before it has made room for those at the ends of lines
+        axis |= {"labelOverlap": "greedy", "labelSeparation": 6}
     kind = {"type": "log", "base": 2} if columns.log else {"type": "linear", "zero": False}
     scale = {**kind, "domain": [columns.low, columns.high], "nice": False}
     x = {"field": "x", "type": "quantitative", "scale": scale, "axis": axis}
@@ -192,7 +196,6 @@ def _line_layers(
     )
     band = {"x": x, "y": {"field": "lo", "type": "quantitative"}, "y2": {"field": "hi"}, "color": colour}
     mean = {"x": x, "y": y, "color": colour, "opacity": faded({"value": 1}, 0.12)}
-    many = len(columns.at) > MANY
     point = {"type": "point", "clip": True, "filled": True, "stroke": "var(--paper)", "strokeWidth": 1}
     point["size"] = 40 if many else 130
     marks: list[tuple[str, Layer, Layer]] = [
@@ -237,7 +240,7 @@ def _ending_layers(endings: Sequence[Ending], columns: Columns, choices: Sequenc
     ends |= {"color": {"field": "colour", "type": "nominal", "scale": None}}
     text = {"type": "text", "align": "left", "baseline": "middle", "dx": 13, "fontSize": 11, "color": "var(--soft)"}
     text |= {"y": {"expr": "datum.at[range]"}, "text": {"expr": "datum.beyond[range] + names[datum.n]"}}
-    text |= {"limit": {"expr": "containerSize()[0] < 480 ? 90 : 150"}, "xOffset": 11}
+    text |= {"limit": {"expr": "containerSize()[0] < 480 ? 90 : 150"}}
     opacity = {"opacity": faded({"value": 1}, 0.12)}
     common: Layer = {"data": {"values": rows}, "transform": [{"filter": SHOWN}]}
     return [common | {"mark": mark, "encoding": x | more | opacity} for mark, more in ((leader, ends), (text, {}))]

@@ -4,8 +4,8 @@ A spec holds only numbers, fixed text and generated ids ("s0", "s1", ...). Text 
 tooltips, and in the labels at the ends of lines, which the page passes as the value of a signal; it is never in the spec. Colours
 are CSS variables, so the page changes between light, dark and print without drawing again.
 
-The page sets these signals: `hidden` (list of ids), `focus` (an id or ""), `at` (the column under the pointer, or null), `range`
-(the index of the vertical axis' range) and `names` (the labels at the ends of lines).
+The page adds the signals `hidden` (list of ids) and `names` (the labels at the ends of lines), and sets `focus` (an id or ""),
+`at` (the column under the pointer, or null) and `range` (the index of the vertical axis' range).
 
 Specs are plain data because Altair takes a second to import and half a second to check each chart. Tests use Altair to check them
 against Vega-Lite's schema.
@@ -54,7 +54,7 @@ def spec(
     layers: Sequence[Layer], height: int, data: Sequence[Mapping[str, Any]], texts: Mapping[str, Any], start: int = 0
 ) -> dict[str, Any]:
     """Return a spec with the signals of all charts, and with the `texts` of its axes. `start`: the first value of `range`."""
-    signals = {"hidden": [], "focus": "", "at": None, "range": start, "names": [], **texts}
+    signals = {"focus": "", "at": None, "range": start, **texts}
     return {
         "params": [{"name": name, "value": value} for name, value in signals.items()],
         "data": {"values": list(data)},
