@@ -7,7 +7,7 @@ from typing import Any
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.numbers import figure
 from lengthwise.probes.repeated_examples.summary import Panel, Places, RepeatedExamplesSummary
-from lengthwise.report.charts.lines import Columns, Line, even_columns
+from lengthwise.report.charts.lines import PADDING, Columns, Line, even_columns
 from lengthwise.report.charts.scales import robust_top
 from lengthwise.report.charts.small import Curve, curve_chart
 from lengthwise.report.palette import Look
@@ -96,7 +96,7 @@ def _panel(
     if texts.to_scale:
         at, last = [int(panel.at[n]) for n in columns], group.length - 2
         marks = [f"{n:,}" for n in at]
-        axis = Columns(at=at, low=-0.02 * last, high=1.02 * last, ticks=marks, heads=[(mark, "") for mark in marks])
+        axis = Columns(at=at, low=0, high=last, padding=PADDING, ticks=marks, heads=[(mark, "") for mark in marks])
     else:
         axis = even_columns([_text(texts.mark, panel.at[n], panel.starts[n]) for n in columns])
     means = [mean for line in lines for mean in line.means]

@@ -14,6 +14,7 @@ ARROW = "M0,-1L.95,.1H.4V1H-.4V.1H-.95Z"
 MANY = 12  # with more columns, points are small
 LABEL_DISTANCE = 14  # pixels between the labels at the ends of two lines
 HEIGHT = 240  # pixels
+PADDING = 24  # pixels left and right of columns
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Range:
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The horizontal axis of a line chart, from `low` to `high`.
+    """The horizontal axis of a line chart, from `low` to `high`, with `padding` pixels at both ends.
 
     `at`: where the columns are, ascending. `ticks`: the text below each one, or its lines. `heads`: the head of the tooltip, and a
     note beside it.
@@ -39,6 +40,7 @@ class Columns:
     ticks: Sequence[str | list[str]]
     heads: Sequence[tuple[str, str]]
     log: bool = False
+    padding: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ class Ending(NamedTuple):
 def even_columns(ticks: Sequence[str], word: str = "") -> Columns:
     """Return columns at equal distances. `word` precedes their texts in the tooltip."""
     heads = [(f"{word} {tick}".strip(), "") for tick in ticks]
-    return Columns(at=range(len(ticks)), low=-0.5, high=len(ticks) - 0.5, ticks=ticks, heads=heads)
+    low, high = (0.0, len(ticks) - 1.0) if len(ticks) > 1 else (-0.5, 0.5)
+    return Columns(at=range(len(ticks)), low=low, high=high, padding=PADDING, ticks=ticks, heads=heads)
 
 
 def zero_to(top: float) -> Range:
@@ -177,12 +180,11 @@ def _line_layers(
         "labelLineHeight": 15,
     }
     many = len(columns.at) > MANY
-    if (
-        columns.log or many
-    ):  # not for few columns: Vega compares labels before it has made room for those at the ends of lines
-        axis |= {"labelOverlap": "greedy", "labelSeparation": 6}
+    axis |= {"labelOverlap": "greedy", "labelSeparation": 6}
+    if not many:
+        axis["tickCount"] = len(columns.at)  # otherwise Vega leaves out some of the values where the chart is narrow
     kind = {"type": "log", "base": 2} if columns.log else {"type": "linear", "zero": False}
-    scale = {**kind, "domain": [columns.low, columns.high], "nice": False}
+    scale = {**kind, "domain": [columns.low, columns.high], "padding": columns.padding, "nice": False}
     x = {"field": "x", "type": "quantitative", "scale": scale, "axis": axis}
     limits: list[Any] = [choices[0].low, choices[0].high]
     if len(choices) > 1:
