@@ -55,6 +55,30 @@ def test_every_kind_of_chart_is_valid_and_has_no_text_of_users(number: int) -> N
     assert altair.Chart.from_dict(spec | {"config": CONFIG}).to_dict()
 
 
+def test_the_texts_of_axes_are_never_expressions() -> None:
+    """They are values of signals, which Vega does not parse."""
+
+    def expressions(part: Any) -> Iterator[str]:
+        for key, value in part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ():
+            if key in ("expr", "labelExpr", "filter", "test"):
+                yield value
+            yield from expressions(value)
+
+    (line,) = lines_of({"FIRE": [0.1]})
+    look = line.look
+    for chart in (
+        line_chart("described", [line], even_columns([EVIL], EVIL), [zero_to(1)]),
+        curve_chart("described", [Curve([0.1], look)], 1.0, (EVIL, EVIL)),
+        bar_chart("described", {look.colour: [0.1]}, (1.0, EVIL), {0: EVIL}),
+    ):
+        spec: Any = chart.data["spec"]
+        params = spec.pop("params")
+        assert "alert" in json.dumps(params)
+        assert "alert" not in json.dumps(spec)
+        assert len(list(expressions(spec))) > 1
+        assert not any("expr" in param or "bind" in param for param in params)
+
+
 def test_labels_reach_the_page_beside_the_spec() -> None:
     data = chart_of({EVIL: [0.1, 0.2]}).data
     assert (data["names"], data["series"][0]["label"]) == ([EVIL], EVIL)
