@@ -1,9 +1,9 @@
 """Vega-Lite specs of all charts of the page: lines with intervals, curves, and bars.
 
 A spec holds only numbers, fixed text and generated ids ("s0", "s1", ...). Text from users appears in the page's own legends and
-tooltips, and in the labels at the ends of lines, which the page passes as the value of a signal; it is never in the spec. The texts
-of axes are values of signals too, because they may come from a stored answer. Colours are CSS variables, so the page changes between
-light, dark and print without drawing again.
+tooltips, and in the labels at the ends of lines, which the page passes as the value of a signal; it is never in the spec. The
+texts of axes are values of signals too, because they may come from a stored answer. Colours are CSS variables, so the page changes
+between light, dark and print without drawing again.
 
 The page adds the signals `hidden` (list of ids) and `names` (the labels at the ends of lines), and sets `focus` (an id or ""),
 `at` (the column under the pointer, or null) and `range` (the index of the vertical axis' range).
