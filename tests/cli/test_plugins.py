@@ -241,9 +241,9 @@ class Curved(Flat):
     [
         (
             "flat",
-            "bad.py, line 11: Flat.bias must return a tensor [heads, distances], here [4, 2], got a tensor of shape [2]",
+            "bad.py, line 11: Flat.bias must return a real tensor [heads, distances], here [4, 2], got torch.float64 of shape [2]",
         ),
-        ("number", "Number.bias must return a tensor [heads, distances], here [4, 2], got float, no tensor"),
+        ("number", "Number.bias must return a real tensor [heads, distances], here [4, 2], got "),
         ("typo", "bad.py, line 17: AttributeError: module 'torch' has no attribute 'lg1p'"),
     ],
 )

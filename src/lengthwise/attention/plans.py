@@ -13,6 +13,7 @@ from lengthwise.attention.fit import require_fit
 from lengthwise.attention.masks import Mask
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.encodings.base import PositionEncoding
+from lengthwise.encodings.contract import content_of
 from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
 
@@ -104,7 +105,7 @@ def with_content(
 ) -> AttentionModifiers:
     """Return the modifiers with the terms that the encoding computes from the features of the tokens."""
     documents = None if mask.documents is None else mask.documents.to(features.device)
-    terms = encoding.content(features, span, documents)
+    terms = content_of(encoding, features, span, documents)
     return replace(modifiers, terms=(*modifiers.terms, *terms))
 
 
