@@ -84,7 +84,8 @@ def wrong_return(instance: object, method: str, expected: str, value: object) ->
 
 def described(value: Any) -> str:
     """Return a value for a message: small values as they are, tensors as their dtype and shape, others as their type."""
-    if value is None or isinstance(value, (bool, int, float, complex, str)):
+    plain = (bool, int, float, complex, str, type(None))
+    if isinstance(value, plain) or (isinstance(value, (tuple, list)) and all(isinstance(x, plain) for x in value)):
         return reprlib.repr(value)
     if isinstance(value, type):
         return f"the class {value.__name__}"
