@@ -58,8 +58,8 @@ class SequenceTask(AnsweringTask):
     `note` says so.
 
     If few answers are possible, models are compared with the constant answer (`baselines`): the most frequent answer of the test
-    examples. Its mean score over tests is the chance level. On few questions it scores higher (0.69 on 16 parities of which 11
-    are odd), and so does a model that has only learned to give this answer.
+    examples of a length. Its mean score over tests is the chance level. On few questions it scores higher (0.69 on 16 parities of
+    which 11 are odd), and so does a model that has only learned to give this answer.
     """
 
     metric = EXACT_MATCH
