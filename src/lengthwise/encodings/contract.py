@@ -15,6 +15,7 @@ from lengthwise.class_versions import wrong_return
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import AttentionModifiers, LogitTransform, QueryGain, RelativeValues, Rotation, Term
 from lengthwise.span import Span
+from lengthwise.values import ConfigError
 
 _FORMS = {"rotation": Rotation, "logit_transform": LogitTransform, "gain": QueryGain}
 _TUPLES: dict[str, tuple[type, ...]] = {"terms": get_args(Term), "values": (RelativeValues,)}
@@ -22,7 +23,15 @@ _TUPLES: dict[str, tuple[type, ...]] = {"terms": get_args(Term), "values": (Rela
 
 def modifiers_of(encoding: PositionEncoding, span: Span) -> AttentionModifiers:
     """Return `encoding.modifiers(span)` with the name of the encoding. Raise `ConfigError` if it is no such object."""
-    modifiers: Any = encoding.modifiers(span)
+    try:
+        modifiers: Any = encoding.modifiers(span)
+    except RuntimeError as error:
+        if torch._C._functorch.maybe_current_level() is None:
+            raise
+        raise ConfigError(
+            f"{type(encoding).__name__} cannot be computed inside a transform of torch.func ({str(error).splitlines()[0]}); use "
+            "torch.autograd instead, or an encoding without gradients of its own, such as RoPE or ALiBi"
+        ) from error
     if not isinstance(modifiers, AttentionModifiers):
         raise wrong_return(encoding, "modifiers", "AttentionModifiers", modifiers)
     for name, form in _FORMS.items():
