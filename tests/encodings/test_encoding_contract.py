@@ -87,7 +87,9 @@ def made(make: Callable[[], Any], **values: Any) -> Any:
 
 
 def one_line(method: str, call: Callable[[], Any]) -> None:
-    with pytest.raises(ConfigError, match=rf"test_contract\.py, line \d+: \w+\.{method} must return .*, got ") as error:
+    with pytest.raises(
+        ConfigError, match=rf"test_encoding_contract\.py, line \d+: \w+\.{method} must return .*, got "
+    ) as error:
         call()
     assert "\n" not in str(error.value)
 
