@@ -234,7 +234,7 @@ class Registry:
         where = f"the entry point {point.name!r} of {package}"
         try:
             make = point.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.broken[point.name] = (
                 f"{where} cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())}; fix or remove that package"
             )
