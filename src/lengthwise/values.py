@@ -78,10 +78,21 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return near_miss(name, known) if our_name is None else f"; did you mean {our_name!r}?"
 
 
+SIMILARITY = 0.75  # of a name and a near miss: one wrong letter in four, or two that are swapped
+
+
 def near_miss(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'alibi'?` if a known name is similar to `name` (ignoring case), else an empty string."""
-    spellings = {k.lower(): k for k in known}
-    near = difflib.get_close_matches(name.lower(), spellings, 1)
+    """Return `; did you mean 'alibi'?` if a known name is similar to `name` or begins with it, else an empty string.
+
+    Case, dashes and underscores are ignored.
+    """
+
+    def plain(text: str) -> str:
+        return text.lower().replace("-", "").replace("_", "")
+
+    spellings = {plain(k): k for k in known}
+    near = difflib.get_close_matches(plain(name), spellings, 1, SIMILARITY)
+    near = near or [k for k in spellings if len(plain(name)) >= 3 and k.startswith(plain(name))]
     return f"; did you mean {spellings[near[0]]!r}?" if near else ""
 
 

@@ -268,7 +268,12 @@ def test_slopes_are_said_only_of_a_bias_that_has_them(here: Call, own: Path) -> 
 
 
 def test_the_hint_for_an_unknown_name_fits_study_files(here: Call, own: Path) -> None:
-    one_line(here("inspect", "curved"), "(for your own, add --plugin FILE, or pass the class itself in a study file)")
+    one_line(
+        here("inspect", "curved"),
+        "; for a class of your own, add --plugin FILE (in a study file, pass the class itself)",
+    )
+    near = here("list", "encodings", "log-slopes")  # the guide's example, without its plug-in
+    one_line(near, "there is no encoding 'log-slopes'; for a class of your own, add --plugin FILE")
 
 
 def test_an_incomplete_class_is_named_with_all_that_it_lacks(here: Call, own: Path) -> None:
