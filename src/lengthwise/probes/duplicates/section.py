@@ -10,8 +10,9 @@ def texts(summary: RepeatedExamplesSummary) -> Texts:
         title="Repeated examples",
         explanation=(
             f"All prompts are built from {summary.points:,} examples of one function, whose inputs have d dimensions. The "
-            "instruction consists of the first 2 d examples. The noise consists of copies of the last example of the instruction. The target "
-            f"consists of the last d / 2 (rounded up) of the {summary.points:,} examples, which the prompt repeats."
+            "instruction consists of the first 2 d examples. The noise consists of copies of the last example of the "
+            f"instruction. The target consists of the last d / 2 (rounded up) of the {summary.points:,} examples, which the "
+            "prompt repeats."
         ),
         kinds={
             "noise": KindTexts(
