@@ -78,11 +78,11 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return near_miss(name, known) if our_name is None else f"; did you mean {our_name!r}?"
 
 
-SIMILARITY = 0.75  # of a name and a near miss: one wrong letter in four, or two that are swapped
+SIMILARITY = 0.75  # of a name and a near miss (`difflib`): one wrong letter in four
 
 
 def near_miss(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'alibi'?` if a known name is similar to `name` or begins with it, else an empty string.
+    """Return `; did you mean 'alibi'?` if a known name is similar to `name`, begins with it or has the same letters, else "".
 
     Case, dashes and underscores are ignored.
     """
@@ -92,7 +92,8 @@ def near_miss(name: str, known: Iterable[str]) -> str:
 
     spellings = {plain(k): k for k in known}
     near = difflib.get_close_matches(plain(name), spellings, 1, SIMILARITY)
-    near = near or [k for k in spellings if len(plain(name)) >= 3 and k.startswith(plain(name))]
+    start, letters = plain(name), sorted(plain(name))
+    near = near or [k for k in spellings if sorted(k) == letters or (len(start) >= 3 and k.startswith(start))]
     return f"; did you mean {spellings[near[0]]!r}?" if near else ""
 
 

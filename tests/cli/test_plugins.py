@@ -384,7 +384,7 @@ def test_editing_a_class_trains_its_runs_again(here: Call, own: Path) -> None:
     assert len(first.keys() & second.keys()) == 1
     assert set(stored(None)) == first.keys() | second.keys(), "what was trained stays as a run"
     listed = [line for line in here("list", "runs", "--results", "results").out.splitlines() if "Windowed" in line]
-    assert sorted(line.count("newest code") - line.count("older code") for line in listed) == [-1, 1]
+    assert sorted(line.count("last used code") - line.count("earlier code") for line in listed) == [-1, 1]
     assert not any(
         "code" in line for line in here("list", "runs", "--study", "mine", "--results", "results").out.splitlines()
     )
@@ -394,6 +394,10 @@ def test_editing_a_class_trains_its_runs_again(here: Call, own: Path) -> None:
     assert "all 2 runs are done" in back.err
     assert "changed" not in back.err
     assert set(stored("mine")) == set(first)
+    marks = {line.split()[0]: line for line in here("list", "runs", "--results", "results").out.splitlines()}
+    (new,) = second.keys() - first.keys()
+    assert "last used code" in marks[old[:8]], "the restored code is current, although the other code was trained later"
+    assert "earlier code" in marks[new[:8]]
 
 
 def test_a_declared_version_is_what_counts(here: Call, own: Path) -> None:
