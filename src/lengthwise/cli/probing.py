@@ -173,6 +173,8 @@ def _runs_of_study(store: "Store", selection: Selection) -> "list[RunRow]":
 
     assert selection.study is not None
     runs = store.runs(selection.study)
+    if not runs:
+        raise ConfigError(f"study {selection.study!r} has no runs; run it first")
     return runs if selection.task is None else probing.runs_with_task(runs, selection.task, selection.study)
 
 
