@@ -323,9 +323,9 @@ class Registry:
         for broken, reason in self.broken.items():
             if _normalized(broken) == _normalized(name):
                 raise ConfigError(reason)
+        own = "; for a class of your own, add --plugin FILE (in a study file, pass the class itself)"
         raise UnknownName(
-            f"there is no {self.kind} {name!r}{near_miss(name, names)}; available: {', '.join(names)} "
-            "(for your own, add --plugin FILE, or pass the class itself in a study file)"
+            f"there is no {self.kind} {name!r}{near_miss(name, names) or own}; available: {', '.join(names)}"
         )
 
     def parse(self, text: str) -> Choice:

@@ -268,7 +268,12 @@ def test_slopes_are_said_only_of_a_bias_that_has_them(here: Call, own: Path) -> 
 
 
 def test_the_hint_for_an_unknown_name_fits_study_files(here: Call, own: Path) -> None:
-    one_line(here("inspect", "curved"), "(for your own, add --plugin FILE, or pass the class itself in a study file)")
+    one_line(
+        here("inspect", "curved"),
+        "; for a class of your own, add --plugin FILE (in a study file, pass the class itself)",
+    )
+    near = here("list", "encodings", "log-slopes")  # the guide's example, without its plug-in
+    one_line(near, "there is no encoding 'log-slopes'; for a class of your own, add --plugin FILE")
 
 
 def test_an_incomplete_class_is_named_with_all_that_it_lacks(here: Call, own: Path) -> None:
@@ -379,7 +384,7 @@ def test_editing_a_class_trains_its_runs_again(here: Call, own: Path) -> None:
     assert len(first.keys() & second.keys()) == 1
     assert set(stored(None)) == first.keys() | second.keys(), "what was trained stays as a run"
     listed = [line for line in here("list", "runs", "--results", "results").out.splitlines() if "Windowed" in line]
-    assert sorted(line.count("newest code") - line.count("older code") for line in listed) == [-1, 1]
+    assert sorted(line.count("last used code") - line.count("earlier code") for line in listed) == [-1, 1]
     assert not any(
         "code" in line for line in here("list", "runs", "--study", "mine", "--results", "results").out.splitlines()
     )
@@ -389,6 +394,10 @@ def test_editing_a_class_trains_its_runs_again(here: Call, own: Path) -> None:
     assert "all 2 runs are done" in back.err
     assert "changed" not in back.err
     assert set(stored("mine")) == set(first)
+    marks = {line.split()[0]: line for line in here("list", "runs", "--results", "results").out.splitlines()}
+    (new,) = second.keys() - first.keys()
+    assert "last used code" in marks[old[:8]], "the restored code is current, although the other code was trained later"
+    assert "earlier code" in marks[new[:8]]
 
 
 def test_a_declared_version_is_what_counts(here: Call, own: Path) -> None:

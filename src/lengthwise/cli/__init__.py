@@ -162,6 +162,11 @@ def _error_message(error: BaseException, arguments: list[str]) -> str:
     """Return in one line what is wrong and how to fix it."""
     kind = type(error)
     text = " ".join(str(error).split())
+    if kind.__name__ == "UnknownCommandError" and arguments:
+        from lengthwise.probes import PROBES
+
+        if (probe := PROBES.get(arguments[0])) is not None:
+            return f"{probe.name} is a probe and not a command; use `{probe.command}`"
     if kind.__module__.startswith("cyclopts"):
         command_known = arguments and not arguments[0].startswith("-") and kind.__name__ != "UnknownCommandError"
         text = text.partition(" Available commands: ")[0].removesuffix("...").rstrip(" ,.")

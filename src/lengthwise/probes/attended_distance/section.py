@@ -6,7 +6,7 @@ from typing import Any
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.intervals import Interval
 from lengthwise.probes.attended_distance.summary import AttendedDistanceSummary
-from lengthwise.report.drawing import facts_table, lengths_text, percent, ticks_up_to
+from lengthwise.report.drawing import facts_table, percent, sequences_text, ticks_up_to
 from lengthwise.report.palette import Look
 
 
@@ -17,7 +17,7 @@ def section(group: AttendedDistanceSummary, task: TaskFindings, known: Mapping[s
     top = ticks[-1]
     return {
         "group": group,
-        "lengths": lengths_text(group.lengths, task),
+        "sequences": sequences_text(group.n, group.examples, group.lengths, task),
         "top": f"{top:.0%}",
         "series": [
             {

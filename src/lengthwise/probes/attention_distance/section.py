@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.intervals import Interval
 from lengthwise.probes.attention_distance.summary import AttentionDistanceSummary
-from lengthwise.report.drawing import facts_table, lengths_text, percent, ticks_up_to
+from lengthwise.report.drawing import facts_table, percent, sequences_text, ticks_up_to
 from lengthwise.report.palette import Look
 from lengthwise.values import join_names
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 MEASURES = {
-    "jensen-shannon": "Jensen–Shannon divergence, from 0 to ln 2",
+    "jensen-shannon": "the Jensen–Shannon divergence, from 0 to ln 2",
     "published": "the published code’s divergence",
 }
 
@@ -34,7 +34,7 @@ def section(group: AttentionDistanceSummary, task: TaskFindings, known: Mapping[
             f"{count}. Vertical axis: distance in nats, from 0 to {top:g}. Lines: {names}. The table below has the same numbers."
         ),
         "measure": MEASURES.get(group.variant, group.variant),
-        "lengths": lengths_text(group.lengths, task),
+        "sequences": sequences_text(group.n, group.examples, group.lengths, task),
         "ticks": [{"text": f"{tick:g}", "y": percent(1 - tick / top)} for tick in ticks],
         "layers": [{"text": str(n + 1), "x": percent((n + 0.5) / count)} for n in range(count)],
         "series": [
@@ -99,8 +99,7 @@ def report_table(group: AttentionDistanceSummary, task: TaskFindings) -> "Table"
     from rich.text import Text
 
     pairing = f"{'different seeds' if group.across else 'same seed'}, {group.variant}, in nats"
-    lengths = ", ".join(f"{length:,}" for length in group.lengths)
-    about = f"  {pairing}\n{group.n} examples at each of {lengths} {task.unit}"
+    about = f"  {pairing}\n{sequences_text(group.n, group.examples, group.lengths, task)}"
     shown = Table(
         title=Text.assemble((f"Attention distance from {group.reference}", "bold"), about),
         title_justify="left",
