@@ -90,6 +90,9 @@ def test_a_metric_of_its_own_reaches_the_report(place: Path) -> None:
         (task,) = findings(store).tasks
         assert store.runs()[0].facts["metric"] == {"low": 0.0, "high": 1.0}
     assert task.metric == Metric(name="correct tokens", better="higher", low=0.0, high=1.0)
+    (baseline,) = task.baselines
+    assert (baseline.label, baseline.floor, sorted(baseline.scores)) == ("always the highest digit", True, [4, 8])
+    assert all(0.5 <= score < 1.0 for score in baseline.scores.values()), "EOS is always correct, and nine is often"
     assert all(0.0 <= point.interval.low <= point.interval.high <= 1.0 for point in task.series[0].points)
 
 

@@ -455,3 +455,16 @@ def test_sizes_that_no_tensor_can_have_are_refused() -> None:
 def test_a_type_is_said_as_it_is_written(wanted, says):
     with pytest.raises(ConfigError, match=rf"^X\.y {says}, got 1\.5 \(float\)$"):
         cast(1.5, wanted, "X.y")
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("fier", "FIRE"), ("eno", "NoE"), ("sin", "Sinusoidal"), ("kerple-lgo", "KerpleLog"), ("long_rope", "LongRoPE")],
+)
+def test_a_near_miss_is_near(name: str, near: str) -> None:
+    assert near_miss(name, ["FIRE", "NoE", "Sinusoidal", "KerpleLog", "LongRoPE"]) == f"; did you mean {near!r}?"
+
+
+@pytest.mark.parametrize("name", ["log-slopes", "si", "", "largest"])
+def test_a_distant_name_is_no_near_miss(name: str) -> None:
+    assert near_miss(name, ["FIRE", "NoE", "Sinusoidal", "KerpleLog", "LongRoPE", "LogN", "ALiBi"]) == ""

@@ -7,13 +7,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 import torch
 from torch import nn
 
 from lengthwise import encodings
+from lengthwise.analysis import reading
 from lengthwise.encodings import ENCODINGS, RotaryEncoding
+from lengthwise.metrics import EXACT_MATCH
 from lengthwise.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent
@@ -97,3 +101,12 @@ def test_the_architecture_lists_every_module():
     parts = {name for name in listed if name.count("/") > 1}  # folders of a package with a row of their own
     assert set(listed) - parts == modules
     assert all((source / name).is_dir() for name in parts)
+
+
+def test_the_glossary_explains_every_verdict():
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    sentences = reading._verdict_verbs(SimpleNamespace(metric=EXACT_MATCH))
+    assert {*sentences, "unlearned", "unclear"} == set(get_args(reading.Verdict))
+    for singular, _ in (*sentences.values(), reading.UNLEARNED, reading.UNCLEAR, reading.FAILED_SHIFTED_TEST):
+        words = re.match(r"(?:has (?!not)|is )?(.+?)(?: at the training length)?(?: \(|:|$)", singular)[1]
+        assert f"| {words} |" in glossary

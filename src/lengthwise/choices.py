@@ -234,7 +234,7 @@ class Registry:
         where = f"the entry point {point.name!r} of {package}"
         try:
             make = point.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.broken[point.name] = (
                 f"{where} cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())}; fix or remove that package"
             )
@@ -323,9 +323,9 @@ class Registry:
         for broken, reason in self.broken.items():
             if _normalized(broken) == _normalized(name):
                 raise ConfigError(reason)
+        own = "; for a class of your own, add --plugin FILE (in a study file, pass the class itself)"
         raise UnknownName(
-            f"there is no {self.kind} {name!r}{near_miss(name, names)}; available: {', '.join(names)} "
-            "(for your own, add --plugin FILE, or pass the class itself in a study file)"
+            f"there is no {self.kind} {name!r}{near_miss(name, names) or own}; available: {', '.join(names)}"
         )
 
     def parse(self, text: str) -> Choice:

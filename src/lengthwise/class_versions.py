@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import reprlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +72,26 @@ def source_location(make: type | Callable[..., Any]) -> str:
         return make.__module__
     file = source_file(make)
     return f"{shortened(str(file)) if file else make.__module__}, line {line}"
+
+
+def wrong_return(instance: object, method: str, expected: str, value: object) -> ConfigError:
+    """Return the error for a user's method that returned something else than `expected`, with its file and line."""
+    make = type(instance)
+    own = next(base for base in make.__mro__ if method in vars(base))
+    where = source_location(make if is_builtin_class(own) else getattr(make, method))
+    return ConfigError(f"{where}: {make.__name__}.{method} must return {expected}, got {described(value)}")
+
+
+def described(value: Any) -> str:
+    """Return a value for a message: small values as they are, tensors as their dtype and shape, others as their type."""
+    plain = (bool, int, float, complex, str, type(None))
+    if isinstance(value, plain) or (isinstance(value, (tuple, list)) and all(isinstance(x, plain) for x in value)):
+        return reprlib.repr(value)
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return f"{value.dtype} of shape {list(value.shape)}"
+    return f"an object of type {type(value).__name__}"
 
 
 def shortened(path: str) -> str:

@@ -20,6 +20,7 @@ from lengthwise.attention.fit import require_fit
 from lengthwise.choices import require_choice
 from lengthwise.config import Choice, ConfigError
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
+from lengthwise.encodings.contract import effective_length_of, embedded, features_of, modifiers_of
 from lengthwise.forms import AttentionModifiers, KeyBias, RelativeKeyBias, RelativeValues, Term, ToeplitzBias
 from lengthwise.span import Span
 
@@ -154,12 +155,11 @@ def _glimpse(encoding: PositionEncoding, data: Data) -> AttentionModifiers:
 def _modifiers(encoding: PositionEncoding, data: Data, length: int) -> AttentionModifiers:
     """Return the modifiers; for encodings that read content, with the terms of a random input."""
     span = Span.of(length)
-    modifiers = encoding.modifiers(span)
+    modifiers = modifiers_of(encoding, span)
     if encoding.reads_content():
         generator = torch.Generator().manual_seed(data["seed"])
         x = torch.randn(1, length, data["d_model"], generator=generator, dtype=torch.float64)
-        modifiers = with_content(modifiers, encoding, encoding.features(x), span, Mask(length, length))
-    modifiers = replace(modifiers, encoding=type(encoding).__name__)
+        modifiers = with_content(modifiers, encoding, features_of(encoding, x), span, Mask(length, length))
     require_fit(modifiers, Mask(length, length), torch.empty(1, data["num_heads"], length, data["head_dim"]))
     return modifiers
 
@@ -179,10 +179,10 @@ def _rotation(encoding: PositionEncoding, data: Data) -> Data:
         return {}
 
     def at(length: int) -> tuple[list[Any], Any]:
-        gain = encoding.gain(torch.tensor(length))
+        frequencies, gain = encoding.checked_frequencies(torch.tensor(length))
         if isinstance(gain, Tensor):
             gain = _listed(gain.flatten()) if gain.numel() > 1 else float(gain)
-        return _listed(encoding.frequencies(torch.tensor(length)).flatten()), 1.0 if gain is None else gain
+        return _listed(frequencies.flatten()), 1.0 if gain is None else gain
 
     result: Data = {"layout": encoding.layout}
     result["frequencies"], result["gain"] = at(data["length"])
@@ -191,11 +191,11 @@ def _rotation(encoding: PositionEncoding, data: Data) -> Data:
         and encoding.gain(torch.tensor(1)) is None
     ):
         afford(data, 2 * data["length"] * len(result["frequencies"]))
-        rotation = encoding.modifiers(Span.of(data["length"])).rotation
+        rotation = modifiers_of(encoding, Span.of(data["length"])).rotation
         assert rotation is not None
         result["gain"] = {"query": _listed(rotation.gain_q[0]), "key": _listed(rotation.gain_k[0])}  # type: ignore[index]
     if encoding.depends_on_length():
-        result["effective_length"] = int(encoding.effective_length(torch.tensor(data["length"])))
+        result["effective_length"] = int(effective_length_of(encoding, torch.tensor(data["length"])))
         result["frequencies_trained"], result["gain_trained"] = at(data["train_length"])
     return result
 
@@ -251,7 +251,7 @@ def _by_distance(encoding: PositionEncoding, data: Data, distances: Tensor) -> T
     if isinstance(encoding, DistanceBias):
         return encoding.checked_bias(distances)
     total = torch.zeros(1, len(distances), dtype=torch.float64)
-    for form in _tables(encoding.modifiers(Span.of(data["length"]))):
+    for form in _tables(modifiers_of(encoding, Span.of(data["length"]))):
         table = form.table
         if isinstance(form, RelativeKeyBias):
             assert form.vector is not None
@@ -348,7 +348,7 @@ def _embedding(encoding: PositionEncoding, data: Data) -> Data:
     n, width = data["length"], data["d_model"]
     afford(data, n * width)
     zeros = torch.zeros(1, n, width, dtype=torch.float64)
-    return {"embedding": _listed(encoding.embed(zeros, torch.arange(n)[None])[0])}
+    return {"embedding": _listed(embedded(encoding, zeros, torch.arange(n)[None])[0])}
 
 
 # ---- plain data -------------------------------------------------------------------------------------------------

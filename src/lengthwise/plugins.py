@@ -70,7 +70,7 @@ def plugins(names: Iterable[str]) -> Iterator[None]:
     try:
         load_plugins(names)
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         error.__dict__[LOADED] = [shortened(name) for name in _loaded]  # for the error message of the command line
         raise
     finally:
@@ -186,6 +186,8 @@ def _first_line(error: BaseException) -> str:
         first = ""
     if is_builtin_class(type(error)) and first:
         return first
+    if isinstance(error, SystemExit):
+        return f"SystemExit{first and f': {first}'}; raise an exception instead of ending the process"
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 

@@ -78,10 +78,22 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return near_miss(name, known) if our_name is None else f"; did you mean {our_name!r}?"
 
 
+SIMILARITY = 0.72  # of a near miss (`difflib`): it accepts "sauce" for "source", but not "logslopes" for "longrope"
+
+
 def near_miss(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'alibi'?` if a known name is similar to `name` (ignoring case), else an empty string."""
-    spellings = {k.lower(): k for k in known}
-    near = difflib.get_close_matches(name.lower(), spellings, 1)
+    """Return `; did you mean 'alibi'?` if a known name is similar to `name`, begins with it or has the same letters, else "".
+
+    Case, dashes and underscores are ignored.
+    """
+
+    def plain(text: str) -> str:
+        return text.lower().replace("-", "").replace("_", "")
+
+    spellings = {plain(k): k for k in known}
+    near = difflib.get_close_matches(plain(name), spellings, 1, SIMILARITY)
+    start, letters = plain(name), sorted(plain(name))
+    near = near or [k for k in spellings if sorted(k) == letters or (len(start) >= 3 and k.startswith(start))]
     return f"; did you mean {spellings[near[0]]!r}?" if near else ""
 
 

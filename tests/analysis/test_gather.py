@@ -243,6 +243,10 @@ def test_labels_say_which_code_was_trained_last(newest: int, make_run: Make, mak
         for n, code in enumerate(codes)
     ]  # fmt: skip
     (task,) = from_rows([], runs, [make_score(run, 1.0) for run in runs]).tasks
-    words = ["newest" if n == newest else "older" for n in (0, 1)]
+    words = ["last used" if n == newest else "earlier" for n in (0, 1)]
     assert [s.label for s in task.series] == [f"FIRE ({words[0]} code a14a5b00)", f"FIRE ({words[1]} code cb367800)"]
+    restored = from_rows([], runs, [make_score(run, 1.0) for run in runs], listed={"run-0": 20.0, "run-1": 10.0}).tasks[
+        0
+    ]
+    assert [s.label for s in restored.series] == ["FIRE (last used code a14a5b00)", "FIRE (earlier code cb367800)"]
     assert "".join(s.label for s in from_rows([], runs[:1], []).tasks[0].series) == "FIRE"

@@ -24,7 +24,7 @@ YS = [[1.5, -2.0, -0.5, 5.0]]
         ("mean label", [0, 1.5, -0.25, -1 / 3]),
         ("zero", [0, 0, 0, 0]),
         ("always −1", [-1, -1, -1, -1]),
-        ("best constant label", [1, 1, 1, 1]),
+        ("best constant label", [1, -1, -1, 1]),
     ],
 )
 def test_by_hand(name: str, expected: list[float]) -> None:
@@ -165,12 +165,13 @@ def test_averaging_one_by_one() -> None:
     np.testing.assert_allclose(averaging(xs, ys), expected, rtol=0, atol=1e-12)
 
 
-def test_the_best_constant_label_is_that_of_all_prompts() -> None:
-    xs = np.ones((2, 4, 3))
-    assert predictions("best constant label", xs, [[1, -1, -1, -1], [1, 1, -1, -1]]).tolist() == [[-1] * 4] * 2
-    # ... also where only some columns are asked for.
-    assert predictions("best constant label", xs, [[1, 1, -1, -1], [1, 1, -1, -1]], columns=[0]).tolist() == [[1]] * 2
-    assert predictions("best constant label", xs, [[1, 1, -1, -1], [-1, 1, -1, -1]], columns=[1]).tolist() == [[-1]] * 2
+def test_the_best_constant_label_is_that_of_all_prompts_at_each_length() -> None:
+    """The labels of one length do not change the chance level of another, as for the constant answer of other tasks."""
+    xs, ys = np.ones((3, 4, 3)), [[1, -1, -1, 1], [1, 1, -1, -1], [1, -1, -1, 1]]
+    assert predictions("best constant label", xs, ys).tolist() == [[1, -1, -1, 1]] * 3
+    assert predictions("best constant label", xs, ys, columns=[3, 1]).tolist() == [[1, -1]] * 3
+    tie = [[1], [-1]]
+    assert predictions("best constant label", np.ones((2, 1, 3)), tie).tolist() == [[1], [1]]
 
 
 def test_lasso_minimises_its_objective() -> None:

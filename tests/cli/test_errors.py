@@ -43,6 +43,7 @@ def plainly(ran: Any, says: str) -> None:
 
 USAGE = [
     (["rnu", "x.py"], 'Unknown command "rnu". Did you mean "run"?'),
+    (["recency", "3f9a"], "recency is a probe and not a command; use `lengthwise probe recency KEY`"),
     (["run"], "requires an argument; see `lengthwise run --help`"),
     (["run", "x.py", "--wokers", "2"], "Did you mean --workers?"),
     (["run", "x.py", "--workers", "two"], "--workers"),
@@ -61,7 +62,9 @@ USAGE = [
     ([*COMPARE, "--steps", "0"], "TrainingConfig.steps must be at least 1, got 0"),
     ([*COMPARE, "--num-heads", "3"], "d_model must be a multiple of num_heads, got 128 and 3"),
     ([*COMPARE, "--workers", "0"], "workers must be at least 1, got 0"),
-    ([*COMPARE, "--device", "gpu"], "device 'gpu' cannot be used"),
+    ([*COMPARE, "--device", "gpu"], "device 'gpu' cannot be used with this PyTorch on this machine; available: cpu"),
+    ([*COMPARE, "--device", "tpu"], "device 'tpu' cannot be used with this PyTorch on this machine; available: cpu"),
+    ([*COMPARE, "--device", "xla"], "device 'xla' cannot be used with this PyTorch on this machine; available: cpu"),
     ([*COMPARE, "--device", "meta"], "device 'meta' cannot be used"),
     ([*COMPARE, "--seeds", "2.5"], "--seeds: must be a whole number, got '2.5'"),
     (

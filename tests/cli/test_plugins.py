@@ -241,9 +241,9 @@ class Curved(Flat):
     [
         (
             "flat",
-            "bad.py, line 11: Flat.bias must return a tensor [heads, distances], here [4, 2], got a tensor of shape [2]",
+            "bad.py, line 11: Flat.bias must return a real tensor [heads, distances], here [4, 2], got torch.float64 of shape [2]",
         ),
-        ("number", "Number.bias must return a tensor [heads, distances], here [4, 2], got float, no tensor"),
+        ("number", "Number.bias must return a real tensor [heads, distances], here [4, 2], got "),
         ("typo", "bad.py, line 17: AttributeError: module 'torch' has no attribute 'lg1p'"),
     ],
 )
@@ -268,7 +268,12 @@ def test_slopes_are_said_only_of_a_bias_that_has_them(here: Call, own: Path) -> 
 
 
 def test_the_hint_for_an_unknown_name_fits_study_files(here: Call, own: Path) -> None:
-    one_line(here("inspect", "curved"), "(for your own, add --plugin FILE, or pass the class itself in a study file)")
+    one_line(
+        here("inspect", "curved"),
+        "; for a class of your own, add --plugin FILE (in a study file, pass the class itself)",
+    )
+    near = here("list", "encodings", "log-slopes")  # the guide's example, without its plug-in
+    one_line(near, "there is no encoding 'log-slopes'; for a class of your own, add --plugin FILE")
 
 
 def test_an_incomplete_class_is_named_with_all_that_it_lacks(here: Call, own: Path) -> None:
@@ -379,7 +384,7 @@ def test_editing_a_class_trains_its_runs_again(here: Call, own: Path) -> None:
     assert len(first.keys() & second.keys()) == 1
     assert set(stored(None)) == first.keys() | second.keys(), "what was trained stays as a run"
     listed = [line for line in here("list", "runs", "--results", "results").out.splitlines() if "Windowed" in line]
-    assert sorted(line.count("newest code") - line.count("older code") for line in listed) == [-1, 1]
+    assert sorted(line.count("last used code") - line.count("earlier code") for line in listed) == [-1, 1]
     assert not any(
         "code" in line for line in here("list", "runs", "--study", "mine", "--results", "results").out.splitlines()
     )
@@ -389,6 +394,10 @@ def test_editing_a_class_trains_its_runs_again(here: Call, own: Path) -> None:
     assert "all 2 runs are done" in back.err
     assert "changed" not in back.err
     assert set(stored("mine")) == set(first)
+    marks = {line.split()[0]: line for line in here("list", "runs", "--results", "results").out.splitlines()}
+    (new,) = second.keys() - first.keys()
+    assert "last used code" in marks[old[:8]], "the restored code is current, although the other code was trained later"
+    assert "earlier code" in marks[new[:8]]
 
 
 def test_a_declared_version_is_what_counts(here: Call, own: Path) -> None:
@@ -529,7 +538,10 @@ class Talkative(Copy):
     (own / "study.py").write_text("import torch\n" + tasks + study)
     ran = here("run", "study.py", "--results", "results", "--workers", 1)
     assert ran.code == 1, ran.err
-    assert "the baseline 'worst' of Infinite must have finite scores, or return None, got inf at length 4" in ran.err
+    assert (
+        "the baseline 'worst' of Infinite must have finite scores from 0 to 1, the limits of its metric, or return None"
+        in ran.err
+    )
     assert "cannot be stored, whose facts has a whole number of more than 64 bits" in ran.err
     with open_store("results", create=False) as store:
         assert [run.status for run in store.runs("mine")] == ["failed", "failed", "done"]
@@ -562,11 +574,11 @@ CONTRACT = {
     ),
     "floats": (
         "return Pairs(digits.float(), digits[:, :1])",
-        "questions as integers [count, words], got torch.float32 of shape [4, 3]",
+        "questions as integers [count, words] with count 4, got torch.float32 of shape [4, 3]",
     ),
     "flat": (
         "return Pairs(digits, digits.max(1).values)",
-        "answers as integers [count, words], got torch.int64 of shape [4]",
+        "answers as integers [count, words] with count 4, got torch.int64 of shape [4]",
     ),
     "words": ("return Pairs(digits + 5, digits[:, :1])", "with word ids 0 to 9, or -1 for no word"),
     "length": ("return Pairs(digits[:, 1:], digits[:, :1])", "was called with length 3, but length_of returns 2"),
@@ -574,7 +586,10 @@ CONTRACT = {
         "return Pairs(digits, digits[:, :2])",
         "an answer of 2 words at length 3, but widths(3) allows at most 1",
     ),
-    "count": ("return Pairs(digits[:1], digits[:1, :1])", "Largest.draw must return count=4 questions, got 1"),
+    "count": (
+        "return Pairs(digits[:1], digits[:1, :1])",
+        "Largest.draw must return questions as integers [count, words] with count 4, got torch.int64 of shape [1, 3]",
+    ),
     "generator": (
         "digits = torch.randint(10, (count, length))\n        return Pairs(digits, digits[:, :1])",
         "Largest.draw must return the same examples for the same generator state; pass its generator to every random function",
@@ -621,7 +636,48 @@ def test_stored_answers_of_older_code_are_said_to_be_so(here: Call, compared: Pa
 
 
 def test_a_failed_rule_of_a_kind_names_the_plug_in(here: Call, own: Path) -> None:
-    (own / "mine.py").write_text(OWN.replace("return length, 1", "return length, None"))
+    (own / "mine.py").write_text(OWN.replace('unit = "digits"', "unit = kinds = 5"))
     ran = here("sample", "largest", "--length", 3, "--plugin", "mine.py")
     assert ran.code == 2
     assert "a class in mine.py may not follow its base class" in ran.err
+
+
+EXITS = """
+import sys
+from lengthwise.encodings import ALiBi
+from lengthwise.tasks import Copy
+
+class Ends(ALiBi):
+    def bias(self, distance):
+        exit(3)
+
+class Silent(ALiBi):
+    def bias(self, distance):
+        sys.exit()
+
+class Scored(Copy):
+    def score(self, logits, batch):
+        raise SystemExit("no\\nmore")
+"""
+
+
+@pytest.mark.parametrize(("name", "says"), [("ends", "line 8: SystemExit: 3;"), ("silent", "line 12: SystemExit;")])
+def test_a_class_that_ends_the_process_is_an_error_in_one_line(here: Call, own: Path, name: str, says: str) -> None:
+    (own / "exits.py").write_text(EXITS)
+    says = f"exits.py, {says} raise an exception instead of ending the process"
+    one_line(here("inspect", name, "--plugin", "exits.py"), says)
+
+
+def test_a_run_whose_class_ends_the_process_fails_with_that_line(here: Call, own: Path) -> None:
+    """In a worker process; another run of the same worker is not affected."""
+    (own / "exits.py").write_text(EXITS)
+    sizes = ["--train-length", 3, "--lengths", 3, "--steps", 2, "--d-model", 16, "--num-layers", 1, "--num-heads", 2]
+    ran = here(
+        "compare", "nope", "ends", *sizes, "--task", "copy", "--examples", 4, "--workers", 1, "--plugin", "exits.py"
+    )
+    assert ran.code == 1, ran.err
+    assert "exits.py, line 8: SystemExit: 3; raise an exception instead of ending the process" in ran.err
+    assert "1 of 2 runs failed" in ran.err
+    ran = here("compare", "nope", *sizes, "--task", "scored", "--examples", 4, "--workers", 1, "--plugin", "exits.py")
+    assert ran.code == 1, ran.err
+    assert "exits.py, line 16: SystemExit: no; raise" in ran.err

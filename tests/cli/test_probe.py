@@ -30,6 +30,7 @@ def results(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = [{name: getattr(run, name) for name in (*names, "key", "seed")} for run in store.runs("tiny")]
         config = row.config | {"task": row.config["task"] | {"symbols": 8}}
         other = pending | {"key": "eeee000011112222", "task": "Copy(symbols=8)", "config": config}
+        store.add_study("empty", evaluation={}, runs=[])
         store.add_study("two", evaluation={}, runs=[*done, other])
     return folder
 
@@ -190,8 +191,22 @@ def test_damaged_weights_say_what_to_do(here: Call, results: Path, keys: dict[st
             "no run of Copy(symbls=8); did you mean 'Copy(symb",
         ),
         (("recency", "--study", "two", "--task", "parity:bits=8"), "Parity has no setting 'bits'"),
-        (("attended-distance", "--study", "two", "--task", "copy:symbols=8"), "has no trained runs that can be probed"),
-        (("attention-distance", "--study", "later", "--against", "nope"), "has no trained runs that can be probed"),
+        (
+            ("attended-distance", "--study", "two", "--task", "copy:symbols=8"),
+            "no run of study 'two' can be probed: eeee0000 (FIRE-S, seed 5) is not trained (its status is pending); run its study",
+        ),
+        (
+            ("attention-distance", "--study", "later", "--against", "fire-s"),
+            "no run of study 'later' can be probed: ffff",
+        ),
+        (
+            ("attention-distance", "--study", "tiny", "--against", "alibi"),
+            "study 'tiny' has no run of ALiBi; its encodings are: NoPE, FIRE-S",
+        ),
+        (("attended-distance", "--study", "empty"), "study 'empty' has no runs; run it first"),
+        (("attention-distance", "--study", "empty", "--against", "nope"), "study 'empty' has no runs; run it first"),
+        (("lengths", "NOPE"), "lengths is not a probe of trained models; use `lengthwise lengths KEY`"),
+        (("show", "NOPE"), "show is a command and not a probe; see `lengthwise show --help`"),
         (("attention-distance", "--study", "tiny", "--against", "nop"), "did you mean"),
     ],
 )

@@ -247,7 +247,7 @@ def unchecked(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("make", list(ENCODINGS), ids=lambda make: make.__name__)
 def test_arguments_are_given_by_name(make: Any) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(ConfigError, match=rf"{make.__name__} takes its arguments by name; write {make.__name__}\("):
         make(4)
 
 

@@ -10,7 +10,7 @@ from lengthwise.config import ConfigError, Curriculum, EvaluationConfig, ModelCo
 from lengthwise.encodings import NoPE, RoPE
 from lengthwise.evaluation import check_lengths, evaluate, evaluation_question, questions, shifted, together
 from lengthwise.tasks import Copy, LinearRegression, generator
-from lengthwise.training.loop import build, check_training
+from lengthwise.training import build, check_training
 
 TASK = choose(LinearRegression, dims=3)
 
@@ -109,7 +109,7 @@ def test_a_curriculum_is_part_of_a_run_and_its_key():
 
 
 def test_steps_follow_the_curriculum():
-    from lengthwise.training.loop import Trainer
+    from lengthwise.training.trainer import Trainer
 
     model, task = build(made := run(curriculum=Curriculum(every=2, length=2, length_step=3, dims=1)))
     trainer = Trainer(made, model, task, torch.device("cpu"))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import statistics
 
 import pytest
@@ -14,7 +15,7 @@ from lengthwise.evaluation import EvaluationError, check_lengths, evaluate, eval
 from lengthwise.metrics import EXACT_MATCH
 from lengthwise.positions import Digits, Randomized, Shift, Skip, position_scheme_for
 from lengthwise.tasks import Copy, Text
-from lengthwise.tasks.base import generator
+from lengthwise.tasks.base import GradedAnswers, generator
 from lengthwise.training import Progress, Stopped, build
 
 
@@ -354,12 +355,12 @@ def test_generators_of_tests_are_not_those_of_training():
 @pytest.mark.parametrize(
     ("scores", "got"),
     [
-        (torch.zeros(5, 3, dtype=torch.float64), r"torch.float64 \[5, 3\]"),
-        (torch.zeros(15, dtype=torch.float64), r"torch.float64 \[15\]"),
-        (torch.zeros(3), r"torch.float32 \[3\]"),
-        (torch.zeros(5, dtype=torch.complex64), r"torch.complex64 \[5\]"),
-        (torch.tensor(0.5), r"torch.float32 \[\]"),
-        (None, "NoneType"),
+        (torch.zeros(5, 3, dtype=torch.float64), r"torch.float64 of shape \[5, 3\]"),
+        (torch.zeros(15, dtype=torch.float64), r"torch.float64 of shape \[15\]"),
+        (torch.zeros(3), r"torch.float32 of shape \[3\]"),
+        (torch.zeros(5, dtype=torch.complex64), r"torch.complex64 of shape \[5\]"),
+        (torch.tensor(0.5), r"torch.float32 of shape \[\]"),
+        (None, "None"),
     ],
     ids=str,
 )
@@ -371,3 +372,53 @@ def test_a_task_must_return_one_score_per_example(scores, got, monkeypatch):
         EvaluationError, match=rf"must return one float64 score per example, \[batch\] with batch 5, got {got}$"
     ):
         evaluate(model, task, EvaluationConfig(lengths=(4,), examples=5), train_length=4)
+
+
+def _evaluated(monkeypatch, method, result, decode=False):
+    task = Copy()
+    monkeypatch.setattr(Copy, method, result)
+    generated = ([["a"]] * 5, torch.zeros(5, dtype=torch.bool))
+    monkeypatch.setattr("lengthwise.evaluation.scores.greedy_decode", lambda *_: generated)
+    return evaluate(Half(task), task, EvaluationConfig(lengths=(4,), examples=5), train_length=4, decode=decode)
+
+
+@pytest.mark.parametrize("score", [-0.5, 1.5, 1e9])
+def test_scores_beyond_the_limits_of_the_metric_are_refused(score, monkeypatch):
+    limits = f"between {min(0, score):g} and {max(0, score):g}, beyond the limits 0 to 1 of its metric 'exact match'"
+    with pytest.raises(EvaluationError, match=re.escape(f"at length 4 the scores of Copy lie {limits}; correct")):
+        _evaluated(monkeypatch, "score", lambda self, logits, batch: torch.tensor([0.0, 0, 0, 0, score]).double())
+
+
+def test_scores_that_exceed_a_limit_by_rounding_are_at_the_limit(monkeypatch):
+    (score,) = _evaluated(monkeypatch, "score", lambda *_: torch.full((5,), 1 + 1e-9, dtype=torch.float64))
+    assert score.mean == 1.0
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_score_that_is_not_finite_is_blamed_on_the_task_if_the_logits_are_finite(value, monkeypatch):
+    scores = torch.tensor([0.0, value, 0.0, value, 0.0], dtype=torch.float64)
+    expected = (
+        "returned a score that is not a finite number for 2 of 5 examples of length 4, although the model's logits"
+    )
+    with pytest.raises(EvaluationError, match=rf"^Copy\.score {expected}"):
+        _evaluated(monkeypatch, "score", lambda *_: scores)
+    graded = GradedAnswers(scores, {}, [])
+    with pytest.raises(EvaluationError, match=rf"^Copy\.grade {expected}"):
+        _evaluated(monkeypatch, "grade", lambda *_: graded, decode=True)
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "says"),
+    [
+        (None, ConfigError, r"\.grade must return lengthwise.tasks.GradedAnswers, got None"),
+        (
+            GradedAnswers(torch.zeros(3), {}, []),
+            EvaluationError,
+            r"\.grade must return one float64 score .*shape \[3\]",
+        ),
+    ],
+    ids=["nothing", "too few"],
+)
+def test_grades_of_another_type_are_refused(result, error, says, monkeypatch):
+    with pytest.raises(error, match=says):
+        _evaluated(monkeypatch, "grade", lambda *_: result, decode=True)

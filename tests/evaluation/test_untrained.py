@@ -34,7 +34,7 @@ from lengthwise.tasks import (
 )
 from lengthwise.tasks.base import Batch
 from lengthwise.tasks.functions import FunctionTask, prompts
-from lengthwise.training.loop import build
+from lengthwise.training import build
 
 CONFIG = EvaluationConfig(lengths=(1, 3, 8), examples=70, prompt=10)
 

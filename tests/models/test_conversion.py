@@ -32,13 +32,11 @@ from lengthwise.span import Span
 
 
 def test_the_examples_are_true() -> None:
-    known = {**vars(conversion), **vars(encodings), "torch": torch}
+    known = {**vars(conversion), **vars(encodings), "torch": torch, "choose": choose}
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
-    asked = [conversion.__dict__[name] for name in dir(conversion) if callable(conversion.__dict__[name])]
-    for function in asked:
-        if getattr(function, "__module__", "") == conversion.__name__:
-            for test in finder.find(function, function.__name__, globs=dict(known)):
-                runner.run(test)
+    for name in conversion.__all__:
+        for test in finder.find(getattr(conversion, name), name, globs=dict(known)):
+            runner.run(test)
     assert runner.failures == 0
     assert runner.tries >= 7
 

@@ -59,7 +59,7 @@ def test_the_page_has_the_numbers(probed: Findings) -> None:
             assert f"{layer.low:.4f} … {layer.high:.4f}" in page
     text = " ".join(re.sub(r"<[^>]+>", " ", page).replace("&nbsp;", " ").split())
     assert "Distance from NoPE’s attention in each layer (nats) · compared with NoPE’s runs of the same seed" in text
-    assert "10 test examples at each of 20 and 40 symbols" in text
+    assert "over 10 test sequences of each length (20 and 40 symbols)." in text
     assert "NoPE (another seed) is the baseline" in text
     assert "Runs with the same seed start from the same weights" in text
     assert "3 seeds, 1,500 queries" in text

@@ -88,7 +88,8 @@ def test_the_page_has_the_numbers(probed: Findings) -> None:
     assert "If all tokens had the same weight, each would have 0.0025" in text
     assert "target from example 51 target from example 213 target from example 393" in text
     assert "Each prompt repeats 12 examples 4 times." in text
-    assert "0.032 if all tokens had the same weight" in text
+    assert "a head that gives the same weight to all tokens that it sees scores 0.032." in text
+    assert "The instruction consists of the first 2 d examples." in text
     assert "cpu (a fast one)" in text
 
 

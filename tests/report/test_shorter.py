@@ -77,6 +77,21 @@ def test_the_terminal_says_so(parity: Findings) -> None:
     assert "(shorter: below the training lengths of 5 to 6 bits; these count in no score" in text
 
 
+def test_a_single_training_length_is_no_range(make_row: Make, make_score: Make) -> None:
+    words = {"task": "Parity", "metric": "exact match", "better": "higher", "unit": "bits"}
+    asked = [{"length": n, "examples": 100, "seed": 0} for n in (2, 8, 16)]
+    config = {"task": {"is": "Parity"}, "training": {"train_length": 8}, "seed": 0}
+    run = make_row(train_length=8, config=config, asked=asked, **words)
+    found = from_rows([], [run], [make_score(run, n, 0.9, n=100) for n in (2, 8, 16)])
+    console = Console(width=120, file=io.StringIO(), color_system=None)
+    console.print(table(found))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "(shorter: below the training length of 8 bits; these count in no score" in text
+    page = render(found)
+    assert "because training had 8; these lengths" in page
+    assert "8 to 8" not in text + page
+
+
 def test_of_text_all_shorter_lengths_were_trained(make_row: Make, make_score: Make) -> None:
     run = make_row(asked=[{"length": n, "tokens": 99, "seed": 0} for n in (64, 128, 256)])
     found = from_rows([], [run], [make_score(run, n, 2.0) for n in (64, 128, 256)])

@@ -58,7 +58,7 @@ def test_the_small_one_is_as_large_as_asked() -> None:
 
 def test_parameters_that_are_used() -> None:
     """4.2, 16.8 and 67.1 million, where 12, 25 and 84 are published: those count 32,000 words that no prompt has."""
-    from lengthwise.training.loop import build
+    from lengthwise.training import build
 
     runs = {run.model.to_data()["d_model"] * 100 + run.model.num_layers: run for run in load(FOLDER / "scale.py").runs}
     for shape, millions in ((25_604, 4.2), (25_616, 16.8), (51_216, 67.1)):

@@ -12,7 +12,7 @@ from lengthwise.encodings import NoPE
 from lengthwise.evaluation import evaluate
 from lengthwise.tasks import PFA, TASKS, Batch, generator
 from lengthwise.tasks.automata import Automata
-from lengthwise.training.loop import build
+from lengthwise.training import build
 
 A, B, C, END = range(4)
 

@@ -1,10 +1,19 @@
 """What a task from outside has to keep, asked of our own; slips of others are in tests/cli/test_plugins.py."""
 
+import time
 from typing import Any
 
 import pytest
+import torch
 
+from lengthwise.config import ConfigError
+from lengthwise.evaluation.untrained import baseline_scores, baselines_of
+from lengthwise.metrics import Metric
 from lengthwise.tasks import TASKS, contract
+from lengthwise.tasks.base import Baseline
+from lengthwise.tasks.copy import Copy
+from lengthwise.tasks.pairs import Pairs
+from lengthwise.tasks.sequences import SequenceTask
 
 SCRATCHPADS = ("Addition", "Summation", "Parity", "Polynomial", "Sorting", "LEGO")
 CASES = [(make, {}) for make in TASKS] + [
@@ -20,3 +29,95 @@ def test_our_own_tasks_keep_it(make: Any, settings: dict[str, Any], monkeypatch:
     given = getattr(task, "lengths", lambda: None)()
     for length in list(given or (3, 8))[:2]:
         contract.require_consistent(task, length)
+
+
+class Echo(SequenceTask):
+    """A user's task whose methods return what a test says."""
+
+    unit = "digits"
+    result: Any = None
+
+    def __init__(self, words: Any = "0123456789"):
+        super().__init__(words)
+
+    def draw(self, generator: Any, count: int, length: int) -> Any:
+        digits = torch.randint(10, (count, length), generator=generator)
+        return Pairs(digits, digits)
+
+    def widths(self, length: int) -> Any:
+        return length, length
+
+    def length_of(self, question: Any, answer: Any) -> int:
+        return len(question)
+
+
+def echo(method: str, result: Any) -> Echo:
+    return type("Own", (Echo,), {method: lambda self, *_: result, "__module__": __name__})()
+
+
+@pytest.mark.parametrize(
+    "widths", [None, 3, {}, (1,), (1, 2, 3), (1.0, 2.0), (True, 1), (-1, 1), torch.ones(2), "ab"], ids=str
+)
+def test_widths_of_another_type(widths: Any) -> None:
+    with pytest.raises(ConfigError, match=r"Own\.widths must return a tuple of two whole numbers, .*, got ") as error:
+        contract.require_consistent(echo("widths", widths), 3)
+    assert "\n" not in str(error.value)
+    with pytest.raises(ConfigError, match="must return a tuple of two whole numbers"):
+        echo("widths", widths).tokens(3)
+
+
+IDS = torch.zeros(2, 3).long()
+
+
+@pytest.mark.parametrize(
+    "examples",
+    [
+        {},
+        IDS,
+        (IDS, IDS),
+        Pairs(IDS[:0], IDS[:0]),
+        Pairs(IDS, IDS[:1]),
+        Pairs(IDS.float(), IDS),
+        Pairs(IDS, IDS.bool()),
+        Pairs(IDS + 10, IDS),
+        Pairs(IDS[0], IDS),
+        Pairs(torch.zeros(1, 3).long().expand(10**9, 3), torch.zeros(1, 3).long().expand(10**9, 3)),
+    ],
+    ids=range(10),
+)
+def test_lists_of_all_examples_of_another_type_or_size(examples: Any) -> None:
+    begin = time.perf_counter()
+    with pytest.raises(ConfigError, match=r"Own\.all_examples must return .*, got ") as error:
+        echo("all_examples", examples).available(3)
+    assert "\n" not in str(error.value)
+    assert time.perf_counter() - begin < 5
+
+
+@pytest.mark.parametrize(("words", "problem"), [("abca", "'a' 2 times"), (["x", 3], "3, which is no text")])
+def test_words_that_are_no_tokens(words: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=rf"test_contract\.py, line \d+: the words of Echo .*, got {problem}"):
+        Echo(words)
+
+
+@pytest.mark.parametrize("baselines", [None, {}, ["zero"], [Baseline(name="a", scores=len)] * 2], ids=range(4))
+def test_baselines_of_another_type(baselines: Any) -> None:
+    with pytest.raises(ConfigError, match=r"Own\.baselines must return "):
+        baselines_of(echo("baselines", baselines))
+
+
+@pytest.mark.parametrize(
+    "scores", [{}, torch.zeros(4), torch.zeros(4, 2), torch.full((4, 1), 1.5), torch.full((4, 1), -1.0)], ids=range(5)
+)
+def test_scores_of_baselines_of_another_type_or_beyond_the_limits(scores: Any) -> None:
+    task = echo("baselines", [Baseline(name="mine", scores=lambda batch, lengths: scores)])
+    with pytest.raises(ConfigError, match=r"the baseline 'mine' of Own must .*, got "):
+        baseline_scores(task, task.examples(0, 4, 8), [8])
+
+
+def test_a_scale_that_is_no_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Copy, "metric", Metric(name="mine", better="lower", scale="zeros"))
+    monkeypatch.setattr(Copy, "baselines", lambda self: [Baseline(name="zero", scores=lambda batch, lengths: None)])
+    with pytest.raises(ConfigError, match=r"of Copy has the scale 'zeros', .*; did you mean 'zero'\?; available: zero"):
+        baselines_of(Copy())
+    monkeypatch.setattr(Copy, "metric", Metric(name="mine", better="lower", scale="zero"))
+    assert [baseline.name for baseline in baselines_of(Copy())] == ["zero"]

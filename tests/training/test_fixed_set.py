@@ -14,8 +14,8 @@ from lengthwise.probes.example_lengths.question import ExampleLengthsQuestion
 from lengthwise.tasks import PCFG, PFA, SCAN, Addition, Conjunction, Copy, LinearRegression, Parity, Text
 from lengthwise.tasks.base import Batch
 from lengthwise.tasks.sequences import SequenceTask
-from lengthwise.training import build, train
-from lengthwise.training.loop import Trainer, check_training, fixed_numbers
+from lengthwise.training import build, check_training, train
+from lengthwise.training.trainer import Trainer, fixed_numbers
 
 MODEL = ModelConfig(d_model=8, num_layers=1, num_heads=1)
 

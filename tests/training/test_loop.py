@@ -17,7 +17,7 @@ from lengthwise.tasks import Copy
 from lengthwise.tasks.base import Batch
 from lengthwise.training import Progress, Stopped, TrainingError, build, load_trained, load_weights, train
 from lengthwise.training.checkpoint import model_tensors
-from lengthwise.training.loop import Trainer
+from lengthwise.training.trainer import Trainer
 
 MAMBA = ModelConfig.mamba(d_model=16, num_layers=2, state_size=4, dropout=0.1)
 

@@ -122,6 +122,12 @@ class TaskFindings:
         return self.metric.label(self.unit)
 
     @property
+    def training_lengths(self) -> str:
+        """Return the training lengths without their unit: `8`, or `5 to 6` if training drew lengths."""
+        longest = f"{self.train_length:,}"
+        return longest if self.shortest == self.train_length else f"{self.shortest:,} to {longest}"
+
+    @property
     def shifted(self) -> bool:
         """Return whether the test differs from training in more than its length (`EvaluationConfig.shifts`)."""
         return any(name.startswith(SHIFTED) for name in self.settings)

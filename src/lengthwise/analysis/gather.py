@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 # Settings that say where a text was stored. Its hash identifies it. (In the tasks: `excluded_from_key`.)
 STORAGE_SETTINGS = ("path", "glob")
 
+LastUse = tuple[float, float]  # see `last_use`
+
 
 def findings(store: "Store", study: str | None = None) -> Findings:
     """Return the findings of a study, or of all studies in the store. Runs that no study lists are counted (`unlisted`).
@@ -42,8 +44,8 @@ def findings(store: "Store", study: str | None = None) -> Findings:
     """
     runs, unlisted = store.runs(study), 0
     studies = [s for s in store.studies() if study is None or s.name == study]
+    listed = listing_times(store, studies)
     if study is None:  # in the order of the studies' lists; a run of several studies keeps its first position
-        listed = dict.fromkeys(run.key for s in studies for run in store.runs(s.name))
         order = {key: n for n, key in enumerate(listed)}
         total, runs = len(runs), sorted((run for run in runs if run.key in order), key=lambda run: order[run.key])
         unlisted = total - len(runs)
@@ -53,7 +55,16 @@ def findings(store: "Store", study: str | None = None) -> Findings:
     compared = [run for run in store.runs() if run.key in others] if others else []
     metrics = {run.key: metric_of(run) for run in runs}
     scores = [score for score in store.scores(keys) if _is_possible(score, metrics[score.key])]
-    return dataclasses.replace(from_rows(studies, runs, scores, probes, compared), unlisted=unlisted)
+    return dataclasses.replace(from_rows(studies, runs, scores, probes, compared, listed), unlisted=unlisted)
+
+
+def listing_times(store: "Store", studies: Iterable["StudyRow"]) -> dict[str, float]:
+    """Return when a study last listed each run, in Unix seconds, by key. Runs that no study lists are omitted."""
+    times: dict[str, float] = {}
+    for study in studies:
+        for run in store.runs(study.name):
+            times[run.key] = max(times.get(run.key, 0.0), study.updated)
+    return times
 
 
 def metric_of(run: "RunRow") -> Metric:
@@ -81,12 +92,14 @@ def from_rows(
     scores: Iterable["ScoreRow"],
     probes: Sequence["ProbeRow"] = (),
     compared: Iterable["RunRow"] = (),
+    listed: Mapping[str, float] | None = None,
 ) -> Findings:
     """Return findings from the store's rows, or from objects with the same attributes.
 
-    `compared`: runs of other studies that `probes` compare the runs with.
+    `compared`: runs of other studies that `probes` compare the runs with. `listed`: see `listing_times`.
     """
     known = {run.key: run for run in (*compared, *runs)}
+    times = {run.key: last_use(run, listed or {}) for run in runs}
     answers = {(s.key, canonical(s.asked)): s for s in scores}
     panels: dict[str, _Panel] = {}
     alike: dict[str, dict[str, _Panel]] = defaultdict(dict)  # panels that differ only in the model
@@ -110,11 +123,13 @@ def from_rows(
     titles = _titles(
         [p.first.task for p in panels.values()],
         [p.settings for p in panels.values()],
-        [max(map(_time, p.runs.values())) for p in panels.values()],
+        [max(times[key] for key in p.runs) for p in panels.values()],
     )
     return Findings(
         studies=tuple(_study(s) for s in studies),
-        tasks=tuple(panel.findings(title, probes, known) for panel, title in zip(panels.values(), titles, strict=True)),
+        tasks=tuple(
+            panel.findings(title, probes, known, times) for panel, title in zip(panels.values(), titles, strict=True)
+        ),
         runs=tuple(_info(run) for run in runs),
     )
 
@@ -149,12 +164,14 @@ class _Panel:
         if score is not None:
             by_length[length].append((run, score))
 
-    def findings(self, title: str, probes: Sequence["ProbeRow"], known: Mapping[str, "RunRow"]) -> TaskFindings:
+    def findings(
+        self, title: str, probes: Sequence["ProbeRow"], known: Mapping[str, "RunRow"], times: Mapping[str, LastUse]
+    ) -> TaskFindings:
         runs = list(self.encodings.values())
-        times = dict.fromkeys(self.encodings, 0.0)
+        latest = dict.fromkeys(self.encodings, (0.0, 0.0))
         for run in self.runs.values():
-            times[_series(run)] = max(times[_series(run)], _time(run))
-        labels = _titles([r.label for r in runs], [flat(_encoding(r)) for r in runs], list(times.values()))
+            latest[_series(run)] = max(latest[_series(run)], times[run.key])
+        labels = _titles([r.label for r in runs], [flat(_encoding(r)) for r in runs], list(latest.values()))
         first = self.first
         if any(name.startswith(SHIFTED) for name in self.settings):
             probes = ()  # probes use the task as it was trained, and are shown there
@@ -315,22 +332,27 @@ def _info(run: "RunRow") -> RunInfo:
     )
 
 
-def _time(run: "RunRow") -> float:
-    """Return when a run finished, or else when it was last started or created, in Unix seconds."""
-    return run.finished or run.started or run.created
+def last_use(run: "RunRow", listed: Mapping[str, float]) -> LastUse:
+    """Return when a study last listed a run (0 if none does), and when it finished, or else was last started or created.
+
+    The first decides which code a study file had last: restored code is current although other code was trained later.
+    """
+    return listed.get(run.key, 0.0), run.finished or run.started or run.created
 
 
-def _titles(names: Sequence[str], settings: Sequence[Mapping[str, Any]], times: Sequence[float]) -> list[str]:
+def _titles(names: Sequence[str], settings: Sequence[Mapping[str, Any]], times: Sequence[LastUse]) -> list[str]:
     """Return the names. Equal names are followed by the settings in which they differ: `Text (train_length 64)`."""
     differ = differences(names, settings, times)
     return [f"{name} ({words})" if words else name for name, words in zip(names, differ, strict=True)]
 
 
-def differences(names: Sequence[Hashable], settings: Sequence[Mapping[str, Any]], times: Sequence[float]) -> list[str]:
+def differences(
+    names: Sequence[Hashable], settings: Sequence[Mapping[str, Any]], times: Sequence[LastUse]
+) -> list[str]:
     """Return, for each name, the settings in which it differs from equal names, such as `train_length 64`; "" without any.
 
-    The code of a plug-in class may have changed between runs. Of several code hashes, the one with the latest of `times` is marked
-    as the newest, the others as older.
+    The code of a plug-in class may have changed between runs. Of several code hashes, the one with the latest of `times` (see
+    `last_use`) is marked as the last used one, the others as earlier.
     """
     twins: dict[Hashable, list[int]] = {}
     for place, name in enumerate(names):
@@ -348,11 +370,11 @@ def differences(names: Sequence[Hashable], settings: Sequence[Mapping[str, Any]]
 
 
 def _setting(key: str, value: Any, latest: Any) -> str:
-    """Return a setting as titles show it: `train_length 64`, `newest code 1f3a9c02`."""
+    """Return a setting as titles show it: `train_length 64`, `last used code 1f3a9c02`."""
     name = key.rpartition(".")[2]
     if name != "code":
         return f"{name} {plain(value)}"
-    return f"{'newest' if value == latest else 'older'} code {str(value)[:8]}"
+    return f"{'last used' if value == latest else 'earlier'} code {str(value)[:8]}"
 
 
 def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

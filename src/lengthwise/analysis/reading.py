@@ -267,10 +267,10 @@ def _why_no_best(task: TaskFindings, best: Point) -> str:
     return "that of a model that has not learned the task" if task.has_failed(task.ranked(best.length)[0]) else "zero"
 
 
-def _all_equal(task: TaskFindings, labels: list[str], best: Point, there: str = "there") -> str:
+def _all_equal(task: TaskFindings, labels: list[str], best: Point, there: str = "") -> str:
     both = f"{join_names(labels)} both" if len(labels) == 2 else f"all {len(labels)} encodings"
     beside = _beside(task, best)
-    return f"{both} have a mean {task.metric.name} of {figure(best.mean)} {there}{beside and f', {beside}'}."
+    return f"{both} have a mean {task.metric.name} of {figure(best.mean)}{there and f' {there}'}{beside and f', {beside}'}."
 
 
 def _one_seed(task: TaskFindings, length: int, where: str) -> str:

@@ -69,6 +69,10 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor | None) -> None:
             "q, k and v must have the same dtype and device, got "
             f"{q.dtype}/{k.dtype}/{v.dtype} on {q.device}/{k.device}/{v.device}"
         )
+    if q.is_meta:
+        raise ConfigError(
+            "q, k and v must have values, got meta tensors; create them on another device, such as the CPU"
+        )
     if q.dtype not in DTYPES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
         raise ConfigError(f"q, k and v must be one of {names}, got {q.dtype}; convert them")

@@ -1,7 +1,6 @@
 """`attend` and `statistics`: one call of attention with an encoding, for a model of your own."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from lengthwise.attention.plans import plan, require_bidirectional, with_content
 from lengthwise.attention.statistics import Statistics, measure
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import PositionEncoding
+from lengthwise.encodings.contract import features_of, modifiers_of
 from lengthwise.forms import AttentionModifiers
 from lengthwise.positions import consecutive
 from lengthwise.span import Span, document_lengths, lowest_and_highest, token_integers
@@ -152,8 +152,7 @@ def _checked_call(
     if encoding is None:
         modifiers = AttentionModifiers()
     else:
-        modifiers = encoding.modifiers(span) if encoding_cache is None else encoding_cache.modifiers(encoding, span)
-        modifiers = replace(modifiers, encoding=type(encoding).__name__)
+        modifiers = modifiers_of(encoding, span) if encoding_cache is None else encoding_cache.modifiers(encoding, span)
         if encoding_cache is not None:
             encoding_cache.watch_scale(encoding, span)
     if encoding is not None and encoding.reads_content():
@@ -163,7 +162,7 @@ def _checked_call(
                 f"{type(encoding).__name__} depends on content, and x {problem}; pass x=[{q.shape[0]}, {keys}, d_model], "
                 "the layer's input, from which q, k and v are computed"
             )
-        modifiers = with_content(modifiers, encoding, encoding.features(x), span, mask)
+        modifiers = with_content(modifiers, encoding, features_of(encoding, x), span, mask)
     if encoding is not None:
         check_sizes(modifiers, q, encoding)
     return modifiers, span, mask

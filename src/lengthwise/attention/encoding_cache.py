@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from lengthwise.encodings.base import PositionEncoding
+from lengthwise.encodings.contract import effective_length_of, modifiers_of
 from lengthwise.forms import (
     AttentionModifiers,
     KeyBias,
@@ -66,7 +67,7 @@ class EncodingCache:
         """Warn once if an encoding's scale differs from that of the first call, because keys of upper layers are then outdated."""
         if self._warned or not encoding.depends_on_length() or torch.compiler.is_compiling():
             return
-        now = int(encoding.effective_length(torch.tensor(span.length)))
+        now = int(effective_length_of(encoding, torch.tensor(span.length)))
         length, before = self._scales.setdefault(encoding, (span.length, now))
         if now != before:
             self._warned = True
@@ -81,18 +82,18 @@ class EncodingCache:
     def modifiers(self, encoding: PositionEncoding, span: Span) -> AttentionModifiers:
         """Return `encoding.modifiers(span)`; its tables may cover more distances than the span has."""
         if not _applies_to(encoding, span):
-            return encoding.modifiers(span)
+            return modifiers_of(encoding, span)
         if encoding not in self._entries:
-            modifiers = encoding.modifiers(span)
+            modifiers = modifiers_of(encoding, span)
             self._entries[encoding] = _Entry.create(encoding, span) if _is_cacheable(modifiers) else None
             return modifiers
         entry = self._entries[encoding]
         if entry is None:
-            return encoding.modifiers(span)
+            return modifiers_of(encoding, span)
         if not entry.is_valid(encoding, span):
             self._entries[encoding] = entry = _Entry.create(encoding, span)
             if entry is None:
-                return encoding.modifiers(span)
+                return modifiers_of(encoding, span)
         return _restrict(entry.modifiers, span)
 
 
@@ -131,7 +132,7 @@ class _Entry:
         length = max(_MIN_LENGTH, 1 << (span.length - 1).bit_length())
         if encoding.max_length is not None:
             length = max(span.length, min(length, encoding.max_length))
-        modifiers = encoding.modifiers(Span.of(length, device=span.q.device))
+        modifiers = modifiers_of(encoding, Span.of(length, device=span.q.device))
         if not all(x.shape[0] == 1 and x.shape[axis] == length for x, axis in _by_position(modifiers)):
             return None
         return cls(modifiers, length, span.q.device, [x for x in sources if x is not None])

@@ -11,6 +11,7 @@ from lengthwise.attention.masks import Mask
 from lengthwise.forms import AttentionModifiers
 from lengthwise.values import ConfigError
 
+_ANGLE_DTYPES = ("float32", "float64")  # lower precision or whole numbers would round the angle of a distant position
 WORDS = {"b": "batch", "h": "heads", "i": "queries", "j": "keys", "d": "head dim"}
 
 
@@ -38,10 +39,10 @@ def _require_rotation(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> N
         angle = getattr(modifiers.rotation, f"angle_{side}")
         for what in ("angle", "gain"):
             if isinstance(value := getattr(modifiers.rotation, f"{what}_{side}"), Tensor):
-                _require_tensor(f"Rotation.{what}_{side}{whose}", value, q.device)
+                _require_tensor(f"Rotation.{what}_{side}{whose}", value, q.device, _ANGLE_DTYPES)
         if angle is None:
             continue
-        _require_tensor(f"Rotation.angle_{side}{whose}", angle, q.device)
+        _require_tensor(f"Rotation.angle_{side}{whose}", angle, q.device, _ANGLE_DTYPES)
         if (
             angle.ndim != 3
             or len(angle) not in (1, len(q))
@@ -56,11 +57,11 @@ def _require_rotation(modifiers: AttentionModifiers, mask: Mask, q: Tensor) -> N
 
 def _require_sizes(form: object, sizes: dict[str, int], encoding: str | None, device: torch.device) -> None:
     make: type = type(form)
-    for name, axes in _annotated(make):
+    for name, axes, dtypes in _annotated(make):
         tensor = getattr(form, name)
         if tensor is None:
             continue
-        _require_tensor(f"{make.__name__}.{name}{f' of {encoding}' if encoding else ''}", tensor, device)
+        _require_tensor(f"{make.__name__}.{name}{f' of {encoding}' if encoding else ''}", tensor, device, dtypes)
         if len(axes) != tensor.ndim or not all(
             _fits(axis, n, sizes) for axis, n in zip(axes, tensor.shape, strict=True)
         ):
@@ -71,10 +72,12 @@ def _require_sizes(form: object, sizes: dict[str, int], encoding: str | None, de
             )
 
 
-def _require_tensor(name: str, value: object, device: torch.device) -> None:
+def _require_tensor(name: str, value: object, device: torch.device, dtypes: tuple[str, ...]) -> None:
     """Kernels read the memory of a tensor at its address, which means nothing on another device."""
     if not isinstance(value, Tensor):
         raise ConfigError(f"{name} must be a tensor, got {type(value).__name__}")
+    if (dtype := str(value.dtype).removeprefix("torch.")) not in dtypes:
+        raise ConfigError(f"{name} must be a tensor of {', '.join(dtypes[-2:])}, got {dtype}; convert it")
     if value.device != device:
         raise ConfigError(f"{name} must be on the device of q, {device}, got {value.device}")
 
@@ -97,12 +100,12 @@ def _in_words(axis: str, sizes: dict[str, int]) -> str:
 
 
 @functools.cache
-def _annotated(form: type) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the fields of a form that are tensors with named axes: their names and axes."""
+def _annotated(form: type) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
+    """Return the fields of a form that are tensors with named axes: their names, axes and dtypes."""
     found = []
     for name, hint in typing.get_type_hints(form).items():
         for part in (hint, *typing.get_args(hint)):
             axes = getattr(part, "dim_str", None)
             if axes is not None and "..." not in axes and "*" not in axes:
-                found.append((name, tuple(axes.split())))
+                found.append((name, tuple(axes.split()), tuple(part.dtypes)))
     return tuple(found)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from lengthwise.attention.arguments import Unknown, refuse_unknown
 from lengthwise.attention.backends import BACKENDS
@@ -13,6 +14,7 @@ from lengthwise.attention.fit import require_fit
 from lengthwise.attention.masks import Mask
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.encodings.base import PositionEncoding
+from lengthwise.encodings.contract import content_of
 from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
 
@@ -63,16 +65,31 @@ def plan(
     require_bidirectional(modifiers, mask)
     require_fit(modifiers, mask, q)
     if backend == "auto":
-        candidates = [b for b in BACKENDS.values() if b.is_worthwhile(modifiers, mask)]
+        transformed = is_transformed()
+        candidates = [
+            b for b in BACKENDS.values() if (b.supports_transforms if transformed else b.is_worthwhile(modifiers, mask))
+        ]
         chosen = next(b for b in candidates if not b.unsupported_reason(modifiers, span, mask, q))
         return Plan(chosen.name, chosen.prepare(modifiers, span, mask))
     check_backend(backend)
+    if not BACKENDS[backend].supports_transforms and is_transformed():
+        raise ConfigError(
+            f"backend {backend!r} does not support transforms of torch.func (vmap, grad, jvp) and forward-mode derivatives; use "
+            "backend='reference', or backend='auto', which then takes it"
+        )
     if reason := BACKENDS[backend].unsupported_reason(modifiers, span, mask, q):
         encoding = f" ({modifiers.encoding})" if modifiers.encoding else ""
         raise ConfigError(
             f"backend {backend!r} does not support this call: {reason}{encoding}; use backend='auto', which takes one that does"
         )
     return Plan(backend, BACKENDS[backend].prepare(modifiers, span, mask))
+
+
+def is_transformed() -> bool:
+    """Whether the call is inside a transform of torch.func or of forward-mode differentiation."""
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._functorch.maybe_current_level() is not None or forward_ad._current_level >= 0
 
 
 def require_bidirectional(modifiers: AttentionModifiers, mask: Mask) -> None:
@@ -104,7 +121,7 @@ def with_content(
 ) -> AttentionModifiers:
     """Return the modifiers with the terms that the encoding computes from the features of the tokens."""
     documents = None if mask.documents is None else mask.documents.to(features.device)
-    terms = encoding.content(features, span, documents)
+    terms = content_of(encoding, features, span, documents)
     return replace(modifiers, terms=(*modifiers.terms, *terms))
 
 

@@ -198,9 +198,12 @@ def mean_label(xs: ArrayLike, ys: ArrayLike) -> Array:
 
 
 def best_constant_label(xs: ArrayLike, ys: ArrayLike) -> Array:
-    """Return the label, 1 or −1, that is more frequent among all labels of these prompts; 1 if both are equally frequent."""
+    """Return in each column the label, 1 or −1, that is more frequent in this column of all prompts; 1 if both are as frequent.
+
+    So the chance level of each length is that of its own labels, as for the constant answer of tasks with few answers.
+    """
     _, ys = _prompts(xs, ys)
-    return np.full(ys.shape, 1.0 if (ys > 0).sum() >= (ys <= 0).sum() else -1.0)
+    return np.broadcast_to(np.where((ys > 0).sum(0) >= (ys <= 0).sum(0), 1.0, -1.0), ys.shape).copy()
 
 
 BASELINES: Mapping[str, Callable[[ArrayLike, ArrayLike], Array]] = {
@@ -240,8 +243,6 @@ def predictions(name: str, xs: ArrayLike, ys: ArrayLike, columns: Sequence[int] 
     if columns is None:
         return BASELINES[name](xs, ys)
     last = max(columns, default=-1) + 1  # later examples do not change earlier predictions
-    if name == "best constant label":  # the exception, which depends on all labels
-        return best_constant_label(xs, ys)[:, list(columns)]
     xs, ys = np.asarray(xs), np.asarray(ys)
     if xs.ndim == 3 and (min(columns, default=0) < 0 or last > xs.shape[1]):
         raise ValueError(

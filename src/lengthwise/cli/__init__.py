@@ -51,7 +51,7 @@ def _exit_code(arguments: list[str], interrupts: list[KeyboardInterrupt]) -> int
     except BrokenPipeError:  # as in `lengthwise list runs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a user's class may call exit()
         if interrupts:  # the interrupt left an import in some package unfinished, which caused this error
             return _report_interrupt(interrupts[-1])
         if os.environ.get("LENGTHWISE_DEBUG", "") not in ("", "0"):
@@ -158,10 +158,15 @@ def _report_interrupt(interrupt: KeyboardInterrupt) -> int:
     return 128 + int(getattr(interrupt, "signal", 2))
 
 
-def _error_message(error: Exception, arguments: list[str]) -> str:
+def _error_message(error: BaseException, arguments: list[str]) -> str:
     """Return in one line what is wrong and how to fix it."""
     kind = type(error)
     text = " ".join(str(error).split())
+    if kind.__name__ == "UnknownCommandError" and arguments:
+        from lengthwise.probes import PROBES
+
+        if (probe := PROBES.get(arguments[0])) is not None:
+            return f"{probe.name} is a probe and not a command; use `{probe.command}`"
     if kind.__module__.startswith("cyclopts"):
         command_known = arguments and not arguments[0].startswith("-") and kind.__name__ != "UnknownCommandError"
         text = text.partition(" Available commands: ")[0].removesuffix("...").rstrip(" ,.")

@@ -178,12 +178,12 @@ def _list_runs(study: str | None, results: str, json: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from lengthwise.analysis.gather import differences, flat
+    from lengthwise.analysis.gather import differences, flat, last_use, listing_times
     from lengthwise.store import open_results
 
     with open_results(results, create=False) as store:
         rows = store.runs(study)
-        in_studies = {row.key for each in store.studies() for row in store.runs(each.name)} if study is None else None
+        listed = listing_times(store, store.studies())
         store_name = store.name
     if json:
         print_json([dataclasses.asdict(row) for row in rows])
@@ -195,7 +195,7 @@ def _list_runs(study: str | None, results: str, json: bool) -> None:
     columns = [
         (row.label, row.task, row.seed, row.train_length, row.config.get("training", {}).get("steps")) for row in rows
     ]
-    notes = differences(columns, [flat(row.config) for row in rows], [row.finished or row.created for row in rows])
+    notes = differences(columns, [flat(row.config) for row in rows], [last_use(row, listed) for row in rows])
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("key", "encoding", "task"):
         table.add_column(name, overflow="fold")
@@ -206,7 +206,7 @@ def _list_runs(study: str | None, results: str, json: bool) -> None:
         steps = row.config.get("training", {}).get("steps", row.steps)
         done = steps if row.finished is not None else row.step
         status = f"{row.status}: {row.error}" if row.error else row.status
-        status += ", in no study" if in_studies is not None and row.key not in in_studies else ""
+        status += ", in no study" if row.key not in listed else ""
         table.add_row(
             Text(row.key[:8], style="bold"),
             Text(f"{row.label} ({note})" if note else row.label),

@@ -204,8 +204,8 @@ def pretrained(
         Kinds of prompts, comma-separated. standard: independent examples. duplicated: one example repeated, whose
         input is also the question. noise: the second half of the examples repeats one example.
     form
-        Prompt template: mpt and llama-2 (a chat with [INST] <<SYS>>) are printed in the thesis "How Do Position Encodings Affect
-        Length Generalization?", plain is that of Bhattamishra et al. 2023. auto: llama-2 for Llama models and mpt for all others.
+        Prompt template. mpt and llama-2 (a chat with [INST] <<SYS>>): those in the thesis "How Do Position Encodings Affect Length
+        Generalization?". plain: that of Bhattamishra et al. 2023. auto: llama-2 for Llama models and mpt for all others.
     prompts
         Number of prompts for each task, setting and number of examples; each prompt has its own function.
     seed

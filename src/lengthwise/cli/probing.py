@@ -64,8 +64,11 @@ def probe_runs(
     json: bool,
 ) -> int:
     """Probe the selected runs. `options`: those of the questions, by name; None for the default."""
+    from lengthwise.cli.app import app
     from lengthwise.store import open_results
 
+    if name in app and name not in PROBES.names():
+        raise ConfigError(f"{name} is a command and not a probe; see `lengthwise {name} --help`")
     probe = PROBES.find_model_probe(name)
     selection.require(probe)
     _require_applicable(probe, selection, options)
@@ -137,7 +140,7 @@ def _jobs(
     needs_attention = probe.needs_attention and not probe.skips_unsupported
     skipped += probing.unsupported_reasons(runs, needs_attention)
     runs = [run for run in runs if probing.can_be_probed(run, needs_attention)]
-    _require_any(runs, selection.study)
+    _require_any(runs, selection.study, skipped)
     jobs = probing.jobs_of_runs(probe, runs, lengths, **options)
     if not probe.skips_unsupported:
         return jobs
@@ -157,9 +160,10 @@ def _pairs(store: "Store", selection: Selection, skipped: list[str]) -> "list[tu
         run = store.run(selection.run)
         return [(run, _partner(store, run, selection))]
     runs = _runs_of_study(store, selection)
+    probing.require_encoding(runs, selection.against, selection.study)
     pairs, reasons = probing.partners(runs, selection.against, across_seeds=selection.across_seeds)
     skipped += reasons
-    _require_any(pairs, selection.study)
+    _require_any(pairs, selection.study, reasons)
     return pairs
 
 
@@ -169,6 +173,8 @@ def _runs_of_study(store: "Store", selection: Selection) -> "list[RunRow]":
 
     assert selection.study is not None
     runs = store.runs(selection.study)
+    if not runs:
+        raise ConfigError(f"study {selection.study!r} has no runs; run it first")
     return runs if selection.task is None else probing.runs_with_task(runs, selection.task, selection.study)
 
 
@@ -184,11 +190,10 @@ def _partner(store: "Store", run: "RunRow", selection: Selection) -> "RunRow":
     return store.run(selection.against)
 
 
-def _require_any(rows: "Sequence[Any]", study: str | None) -> None:
+def _require_any(rows: "Sequence[Any]", study: str | None, reasons: "Sequence[str]") -> None:
+    """Raise `ConfigError` with the first reason if no run of the study can be probed."""
     if not rows:
-        raise ConfigError(
-            f"study {study!r} has no trained runs that can be probed, or none to compare them with; run it first"
-        )
+        raise ConfigError(f"no run of study {study!r} can be probed: {reasons[0]}")
 
 
 def _ask(store: "Store", folder: Path, jobs: "Sequence[ProbeJob]", device: str, threads: int) -> "list[ProbeResult]":

@@ -89,7 +89,7 @@ def compare(
     seeds
         Models to train for each encoding. Intervals need at least 2.
     steps
-        Training steps.
+        Number of training steps.
     batch_size
         Sequences per training step.
     learning_rate
@@ -152,8 +152,8 @@ def report(
     study
         Study to report. [default: all studies in the results folder]
     ties
-        How encodings with equal scores are ranked for the mean reciprocal rank. average: all get the mean of their ranks.
-        published: ranks follow the order of the list, as in the NoPE study's evaluation.
+        How encodings with equal scores are ranked. The summary of several tasks shows the mean of 1 / rank of each encoding.
+        average: they share the mean of their ranks. published: ranks follow the order of the study's list, as in the NoPE study.
     results
         Results folder.
     output
@@ -192,7 +192,7 @@ def list_(what: str, /, *names: str, study: str | None = None, results: Results 
 
 
 def show(run: str, /, *, results: Results = RESULTS, json: bool = False) -> int:
-    """Show one run: its settings, scores, training curve and origin.
+    """Show one run: its settings, scores and training curve, and the software and hardware that produced it.
 
     Example: lengthwise show 3f9a (`lengthwise list runs` shows the keys)
 

@@ -73,7 +73,7 @@ class Question:
             return Answer(Verdict.NOT_APPLICABLE, str(error))
         except Failure as error:
             return Answer(Verdict.FAILED, str(error))
-        except Exception as error:  # one broken encoding must not stop the suite
+        except (Exception, SystemExit) as error:  # one broken encoding must not stop the suite
             return Answer(Verdict.FAILED, f"{type(error).__name__}: {' '.join(str(error).split())}")
 
 

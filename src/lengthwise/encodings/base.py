@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.choices import from_context
-from lengthwise.class_versions import is_builtin_class, require_complete, source_location
+from lengthwise.class_versions import is_builtin_class, require_complete, source_location, wrong_return
 from lengthwise.config import ConfigError, context_of, settings_of, shown_settings
 from lengthwise.forms import AttentionModifiers, Rotation, Term, ToeplitzBias, table_dtype
 from lengthwise.span import Span
@@ -47,6 +47,10 @@ class PositionEncoding(nn.Module, ABC):
         """Check argument names before Python does, so that the error can suggest the intended name."""
         if not is_builtin_class(cls):
             require_complete(cls)
+        if args:
+            names = [*context_of(cls), *settings_of(cls)][: len(args)]
+            example = ", ".join(f"{name}={value!r}" for name, value in zip(names, args, strict=False))
+            raise ConfigError(f"{cls.__name__} takes its arguments by name; write {cls.__name__}({example})")
         if not _accepts_any_keyword(cls):
             require_known(cls.__name__, arguments, [*context_of(cls), *settings_of(cls)])
         encoding = super().__new__(cls)
@@ -253,9 +257,26 @@ class RotaryEncoding(PositionEncoding):
         """Return the angle of each position and pair, in radians, and the gain."""
         if document_lengths is None or not self.depends_on_length():
             document_lengths = torch.tensor(length, device=positions.device)
-        gain = self.gain(document_lengths)
-        angle = positions[..., None] * self.frequencies(document_lengths)
+        frequencies, gain = self.checked_frequencies(document_lengths)
+        angle = positions[..., None] * frequencies
         return angle, gain.expand(*angle.shape[:-1], -1) if isinstance(gain, Tensor) else gain
+
+    def checked_frequencies(self, length: Int[Tensor, "*n"]) -> tuple[Tensor, Tensor | float | None]:
+        """Return `frequencies(length)` in the dtype of tables, and `gain(length)`.
+
+        Raise `ConfigError` unless they are real numbers, for all lengths together or for each length.
+        """
+        frequencies: Any = self.frequencies(length)
+        gain: Any = self.gain(length)
+        if not _is_table(frequencies) or not _fits_lengths(frequencies, length):
+            expected = f"a real tensor [pairs] or [lengths, pairs], with lengths {list(length.shape)}"
+            raise wrong_return(self, "frequencies", expected, frequencies)
+        is_number = isinstance(gain, (int, float)) and not isinstance(gain, bool)
+        is_table = _is_table(gain) and _fits_lengths(gain, length) and gain.shape[-1] in (1, frequencies.shape[-1])
+        if gain is not None and not is_number and not is_table:
+            expected = f"None, a number or a real tensor [lengths, 1], with lengths {list(length.shape)}"
+            raise wrong_return(self, "gain", expected, gain)
+        return frequencies.to(table_dtype(length.device)), gain
 
 
 class DistanceBias(PositionEncoding):
@@ -298,30 +319,44 @@ class DistanceBias(PositionEncoding):
                 )
 
     def checked_bias(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n"]:
-        """Return `bias(distance)`. Raise `ConfigError` unless it is a tensor [heads, distances]."""
-        table: object = self.bias(distance)
-        if torch.compiler.is_compiling():  # sizes may not be known yet
-            return table  # type: ignore[return-value]
-        if not isinstance(table, Tensor) or table.ndim != 2 or table.shape[1] != len(distance):
-            is_tensor = isinstance(table, Tensor)
-            got = f"a tensor of shape {list(table.shape)}" if is_tensor else f"{type(table).__name__}, no tensor"  # type: ignore[attr-defined]
-            heads = self.init_arguments.get("num_heads", "heads")
-            raise ConfigError(
-                f"{source_location(type(self).bias)}: {type(self).__name__}.bias must return a tensor [heads, distances], here "
-                f"[{heads}, {len(distance)}], got {got}"
-            )
-        return table
+        """Return `bias(distance)`, in floating point. Raise `ConfigError` unless it is a real tensor [heads, distances]."""
+        table: Any = self.bias(distance)
+        sizes_known = not torch.compiler.is_compiling()
+        if not _is_table(table) or (sizes_known and (table.ndim != 2 or table.shape[1] != len(distance))):
+            here = f", here [{self.init_arguments.get('num_heads', 'heads')}, {len(distance)}]" if sizes_known else ""
+            raise wrong_return(self, "bias", f"a real tensor [heads, distances]{here}", table)
+        return table if table.is_floating_point() else table.to(table_dtype(table.device))
 
     def _num_heads(self, device: torch.device) -> int:
         return len(self.checked_bias(torch.zeros(1, dtype=torch.long, device=device)))
 
 
+def _is_table(value: object) -> bool:
+    """Whether a value is a tensor of real numbers. Truth values are not: as a bias they would be a mask of nearly no effect."""
+    return isinstance(value, Tensor) and not value.is_complex() and value.dtype != torch.bool
+
+
+def _fits_lengths(value: Tensor, length: Tensor) -> bool:
+    """Whether all but the last axis of `value` broadcast to the shape of `length`. A compiled graph may not know the sizes."""
+    if torch.compiler.is_compiling():
+        return True
+    axes = value.shape[:-1]
+    extra = len(axes) - length.ndim
+    wanted = (1,) * extra + tuple(length.shape)[max(0, -extra) :]
+    return value.ndim > 0 and all(n in (1, size) for n, size in zip(axes, wanted, strict=True))
+
+
 class _Project(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, low: float, high: float) -> Tensor:
-        ctx.save_for_backward(x)
-        ctx.low, ctx.high = low, high
+    def forward(x: Tensor, low: float, high: float) -> Tensor:
         return x.clamp(low, high)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, ctx.low, ctx.high = inputs
+        ctx.save_for_backward(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:

@@ -72,7 +72,7 @@ class DAPE(PositionEncoding):
         if not isinstance(self.base, DistanceBias):
             return self._fire_bias
         cols = table_columns(span, 0, span.distance_bound, lambda: self.second.out_features)
-        table = self.base.bias(cols.distance)
+        table = self.base.checked_bias(cols.distance)
 
         def bias_of(part: Span) -> Float[Tensor, "b h i j"]:
             return table[:, column(part.distance(), len(cols.distance), 0, cols.distances)].transpose(0, 1)

@@ -13,15 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lengthwise.class_versions import described, wrong_return
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, Run, choose
 from lengthwise.evaluation.decoding import answer_details, decodable, greedy_decode
-from lengthwise.evaluation.untrained import baseline_details, baseline_scores
+from lengthwise.evaluation.untrained import baseline_details, baseline_scores, baselines_of
 from lengthwise.positions import PositionScheme, position_scheme_for
-from lengthwise.tasks.base import AnsweringTask, Batch, PrefixTask, Task, generator
+from lengthwise.tasks.base import AnsweringTask, Batch, GradedAnswers, PrefixTask, Task, generator
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 
 DECODING_FACTOR = 4  # decoding processes one token per example and step, so its batches are this many times larger
+ROUNDING = 1e-6  # by which a score may exceed the limits of its metric
 GROUPS = 40  # groups of examples whose means are stored with each score of a task with prefixes
 
 
@@ -203,13 +205,23 @@ def evaluate(
 
 def _required_scores(scores: Any, method: str, task: Task, examples: int) -> Tensor:
     """Return what a task's method returned. Raise `EvaluationError` unless it has one real number per example (and length)."""
-    axes, size = (2, "batch, lengths") if isinstance(task, PrefixTask) else (1, "batch")
+    axes, size = (2, "batch, lengths") if method == "curve" else (1, "batch")
     if isinstance(scores, Tensor) and scores.ndim == axes and len(scores) == examples and scores.is_floating_point():
         return scores
-    got = f"{scores.dtype} {list(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
     raise EvaluationError(
-        f"{method} must return one float64 score per example, [{size}] with batch {examples}, got {got}"
+        f"{type(task).__name__}.{method} must return one float64 score per example, [{size}] with batch {examples}, got "
+        f"{described(scores)}"
     )
+
+
+def _require_own_scores_finite(scores: Tensor, from_nan: Tensor, method: str, task: Task, length: int) -> None:
+    """Raise `EvaluationError` if a score is not finite, except for examples `from_nan` [b] whose logits are not finite."""
+    bad = ~scores.isfinite().view(len(scores), -1).all(1) & ~from_nan
+    if bool(bad.any()):
+        raise EvaluationError(
+            f"{type(task).__name__}.{method} returned a score that is not a finite number for {int(bad.sum())} of {len(scores)} "
+            f"examples of length {length}, although the model's logits are finite; correct the task's method"
+        )
 
 
 def _make_score(
@@ -227,6 +239,14 @@ def _make_score(
             f"at length {length} the {task.metric.name} of {bad} of {n} examples is not a finite number: the "
             "model's logits overflow there; leave this length out, or check the encoding's values"
         )
+    low, high = task.metric.limits or (-math.inf, math.inf)
+    if not low - ROUNDING <= float(values.min()) <= float(values.max()) <= high + ROUNDING:
+        raise EvaluationError(
+            f"at length {length} the scores of {type(task).__name__} lie between {float(values.min()):g} and "
+            f"{float(values.max()):g}, beyond the limits {low:g} to {high:g} of its metric {task.metric.name!r}; correct the "
+            "task's scores, or Metric.low and Metric.high"
+        )
+    values = values.clamp(low, high)
     return Score(
         length=length,
         metric=task.metric.name,
@@ -288,8 +308,13 @@ def _score_answers(
         generated += answers
         nan_masks.append(has_nan.cpu())
         work.finish_forward(length, len(answers))
-    graded = task.grade(generated, examples)
-    scores = graded.scores.masked_fill(torch.cat(nan_masks), math.nan)
+    graded: Any = task.grade(generated, examples)
+    if not isinstance(graded, GradedAnswers):
+        raise wrong_return(task, "grade", "lengthwise.tasks.GradedAnswers", graded)
+    has_nan = torch.cat(nan_masks)
+    scores = _required_scores(graded.scores, "grade", task, len(examples))
+    _require_own_scores_finite(scores, has_nan, "grade", task, length)
+    scores = scores.masked_fill(has_nan, math.nan)
     return scores, answer_details(task, generated, examples, graded)
 
 
@@ -298,8 +323,11 @@ def _forward(
 ) -> Tensor:
     work.check_stop(length)
     logits = model(batch.inputs) if positions is None else model(batch.inputs, positions=positions)
-    method = task.curve if isinstance(task, PrefixTask) else task.score
-    scores = _required_scores(method(logits, batch), f"{type(task).__name__}.{method.__name__}", task, len(batch))
+    method = "curve" if isinstance(task, PrefixTask) else "score"
+    scores = _required_scores(getattr(task, method)(logits, batch), method, task, len(batch))
+    if not bool(scores.isfinite().all()):
+        from_nan = ~logits.isfinite().flatten(1).all(1)
+        _require_own_scores_finite(scores, from_nan, method, task, length)
     work.finish_forward(length, len(batch))
     return scores
 
@@ -375,11 +403,11 @@ def _check(task: Task, encodings: Iterable[Any], scheme: PositionScheme, lengths
     encodings = list(encodings)
     if decode:
         decodable(task, scheme)
-    task.baselines()  # raises an error now for a baseline that cannot be computed
+    baselines_of(task)  # raises an error now for a baseline that cannot be computed
     for length in lengths:
         task.check_length(length, "test")
         scheme.require(task.tokens(length), training=False)
-        num_positions = scheme.num_positions(task.tokens(length), training=False)
+        num_positions = scheme.checked_num_positions(task.tokens(length), training=False)
         for encoding in encodings:
             if encoding.max_length is not None and num_positions > encoding.max_length:
                 with_scheme = "" if num_positions == task.tokens(length) else f" with {type(scheme).__name__}"

@@ -9,13 +9,35 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.config import ConfigError
+from lengthwise.class_versions import described, source_location, wrong_return
+from lengthwise.config import ConfigError, near_miss
+from lengthwise.metrics import METRICS
 from lengthwise.tasks.base import Baseline, Batch, PrefixTask, Task
 
 MAX_CACHED = 256  # curves in the cache, which drops the least recently used; a curve has one number for each length
 
 Curve = dict[int, float]  # mean score by length, without lengths at which the baseline makes no prediction
 _curves: OrderedDict[tuple[str, ...], Curve] = OrderedDict()
+
+
+def baselines_of(task: Task) -> list[Baseline]:
+    """Return `task.baselines()`. Raise `ConfigError` unless they are baselines with different names.
+
+    If the task has a metric of its own with a `scale`, one of them must have that name.
+    """
+    baselines: Any = task.baselines()
+    if not isinstance(baselines, (list, tuple)) or not all(isinstance(baseline, Baseline) for baseline in baselines):
+        raise wrong_return(task, "baselines", "a list of lengthwise.tasks.Baseline", baselines)
+    names = [baseline.name for baseline in baselines]
+    if len(set(names)) < len(names):
+        raise wrong_return(task, "baselines", "baselines with different names", names)
+    scale = task.metric.scale
+    if task.metric not in METRICS and scale and scale not in names:
+        raise ConfigError(
+            f"{source_location(type(task))}: the metric {task.metric.name!r} of {type(task).__name__} has the scale {scale!r}, "
+            f"which is none of its baselines{near_miss(scale, names)}; available: {', '.join(names) or 'none'}"
+        )
+    return list(baselines)
 
 
 def baseline_scores(
@@ -27,7 +49,8 @@ def baseline_scores(
     study use the same examples.
     """
     curves = {}
-    baselines = task.baselines()
+    low, high = task.metric.limits or (-math.inf, math.inf)
+    baselines = baselines_of(task)
     examples_hash = _hash(examples) if baselines else ""
     for baseline in baselines:
         task_class = f"{type(task).__module__}.{type(task).__qualname__}"
@@ -35,12 +58,17 @@ def baseline_scores(
         missing = [n for n in lengths if n not in curve]
         if missing:
             all_prefixes = isinstance(task, PrefixTask) and not baseline.fit_per_length
-            new = _curve(baseline, examples, range(1, max(lengths) + 1) if all_prefixes else missing, before)
+            new = _curve(
+                type(task).__name__, baseline, examples, range(1, max(lengths) + 1) if all_prefixes else missing, before
+            )
             for length, score in new.items():
-                if not math.isfinite(score):
+                if not math.isfinite(score) or not low <= score <= high:
+                    limits = (
+                        "" if task.metric.limits is None else f" from {low:g} to {high:g}, the limits of its metric"
+                    )
                     raise ConfigError(
-                        f"the baseline {baseline.name!r} of {type(task).__name__} must have finite scores, or return None, got "
-                        f"{score} at length {length}"
+                        f"the baseline {baseline.name!r} of {type(task).__name__} must have finite scores{limits}, or return None, "
+                        f"got {score} at length {length}"
                     )
             curve.update(new)
         curves[baseline.name] = {n: curve[n] for n in lengths if n in curve}
@@ -51,18 +79,24 @@ def baseline_details(task: Task, curves: dict[str, Curve], length: int) -> list[
     """Return the baselines at one length as they are stored with a score: name, score, and whether it is a floor."""
     return [
         {"name": baseline.name, "score": curves[baseline.name][length], "floor": baseline.floor}
-        for baseline in task.baselines()
+        for baseline in baselines_of(task)
         if length in curves[baseline.name]
     ]
 
 
-def _curve(baseline: Baseline, examples: Batch, lengths: Sequence[int], before: Callable[[], None]) -> Curve:
+def _curve(task: str, baseline: Baseline, examples: Batch, lengths: Sequence[int], before: Callable[[], None]) -> Curve:
     size = baseline.examples_per_call or len(examples)
     sums, count = torch.zeros(len(lengths), dtype=torch.float64), 0
     for start in range(0, len(examples), size):
         before()
-        scores = baseline.scores(examples[start : start + size], lengths)
+        part = examples[start : start + size]
+        scores: Any = baseline.scores(part, lengths)
         if scores is not None:
+            if not isinstance(scores, Tensor) or scores.shape != (len(part), len(lengths)) or scores.is_complex():
+                raise ConfigError(
+                    f"the baseline {baseline.name!r} of {task} must return scores [{len(part)} examples, {len(lengths)} lengths], "
+                    f"got {described(scores)}"
+                )
             sums += scores.double().sum(0)
             count += len(scores)
     return (

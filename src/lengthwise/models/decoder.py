@@ -17,6 +17,7 @@ from lengthwise.attention import KVCache, Mask, Plan, check_backend, plan, with_
 from lengthwise.choices import require_choice
 from lengthwise.config import Choice, ConfigError, ModelConfig
 from lengthwise.encodings.base import PositionEncoding
+from lengthwise.encodings.contract import effective_length_of, embedded, features_of, modifiers_of
 from lengthwise.forms import AttentionModifiers, KeyBias
 from lengthwise.models.base import Model
 from lengthwise.models.linear import Linear, swiglu
@@ -240,7 +241,7 @@ class Decoder(Model):
         x = self.embed_inputs(inputs)
         if self.config.tie_embeddings and not self.config.t5_scaling:
             x = x * self.config.d_model**0.5
-        x = self.dropout(self._encoding(0).embed(x, span.q))
+        x = self.dropout(embedded(self._encoding(0), x, span.q))
         attentions: dict[int, _Attention] = {}
         for layer, block in enumerate(self._blocks()):
             index = self.encoding_of_layer[layer]
@@ -305,7 +306,7 @@ class Decoder(Model):
             now = document_lengths(positions, documents)[:, :past]
         encodings = [cast(PositionEncoding, encoding) for encoding in self.encodings]
         return any(
-            bool((e.effective_length(before) != e.effective_length(now)).any())
+            bool((effective_length_of(e, before) != effective_length_of(e, now)).any())
             for e in encodings
             if e.depends_on_length()
         )
@@ -325,8 +326,7 @@ class _Attention:
     ):
         self.encoding, self.span, self.mask, self.backend, self.cache = encoding, span, mask, backend, cache
         self.watch = watch
-        self.modifiers = encoding.modifiers(span) if cache is None else cache.encodings.modifiers(encoding, span)
-        self.modifiers = replace(self.modifiers, encoding=type(encoding).__name__)
+        self.modifiers = modifiers_of(encoding, span) if cache is None else cache.encodings.modifiers(encoding, span)
         self.rotation = self.modifiers.rotation if cache is not None else None
         if any(isinstance(term, KeyBias) for term in self.modifiers.terms):
             self.rotation = None  # this term needs unrotated keys
@@ -343,7 +343,7 @@ class _Attention:
             k, v = self.cache.update(layer, k, v)
         modifiers, attend = self.modifiers, self.plan
         if self.encoding.reads_content():
-            features = self.encoding.features(x)
+            features = features_of(self.encoding, x)
             if self.cache is not None:
                 features = self.cache.update_features(layer, features)
             modifiers, attend = with_content(modifiers, self.encoding, features, self.span, self.mask), None

@@ -6,6 +6,7 @@ Encodings do not depend on the scheme, so every scheme works with every encoding
 
 from typing import Any
 
+from lengthwise.class_versions import wrong_return
 from lengthwise.config import Choice, Registry
 from lengthwise.positions.base import PositionScheme, RandomPositions
 from lengthwise.positions.consecutive import Consecutive, consecutive
@@ -20,7 +21,10 @@ POSITION_SCHEMES = Registry("position scheme", (Consecutive, Randomized, Shift, 
 def position_scheme_for(task: Any, choice: Choice | None) -> PositionScheme:
     """Return the position scheme of a choice for the sequences of a task; consecutive positions if the choice is None."""
     scheme: PositionScheme = Consecutive() if choice is None else choice.build()
-    return scheme.for_task(task)
+    result: Any = scheme.for_task(task)
+    if not isinstance(result, PositionScheme):
+        raise wrong_return(scheme, "for_task", "a position scheme", result)
+    return result
 
 
 __all__ = [

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lengthwise.class_versions import wrong_return
 from lengthwise.config import ConfigError
 from lengthwise.values import require_integer
 
@@ -49,6 +50,13 @@ class PositionScheme(ABC):
     @abstractmethod
     def num_positions(self, tokens: int, training: bool) -> int:
         """Return a bound: the positions of a sequence of `tokens` tokens are 0 ... num_positions - 1."""
+
+    def checked_num_positions(self, tokens: int, training: bool) -> int:
+        """Return `num_positions(tokens, training)`. Raise `ConfigError` unless it is a whole number of at least 1."""
+        bound: Any = self.num_positions(tokens, training)
+        if type(bound) is not int or bound < 1:
+            raise wrong_return(self, "num_positions", "a whole number of at least 1", bound)
+        return bound
 
     def require(self, tokens: int, training: bool) -> None:  # noqa: B027  (most schemes accept any length)
         """Raise `ConfigError` if the scheme cannot assign positions to sequences of `tokens` tokens."""

@@ -39,7 +39,7 @@ def require_consistent(scheme: PositionScheme, tokens: int, inputs: Tensor | Non
                 f"{where}.positions must return the same positions for the same generator state; pass its generator to every "
                 "random function, as in torch.randint(10, (rows, tokens), generator=generator)"
             )
-        bound = scheme.num_positions(tokens, training)
+        bound = scheme.checked_num_positions(tokens, training)
         if first.numel() and not 0 <= int(first.min()) <= int(first.max()) < bound:
             raise ConfigError(
                 f"{where}.positions must lie in 0 ... num_positions - 1, here 0 ... {bound - 1}, got {int(first.min())} ... "

@@ -14,13 +14,13 @@ BYTES = tuple(range(48, 58))  # "0" ... "9"
 
 
 class Digits(PositionScheme):
-    """Abacus: p_i = k + 1, k + 2, k + 3, ... inside every run of digits, and 0 at every other token; k = 0 in evaluation.
+    """Abacus: the digits of every number have positions k + 1, k + 2, k + 3, ..., and all other tokens have position 0.
 
-    In training k is uniform in {0, ..., max_offset}, the same for the whole batch. So positions of longer numbers are trained too,
-    up to max_offset + the longest number. Equal positions mean equal place values only if the task writes the lowest digit first.
-    Addition, Polynomial and Sorting of numbers write the highest digit first, as the NoPE study does: there, first digits share a
-    position, whatever their place values. Counting from the end of a number is impossible, because its length is not known while an
-    answer is generated.
+    In training k is uniform in {0, ..., max_offset}, the same for the whole batch; in evaluation k is 0. So positions of longer
+    numbers are trained too, up to max_offset + the longest number. Equal positions mean equal place values only if the task
+    writes the lowest digit first. Addition, Polynomial and Sorting of numbers write the highest digit first, as the NoPE study
+    does: there, first digits share a position, whatever their place values. Counting from the end of a number is impossible,
+    because its length is not known while an answer is generated.
 
     Digits are the ten token IDs from `zero` on. None: the task's `digit_tokens`, or else the bytes 48 ... 57. Positions repeat and
     decrease, so their distances do not reflect order. Attention is still causal by index. Causal encodings that use distances

@@ -13,7 +13,7 @@ BLOCK = 1 << 22  # random numbers drawn at a time (32 MiB); a longer range is no
 
 
 class Randomized(RandomPositions):
-    """p_1 < p_2 < ... < p_t, a uniformly random subset of {0, ..., max_length - 1}, drawn for every sequence.
+    """Each sequence draws a uniformly random subset of {0, ..., max_length - 1} and uses it in ascending order as positions.
 
     Training at length t covers every position below `max_length`, and distances up to it, so a longer sequence has no untrained
     positions. Sequences longer than `max_length` raise `ConfigError`. `at_evaluation="consecutive"` uses 0, 1, 2, ... in

@@ -8,7 +8,7 @@ from lengthwise.positions.base import RandomPositions, require_number
 
 
 class Shift(RandomPositions):
-    """SHAPE: p_i = i + k, k uniform in {0, ..., max_shift}, one for every sequence in training; in evaluation k = 0.
+    """SHAPE: token i has position i + k. Each training sequence draws k uniformly from {0, ..., max_shift}; in evaluation k = 0.
 
     A shift-invariant encoding is not affected; with an absolute encoding the model learns shift invariance. Training at length t
     covers the positions 0 ... t - 1 + max_shift.

@@ -161,6 +161,11 @@ class Probe(ABC):
         return {}
 
     @property
+    def command(self) -> str:
+        """Return the command that applies it to a run."""
+        return f"lengthwise probe {self.name} KEY"
+
+    @property
     def template(self) -> Path:
         """Return the template of the section. It lies beside the module of the class that defines `section`."""
         return Path(inspect.getfile(self.section)).with_name("section.html.j2")

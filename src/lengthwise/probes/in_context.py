@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lengthwise.probes.base import IN_CONTEXT, ModelProbe
 
-POINTS = "Different examples in a prompt."
+POINTS = "Number of different examples in a prompt."
 REPEATS = "Number of times that a prompt repeats its examples."
 
 

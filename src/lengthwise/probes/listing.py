@@ -46,6 +46,8 @@ class ProbeList:
 
     def find_model_probe(self, name: str) -> ModelProbe:
         """Return the probe of trained models with that name. Raise `ConfigError` with a suggestion if there is none."""
+        if (probe := self.get(name)) is not None and not isinstance(probe, ModelProbe):
+            raise ConfigError(f"{name} is not a probe of trained models; use `{probe.command}`")
         return _find(name, {probe.name: probe for probe in self.of_models})
 
 

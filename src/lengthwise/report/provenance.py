@@ -60,7 +60,7 @@ def settings(task: TaskFindings) -> list[tuple[str, list[tuple[str, str]]]]:
     if "training" in parts:
         training = {k.removeprefix("training."): v for k, v in task.settings.items() if k.startswith("training.")}
         parts["training"].append(("examples", training_set(training)))
-    return list(parts.items())
+    return [("evaluation" if part == "question" else part, items) for part, items in parts.items()]
 
 
 NAMES = {

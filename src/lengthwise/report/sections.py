@@ -50,9 +50,12 @@ def interval_cell(interval: Interval | None, *, as_percent: bool = False) -> dic
     return {"mean": figure(interval.mean), "spread": spread(interval), "sort": repr(interval.mean)}
 
 
-def lengths_text(lengths: Sequence[int], task: TaskFindings) -> str:
-    """Return lengths with their unit: `20 and 40 symbols`."""
-    return f"{join_names([f'{n:,}' for n in lengths])} {task.unit}"
+def sequences_text(count: int, requested: int, lengths: Sequence[int], task: TaskFindings) -> str:
+    """Return what a probe measured: `10 test sequences of 20 symbols`, `10 test sequences of each length (20 and 40 symbols)`."""
+    sequences = f"test sequence{'s' if count != 1 else ''} of"
+    measured = f"{join_names([f'{n:,}' for n in lengths])} {task.unit}"
+    measured = measured if len(lengths) == 1 else f"each length ({measured})"
+    return f"{count}{f' (of {requested} requested)' if count != requested else ''} {sequences} {measured}"
 
 
 def facts_table(facts: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -42,8 +42,10 @@ def table(findings: Findings, ties: Ties = "average") -> "Group":
                 Text(f"({len(lengths)} of {len(task.lengths)} lengths are shown; the page has all)", style="dim")
             )
         if task.of_kind("shorter"):
-            trained = f"{task.shortest:,} to {task.train_length:,} {task.unit}"
-            note = f"(shorter: below the training lengths of {trained}; these count in no score over several lengths)"
+            trained = (
+                f"the training length{'s' if task.shortest < task.train_length else ''} of {task.training_lengths}"
+            )
+            note = f"(shorter: below {trained} {task.unit}; these count in no score over several lengths)"
             parts.append(Text(note, style="dim"))
         parts += [Text(task.reading), *_notes(task), Text("")]
         for table in _probe_tables(task):

@@ -46,7 +46,7 @@ def estimate_seconds(
                 break
             try:
                 seconds = measure_step(run, device=device, backend=backend, seconds=min(0.5, max(left, 0.1)))
-            except Exception:  # the worker that trains this run will report the error
+            except (Exception, SystemExit):  # the worker that trains this run will report the error
                 continue
             rates[kinds[run.key]] = seconds * run.training.steps / costs[run.key].train
     if torch.device(device).type == "cuda":

@@ -183,9 +183,12 @@ def require_usable(workers: int | None, device: str, backend: str, threads: int)
     try:
         torch.zeros(1, device=device).tolist()  # tolist fails on "meta", which has no data
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        first = str(error).strip().splitlines()[0]
-        hint = "this PyTorch or this machine has no CUDA" if device.startswith("cuda") else first
-        raise ConfigError(f"device {device!r} cannot be used: {hint}; use cpu, or another device") from error
+        count = torch.accelerator.device_count()
+        kind = torch.accelerator.current_accelerator() if count else None
+        others = f", {kind.type}:0 ... {kind.type}:{count - 1}" if kind else ""
+        raise ConfigError(
+            f"device {device!r} cannot be used with this PyTorch on this machine; available: cpu{others}"
+        ) from error
 
 
 def _pickled(study: Study) -> bytes:

@@ -135,7 +135,12 @@ def can_be_probed(run: RunRow, needs_attention: bool = True) -> bool:
 def unsupported_reasons(runs: Iterable[RunRow], needs_attention: bool = True) -> list[str]:
     """Return why runs cannot be probed, for those that are unfinished or have no attention although it is needed."""
     return [
-        f"{_description(run)} {'has no attention' if needs_attention and not has_attention(run) else f'is {run.status}'}"
+        f"{_description(run)} "
+        + (
+            "has no attention"
+            if needs_attention and not has_attention(run)
+            else f"is not trained (its status is {run.status}); run its study"
+        )
         for run in runs
         if not can_be_probed(run, needs_attention)
     ]
@@ -152,6 +157,28 @@ def require_no_misspelling(key: str) -> None:
         encoding(key)
 
 
+def require_encoding(runs: Iterable[RunRow], name: str, study: str | None) -> None:
+    """Raise `ConfigError` unless one of the study's runs has the encoding and consecutive positions, as `partners` needs."""
+    labels = list(dict.fromkeys(run.label for run in runs))
+    if not any(map(_has_encoding(name), runs)):
+        raise ConfigError(
+            f"study {study!r} has no run of {encoding(name)[0].label}{near_miss(name, labels)}; its encodings are: "
+            f"{', '.join(labels)}"
+        )
+
+
+def _has_encoding(name: str) -> Callable[[RunRow], bool]:
+    """Return a function that tells whether a run has the named encoding, and consecutive positions."""
+    choice, share = encoding(name)
+
+    def has_encoding(run: RunRow) -> bool:
+        config = run.config
+        shared = share is None or config["model"].get("share_encoding") == share
+        return config["encoding"] == choice.to_data() and shared and config["training"].get("positions") is None
+
+    return has_encoding
+
+
 def partners(
     runs: Sequence[RunRow], encoding_name: str, *, across_seeds: bool = False
 ) -> tuple[list[tuple[RunRow, RunRow]], list[str]]:
@@ -161,13 +188,8 @@ def partners(
     `across_seeds`: pair with the run of the next seed instead, because two runs of the same seed start from the same weights, which
     keeps their attention similar. Runs of the named encoding itself are always paired with the next seed, the last with the first.
     """
-    choice, share = encoding(encoding_name)
-
-    def is_reference(run: RunRow) -> bool:
-        config = run.config
-        shared = share is None or config["model"].get("share_encoding") == share
-        return config["encoding"] == choice.to_data() and shared and config["training"].get("positions") is None
-
+    choice, _ = encoding(encoding_name)
+    is_reference = _has_encoding(encoding_name)
     references: dict[str, dict[int, RunRow]] = defaultdict(dict)
     finished = [run for run in runs if can_be_probed(run)]
     for run in filter(is_reference, finished):

@@ -131,7 +131,7 @@ class Worker:
                 with suppress(StoreError):
                     self.release(row, "the store failed")
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self.store.require_file_unchanged()  # a missing store would be the cause of the error
                 self.fail(row, folder, error)
             else:
@@ -224,7 +224,7 @@ class Worker:
         self.store.release(row.key, self.name)
         self.parent.send(Released(key=row.key, reason=reason))
 
-    def fail(self, row: RunRow, folder: Path, error: Exception) -> None:
+    def fail(self, row: RunRow, folder: Path, error: BaseException) -> None:
         message = error_line(error)
         if not is_own_error(error):  # a bug in an encoding or a task, whose author needs the traceback
             with suppress(OSError):

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lengthwise.class_versions import is_builtin_class, source_location
+from lengthwise.class_versions import is_builtin_class, source_location, wrong_return
 from lengthwise.config import ConfigError
 from lengthwise.tasks.base import Batch, Task, generator
-from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs
+from lengthwise.tasks.pairs import NO_WORD, require_pairs
 from lengthwise.tasks.sequences import SequenceTask
 
 CHECKED_EXAMPLES = 4
@@ -37,9 +37,7 @@ def require_consistent(task: Task, length: int) -> None:
     else:
         one, other = (task.sample(generator(0, "contract", length), CHECKED_EXAMPLES, length) for _ in range(2))
         if not isinstance(one, Batch):
-            raise ConfigError(
-                f"{where}.sample must return a lengthwise.tasks.Batch, got an object of type {type(one).__name__}"
-            )
+            raise wrong_return(task, "sample", "a lengthwise.tasks.Batch", one)
         same = all(_equal(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
         method = "sample"
     if not same:
@@ -50,23 +48,8 @@ def require_consistent(task: Task, length: int) -> None:
 
 
 def _require_pairs(where: str, task: SequenceTask, pairs: Any, length: int) -> None:
-    if not isinstance(pairs, (Pairs, LazyPairs)):
-        raise ConfigError(
-            f"{where}.draw must return Pairs(questions, answers), got an object of type {type(pairs).__name__}"
-        )
-    for name in ("questions", "answers"):
-        ids = getattr(pairs, name)
-        if not isinstance(ids, Tensor) or ids.is_floating_point() or ids.dtype == torch.bool or ids.ndim != 2:
-            shape = f"{ids.dtype} of shape {list(ids.shape)}" if isinstance(ids, Tensor) else type(ids).__name__
-            raise ConfigError(f"{where}.draw must return {name} as integers [count, words], got {shape}")
-        if len(ids) != CHECKED_EXAMPLES:
-            raise ConfigError(f"{where}.draw must return count={CHECKED_EXAMPLES} {name}, got {len(ids)}")
-        if ids.numel() and not NO_WORD <= int(ids.min()) <= int(ids.max()) < len(task.words):
-            raise ConfigError(
-                f"{where}.draw must return {name} with word ids 0 to {len(task.words) - 1}, or -1 for no word, got "
-                f"{int(ids.min())} to {int(ids.max())}"
-            )
-    widths = task.widths(length)
+    require_pairs(task, "draw", pairs, CHECKED_EXAMPLES, CHECKED_EXAMPLES)
+    widths = task.checked_widths(length)
     for question, answer in zip(pairs.questions.tolist(), pairs.answers.tolist(), strict=True):
         words = [[task.words[n] for n in row if n != NO_WORD] for row in (question, answer)]
         for name, row, width in zip(("question", "answer"), words, widths, strict=True):

@@ -3,11 +3,13 @@
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from lengthwise.class_versions import wrong_return
 from lengthwise.config import ConfigError
 from lengthwise.tasks.splits import HELD_OUT, hash_words, held_out, is_test_hash
 
@@ -65,6 +67,22 @@ class LazyPairs:
 
     def compute(self) -> Pairs:
         return Pairs(self.questions, self.answers)
+
+
+def require_pairs(task: Any, method: str, pairs: Any, low: int, high: int) -> None:
+    """Raise `ConfigError` unless a task's method returned `low` to `high` questions with as many answers, as ids of its words."""
+    count = str(low) if low == high else f"{low:,} to {high:,}"
+    if not isinstance(pairs, (Pairs, LazyPairs)):
+        raise wrong_return(task, method, "Pairs(questions, answers)", pairs)
+    for name, ids in (("questions", pairs.questions), ("answers", pairs.answers)):
+        is_integer = isinstance(ids, Tensor) and not ids.is_floating_point() and not ids.is_complex()
+        if not is_integer or ids.dtype == torch.bool or ids.ndim != 2 or not low <= len(ids) <= high:
+            raise wrong_return(task, method, f"{name} as integers [count, words] with count {count}", ids)
+        low = high = len(ids)
+        count = str(low)
+        if ids.numel() and not NO_WORD <= int(ids.min()) <= int(ids.max()) < len(task.words):
+            expected = f"{name} with word ids 0 to {len(task.words) - 1}, or -1 for no word"
+            raise wrong_return(task, method, expected, f"{int(ids.min())} to {int(ids.max())}")
 
 
 def draw_with_repeats(draw: Callable[[int], Pairs | LazyPairs], count: int, split: str) -> Pairs:

@@ -1,6 +1,7 @@
 """Tasks of a question and an answer in words. Each word is one token, so every text survives encoding and decoding."""
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -8,6 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from lengthwise.class_versions import source_location, wrong_return
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.metrics import EXACT_MATCH
 from lengthwise.tasks.base import (
@@ -20,10 +22,19 @@ from lengthwise.tasks.base import (
     require_length,
     require_split,
 )
-from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs, draw_balanced, draw_distinct, draw_with_repeats
+from lengthwise.tasks.pairs import (
+    NO_WORD,
+    LazyPairs,
+    Pairs,
+    draw_balanced,
+    draw_distinct,
+    draw_with_repeats,
+    require_pairs,
+)
 from lengthwise.tasks.splits import hash_words, held_out
 
 ENUMERABLE = 4096  # a length with up to this many questions lists them; with more, no split is ever empty
+MOST_OF_A_FINITE_SET = 2**22  # questions of one length; more would not fit into memory with their answers
 FEW_ANSWERS = 16  # the constant answer is a baseline up to this many distinct answers (at most half the examples)
 FEW_EXAMPLES = 100  # a test split with fewer examples than this gets a note
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -47,8 +58,8 @@ class SequenceTask(AnsweringTask):
     `note` says so.
 
     If few answers are possible, models are compared with the constant answer (`baselines`): the most frequent answer of the test
-    examples. Its mean score over tests is the chance level. On few questions it scores higher (0.69 on 16 parities of which 11
-    are odd), and so does a model that has only learned to give this answer.
+    examples of a length. Its mean score over tests is the chance level. On few questions it scores higher (0.69 on 16 parities of
+    which 11 are odd), and so does a model that has only learned to give this answer.
     """
 
     metric = EXACT_MATCH
@@ -59,7 +70,13 @@ class SequenceTask(AnsweringTask):
 
     def __init__(self, words: Sequence[str]):
         self.words = tuple(words)
-        assert len(set(self.words)) == len(self.words), "a word is one token"
+        for word, count in Counter(self.words).items():
+            if count > 1 or not isinstance(word, str):
+                problem = f"{word!r} {count} times" if count > 1 else f"{word!r}, which is no text"
+                raise ConfigError(
+                    f"{source_location(type(self))}: the words of {type(self).__name__} must be different texts, because each "
+                    f"is one token, got {problem}"
+                )
         self.bos, self.sep, self.eos = range(len(self.words), len(self.words) + 3)
         self.vocab_size = self.output_size = len(self.words) + 3
         self._word_id = {word: n for n, word in enumerate(self.words)}
@@ -130,7 +147,17 @@ class SequenceTask(AnsweringTask):
     # ---- derived from these methods ----------------------------------------------------------------------------
 
     def tokens(self, length: int) -> int:
-        return sum(self.widths(length)) + 2
+        return sum(self.checked_widths(length)) + 2
+
+    def checked_widths(self, length: int) -> tuple[int, int]:
+        """Return `widths(length)`. Raise `ConfigError` unless these are two whole numbers."""
+        widths: Any = self.widths(length)
+        is_pair = isinstance(widths, tuple) and len(widths) == 2
+        if not is_pair or not all(type(n) is int and n >= 0 for n in widths):
+            raise wrong_return(
+                self, "widths", "a tuple of two whole numbers, the most words of a question and of an answer", widths
+            )
+        return widths
 
     def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> Batch:
         return self.pack(self._draw_pairs(generator, batch, length, split))
@@ -212,7 +239,7 @@ class SequenceTask(AnsweringTask):
         return (indices == counts.argmax()).double()[:, None]
 
     def answer_tokens(self, length: int) -> int:
-        return self.tokens(length) - 1 - self.widths(length)[0]
+        return self.tokens(length) - 1 - self.checked_widths(length)[0]
 
     @property
     def stop(self) -> int:
@@ -325,6 +352,9 @@ class SequenceTask(AnsweringTask):
         """
         if length not in self._pools:
             examples = self.all_examples(length)
+            if examples is not None:
+                most = ENUMERABLE if self.lengths() is None else MOST_OF_A_FINITE_SET
+                require_pairs(self, "all_examples", examples, 1, most)
             self._pools[length] = None if examples is None else self.split_examples(examples, length)
         pools = self._pools[length]
         if pools is None:

@@ -38,7 +38,7 @@ class Text(Task):
     Settings:
 
     - `path`: "python" (Python's manual, docstrings and source, see `lengthwise.tasks.stdlib`), "python:manual",
-      "python:docstrings", "python:source", a file, or a folder. Of a folder the files that match `glob` are read, without hidden
+      "python:docstrings", "python:source", a file, or a folder. In a folder, all files that match `glob` are read, except hidden
       ones. Write ./python for a folder named python.
     - `validation`: the share of bytes that is held out, in whole files that a hash of their names selects; the tail of a single
       file.

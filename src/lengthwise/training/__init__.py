@@ -1,9 +1,11 @@
 """Training in plain PyTorch. It can be interrupted at any time; on a CPU the final weights are bitwise the same."""
 
-from lengthwise.training.loop import Trained, build, check_training, load_trained, load_weights, train
+from lengthwise.training.loop import load_trained, load_weights, train
 from lengthwise.training.progress import Progress, Stopped, TrainingError
+from lengthwise.training.setup import build, check_training
 from lengthwise.training.tensor_file import CheckpointError, CheckpointWarning
 from lengthwise.training.timing import measure_step
+from lengthwise.training.trainer import Trained
 
 __all__ = [
     "CheckpointError",

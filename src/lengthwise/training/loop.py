@@ -1,85 +1,20 @@
 """The training loop: train a run in a folder, with checkpoints from which an interrupted run continues exactly."""
 
-import math
-import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
 
-from lengthwise.config import ConfigError, Run
-from lengthwise.models import Decoder, Mamba, Model
-from lengthwise.positions import position_scheme_for
-from lengthwise.tasks.base import Batch, Task, generator
-from lengthwise.tasks.order import shuffled
-from lengthwise.training.checkpoint import (
-    CheckpointTensors,
-    RunFolder,
-    load_model,
-    load_optimizer,
-    model_tensors,
-    optimizer_tensors,
-)
-from lengthwise.training.numerics import reproducible, seed_step
-from lengthwise.training.optimizer import learning_rate, make_optimizer
-from lengthwise.training.progress import Pace, Progress, Reporter, Stopped, TrainingError
-from lengthwise.training.stopwatch import Stopwatch
-from lengthwise.training.tensor_file import CheckpointError
+from lengthwise.config import Run
+from lengthwise.models import Model
+from lengthwise.training.checkpoint import RunFolder, load_model, model_tensors
+from lengthwise.training.numerics import reproducible
+from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
+from lengthwise.training.setup import build, check_training
+from lengthwise.training.trainer import Trained, Trainer
 
-MAX_CURVE_ROWS = 200  # approximate
-SMOOTHED_STEPS = 20
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The result of a finished training."""
-
-    model: nn.Module
-    task: Task
-    curve: list[dict[str, float]]  # step, loss, learning_rate, gradient_norm, tokens_per_second
-    seconds: float  # of training, over all interruptions
-    parameters: int
-    backend: str  # attention backends that were used, such as "sdpa"
-    loop_overhead: float  # share of the time outside of forward, backward and optimizer
-
-
-def build(run: Run, *, device: torch.device | str = "cpu", backend: str = "auto") -> tuple[Model, Task]:
-    """Return the untrained model and the task of a run. The initial weights depend only on the run, not on the device."""
-    task: Task = run.task.build()
-    sizes: dict[str, Any] = {
-        "vocab_size": task.vocab_size if task.input_width is None else None,
-        "input_width": task.input_width,
-        "output_size": task.output_size,
-    }
-    model: Model
-    with _seeded(generator(run.seed, "weights").initial_seed()):
-        if run.model.mixer is not None:
-            model = Mamba(run.model, **sizes)
-        else:
-            train_length = task.tokens(run.training.train_length)
-            model = Decoder(run.model, run.encoding, **sizes, train_length=train_length, backend=backend)
-    return model.to(device), task
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seed the global generators of torch, NumPy and Python, which a user's class may draw from, and restore them afterwards."""
-    states = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed % 2**32)
-        try:
-            yield
-        finally:
-            random.setstate(states[0])
-            np.random.set_state(states[1])
+_STORED_FIELDS = ("curve", "seconds", "parameters", "backend", "loop_overhead")  # of `Trained`, stored with the weights
 
 
 def train(
@@ -120,64 +55,6 @@ def train(
     return trained
 
 
-def check_training(run: Run, task: Task, limit: int | None) -> None:
-    """Raise `ConfigError` for a training length that the task, the position scheme or the encoding does not support.
-
-    `limit`: the number of positions that the encoding has; None if it has no limit.
-    """
-    scheme = position_scheme_for(task, run.training.positions)
-    longest = run.training.train_length
-    curriculum_lengths = _check_curriculum(run, task) if run.training.curriculum is not None else set()
-    for length in sorted({run.training.min_length or 1, longest, *curriculum_lengths}):
-        task.check_length(length, "train")
-        scheme.require(task.tokens(length), training=True)
-    if (count := run.training.train_examples) is not None:
-        task.fixed_examples(run.seed, [0, count - 1], run.training.min_length or longest, longest)
-    num_positions = scheme.num_positions(task.tokens(longest), training=True)
-    if limit is not None and num_positions > limit:
-        positions = run.training.positions
-        with_scheme, fix = (
-            (f" with {positions.label}", "choose a position scheme that needs fewer")
-            if positions
-            else ("", "train on shorter sequences")
-        )
-        raise ConfigError(
-            f"train_length {longest} needs {num_positions} positions{with_scheme}, but the encoding has {limit}; give it a "
-            f"larger max_length, or {fix}"
-        )
-
-
-def _check_curriculum(run: Run, task: Task) -> set[int]:
-    """Return the lengths that the curriculum trains on.
-
-    Raises `ConfigError` if the task does not have the curriculum's dims, or if the curriculum ends below the training length or the
-    task's dims. Then the run would be called trained at a length that it has never seen.
-    """
-    training, curriculum, all_dims = run.training, run.training.curriculum, task.curriculum_dims
-    assert curriculum is not None
-    if curriculum.dims is not None and curriculum.dims > (all_dims or 0):
-        problem = f"has {all_dims}" if all_dims else "has none that a curriculum could open"
-        raise ConfigError(f"the curriculum begins with {curriculum.dims} dims, but {type(task).__name__} {problem}")
-    steps = [*range(0, training.steps, curriculum.every), training.steps - 1]
-    lengths = [curriculum.length_at(step, training.train_length) for step in steps]
-    dims = [curriculum.dims_at(step, all_dims or 1) for step in steps]
-    for name, values, end in (("length", lengths, training.train_length), ("dims", dims, all_dims or 1)):
-        if values[-1] < end:
-            raise ConfigError(
-                f"the curriculum must reach {name} {end} within {training.steps:,} steps, got {values[-1]} (it grows every "
-                f"{curriculum.every:,} steps); let it grow sooner or faster, or train longer"
-            )
-    if len({*lengths}) == len({*dims}) == 1:
-        raise ConfigError("the curriculum begins where it ends, so nothing grows; begin lower, or leave it out")
-    if all_dims is not None:
-        for n, open_dims in dict.fromkeys(zip(lengths, dims, strict=True)):  # some inputs need as many dims as examples
-            task.training_batch(generator(0), 1, n, n, dims=open_dims)
-    return {*lengths}
-
-
-_STORED_FIELDS = ("curve", "seconds", "parameters", "backend", "loop_overhead")  # of `Trained`, stored with the weights
-
-
 def load_trained(
     folder: Path, run: Run, *, device: torch.device | str = "cpu", backend: str = "auto"
 ) -> Trained | None:
@@ -202,7 +79,7 @@ def load_weights(folder: Path, run: Run, *, device: torch.device | str = "cpu", 
 
 
 def _run(
-    trainer: "Trainer",
+    trainer: Trainer,
     files: RunFolder,
     checkpoint_every: int | None,
     checkpoint_seconds: float,
@@ -240,195 +117,3 @@ def _run(
             is_late = time.perf_counter() - saved_at >= max(checkpoint_seconds, 20 * save_seconds)
             if is_late if checkpoint_every is None else step % checkpoint_every == 0:
                 save()
-
-
-def fixed_numbers(run: Run, step: int) -> list[int]:
-    """Return the numbers of the fixed training examples that a step uses: the next ones in the random order of its epoch.
-
-    A step at the end of an epoch also uses the first ones of the next epoch.
-    """
-    size = run.training.train_examples
-    assert size is not None
-    indices = torch.arange(run.training.batch_size) + step * run.training.batch_size
-    epochs = indices // size
-    numbers = torch.empty_like(indices)
-    for epoch in epochs.unique().tolist():
-        in_epoch = epochs == epoch
-        numbers[in_epoch] = shuffled(indices[in_epoch] % size, size, generator(run.seed, "epoch", epoch))
-    return numbers.tolist()
-
-
-class Trainer:
-    """The state of a training: the model, the optimizer, and the measurements of every step. Checkpoints store it.
-
-    A step never waits for the device: losses and gradient norms are written into a tensor on the device, which is read when the
-    curve, a progress report or a checkpoint needs them.
-    """
-
-    def __init__(self, run: Run, model: Model, task: Task, device: torch.device):
-        self.run, self.model, self.task, self.device = run, model, task, device
-        self.scheme = position_scheme_for(task, run.training.positions)
-        self.optimizer = make_optimizer(model, run.training)
-        self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        steps = run.training.steps
-        self.loss_and_norm = torch.full((2, steps), math.nan, device=device)  # loss and gradient norm of every step
-        self.token_slots = np.zeros(steps, np.int64)  # in every step's batch
-        self.stopwatch = Stopwatch(device, steps)
-        self.steps_per_row = max(1, math.ceil(steps / MAX_CURVE_ROWS))  # of the curve
-        self.steps_done = 0
-        self.steps_checked = 0  # steps whose loss and gradient norm are known to be finite
-
-    def batch(self) -> Batch:
-        """Return the batch of the next step. It depends only on the run and the step."""
-        config, g = self.run.training, generator(self.run.seed, "train", self.steps_done)
-        shortest, longest = config.min_length or config.train_length, config.train_length
-        if config.train_examples is not None:
-            numbers = fixed_numbers(self.run, self.steps_done)
-            return self.task.fixed_examples(self.run.seed, numbers, shortest, longest)
-        if config.curriculum is None:
-            return self.task.training_batch(g, config.batch_size, shortest, longest)
-        length = config.curriculum.length_at(self.steps_done, longest)
-        all_dims = self.task.curriculum_dims
-        dims = None if all_dims is None else config.curriculum.dims_at(self.steps_done, all_dims)
-        return self.task.training_batch(g, config.batch_size, length, length, dims=dims)
-
-    def positions(self, batch: Batch) -> Tensor | None:
-        """Return the position IDs of the next step's batch, or None for 0, 1, 2, ... They depend only on the run and the step."""
-        g = generator(self.run.seed, "layout", self.steps_done)
-        return self.scheme.positions(batch.inputs, None, g, training=True)
-
-    def step(self) -> None:
-        """Train one step: sample, forward and backward in `accumulation` parts, clip, update."""
-        config = self.run.training
-        batch = self.batch()
-        size = len(batch) // config.accumulation
-        slices = [slice(n, n + size) for n in range(0, len(batch), size)]
-        parts = [batch[rows] for rows in slices]
-        all_positions = self.positions(batch)  # drawn for the whole batch, so that `accumulation` does not change them
-        part_positions = [None if all_positions is None else all_positions[rows] for rows in slices]
-        scored = [int(part.scored.sum()) for part in parts]
-        if not sum(scored):
-            raise TrainingError(f"{self.name}: at step {self.steps_done + 1} the batch has no target that is scored")
-        if self.device.type != "cpu":
-            parts = [self.to_device(part) for part in parts]
-            part_positions = [None if p is None else p.to(self.device, non_blocking=True) for p in part_positions]
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(config, self.steps_done)
-        seed_step(generator(self.run.seed, "dropout", self.steps_done).initial_seed(), self.device)
-        with self.stopwatch:
-            losses = []
-            for part, positions, count in zip(parts, part_positions, scored, strict=True):
-                if count:
-                    with self.autocast():
-                        # Weighted so that the sum over the parts is the mean over all scored slots of the batch.
-                        logits = self.model(part.inputs, positions=positions)
-                        loss = self.task.loss(logits, part) * (count / sum(scored))
-                    loss.backward()
-                    losses.append(loss.detach())
-            norm = nn.utils.clip_grad_norm_(self.parameters, config.clip)
-            self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
-        self.loss_and_norm[0, self.steps_done] = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
-        self.loss_and_norm[1, self.steps_done] = norm
-        self.token_slots[self.steps_done] = batch.targets.numel()
-        self.steps_done += 1
-
-    def to_device(self, part: Batch) -> Batch:
-        if self.device.type == "cuda":
-            part = Batch(part.inputs.pin_memory(), part.targets.pin_memory(), part.scored.pin_memory())
-        return part.to(self.device)
-
-    def autocast(self) -> AbstractContextManager[Any]:
-        """Return a context for bfloat16 on a CUDA device; on other devices everything is computed in float32."""
-        return torch.autocast("cuda", dtype=torch.bfloat16) if self.device.type == "cuda" else nullcontext()
-
-    @property
-    def name(self) -> str:
-        return f"run {self.run.key} ({self.run.label}, {self.run.task.label}, seed {self.run.seed})"
-
-    def loss(self) -> float:
-        """Return the mean loss of the last `SMOOTHED_STEPS` steps in nats. Waits for the device.
-
-        The loss of one batch says little, because all its examples have one length, drawn at random.
-        """
-        return float(self.loss_and_norm[0, max(0, self.steps_done - SMOOTHED_STEPS) : self.steps_done].mean())
-
-    def require_finite(self) -> None:
-        """Raise `TrainingError` for the first step whose loss or gradient norm is not finite. Waits for the device."""
-        unchecked = self.loss_and_norm[:, self.steps_checked : self.steps_done].cpu()
-        bad = (~unchecked.isfinite()).any(0).nonzero()
-        if len(bad):
-            column = int(bad[0])
-            loss, norm = (float(x) for x in unchecked[:, column])
-            problem = f"the loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {norm}"
-            config = self.run.training
-            if self.steps_checked + column == 0 and not math.isfinite(loss):
-                raise TrainingError(
-                    f"{self.name}: {problem} at step 1, before any update, so a class or its input gives numbers that are not "
-                    "finite; `lengthwise check NAME` tests an encoding, `lengthwise sample NAME` shows a task"
-                )
-            raise TrainingError(
-                f"{self.name}: at step {self.steps_checked + column + 1} of {config.steps} {problem}; "
-                f"try a lower learning_rate (now {config.learning_rate:g}), a longer warmup or a smaller clip"
-            )
-        self.steps_checked = self.steps_done
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors and further state of a checkpoint.
-
-        Random generators are not included, because every step seeds its own (see `batch` and `step`).
-        """
-        history = {
-            "measured": self.loss_and_norm[:, : self.steps_done],
-            "places": torch.from_numpy(self.token_slots[: self.steps_done]),
-            "seconds": torch.from_numpy(self.stopwatch.steps[: self.steps_done]),
-        }
-        tensors = CheckpointTensors(model_tensors(self.model), optimizer_tensors(self.optimizer, self.model), history)
-        total, busy = self.stopwatch.totals()
-        return tensors.flatten(), {"seconds": total, "busy": busy}
-
-    def restore(self, tensors: dict[str, Tensor], state: dict[str, Any], path: Path) -> None:
-        """Continue from a checkpoint. Raises `CheckpointError` if it does not have the contents of `state`."""
-        parts = CheckpointTensors.split(tensors, path)
-        step = state.get("step")
-        if type(step) is not int or not 0 <= step <= self.run.training.steps:
-            raise CheckpointError(f"{path} has a step that this run does not have; remove it to train again")
-        expected = {"measured": ((2, step), torch.float32), "places": ((step,), torch.int64)}
-        expected["seconds"] = ((step,), torch.float64)
-        seconds, busy = state.get("seconds"), state.get("busy")
-        if expected != {name: (tuple(t.shape), t.dtype) for name, t in parts.history.items()} or not (
-            isinstance(seconds, (int, float)) and isinstance(busy, (int, float))
-        ):
-            raise CheckpointError(f"{path} does not have the history of {step} steps; remove it to train again")
-        load_model(self.model, parts.model, path)
-        load_optimizer(self.optimizer, self.model, parts.optimizer, path)
-        self.steps_done = step
-        self.loss_and_norm[:, :step] = parts.history["measured"].to(self.device)
-        self.token_slots[:step] = parts.history["places"].numpy()
-        self.stopwatch.restore(parts.history["seconds"].numpy(), seconds, busy)
-        self.steps_checked = step
-
-    def curve(self) -> list[dict[str, float]]:
-        """Return one row for every `steps_per_row` steps: the means over them, and the learning rate of the last."""
-        loss_and_norm, rows = self.loss_and_norm.cpu().double(), []
-        for begin in range(0, self.steps_done, self.steps_per_row):
-            end = min(begin + self.steps_per_row, self.steps_done)
-            loss, norm = (float(x) for x in loss_and_norm[:, begin:end].mean(1))
-            seconds = float(self.stopwatch.steps[begin:end].sum())
-            rows.append(
-                {
-                    "step": end,
-                    "loss": loss,
-                    "learning_rate": learning_rate(self.run.training, end - 1),
-                    "gradient_norm": norm,
-                    "tokens_per_second": float(self.token_slots[begin:end].sum()) / seconds if seconds else 0.0,
-                }
-            )
-        return rows
-
-    def result(self) -> Trained:
-        total, busy = self.stopwatch.totals()
-        parameters = sum(p.numel() for p in self.model.parameters())
-        backend = ",".join(sorted(self.model.backends_used))
-        overhead = max(0.0, 1.0 - busy / total) if total else 0.0
-        return Trained(self.model, self.task, self.curve(), total, parameters, backend, overhead)

@@ -6,8 +6,9 @@ from statistics import fmean
 import torch
 
 from lengthwise.config import Run
-from lengthwise.training.loop import Trainer, build
 from lengthwise.training.numerics import reproducible
+from lengthwise.training.setup import build
+from lengthwise.training.trainer import Trainer
 
 MAX_STEPS = 50  # measured steps
 

@@ -29,7 +29,7 @@ from lengthwise.tasks import (
     generator,
 )
 from lengthwise.tasks.functions import BooleanFunction, FunctionTask
-from lengthwise.training.loop import check_training
+from lengthwise.training import check_training
 
 CLASSES = [make for make in TASKS if issubclass(make, FunctionTask)]
 PROMPTS, EXAMPLES = 20_000, 8

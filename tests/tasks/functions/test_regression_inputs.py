@@ -11,7 +11,7 @@ from lengthwise.encodings import RoPE
 from lengthwise.evaluation import evaluate, shifted
 from lengthwise.tasks import DecisionTree, LinearRegression, QuadraticRegression, ReLUNetwork, generator
 from lengthwise.tasks.functions.inputs import INPUTS, LAST, mix_covariance
-from lengthwise.training.loop import build
+from lengthwise.training import build
 
 
 def inputs(kind, *, dims=6, count=4000, length=5, **settings):

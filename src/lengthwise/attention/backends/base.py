@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -23,6 +24,8 @@ class Backend(ABC):
     and must never use another backend silently. The pages of the encodings quote the sentence of its docstring that begins
     with "Memory:".
     """
+
+    supports_transforms: ClassVar[bool] = False  # of torch.func (vmap, grad, jvp), and forward-mode derivatives
 
     @property
     @abstractmethod

@@ -32,6 +32,7 @@ class Reference(Backend):
     """The definition of every form, with tensors of all pairs of queries and keys."""
 
     name = "reference"
+    supports_transforms = True
 
     def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
         """Return None: this backend supports all modifiers."""

@@ -108,6 +108,13 @@ def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *
     return empty_gradients(q, k, v, lse, arguments.biases, arguments.rows, NeedsGrad(*flat[-3:]))
 
 
+def no_second_derivative(_ctx: Any, *_grads: Any) -> None:
+    raise NotImplementedError("backend 'fused' has no second derivative; use backend='reference'")
+
+
+attention_backward.register_autograd(no_second_derivative)
+
+
 class OperatorAutograd:
     """`setup_context` and `backward` of an operator that returns out and lse.
 

@@ -27,7 +27,7 @@ from lengthwise.attention.fused.arguments import (
     Vectors,
 )
 from lengthwise.attention.fused.buffers import compute_dtype, empty_gradients, like_heads
-from lengthwise.attention.fused.operator import OperatorAutograd, attention, attention_backward
+from lengthwise.attention.fused.operator import OperatorAutograd, attention, attention_backward, no_second_derivative
 
 _BLOCK = 96  # queries that the CPU kernel processes together
 _MAX_ROWS = 2  # rows of one part have at most as many elements as q, times this (or those of a block, if that is more)
@@ -172,6 +172,9 @@ def _empty_bias_gradients(
 ) -> tuple[Tensor, ...]:
     """Return empty tensors for the gradients of table, slope, intercept, distance_feature and query_scale."""
     return empty_gradients(q[:, :, :0], k[:, :, :0], v[:, :, :0], lse, biases, Rows(), needs)[3:8]
+
+
+relative_attention_backward.register_autograd(no_second_derivative)
 
 
 @relative_attention_backward.register_fake

@@ -8,7 +8,7 @@ from lengthwise.probes.attended_distance.summary import AttendedDistanceSummary
 from lengthwise.report.charts.scales import top_of_intervals
 from lengthwise.report.charts.small import bar_chart
 from lengthwise.report.palette import Look
-from lengthwise.report.sections import facts_table, lengths_text
+from lengthwise.report.sections import facts_table, sequences_text
 
 
 def section(group: AttendedDistanceSummary, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def section(group: AttendedDistanceSummary, task: TaskFindings, known: Mapping[s
     count = len(group.series[0].most)
     return {
         "group": group,
-        "lengths": lengths_text(group.lengths, task),
+        "sequences": sequences_text(group.n, group.examples, group.lengths, task),
         "series": [
             {
                 "label": s.label,

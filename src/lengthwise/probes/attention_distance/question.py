@@ -16,7 +16,9 @@ class AttentionDistanceQuestion(ModelQuestion):
     probe: ClassVar[str] = "attention-distance"
     against: str
     examples: int = option(EXAMPLES_AT_LENGTH, 10)
-    variant: str = option("How distances are computed. published: as in the NoPE study's code.", VARIANTS[0])
+    variant: str = option(
+        "How attention distances are computed: jensen-shannon, or published (as in the NoPE study's code).", VARIANTS[0]
+    )
 
     def __post_init__(self) -> None:
         require_variant(self.variant)

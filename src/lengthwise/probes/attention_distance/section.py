@@ -10,14 +10,14 @@ from lengthwise.probes.attention_distance.summary import AttentionDistanceSummar
 from lengthwise.report.charts.lines import Line, even_columns, line_chart, zero_to
 from lengthwise.report.charts.scales import top_of_intervals
 from lengthwise.report.palette import Look
-from lengthwise.report.sections import count_text, facts_table, lengths_text
+from lengthwise.report.sections import count_text, facts_table, sequences_text
 from lengthwise.values import join_names
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 MEASURES = {
-    "jensen-shannon": "Jensen–Shannon divergence, from 0 to ln 2",
+    "jensen-shannon": "the Jensen–Shannon divergence, from 0 to ln 2",
     "published": "the published code’s divergence",
 }
 
@@ -42,7 +42,7 @@ def section(group: AttentionDistanceSummary, task: TaskFindings, known: Mapping[
         "group": group,
         "chart": line_chart(described, lines, even_columns(layers, "layer"), [zero_to(top)]),
         "measure": MEASURES.get(group.variant, group.variant),
-        "lengths": lengths_text(group.lengths, task),
+        "sequences": sequences_text(group.n, group.examples, group.lengths, task),
         "heads": ["mean", *(f"layer {layer}" for layer in layers)],
         "series": [
             {
@@ -78,8 +78,7 @@ def report_table(group: AttentionDistanceSummary, task: TaskFindings) -> "Table"
     from rich.text import Text
 
     pairing = f"{'different seeds' if group.across else 'same seed'}, {group.variant}, in nats"
-    lengths = ", ".join(f"{length:,}" for length in group.lengths)
-    about = f"  {pairing}\n{group.n} examples at each of {lengths} {task.unit}"
+    about = f"  {pairing}\n{sequences_text(group.n, group.examples, group.lengths, task)}"
     shown = Table(
         title=Text.assemble((f"Attention distance from {group.reference}", "bold"), about),
         title_justify="left",

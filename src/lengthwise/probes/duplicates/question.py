@@ -14,7 +14,8 @@ class DuplicatesQuestion(RepeatedExamplesQuestion):
 
     probe: ClassVar[str] = "duplicates"
     noise: tuple[int, ...] = option(
-        "Numbers of repeated examples before the target: 5-20 or 5,10,20.", shown="5-20, or fewer in short prompts"
+        "Numbers of noise examples (copies of one example) before the target: 5-20 or 5,10,20.",
+        shown="5-20, or fewer in short prompts",
     )
 
     def __post_init__(self) -> None:

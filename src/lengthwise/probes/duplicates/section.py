@@ -9,14 +9,16 @@ def texts(summary: RepeatedExamplesSummary) -> Texts:
     return Texts(
         title="Repeated examples",
         explanation=(
-            "The instruction is the first examples of a prompt, two for each dimension. Noise is copies of the last of them. The "
-            f"target is the last of the {summary.points:,} examples that prompts are made of, half as many as dimensions."
+            f"All prompts are built from {summary.points:,} examples of one function, whose inputs have d dimensions. The "
+            "instruction consists of the first 2 d examples. The noise consists of copies of the last example of the "
+            f"instruction. The target consists of the last d / 2 (rounded up) of the {summary.points:,} examples, which the "
+            "prompt repeats."
         ),
         kinds={
             "noise": KindTexts(
                 title="Noise before the target",
                 below=(
-                    f"number of copies of one example before the target, which starts after {summary.points:,} examples"
+                    f"number of noise examples before the target, which always starts after {summary.points:,} examples"
                 ),
                 column="noise {at}",
             ),

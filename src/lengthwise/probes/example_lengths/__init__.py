@@ -19,6 +19,7 @@ class ExampleLengths(Probe):
 
     question = ExampleLengthsQuestion
     chapter = EXAMPLES
+    command = "lengthwise lengths KEY"
 
     def checks(self) -> "tuple[Check, Check]":
         from lengthwise.probes.example_lengths.answer import QUESTION, RESULT

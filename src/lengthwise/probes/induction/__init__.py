@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Induction(InContextProbe):
-    """A head's attention to what followed the same x earlier in the prompt.
+    """The heads' attention to the label that followed the same input earlier in the prompt.
 
-    Each prompt repeats its examples. The prefix score is the mean weight of a repeated x on the label of an earlier occurrence. The
-    nearest-neighbour score is the weight on the labels of the most similar earlier inputs.
+    Each prompt repeats its examples. The prefix score is the mean weight of a repeated input on the label of an earlier occurrence.
+    The nearest-neighbour score is the weight on the labels of the most similar earlier inputs.
     """
 
     question = InductionQuestion

@@ -9,20 +9,22 @@ def texts(summary: RepeatedExamplesSummary) -> Texts:
     return Texts(
         title="Lost in the middle",
         explanation=(
-            f"The answers are the last of the {summary.points:,} examples that prompts are made of, one for each dimension. The "
-            f"target repeats the second half of them at the end of {summary.length:,} examples, after an instruction and copies of "
-            "one of its examples. The duplicate stands among copies of another example, and no other example reveals the function."
+            f"All prompts have {summary.length:,} examples of one function, whose inputs have d dimensions. In the first "
+            "chart, a prompt begins with an instruction (2 d examples) and ends with the target (d / 2 examples, rounded up). "
+            "The answers are d examples between these two, which include all examples of the target. Copies of one example of "
+            "the instruction fill the rest of the prompt. In the second chart, a prompt consists of copies of one example and "
+            "ends with another one. That last example also occurs once before; this earlier occurrence is the duplicate."
         ),
         kinds={
             "answers": KindTexts(
                 title="Position of the answers",
-                below="position of the answers to the target among copies of another example",
+                below="position of the answers among the copies of one example of the instruction",
                 curve="answers {where}",
                 column="answers {at}",
             ),
             "serial": KindTexts(
                 title="Position of the duplicate",
-                below=f"number of examples before the duplicate of the last of {summary.length:,}",
+                below=f"number of examples before the duplicate of the last of the {summary.length:,} examples",
                 to_scale=True,
             ),
         },

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class Recency(InContextProbe):
-    """The attention weights of the last x of a prompt on earlier examples, per layer.
+    """The attention weights of the last input of a prompt on earlier examples, per layer.
 
-    The table has the share of the attention to labels that falls on the most recent tenth of them; it is 0.1 if all weights are
+    Of the attention to labels, the table has the share that falls on the most recent tenth of them; it is 0.1 if all weights are
     equal. The last column is the head with the largest share.
     """
 

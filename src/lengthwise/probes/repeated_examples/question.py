@@ -12,4 +12,4 @@ class RepeatedExamplesQuestion(ModelQuestion):
 
     length: int = option(LENGTH, times_training=8, minimum=2)
     points: int = option(POINTS, times_training=1)
-    resamples: int = option("Number of bootstrap resamples.", 100)
+    resamples: int = option("Number of bootstrap resamples for intervals over prompts.", 100)

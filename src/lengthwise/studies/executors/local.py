@@ -208,7 +208,7 @@ def main(pipe: Connection, spec: Spec) -> None:
             parent.send(Ready(worker.name))
             while not parent.stop_requested.is_set() and worker.step():
                 pass
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if debugging():
             traceback.print_exc()
         parent.send(Exit(error_line(error)))

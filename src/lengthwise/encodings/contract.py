@@ -1,0 +1,100 @@
+"""Calls of the methods that encodings override, with checks of what they return.
+
+The rest of Lengthwise calls these methods only here, so an encoding of a user that returns something else gets one message
+with the file, the class and the method. Sizes are checked where they are known: `attention/fit.py`.
+"""
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lengthwise.class_versions import wrong_return
+from lengthwise.encodings.base import PositionEncoding
+from lengthwise.forms import AttentionModifiers, LogitTransform, QueryGain, RelativeValues, Rotation, Term
+from lengthwise.span import Span
+from lengthwise.values import ConfigError
+
+_FORMS = {"rotation": Rotation, "logit_transform": LogitTransform, "gain": QueryGain}
+_TUPLES: dict[str, tuple[type, ...]] = {"terms": get_args(Term), "values": (RelativeValues,)}
+
+
+def modifiers_of(encoding: PositionEncoding, span: Span) -> AttentionModifiers:
+    """Return `encoding.modifiers(span)` with the name of the encoding. Raise `ConfigError` if it is no such object."""
+    try:
+        modifiers: Any = encoding.modifiers(span)
+    except RuntimeError as error:
+        if torch._C._functorch.maybe_current_level() is None:
+            raise
+        raise ConfigError(
+            f"{type(encoding).__name__} cannot be computed inside a transform of torch.func ({str(error).splitlines()[0]}); use "
+            "torch.autograd instead, or an encoding without gradients of its own, such as RoPE or ALiBi"
+        ) from error
+    if not isinstance(modifiers, AttentionModifiers):
+        raise wrong_return(encoding, "modifiers", "AttentionModifiers", modifiers)
+    for name, form in _FORMS.items():
+        value = getattr(modifiers, name)
+        if value is not None and not isinstance(value, form):
+            raise wrong_return(
+                encoding, "modifiers", f"AttentionModifiers whose {name} is a {form.__name__} or None", value
+            )
+    for name, forms in _TUPLES.items():
+        _require_forms(encoding, "modifiers", f"AttentionModifiers whose {name} are", getattr(modifiers, name), forms)
+    layout = modifiers.rotation.layout if modifiers.rotation else "half"
+    if layout not in ("interleaved", "half"):
+        raise wrong_return(encoding, "modifiers", "a Rotation whose layout is 'interleaved' or 'half'", layout)
+    return replace(modifiers, encoding=type(encoding).__name__)
+
+
+def features_of(encoding: PositionEncoding, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t r"]:
+    """Return `encoding.features(x)`. Raise `ConfigError` unless it is a tensor of real numbers for each token."""
+    features: Any = encoding.features(x)
+    if not _is_real(features) or features.ndim != 3 or features.shape[:2] != x.shape[:2]:
+        expected = f"a floating-point tensor [batch, tokens, features], here [{x.shape[0]}, {x.shape[1]}, features]"
+        raise wrong_return(encoding, "features", expected, features)
+    return features
+
+
+def content_of(
+    encoding: PositionEncoding, features: Float[Tensor, "b j r"], span: Span, documents: Int[Tensor, "#b j"] | None
+) -> tuple[Term, ...]:
+    """Return `encoding.content(...)`. Raise `ConfigError` unless it is a tuple of terms."""
+    terms = encoding.content(features, span, documents)
+    _require_forms(encoding, "content", "", terms, _TUPLES["terms"])
+    return terms
+
+
+def embedded(
+    encoding: PositionEncoding, x: Float[Tensor, "b t c"], positions: Int[Tensor, "#b t"]
+) -> Float[Tensor, "b t c"]:
+    """Return `encoding.embed(x, positions)`. Raise `ConfigError` unless it is a tensor like `x`."""
+    result: Any = encoding.embed(x, positions)
+    if not _is_real(result) or result.shape != x.shape:
+        raise wrong_return(encoding, "embed", f"a floating-point tensor of the shape of x, {list(x.shape)}", result)
+    return result
+
+
+def effective_length_of(encoding: PositionEncoding, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
+    """Return `encoding.effective_length(length)`. Raise `ConfigError` unless it is an integer tensor of the shape of `length`."""
+    result: Any = encoding.effective_length(length)
+    is_integer = isinstance(result, Tensor) and result.dtype in (torch.int64, torch.int32)
+    if not is_integer or result.shape != length.shape:
+        raise wrong_return(
+            encoding, "effective_length", f"an integer tensor of the shape of length, {list(length.shape)}", result
+        )
+    return result
+
+
+def _require_forms(
+    encoding: PositionEncoding, method: str, prefix: str, value: object, forms: tuple[type, ...]
+) -> None:
+    wrong = value if not isinstance(value, tuple) else next((x for x in value if not isinstance(x, forms)), None)
+    if not isinstance(value, tuple) or not all(isinstance(x, forms) for x in value):
+        names = ", ".join(form.__name__ for form in forms)
+        raise wrong_return(encoding, method, f"{prefix} a tuple of forms ({names})".strip(), wrong)
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
