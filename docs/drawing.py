@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lengthwise.choices import choose, settings_of
+from lengthwise.config import choose, settings_of
 from lengthwise.encodings import PositionEncoding, RoPE
 from lengthwise.inspection import inspect
 

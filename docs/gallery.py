@@ -19,8 +19,8 @@ from typing import Any
 from drawing import picture
 
 from lengthwise.attention import BACKENDS
-from lengthwise.choices import annotation, choose, context_of, settings_of
 from lengthwise.cli.inspecting import summary
+from lengthwise.config import annotation, choose, context_of, settings_of
 from lengthwise.encodings import ENCODINGS, PositionEncoding, RotaryEncoding
 from lengthwise.inspection import inspect
 

@@ -18,15 +18,14 @@ from lengthwise.config import (
     Run,
     TrainingConfig,
     alternate,
-    cast,
     choose,
     near_miss,
-    parse_value,
     settings_of,
 )
 from lengthwise.encodings import ENCODINGS, FIRE, T5, NoPE, RoPE
 from lengthwise.positions import POSITION_SCHEMES, Consecutive, Randomized, Shift
 from lengthwise.tasks import TASKS, Copy, Text
+from lengthwise.values import cast, parse_value
 
 
 def run(**settings) -> Run:
@@ -300,7 +299,7 @@ class Point:
 
 def elsewhere(monkeypatch: pytest.MonkeyPatch, *points: Point) -> Registry:
     monkeypatch.setitem(Registry.known, "encoding", Registry.known["encoding"])
-    monkeypatch.setattr("lengthwise.choices.entry_points", lambda group: points if "encoding" in group else ())
+    monkeypatch.setattr("lengthwise.config.choices.entry_points", lambda group: points if "encoding" in group else ())
     return Registry("encoding", (FIRE, RoPE), plural="encodings")
 
 

@@ -5,9 +5,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lengthwise.choices import Choice, annotation, choose, settings_of
 from lengthwise.class_versions import is_builtin_class
 from lengthwise.cli.printing import figure, own_docstring, print_json, stdout
+from lengthwise.config import Choice, annotation, choose, settings_of
 from lengthwise.values import ConfigError, parse_value, require_known
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def show_inspection(encoding: str, settings: Sequence[str], sizes: dict[str, int
 def _single(text: str) -> "Choice":
     """Return the encoding of a text such as `rope:base=1e4`. `fire-s` is FIRE, since sharing changes nothing in one layer."""
     from lengthwise import studies
-    from lengthwise.choices import UnknownName
+    from lengthwise.config.choices import UnknownName
     from lengthwise.encodings import ENCODINGS
 
     if "," in text.partition(":")[0]:

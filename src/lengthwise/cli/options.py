@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, Token
 
-from lengthwise.choices import split_at_commas
+from lengthwise.config.choices import split_at_commas
 from lengthwise.values import ConfigError, require_no_address
 
 MAX_INTEGER = 2**31 - 1  # of any count, length or seed; no machine has memory for more

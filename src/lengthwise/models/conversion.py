@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from lengthwise.choices import require_choice, settings_of
 from lengthwise.config import Choice, ConfigError, choose, near_miss
+from lengthwise.config.choices import require_choice, settings_of
 from lengthwise.encodings import ENCODINGS, ALiBi, NoPE
 from lengthwise.encodings.alibi import slopes
 from lengthwise.encodings.base import require_positive, require_positive_int
