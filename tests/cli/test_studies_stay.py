@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from lengthwise.cli import main
-from lengthwise.cli.app import app
-from lengthwise.cli.comparing import MAX_NAME_LENGTH, study_of
+from lengthwise.cli.compare import MAX_NAME_LENGTH, study_of
 from lengthwise.store import open_results
 
 Call = Callable[..., Any]
@@ -22,12 +21,12 @@ def name_of(*words: str) -> str:
     """The name of the study that `compare` makes of these words."""
     found = []
 
-    def note(asked: Any) -> Any:
-        found.append(study_of(asked))
+    def note(*options: Any) -> Any:
+        found.append(study_of(*options))
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("lengthwise.cli.comparing.study_of", note)
+        patched.setattr("lengthwise.cli.compare.study_of", note)
         main(["compare", *words])
     assert found, words
     return str(found[0].name)
@@ -108,9 +107,8 @@ def test_lengths_that_are_asked_no_more_are_named(here: Call, tmp_path: Path) ->
     assert lengths() == [4, 8, 16]
 
 
-def test_the_help_says_what_a_name_is_made_of(capsys: pytest.CaptureFixture[str]) -> None:
-    app(["compare", "--help"], exit_on_error=False, result_action="return_value")
-    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+def test_the_help_says_what_a_name_is_made_of(here: Call) -> None:
+    said = " ".join(here("compare", "--help").out.replace("│", " ").split())
     assert "[default: built from the task, the training length, the encodings" in said
 
 

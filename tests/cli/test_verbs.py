@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import lengthwise
-from lengthwise.cli.showing import _ordered, _overall, _print, _scores
+from lengthwise.cli.app import COMMANDS
+from lengthwise.cli.show import ordered_means, overall_score, print_run, scores_table
 from lengthwise.metrics import CROSS_ENTROPY, EXACT_MATCH
 from lengthwise.positions import POSITION_SCHEMES
 from lengthwise.store import RunRow, ScoreRow, open_store
@@ -30,20 +31,6 @@ study = Study(
     evaluation=EvaluationConfig(lengths=(4, 8), examples=16),
 )
 """
-VERBS = (
-    "run",
-    "compare",
-    "report",
-    "list",
-    "show",
-    "sample",
-    "check",
-    "inspect",
-    "lengths",
-    "probe",
-    "drop",
-    "pretrained",
-)
 
 
 def test_run_shows_progress_then_the_table_then_the_page(finished: Path) -> None:
@@ -171,7 +158,7 @@ def test_answers_with_steps_that_could_not_be_read_are_shown(capsys: pytest.Capt
     )
     details = {"means": {}, "order": [], "unreadable": 1}
     details |= {kind: [{"question": f"q {kind}", "generated": f"said {kind}"}] for kind in ("kept", "broken")}
-    _print(run, [dataclasses.replace(score(5, 0.5, 10), facts={"details": details})], [])
+    print_run(run, [dataclasses.replace(score(5, 0.5, 10), facts={"details": details})], [])
     lines = capsys.readouterr().out.splitlines()
     for line, said in (
         ("could not be read, length 5: q kept", "said kept"),
@@ -189,7 +176,7 @@ def test_overall_scores_count_examples_and_keep_distributions_apart() -> None:
     }
     run = RunRow(**plain | {"config": {"training": {"min_length": 3}}, "train_length": 4})
     scores = [score(2, 0.1, 90), score(3, 1.0, 30), score(4, 0.5, 10), score(5, 0.5, 10), score(6, 0.0, 40)]
-    table = _scores(run, scores)
+    table = scores_table(run, scores)
     cells = list(zip(*(column.cells for column in table.columns), strict=True))
     assert [row[-1] for row in cells[:5]] == [
         "shorter than training",
@@ -213,19 +200,19 @@ def test_baselines_have_columns_beside_the_score() -> None:
     run = RunRow(**plain | {"config": {"training": {}}, "train_length": 4})
     beside = {"details": {"baselines": [{"name": "constant answer", "score": 0.6875, "floor": True}]}}
     scores = [dataclasses.replace(score(4, 0.5, 16), facts=beside), score(30, 0.5, 90)]
-    table = _scores(run, scores)
+    table = scores_table(run, scores)
     heads = [column.header for column in table.columns]
     assert heads == ["length (bits)", "exact match", "standard error", "examples", "constant answer", ""]
     assert list(table.columns[4].cells) == ["0.6875", "–"]
 
 
 def test_overall_scores_that_there_are_not() -> None:
-    assert _overall(CROSS_ENTROPY, [score(5, 2.0, 10, "cross-entropy"), score(6, 4.0, 30, "cross-entropy")]) == (
+    assert overall_score(CROSS_ENTROPY, [score(5, 2.0, 10, "cross-entropy"), score(6, 4.0, 30, "cross-entropy")]) == (
         3.0,
         40,
     )
-    assert _overall(EXACT_MATCH, [score(5, 0.5, 10)]) is None
-    assert _overall(EXACT_MATCH, [score(5, 0.5, 10), score(5, 0.7, 20), score(6, 0.1, 20)]) is None, (
+    assert overall_score(EXACT_MATCH, [score(5, 0.5, 10)]) is None
+    assert overall_score(EXACT_MATCH, [score(5, 0.5, 10), score(5, 0.7, 20), score(6, 0.1, 20)]) is None, (
         "one length, asked in two ways"
     )
 
@@ -380,7 +367,7 @@ def test_scratchpads_are_decoded_and_shown(apart: Call, tmp_path: Path) -> None:
 # ---- help, and what is imported ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_every_verb_has_help_with_an_example(here: Call, verb: str) -> None:
     ran = here(verb, "--help")
     assert ran.code == 0
@@ -392,7 +379,7 @@ def test_every_verb_has_help_with_an_example(here: Call, verb: str) -> None:
 def test_help_lists_every_verb(here: Call) -> None:
     ran = here("--help")
     assert ran.code == 0
-    for verb in VERBS:
+    for verb in COMMANDS:
         assert f"│ {verb} " in ran.out
     assert here().out == ran.out
     assert here("--version").out.strip() == lengthwise.__version__
@@ -480,5 +467,5 @@ def test_drops_that_cannot_be(here: Call, finished: Path, words: list[str], says
 
 def test_means_stand_in_the_task_s_order() -> None:
     kept = {"means": {"failed steps": 0, "input": 1, "output": 1}}
-    assert _ordered({**kept, "order": ["input", "output", "failed steps"]}) == ["input", "output", "failed steps"]
-    assert _ordered(kept) == ["failed steps", "input", "output"]
+    assert ordered_means({**kept, "order": ["input", "output", "failed steps"]}) == ["input", "output", "failed steps"]
+    assert ordered_means(kept) == ["failed steps", "input", "output"]
