@@ -93,11 +93,10 @@ def study_of(encodings: Sequence[str], options: Comparison, settings: Mapping[st
             "compare needs at least one encoding, as in: lengthwise compare rope alibi --text python "
             "--train-length 128 (`lengthwise list encodings` shows them)"
         )
-    of_config = {config: {n: settings[n] for n in names if n in settings} for config, names in SETTINGS.items()}
-    training = TrainingConfig(**of_config[TrainingConfig])
+    values = {config: {name: settings[name] for name in names} for config, names in SETTINGS.items()}
+    training, model = TrainingConfig(**values[TrainingConfig]), ModelConfig(**values[ModelConfig])
     lengths = _lengths(options, training.train_length)
-    evaluation = EvaluationConfig(lengths=lengths, **of_config[EvaluationConfig])
-    model = ModelConfig(**of_config[ModelConfig])
+    evaluation = EvaluationConfig(lengths=lengths, **values[EvaluationConfig])
     task = _task(options)
     positions = None if options.positions is None else split_names(options.positions)
     runs = grid(encodings, [task], options.seeds, training=training, model=model, positions=positions)
@@ -144,7 +143,7 @@ def _name(settings: Mapping[str, Any], task: Choice, runs: tuple[Run, ...]) -> s
     """
     defaults = {option.name: option.default for option in OPTIONS}
     in_key = [name for config in (TrainingConfig, ModelConfig) for name in SETTINGS[config] if name != "train_length"]
-    changed = [f"{name} {settings[name]}" for name in in_key if settings.get(name, defaults[name]) != defaults[name]]
+    changed = [f"{name} {settings[name]}" for name in in_key if settings[name] != defaults[name]]
     labels = sorted({run.label for run in runs})
     task_settings = dict(task.settings)
     if "sha256" in task_settings:

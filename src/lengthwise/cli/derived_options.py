@@ -16,11 +16,12 @@ Command = Callable[..., int]
 
 def with_options(options: Sequence[inspect.Parameter], before: str) -> Callable[[Command], Command]:
     """Return a decorator that gives a command these options in place of its `**options`, before the parameter `before`."""
+    defaults = {option.name: option.default for option in options if option.default is not option.empty}
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def wrapper(*arguments: Any, **values: Any) -> int:
-            return command(*arguments, **values)
+            return command(*arguments, **{**defaults, **values})
 
         signature = inspect.signature(command)
         parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
