@@ -34,7 +34,10 @@ def with_options(options: Sequence[inspect.Parameter], before: str) -> Callable[
 
 
 def option(name: str, kind: Any, text: str, default: Any) -> inspect.Parameter:
-    """Return one option. If `kind` is `int` or `int | None`, its value is checked like that of every whole number."""
+    """Return one option. If `kind` is `int` or `int | None`, its value is checked like that of every whole number.
+
+    `text` is its help, which says what None means if that is the default.
+    """
     checked: Any = {int: Integer, int | None: Integer | None}.get(kind, kind)
     shown = Parameter(help=text, show_default=default is not None)
     return inspect.Parameter(

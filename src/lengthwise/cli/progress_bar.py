@@ -12,6 +12,7 @@ Show = Callable[[str, float, float], None]  # receives a description, the comple
 
 @contextmanager
 def progress() -> Iterator[Show]:
+    """Yield a function that shows the progress."""
     if not sys.stderr.isatty():
         yield _Lines()
         return

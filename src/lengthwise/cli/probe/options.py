@@ -26,6 +26,7 @@ class Selection:
     across_seeds: Annotated[bool, Parameter(negative="")] = False
     """Compare with the other encoding's run of the next seed. Runs of the same seed start from the same weights, which keeps
     their attention similar."""
+    # These come from an argument and from an option that is derived from the questions.
     run: Annotated[str | None, Parameter(parse=False)] = None
     lengths: Annotated[str | None, Parameter(parse=False)] = None
 
