@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lengthwise.choices import choose, settings_of
+from lengthwise.config import choose, settings_of
 from lengthwise.encodings import PositionEncoding, RoPE
 from lengthwise.inspection import inspect
 

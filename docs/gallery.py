@@ -20,8 +20,8 @@ from typing import Any
 from drawing import looks_the_same, picture
 
 from lengthwise.attention import BACKENDS
-from lengthwise.choices import annotation, choose, context_of, settings_of
-from lengthwise.cli.inspecting import summary
+from lengthwise.cli.inspect import summary
+from lengthwise.config import annotation, choose, context_of, settings_of
 from lengthwise.encodings import ENCODINGS, PositionEncoding, RotaryEncoding
 from lengthwise.inspection import inspect
 

@@ -18,7 +18,6 @@ ORDER = [
     {"source_statements", "metrics"},
     {"code_hash"},
     {"class_versions"},
-    {"choices"},
     {"config"},
     {"plugins"},
     {"probes"},
@@ -50,7 +49,6 @@ WITHOUT_TORCH = {
     "source_statements",
     "code_hash",
     "class_versions",
-    "choices",
     "config",
     "plugins",
     "probes",
@@ -186,9 +184,7 @@ def test_the_list_of_probes_loads_nothing_else() -> None:
     code = "import sys, lengthwise.probes; print(*sorted(m for m in sys.modules if m.startswith('lengthwise.')))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     loaded = {part_of_module(name.split(".")[1:]) for name in ran.stdout.split()}
-    assert loaded == {"probes", "config", "choices", "class_versions", "code_hash", "source_statements", "values"}, (
-        ran.stderr
-    )
+    assert loaded == {"probes", "config", "class_versions", "code_hash", "source_statements", "values"}, ran.stderr
 
 
 def test_touching_an_encoding_loads_torch() -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from lengthwise.choices import choose
-from lengthwise.config import ConfigError
+from lengthwise.config import ConfigError, choose
 from lengthwise.encodings import (
     ENCODINGS,
     FIRE,

@@ -17,8 +17,8 @@ from torch import Tensor
 from lengthwise.attention import BACKENDS, Mask, unsupported_reason, with_content
 from lengthwise.attention.backends import reference
 from lengthwise.attention.fit import require_fit
-from lengthwise.choices import require_choice
 from lengthwise.config import Choice, ConfigError
+from lengthwise.config.choices import require_choice
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
 from lengthwise.encodings.contract import effective_length_of, embedded, features_of, modifiers_of
 from lengthwise.forms import AttentionModifiers, KeyBias, RelativeKeyBias, RelativeValues, Term, ToeplitzBias

@@ -17,9 +17,9 @@ from types import ModuleType
 from typing import Any
 
 from lengthwise import regular_file
-from lengthwise.choices import Registry
 from lengthwise.class_versions import is_builtin_class, shortened
 from lengthwise.code_hash import is_library
+from lengthwise.config import Registry
 from lengthwise.values import ConfigError, near_miss
 
 MAX_FILE_BYTES = 16 << 20  # of a Python file

@@ -10,8 +10,7 @@ import lengthwise
 from lengthwise import attention, encodings
 from lengthwise.attention import EncodingCache, Mask, plan
 from lengthwise.attention.arguments import INSTEAD
-from lengthwise.choices import context_of, settings_of
-from lengthwise.config import ConfigError, ModelConfig, choose
+from lengthwise.config import ConfigError, ModelConfig, choose, context_of, settings_of
 from lengthwise.conformance import EncodingCase
 from lengthwise.encodings import ENCODINGS
 from lengthwise.forms import AttentionModifiers

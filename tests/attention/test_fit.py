@@ -11,8 +11,7 @@ from lengthwise import attend, native
 from lengthwise.attention import BACKENDS, Mask, plan
 from lengthwise.attention.fused import operator
 from lengthwise.attention.fused.arguments import Arguments, Biases
-from lengthwise.choices import choose
-from lengthwise.config import ConfigError, ModelConfig
+from lengthwise.config import ConfigError, ModelConfig, choose
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
 from lengthwise.forms import (
     AttentionModifiers,

@@ -219,7 +219,7 @@ def test_a_task_that_needs_more_memory_than_there_is(here: Call, monkeypatch: py
     def ask(*_: Any, **__: Any) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 33600 bytes.")
 
-    monkeypatch.setattr("lengthwise.cli.sampling.show_examples", ask)
+    monkeypatch.setattr("lengthwise.cli.sample.show_examples", ask)
     plainly(here("sample", "copy"), "not enough memory (one allocation of 33600 bytes failed); use shorter")
 
 
@@ -248,7 +248,7 @@ def test_signals_that_a_package_swallows_while_it_is_imported(
 
 def test_sigterm_that_is_swallowed_ends_the_command_all_the_same(apart: Call, place: Path) -> None:
     (place / "goes_on.py").write_text(
-        "import signal, time, lengthwise.cli\nlengthwise.cli.SHUTDOWN_SECONDS = 0.1\n"
+        "import signal, time\nfrom lengthwise.cli import process\nprocess.SHUTDOWN_SECONDS = 0.1\n"
         "try:\n    signal.raise_signal(signal.SIGTERM)\nexcept KeyboardInterrupt:\n    time.sleep(60)\n"
     )
     ran = apart("run", "goes_on.py")
@@ -259,7 +259,7 @@ def test_handlers_of_signals_are_put_back_and_those_of_the_caller_stay(
     here: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr("lengthwise.cli.sampling.show_examples", lambda *_, **__: seen.append(handlers()))
+    monkeypatch.setattr("lengthwise.cli.sample.show_examples", lambda *_, **__: seen.append(handlers()))
 
     def handlers() -> list[Any]:
         return [signal.getsignal(number) for number, _ in SIGNALS]

@@ -11,8 +11,9 @@ import pytest
 from rich.console import Console
 
 from lengthwise import inspection
-from lengthwise.cli.inspecting import FittedTable, pictures, summary
-from lengthwise.cli.listing import show_list
+from lengthwise.cli.inspect import summary
+from lengthwise.cli.inspect.pictures import pictures
+from lengthwise.cli.inspect.tables import FittedTable
 from lengthwise.encodings import ENCODINGS
 
 Call = Callable[..., Any]
@@ -131,14 +132,13 @@ def test_bad_input_is_one_line(here: Call, words: list[str], says: str) -> None:
     assert says in ran.err
 
 
-def test_a_class_without_docstring_is_not_described_by_its_base(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_class_without_docstring_is_not_described_by_its_base(monkeypatch: pytest.MonkeyPatch, here: Any) -> None:
     bare = type("Bare", (ENCODINGS.find("rope"),), {"__module__": "__main__"})
     monkeypatch.setattr(ENCODINGS, "_classes", {"Bare": bare})
     assert summary(bare) == "Bare has no docstring of its own."
-    assert show_list("encodings", ("bare",), None, "", json=False) == 0
-    assert "Bare: Bare has no docstring of its own.\n" in capsys.readouterr().out
+    ran = here("list", "encodings", "bare")
+    assert (ran.code, ran.err) == (0, "")
+    assert "Bare: Bare has no docstring of its own.\n" in ran.out
 
 
 def test_a_bias_without_a_number_says_so(here: Any, tmp_path: Path) -> None:

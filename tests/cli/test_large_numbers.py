@@ -1,13 +1,12 @@
 """Integer numbers that are too large, of every option of every command: one plain line, at once."""
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from lengthwise.cli.app import COMMANDS
-from lengthwise.cli.options import MAX_INTEGER, Execution, Integer, whole_numbers
+from lengthwise.cli.app import COMMANDS, app
+from lengthwise.cli.options import MAX_INTEGER, whole_numbers
 from lengthwise.config import ConfigError, ModelConfig, TrainingConfig
 from lengthwise.studies import grid
 from lengthwise.studies.study import MAX_RUNS
@@ -25,25 +24,17 @@ NEEDED = {
 NUMBERS = ["9" * 20, "-" + "9" * 20, str(2**63), str(MAX_INTEGER + 1), "9" * 5000]
 
 
-def takes_whole_numbers(function: Any) -> list[str]:
-    """The names of the options of a command, those of `Execution` too."""
-    options: dict[str, Any] = {name: p.annotation for name, p in inspect.signature(function).parameters.items()}
-    if "execution" in options:
-        options |= {name: inspect.get_annotations(Execution)[name] for name in inspect.get_annotations(Execution)}
-    return [
-        name.replace("_", "-")
-        for name, annotation in options.items()
-        if "converter=<function _parse_integer" in repr(annotation)
-    ]
-
-
-OPTIONS = [(verb.__name__.rstrip("_"), option) for verb in COMMANDS for option in takes_whole_numbers(verb)]
+OPTIONS = [
+    (name, argument.name.removeprefix("--"))
+    for name in COMMANDS
+    for argument in app[name].assemble_argument_collection()
+    if argument.parameter.converter is not None
+]
 
 
 def test_the_options_are_found() -> None:
     assert {("probe", "examples"), ("compare", "seeds"), ("compare", "workers"), ("run", "threads")} < set(OPTIONS)
-    assert {verb for verb, _ in OPTIONS} == set(NEEDED)
-    assert "converter" in repr(Integer)
+    assert {name for name, _ in OPTIONS} == set(NEEDED)
 
 
 def plainly(ran: Any) -> None:

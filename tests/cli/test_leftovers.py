@@ -132,7 +132,7 @@ def test_a_huge_number_of_threads(here: Call, tmp_path: Path, threads: int) -> N
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no /dev/zero")
 def test_a_line_without_end(here: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lengthwise.cli.counting.MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr("lengthwise.cli.lengths.MAX_LINE_BYTES", 1000)
     ran = here("lengths", "/dev/zero")
     assert ran.code == 2
     assert "/dev/zero: line 1 must have at most 1,000 bytes; write one JSON object per line" in ran.err

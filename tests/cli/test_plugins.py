@@ -115,8 +115,7 @@ def one_line(ran: Any, says: str) -> None:
 
 def test_every_command_has_the_option(here: Call) -> None:
     for verb in COMMANDS:
-        ran = here(verb.__name__.rstrip("_"), "--help")
-        assert "--plugin" in ran.out, verb.__name__
+        assert "--plugin" in here(verb, "--help").out, verb
 
 
 def test_what_takes_a_name_finds_them(here: Call, own: Path) -> None:

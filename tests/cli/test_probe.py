@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lengthwise.cli.probing import _table
+from lengthwise.cli.probe import table_of_results
 from lengthwise.probes import PROBES
 from lengthwise.store import open_store
 
@@ -120,7 +120,7 @@ def test_answers_about_several_tasks_say_which() -> None:
         return SimpleNamespace(job=job, row=SimpleNamespace(result=result))
 
     one, two = (
-        _table(PROBES.find_model_probe("attended-distance"), [answer("Copy"), answer(other)])
+        table_of_results(PROBES.find_model_probe("attended-distance"), [answer("Copy"), answer(other)])
         for other in ("Copy", "Parity")
     )
     assert "task" not in [column.header for column in one.columns]

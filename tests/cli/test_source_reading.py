@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from lengthwise.cli import source_reading
-from lengthwise.cli.listing import _method_row
+from lengthwise.cli.list import method_row
 from lengthwise.encodings import ENCODINGS
 from lengthwise.positions import POSITION_SCHEMES
 from lengthwise.tasks import TASKS
@@ -25,7 +25,7 @@ def test_it_is_what_importing_says(package: str, name: str, registry) -> None:
     assert [one.name for one in read] == registry.names()
     for one, make in zip(read, registry, strict=True):
         assert one.documentation, make
-        row = _method_row(make)
+        row = method_row(make)
         assert row["documentation"] == one.documentation
         assert row["settings"] == one.settings, make
         if "metric" in row:

@@ -5,8 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from lengthwise.choices import choose
-from lengthwise.config import ConfigError, Curriculum, EvaluationConfig, ModelConfig, Run, TrainingConfig
+from lengthwise.config import ConfigError, Curriculum, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import NoPE, RoPE
 from lengthwise.evaluation import check_lengths, evaluate, evaluation_question, questions, shifted, together
 from lengthwise.tasks import Copy, LinearRegression, generator

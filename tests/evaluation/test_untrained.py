@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from lengthwise.baselines.in_context import predictions, require
-from lengthwise.choices import choose
-from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig
+from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import NoPE
 from lengthwise.evaluation import Score, check_lengths, evaluate, untrained
 from lengthwise.metrics import ACCURACY

@@ -6,8 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
-from lengthwise.choices import choose
-from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig
+from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import NoPE
 from lengthwise.evaluation import evaluate
 from lengthwise.tasks import PFA, TASKS, Batch, generator

@@ -1,13 +1,11 @@
 """The commands of the command line, in the order of its help."""
 
-from collections.abc import Callable
+from importlib import import_module
 
 from cyclopts import App
 
 import lengthwise
-from lengthwise.cli.method_commands import check, inspect_, lengths, pretrained, sample
 from lengthwise.cli.options import with_plugins
-from lengthwise.cli.study_commands import compare, drop, list_, probe, report, run, show
 
 app = App(
     name="lengthwise",
@@ -21,19 +19,20 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` prints how to continue
 )
 
-COMMANDS: tuple[Callable[..., int], ...] = (
-    run,
-    compare,
-    report,
-    list_,
-    show,
-    sample,
-    check,
-    inspect_,
-    lengths,
-    probe,
-    drop,
-    pretrained,
+COMMANDS = (  # names of modules, each of which defines the function `command`
+    "run",
+    "compare",
+    "report",
+    "list",
+    "show",
+    "sample",
+    "check",
+    "inspect",
+    "lengths",
+    "probe",
+    "drop",
+    "pretrained",
 )
-for number, command in enumerate(COMMANDS, 1):
-    app.command(with_plugins(command), name=command.__name__.rstrip("_"), sort_key=number, help_epilogue="")
+for number, name in enumerate(COMMANDS, 1):
+    command = import_module(f"lengthwise.cli.{name}").command
+    app.command(with_plugins(command), name=name, sort_key=number, help_epilogue="")

@@ -5,11 +5,12 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
 from cyclopts import Parameter, Token
+from docstring_parser import parse_from_object
 
-from lengthwise.choices import split_at_commas
+from lengthwise.config.choices import split_at_commas
 from lengthwise.values import ConfigError, require_no_address
 
 MAX_INTEGER = 2**31 - 1  # of any count, length or seed; no machine has memory for more
@@ -101,8 +102,24 @@ RESULTS = "lengthwise-results"
 Results = Annotated[str, Parameter(env_var="LENGTHWISE_RESULTS", validator=_require_folder)]
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
+T = TypeVar("T")
+
+
+def field_texts(owner: type) -> dict[str, str]:
+    """Return the first paragraph of the docstring of each field of a dataclass, in one line."""
+    texts = {param.arg_name: param.description or "" for param in parse_from_object(owner).params}
+    return {name: " ".join(text.partition("\n\n")[0].split()) for name, text in texts.items()}
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def option_class(owner: type[T]) -> type[T]:
+    """Make a class a frozen dataclass whose fields are options of a command. The docstrings of the fields are their help."""
+    for name, text in field_texts(owner).items():
+        owner.__annotations__[name] = Annotated[owner.__annotations__[name], Parameter(help=text)]
+    return Parameter(name="*")(dataclass(frozen=True, kw_only=True)(owner))
+
+
+@option_class
 class Execution:
     """How runs are executed. Only `threads`, `device` and `backend` can change results, in the last digits."""
 

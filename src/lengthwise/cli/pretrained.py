@@ -1,51 +1,82 @@
 """`lengthwise pretrained`: test whether a language model learns Boolean functions from the examples in its prompt."""
 
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from lengthwise.analysis.intervals import Interval, with_wilson
-from lengthwise.cli.options import whole_numbers
+from cyclopts import Parameter
+
+from lengthwise.cli.options import Integer, NameList, option_class, require_no_option, split_names, whole_numbers
 from lengthwise.cli.output_file import output_file
-from lengthwise.cli.printing import console, duration, json_text, one_line, print_json, stdout
+from lengthwise.cli.printing import duration, json_text, one_line, print_json, stdout
+from lengthwise.cli.progress_bar import progress
 
 if TYPE_CHECKING:
+    from lengthwise.analysis.intervals import Interval
     from lengthwise.evaluation.pretrained import LabelPredictions, Plan, Pretrained
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_class
 class PretrainedOptions:
     """The options of the command."""
 
-    folder: str
-    tasks: tuple[str, ...]
-    dims: int
-    examples: str
-    settings: str
-    form: str
-    prompts: int
-    seed: int
-    batch_size: int
-    device: str
-    dtype: str
-    threads: int
-    output: str | None
+    tasks: NameList = None
+    """Classes of Boolean functions, comma-separated, optionally with settings. [default: all]"""
+    dims: Integer = 8
+    """Bits per input."""
+    examples: str = "0,5,10,20,40"
+    """Numbers of examples before the question, comma-separated."""
+    settings: str = "standard,duplicated"
+    """Kinds of prompts, comma-separated. standard: independent examples. duplicated: one example repeated, whose
+    input is also the question. noise: the second half of the examples repeats one example."""
+    form: Literal["auto", "mpt", "llama-2", "plain"] = "auto"
+    """Prompt template. mpt and llama-2 (a chat with [INST] <<SYS>>): those in the thesis "How Do Position Encodings Affect Length
+    Generalization?". plain: that of Bhattamishra et al. 2023. auto: llama-2 for Llama models and mpt for all others."""
+    prompts: Integer = 100
+    """Number of prompts for each task, setting and number of examples; each prompt has its own function."""
+    seed: Integer = 0
+    """Seed of the functions and the examples."""
+    batch_size: Integer = 8
+    """Prompts per forward pass."""
+    device: str = "cpu"
+    """Device to run on: cpu, cuda, cuda:1, ..."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Data type of the weights."""
+    threads: Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")] = 1
+    """Number of CPU threads."""
+    output: str | None = None
+    """JSON file for the results of all prompts. [default: nothing is saved]"""
+    json: bool = False
+    """Print the same JSON instead of a table."""
 
     def example_counts(self) -> tuple[int, ...]:
         return tuple(dict.fromkeys(whole_numbers(self.examples, "--examples", 0, "0,5,10,20,40")))
 
 
-def check(options: PretrainedOptions, json: bool) -> int:
+DEFAULTS = PretrainedOptions()
+
+
+def command(
+    folder: Annotated[str, Parameter(validator=require_no_option)], /, *, options: PretrainedOptions = DEFAULTS
+) -> int:
+    """Test whether a pretrained language model learns Boolean functions from the examples in its prompt.
+
+    The model is a local Hugging Face folder with safetensors files. Nothing is downloaded, and no code from the folder is run.
+    This command needs transformers: pip install 'lengthwise[outside]'.
+
+    Example: lengthwise pretrained models/mpt-7b --tasks conjunction,parity-function --examples 0,10,40 --output mpt.json
+
+    Parameters
+    ----------
+    folder
+        The model's folder, with config.json, the tokenizer and *.safetensors.
+    """
     from lengthwise.evaluation import pretrained
     from lengthwise.studies import execution
     from lengthwise.training.numerics import use_process
 
     file = None if options.output is None else output_file(options.output, "JSON file")
     counts = options.example_counts()
-    tasks = pretrained.boolean_tasks(options.tasks, options.dims)
+    tasks = pretrained.boolean_tasks(split_names(options.tasks), options.dims)
     settings = tuple(dict.fromkeys(part.strip() for part in options.settings.split(",") if part.strip()))
 
     def plan_with(form: str) -> "Plan":
@@ -54,18 +85,23 @@ def check(options: PretrainedOptions, json: bool) -> int:
     plan = plan_with("mpt" if options.form == "auto" else options.form)  # checks the options before the model is loaded
     execution.require_usable(None, options.device, "auto", options.threads)
     use_process(options.threads)
-    model = pretrained.load(options.folder, device=options.device, dtype=options.dtype)
+    model = pretrained.load(folder, device=options.device, dtype=options.dtype)
     if options.form == "auto":
         plan = plan_with(pretrained.form_for(model.model_type))
     start = time.perf_counter()
-    with _progress() as show:
-        results = pretrained.predict_labels(model, plan, batch_size=options.batch_size, on_progress=show)
+    with progress() as show:
+        results = pretrained.predict_labels(
+            model,
+            plan,
+            batch_size=options.batch_size,
+            on_progress=lambda done, total: show(f"prompt {done} of {total}", done, total),
+        )
     seconds = time.perf_counter() - start
-    if json or file is not None:
+    if options.json or file is not None:
         data = record(model, plan, results, options, seconds)
         if file is not None:
             file.write_text(f"{json_text(data)}\n", encoding="utf-8")
-        if json:
+        if options.json:
             print_json(data, indent=None)
             return 0
     stdout().print(_table(results))
@@ -133,7 +169,9 @@ def _row(predictions: "LabelPredictions") -> dict[str, Any]:
     }
 
 
-def _interval(predictions: "LabelPredictions") -> Interval:
+def _interval(predictions: "LabelPredictions") -> "Interval":
+    from lengthwise.analysis.intervals import Interval, with_wilson
+
     share = predictions.accuracy
     return with_wilson(Interval(share, share, share, 0.0, "examples"), predictions.n)
 
@@ -162,31 +200,3 @@ def _table(results: "list[LabelPredictions]") -> Any:
             f"{predictions.label_mass:.3f}",
         )
     return table
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Show progress on stderr: a bar on a terminal, otherwise occasional lines."""
-    if not sys.stderr.isatty():
-        yield _ProgressLines()
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("prompts"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
-        bar = bars.add_task("", total=None)
-        yield lambda done, total: bars.update(bar, completed=done, total=total)
-
-
-class _ProgressLines:
-    def __init__(self) -> None:
-        self.start = self.printed = time.perf_counter()
-
-    def __call__(self, done: int, total: int) -> None:
-        now = time.perf_counter()
-        if now - self.printed < max(5.0, (now - self.start) / 30):
-            return
-        self.printed = now
-        left = (now - self.start) * (total - done) / max(1, done)
-        remaining = f", about {duration(left)} left" if left >= 1 else ""
-        print(f"prompt {done} of {total}{remaining}", file=sys.stderr, flush=True)

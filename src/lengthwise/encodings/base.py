@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.choices import from_context
 from lengthwise.class_versions import is_builtin_class, require_complete, source_location, wrong_return
 from lengthwise.config import ConfigError, context_of, settings_of, shown_settings
+from lengthwise.config.choices import from_context
 from lengthwise.forms import AttentionModifiers, Rotation, Term, ToeplitzBias, table_dtype
 from lengthwise.span import Span
 from lengthwise.values import require_integer, require_known

@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.attention import KVCache, Mask, Plan, check_backend, plan, with_content
-from lengthwise.choices import require_choice
 from lengthwise.config import Choice, ConfigError, ModelConfig
+from lengthwise.config.choices import require_choice
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import effective_length_of, embedded, features_of, modifiers_of
 from lengthwise.forms import AttentionModifiers, KeyBias

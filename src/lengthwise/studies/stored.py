@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lengthwise.analysis.gather import STORAGE_SETTINGS, canonical
-from lengthwise.choices import UnknownName
 from lengthwise.config import ConfigError, Run
+from lengthwise.config.choices import UnknownName
 from lengthwise.plugins import plugin_hint
 from lengthwise.store import RunRow
 from lengthwise.values import join_names

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lengthwise.choices import split_layers
 from lengthwise.class_versions import defined_in
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.config.choices import split_layers
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import check_lengths, encodings_of, questions
 from lengthwise.positions import POSITION_SCHEMES, position_scheme_for

@@ -6,8 +6,7 @@ from math import comb
 import pytest
 import torch
 
-from lengthwise.choices import choose
-from lengthwise.config import ConfigError, Curriculum, ModelConfig, Run, TrainingConfig
+from lengthwise.config import ConfigError, Curriculum, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import NoPE
 from lengthwise.evaluation import shifted
 from lengthwise.evaluation.untrained import baseline_scores

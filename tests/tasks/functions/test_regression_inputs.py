@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from lengthwise.choices import choose
-from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig
+from lengthwise.config import ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import RoPE
 from lengthwise.evaluation import evaluate, shifted
 from lengthwise.tasks import DecisionTree, LinearRegression, QuadraticRegression, ReLUNetwork, generator

@@ -10,8 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.baselines.in_context import CONSTANTS, FITTED, predictions, require
-from lengthwise.choices import settings_of
-from lengthwise.config import ConfigError
+from lengthwise.config import ConfigError, settings_of
 from lengthwise.tasks.base import Baseline, Batch, PrefixTask, require_length, require_split
 from lengthwise.values import require_at_most, require_integer
 

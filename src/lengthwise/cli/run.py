@@ -4,23 +4,35 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lengthwise.cli.options import DEFAULT_EXECUTION, Execution
 from lengthwise.cli.printing import one_line
+from lengthwise.cli.report import print_table
 
 if TYPE_CHECKING:
-    from lengthwise.cli.options import Execution
     from lengthwise.studies import Study
 
 
-def run_file(path: str, execution: "Execution") -> int:
+def command(study: str, /, *, execution: Execution = DEFAULT_EXECUTION) -> int:
+    """Train and evaluate the runs of a study file, then write the report.
+
+    You can interrupt it at any time: the same command continues, and no finished run is repeated. Several such commands at the
+    same time share the runs between them.
+
+    Example: lengthwise run studies/quickstart.py --workers 2
+
+    Parameters
+    ----------
+    study
+        A Python file that defines a variable named `study`.
+    """
     from lengthwise.studies import load
 
-    return run_study(load(path), execution)
+    return run_study(load(study), execution)
 
 
-def run_study(study: "Study", execution: "Execution") -> int:
+def run_study(study: "Study", execution: Execution) -> int:
     """Execute the study, write the report, and return 1 if a run failed."""
     from lengthwise.cli.progress import display
-    from lengthwise.cli.reporting import print_table
     from lengthwise.store import open_results
     from lengthwise.studies import execute
 

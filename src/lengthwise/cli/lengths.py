@@ -5,12 +5,17 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
-from lengthwise.analysis.lengths import Histogram, lengths
+from cyclopts import Parameter
+
+from lengthwise.cli.options import RESULTS, Results, require_no_option
 from lengthwise.cli.printing import one_line, print_json, stdout
 from lengthwise.config import ConfigError
-from lengthwise.probes.example_lengths.summary import ExampleLengthsSummary, example_lengths
+
+if TYPE_CHECKING:
+    from lengthwise.analysis.lengths import Histogram
+    from lengthwise.probes.example_lengths.summary import ExampleLengthsSummary
 
 MAX_LINE_BYTES = 2**26
 ROWS = 40  # maximal rows of the table; more lengths are binned
@@ -19,7 +24,32 @@ SPLIT_BAR_WIDTH = 16  # the same if training and test examples are shown side by
 KEY = re.compile("[0-9a-fA-F]+")
 
 
-def show_lengths(file: str, field: str, results: str, json: bool) -> int:
+def command(
+    file: Annotated[str, Parameter(allow_leading_hyphen=True, validator=require_no_option)],
+    /,
+    *,
+    field: str = "input",
+    results: Results = RESULTS,
+    json: bool = False,
+) -> int:
+    """Count the lengths of a data set's examples: a file of JSON lines, or a stored run's training and test examples.
+
+    Counts of a run are stored and shown in the report. `lengthwise sample scan --all --json` prints a task as JSON lines.
+
+    Example: lengthwise lengths data.jsonl --field target; lengthwise sample pcfg --all --json | lengthwise lengths -;
+    lengthwise lengths 3f9a
+
+    Parameters
+    ----------
+    file
+        A file with one JSON object per line, - for standard input, or a run's key (or its first digits).
+    field
+        Field to count: the number of words of a text (input, target), or the value of a whole number (length).
+    results
+        Results folder, if a run's key is given.
+    json
+        Print JSON with one entry per length.
+    """
     if KEY.fullmatch(file) and not Path(file).exists():
         return _show_run(file, field, results, json)
     if file == "-":
@@ -35,6 +65,7 @@ def show_lengths(file: str, field: str, results: str, json: bool) -> int:
 
 
 def _show_run(key: str, field: str, results: str, json: bool) -> int:
+    from lengthwise.probes.example_lengths.summary import example_lengths
     from lengthwise.store import StoreError, open_results
     from lengthwise.studies.probing import lengths_of
 
@@ -53,7 +84,7 @@ def _show_run(key: str, field: str, results: str, json: bool) -> int:
     return 0
 
 
-def _data(histogram: Histogram) -> dict[str, Any]:
+def _data(histogram: "Histogram") -> dict[str, Any]:
     return {
         "examples": histogram.total,
         "mean": histogram.mean,
@@ -64,7 +95,9 @@ def _data(histogram: Histogram) -> dict[str, Any]:
     }
 
 
-def _read(lines: IO[bytes], name: str, field: str) -> Histogram:
+def _read(lines: IO[bytes], name: str, field: str) -> "Histogram":
+    from lengthwise.analysis.lengths import lengths
+
     try:
         return lengths(_bounded(lines), field)
     except ConfigError as error:
@@ -86,7 +119,7 @@ def _bounded(lines: IO[bytes]) -> Iterator[bytes]:
         yield line
 
 
-def _print_table(histogram: Histogram, field: str) -> None:
+def _print_table(histogram: "Histogram", field: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -103,7 +136,7 @@ def _print_table(histogram: Histogram, field: str) -> None:
     print(f"\n{_sentence(histogram, 'examples')}")
 
 
-def _print_splits(example_lengths: ExampleLengthsSummary, name: str) -> None:
+def _print_splits(example_lengths: "ExampleLengthsSummary", name: str) -> None:
     """Print the lengths of training and test examples side by side; each bar shows a share of its own split."""
     from rich.table import Table
     from rich.text import Text
@@ -131,7 +164,7 @@ def _interval(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first}–{last}"
 
 
-def _sentence(histogram: Histogram, examples: str) -> str:
+def _sentence(histogram: "Histogram", examples: str) -> str:
     """Return a summary such as `3 examples, lengths 1 to 2, median 2, mean 1.7`."""
     if histogram.total == 1:
         return f"1 {examples.removesuffix('s')} of length {histogram.shortest}"

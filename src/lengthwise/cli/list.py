@@ -3,6 +3,7 @@
 import importlib
 from typing import Any
 
+from lengthwise.cli.options import RESULTS, Results
 from lengthwise.cli.printing import one_line, own_docstring, print_json, stdout
 from lengthwise.config import ConfigError, Registry, near_miss, settings_of
 from lengthwise.metrics import Metric
@@ -15,7 +16,26 @@ METHODS = {  # list: what it is a list of, the package that defines it, and its 
 LISTS = (*METHODS, "probes", "runs", "studies")
 
 
-def show_list(what: str, names: tuple[str, ...], study: str | None, results: str, json: bool) -> int:
+def command(what: str, /, *names: str, study: str | None = None, results: Results = RESULTS, json: bool = False) -> int:
+    """List encodings, tasks, position schemes, probes, runs or studies.
+
+    If names of encodings, tasks, position schemes or probes follow, print their full descriptions.
+
+    Example: lengthwise list encodings; lengthwise list encodings fire; lengthwise list runs --study quickstart
+
+    Parameters
+    ----------
+    what
+        What to list: encodings, tasks, positions (position schemes), probes, runs or studies.
+    names
+        Encodings, tasks, position schemes or probes to describe.
+    study
+        List only the runs of this study.
+    results
+        Results folder.
+    json
+        Print JSON.
+    """
     list_name = what.lower()
     if list_name not in LISTS and f"{list_name}s" in LISTS:
         list_name += "s"
@@ -46,7 +66,7 @@ def _list_methods(list_name: str, names: tuple[str, ...], json: bool) -> None:
     _, package, registry_name = METHODS[list_name]
     registry: Registry = getattr(importlib.import_module(package), registry_name)
     classes = [registry.find(name) for name in names] or list(registry)
-    rows = [_method_row(make) for make in classes]
+    rows = [method_row(make) for make in classes]
     if json:
         print_json(rows)
     elif names:
@@ -86,7 +106,7 @@ def _rows_from_source(list_name: str) -> list[dict[str, Any]] | None:
         return None
 
 
-def _method_row(make: Any) -> dict[str, Any]:
+def method_row(make: Any) -> dict[str, Any]:
     documentation = own_docstring(make)
     row: dict[str, Any] = {
         "name": make.__name__,

@@ -1,24 +1,54 @@
 """`lengthwise drop`: delete runs and studies. Imports no torch."""
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
+from cyclopts import Parameter
+
+from lengthwise.cli.options import RESULTS, Results
 from lengthwise.cli.printing import one_line
 from lengthwise.config import ConfigError
-from lengthwise.store import Dropped, RunRow, StoreError, open_results
+
+if TYPE_CHECKING:
+    from lengthwise.store import Dropped, RunRow
 
 
-def drop_runs(prefixes: Sequence[str], study: str | None, finished: bool, results: str) -> int:
-    """Delete runs or a study, with the runs' folders. Raise `StoreError` if some could not be deleted."""
-    if bool(prefixes) == (study is not None):
+def command(
+    *runs: Annotated[str, Parameter(name="RUNS", show_default=False)],
+    study: str | None = None,
+    finished: Annotated[bool, Parameter(negative="")] = False,
+    results: Results = RESULTS,
+) -> int:
+    """Delete runs or a study, with checkpoints and scores. Finished runs are deleted only with --finished.
+
+    Deleting a study deletes its runs, except those that another study also lists. Runs that are being trained are not deleted,
+    and neither is their study. The command prints what it deleted and what it did not. If a study file still lists a deleted run,
+    `lengthwise run` trains it from the beginning.
+
+    Example: lengthwise drop 3f9a 77c0; lengthwise drop --study quickstart; lengthwise drop --study quickstart --finished
+
+    Parameters
+    ----------
+    runs
+        Keys of the runs, or their first digits.
+    study
+        Study to delete, with its runs.
+    finished
+        Also delete finished runs, with their trained models and all results.
+    results
+        Results folder.
+    """
+    from lengthwise.store import StoreError, open_results
+
+    if bool(runs) == (study is not None):
         raise ConfigError(
-            f"drop needs either the keys of runs or --study NAME, got {'both' if prefixes else 'neither'}; "
+            f"drop needs either the keys of runs or --study NAME, got {'both' if runs else 'neither'}; "
             "`lengthwise list runs` shows the keys"
         )
     with open_results(results, create=False) as store:
         if study is not None:
             dropped = store.drop_study(study, finished=finished)
         else:
-            keys = [store.run(prefix).key for prefix in prefixes]
+            keys = [store.run(prefix).key for prefix in runs]
             try:
                 dropped = store.drop(keys, finished=finished)
             except StoreError as error:
@@ -32,7 +62,7 @@ def drop_runs(prefixes: Sequence[str], study: str | None, finished: bool, result
     return 0
 
 
-def _print(dropped: Dropped, study: str | None) -> None:
+def _print(dropped: "Dropped", study: str | None) -> None:
     for run in dropped.runs:
         print(f"deleted {_description(run)}: {run.status}")
     for key in dropped.unreadable:
@@ -49,5 +79,5 @@ def _print(dropped: Dropped, study: str | None) -> None:
         print(f"kept study {one_line(study)}: it still contains the runs above")
 
 
-def _description(run: RunRow) -> str:
+def _description(run: "RunRow") -> str:
     return f"{run.key} ({one_line(run.label)}, {one_line(run.task)}, seed {run.seed})"

@@ -3,15 +3,18 @@
 import json as json_module
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
+from cyclopts import Parameter
+
+from lengthwise.cli.options import Integer, option_class
 from lengthwise.cli.printing import one_line, print_json
 from lengthwise.config import ConfigError
-from lengthwise.tasks import TASKS, Batch, Task, generator
-from lengthwise.tasks.contract import require_consistent
-from lengthwise.tasks.pairs import Pairs
-from lengthwise.tasks.sequences import SequenceTask
+
+if TYPE_CHECKING:
+    from lengthwise.tasks import Batch, Task
+    from lengthwise.tasks.pairs import Pairs
+    from lengthwise.tasks.sequences import SequenceTask
 
 MAX_TOKENS = 1_000_000  # of all examples together, which are some megabytes of text
 MAX_COUNT = 100_000
@@ -19,20 +22,49 @@ LENGTH, COUNT, SEED = 10, 3, 0  # defaults
 CHUNK = 256  # examples that are generated before they are printed
 
 
-@dataclass(frozen=True, kw_only=True)
+@option_class
 class SampleOptions:
     """The options of the command. None stands for the default."""
 
-    length: int | None = None
-    count: int | None = None
-    seed: int | None = None
-    split: str | None = None
-    published: str | None = None
+    length: Integer | None = None
+    """Length in the task's unit. [default: 10; with --all, every length of a task with a fixed data set (SCAN, PCFG)]"""
+    count: Integer | None = None
+    """Number of examples. [default: 3]"""
+    seed: Integer | None = None
+    """Seed of the examples. In the test split, they are those of an evaluation with this seed. [default: 0]"""
+    split: Literal["train", "test"] | None = None
+    """Split to draw from. No example is in both splits, except at lengths with too few examples to divide (only 6 commands of
+    SCAN have one action); there, both splits contain all of them. [default: test; with --all, both]"""
+    all: Annotated[bool, Parameter(negative="")] = False
+    """Print all examples, if the task has a fixed data set or the length has few enough of them."""
+    published: Literal["paper", "repository"] | None = None
+    """Print the prompt, separator and target texts of the published study: as its paper prints them, or as its repository
+    generates them for its runs."""
     json: bool = False
+    """Print one JSON object per line."""
+
+
+DEFAULTS = SampleOptions()
+
+
+def command(task: str, /, *, options: SampleOptions = DEFAULTS) -> int:
+    """Print examples of a task. The same seed prints the same examples.
+
+    Example: lengthwise sample copy:symbols=10 --length 5 --count 3; lengthwise sample scan --all --json
+
+    Parameters
+    ----------
+    task
+        The task, optionally with settings: copy or copy:symbols=10.
+    """
+    return (show_all if options.all else show_examples)(task, options)
 
 
 def show_examples(task_name: str, options: SampleOptions) -> int:
     """Print some examples."""
+    from lengthwise.tasks import TASKS, generator
+    from lengthwise.tasks.contract import require_consistent
+
     count = COUNT if options.count is None else options.count
     seed = SEED if options.seed is None else options.seed
     length = LENGTH if options.length is None else options.length
@@ -69,6 +101,9 @@ def show_examples(task_name: str, options: SampleOptions) -> int:
 
 def show_all(task_name: str, options: SampleOptions) -> int:
     """Print all examples of a task with a fixed data set, or all of one length if the task can list them."""
+    from lengthwise.tasks import TASKS
+    from lengthwise.tasks.sequences import SequenceTask
+
     for name in ("count", "seed"):
         if (value := getattr(options, name)) is not None:
             raise ConfigError(f"--all prints every example, so it cannot be combined with --{name} {value}; omit one")
@@ -91,21 +126,19 @@ def show_all(task_name: str, options: SampleOptions) -> int:
     return 0
 
 
-def _all_pairs(task: SequenceTask, lengths: Any) -> Iterator[tuple[str, Pairs]]:
+def _all_pairs(task: "SequenceTask", lengths: Any) -> "Iterator[tuple[str, Pairs]]":
     for length in lengths:
         for split, pairs in task.whole(length).items():
             for start in range(0, len(pairs), CHUNK):
                 yield split, pairs[start : start + CHUNK]
 
 
-def _rows(task: Task, batch: Batch, options: SampleOptions) -> list[dict[str, Any]]:
+def _rows(task: "Task", batch: "Batch", options: SampleOptions) -> list[dict[str, Any]]:
     rows = task.render(batch)
     if not options.published:
         return rows
-    assert isinstance(task, SequenceTask)
-    return [
-        {**text, "length": row["length"]} for row, text in zip(rows, task.texts(batch, options.published), strict=True)
-    ]
+    texts = cast("SequenceTask", task).texts(batch, options.published)
+    return [{**text, "length": row["length"]} for row, text in zip(rows, texts, strict=True)]
 
 
 def _print(row: dict[str, Any], options: SampleOptions) -> None:
@@ -120,7 +153,10 @@ def _print(row: dict[str, Any], options: SampleOptions) -> None:
         prefix = " " * len(prefix)
 
 
-def _require_published_text(task: Task, options: SampleOptions) -> None:
+def _require_published_text(task: "Task", options: SampleOptions) -> None:
+    from lengthwise.tasks import TASKS
+    from lengthwise.tasks.sequences import SequenceTask
+
     if options.published and not isinstance(task, SequenceTask):
         names = [make.__name__ for make in TASKS if issubclass(make, SequenceTask)]
         raise ConfigError(

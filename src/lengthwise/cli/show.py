@@ -2,22 +2,23 @@
 
 import dataclasses
 import itertools
-import json
+import json as json_module
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lengthwise.analysis.gather import baselines_beside, metric_of
-from lengthwise.analysis.kinds import Kind, length_kind_of_score
-from lengthwise.analysis.training_set import training_set
+from lengthwise.cli.options import RESULTS, Results
 from lengthwise.cli.printing import figure, print_json, stdout
 from lengthwise.metrics import Metric
 from lengthwise.probes import PROBES
 from lengthwise.probes.base import stored_note
-from lengthwise.store import CurveRow, ProbeRow, RunRow, ScoreRow, open_results
+
+if TYPE_CHECKING:
+    from lengthwise.analysis.kinds import Kind
+    from lengthwise.store import CurveRow, ProbeRow, RunRow, ScoreRow
 
 BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 60
-LENGTH_KINDS: dict[Kind, str] = {
+LENGTH_KINDS: "dict[Kind, str]" = {
     "shorter": "shorter than training",
     "trained": "in distribution",
     "longer": "longer than training",
@@ -25,31 +26,48 @@ LENGTH_KINDS: dict[Kind, str] = {
 STORED_ANSWERS = {"kept": "could not be read", "broken": "has steps that could not be read"}  # lists in the details
 
 
-def show_run(prefix: str, results: str, as_json: bool) -> int:
+def command(run: str, /, *, results: Results = RESULTS, json: bool = False) -> int:
+    """Show one run: its settings, scores and training curve, and the software and hardware that produced it.
+
+    Example: lengthwise show 3f9a (`lengthwise list runs` shows the keys)
+
+    Parameters
+    ----------
+    run
+        The run's key, or its first digits.
+    results
+        Results folder.
+    json
+        Print JSON.
+    """
+    from lengthwise.store import open_results
+
     with open_results(results, create=False) as store:
-        run = store.run(prefix)
-        scores, curve, probes = store.scores([run.key]), store.curve(run.key), store.probes([run.key])
-    if as_json:
-        data = dataclasses.asdict(run)
+        row = store.run(run)
+        scores, curve, probes = store.scores([row.key]), store.curve(row.key), store.probes([row.key])
+    if json:
+        data = dataclasses.asdict(row)
         data["scores"] = [dataclasses.asdict(score) for score in scores]
         data["curve"] = [dataclasses.asdict(point) for point in curve]
         data["probes"] = [dataclasses.asdict(probe) for probe in probes]
         print_json(data)
         return 0
-    _print(run, scores, curve)
+    print_run(row, scores, curve)
     by_probe: dict[str, list[ProbeRow]] = {}
-    for row in probes:
-        by_probe.setdefault(row.asked["probe"], []).append(row)
+    for answer in probes:
+        by_probe.setdefault(answer.asked["probe"], []).append(answer)
     for name, rows in by_probe.items():
         probe = PROBES.get(name)
-        note = stored_note(name, run.key[:8], rows) if probe is None else probe.stored_note(run.key[:8], rows)
+        note = stored_note(name, row.key[:8], rows) if probe is None else probe.stored_note(row.key[:8], rows)
         print(f"\n{note}")
     return 0
 
 
-def _print(run: RunRow, scores: list[ScoreRow], curve: list[CurveRow]) -> None:
+def print_run(run: "RunRow", scores: "list[ScoreRow]", curve: "list[CurveRow]") -> None:
     from rich.table import Table
     from rich.text import Text
+
+    from lengthwise.analysis.training_set import training_set
 
     console = stdout()
     console.print(Text(f"{run.label} on {run.task}, seed {run.seed}", style="bold"))
@@ -72,7 +90,7 @@ def _print(run: RunRow, scores: list[ScoreRow], curve: list[CurveRow]) -> None:
         print(f"\nloss {figure(losses[0])} {_bars(losses)} {figure(losses[-1])}, {curve[-1].step} steps")
     if scores:
         print()
-        console.print(_scores(run, scores))
+        console.print(scores_table(run, scores))
         for score, (name, problem) in itertools.product(scores, STORED_ANSWERS.items()):
             for answer in _details(score).get(name, []):
                 console.print()
@@ -80,13 +98,16 @@ def _print(run: RunRow, scores: list[ScoreRow], curve: list[CurveRow]) -> None:
                 console.print(Text(answer["generated"] or "(nothing was generated)"))
 
 
-def _scores(run: RunRow, scores: list[ScoreRow]) -> Any:
+def scores_table(run: "RunRow", scores: "list[ScoreRow]") -> Any:
     """Return a table with one row per score: the score, further means of decoded answers, and the baselines' scores."""
     from rich.table import Table
 
+    from lengthwise.analysis.gather import baselines_beside, metric_of
+    from lengthwise.analysis.kinds import length_kind_of_score
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     decoded = any("unreadable" in _details(score) for score in scores)
-    means = list(dict.fromkeys(name for score in scores for name in _ordered(_details(score))))
+    means = list(dict.fromkeys(name for score in scores for name in ordered_means(_details(score))))
     baseline_scores = [{name: value for name, value, _ in baselines_beside(score.facts)} for score in scores]
     baselines = list(dict.fromkeys(name for row in baseline_scores for name in row))
     extra_columns = [*means, *(["unreadable"] if decoded else []), *baselines]
@@ -102,7 +123,9 @@ def _scores(run: RunRow, scores: list[ScoreRow]) -> Any:
         baseline_cells = [f"{of_baselines[name]:.4f}" if name in of_baselines else "–" for name in baselines]
         table.add_row(*row, *numbers, *unreadable, *baseline_cells, length_kind)
     for kind in ("trained", "longer"):  # shorter lengths are in neither mean
-        if overall := _overall(metric_of(run), [score for score in scores if length_kind_of_score(run, score) == kind]):
+        if overall := overall_score(
+            metric_of(run), [score for score in scores if length_kind_of_score(run, score) == kind]
+        ):
             mean, examples = overall
             table.add_row(
                 "all",
@@ -115,7 +138,7 @@ def _scores(run: RunRow, scores: list[ScoreRow]) -> Any:
     return table
 
 
-def _overall(metric: Metric, scores: list[ScoreRow]) -> tuple[float, int] | None:
+def overall_score(metric: Metric, scores: "list[ScoreRow]") -> tuple[float, int] | None:
     """Return the mean over several lengths and its number of examples.
 
     Shares are weighted by examples and other metrics by lengths, as in the report. Return None for fewer than two lengths, and if
@@ -129,13 +152,13 @@ def _overall(metric: Metric, scores: list[ScoreRow]) -> tuple[float, int] | None
     return mean, sum(score.n for score in scores)
 
 
-def _details(score: ScoreRow) -> dict[str, Any]:
+def _details(score: "ScoreRow") -> dict[str, Any]:
     """Return the details of decoded answers, see `evaluation.Score.details`."""
     details = score.facts.get("details")
     return details if isinstance(details, dict) else {}
 
 
-def _ordered(details: dict[str, Any]) -> list[str]:
+def ordered_means(details: dict[str, Any]) -> list[str]:
     """Return the names of the means in the task's order. Rows without a stored order keep their own."""
     means, order = details.get("means", {}), details.get("order", [])
     return [*(name for name in order if name in means), *(name for name in means if name not in order)]
@@ -149,7 +172,7 @@ def _settings(value: Any) -> str:
         return name + ", ".join(
             f"{k}={_settings(v)}" for k, v in value.items() if "is" not in value or k not in ("is", "class")
         )
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json_module.dumps(value, ensure_ascii=False)
 
 
 def _bars(values: list[float]) -> str:

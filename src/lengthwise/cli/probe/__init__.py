@@ -2,74 +2,74 @@
 
 import dataclasses
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
-from lengthwise.cli.options import number_ranges, whole_numbers
-from lengthwise.cli.printing import console, duration, figure, one_line, print_json, stdout
+from cyclopts import Parameter
+
+from lengthwise.cli.derived_options import with_options
+from lengthwise.cli.options import RESULTS, Integer, Results, number_ranges
+from lengthwise.cli.printing import figure, one_line, print_json, stdout
+from lengthwise.cli.probe.options import Selection, description_of_probes, question_options
+from lengthwise.cli.progress_bar import progress
 from lengthwise.config import ConfigError
 from lengthwise.probes import PROBES, ModelProbe
+from lengthwise.values import join_names
 
 if TYPE_CHECKING:
     from lengthwise.store import RunRow, Store
     from lengthwise.studies.probing import ProbeJob, ProbeResult
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The runs to probe: one run or a study's runs, what they are compared with, and at which lengths."""
-
-    run: str | None
-    study: str | None
-    task: str | None
-    against: str | None
-    across_seeds: bool
-    lengths: str | None
-
-    def require(self, probe: ModelProbe) -> None:
-        """Raise `ConfigError` if the selection is incomplete or contradictory for the probe."""
-        if (self.run is None) == (self.study is None):
-            got = "neither" if self.run is None else "both"
-            raise ConfigError(
-                f"probe needs either a run's key or --study NAME, got {got}; `lengthwise list runs` shows the keys"
-            )
-        if self.task is not None and self.study is None:
-            raise ConfigError(
-                "--task selects runs of a study, but a key already names one run; omit it, or use --study"
-            )
-        if probe.compares and self.against is None:
-            raise ConfigError(
-                f"{probe.name} compares two models; add --against with a run's key, or with an encoding (--against nope) for "
-                "its run with the same task and seed"
-            )
-
-    def parsed_lengths(self) -> list[int] | None:
-        if self.lengths is None:
-            return None
-        return list(dict.fromkeys(whole_numbers(self.lengths, "--lengths", 1, "20,40,80")))
+DEFAULTS = Selection()
 
 
-def probe_runs(
-    name: str,
-    selection: Selection,
-    options: Mapping[str, Any],
+@with_options(question_options(), before="results")
+def command(
+    what: str,
+    run: Annotated[str | None, Parameter(show_default=False)] = None,
+    /,
     *,
-    results: str,
-    device: str,
-    threads: int,
-    json: bool,
+    selection: Selection = DEFAULTS,
+    results: Results = RESULTS,
+    device: str = "cpu",
+    threads: Annotated[Integer, Parameter(env_var="LENGTHWISE_THREADS")] = 1,
+    json: bool = False,
+    **options: Any,
 ) -> int:
-    """Probe the selected runs. `options`: those of the questions, by name; None for the default."""
+    """Measure attention inside trained models. Results are stored and shown in the report.
+
+    {probes}
+
+    Example: lengthwise probe attention-distance 3f9a --against 77c0; lengthwise probe attended-distance 3f9a --lengths 20,40;
+    lengthwise probe attention-distance --study quickstart --against nope; lengthwise probe recency --study icfl;
+    lengthwise probe attended-distance --study sums --task addition:scratchpad=full
+
+    Parameters
+    ----------
+    what
+        Name of the probe; `lengthwise list probes` lists them.
+    run
+        The run's key, or its first digits.
+    results
+        Results folder.
+    device
+        Device to run on: cpu, cuda, cuda:1, ...
+    threads
+        Number of CPU threads.
+    json
+        Print JSON.
+    """
     from lengthwise.cli.app import app
     from lengthwise.store import open_results
 
-    if name in app and name not in PROBES.names():
-        raise ConfigError(f"{name} is a command and not a probe; see `lengthwise {name} --help`")
-    probe = PROBES.find_model_probe(name)
+    if what in app and what not in PROBES.names():
+        raise ConfigError(f"{what} is a command and not a probe; see `lengthwise {what} --help`")
+
+    selection = dataclasses.replace(selection, run=run, lengths=options.pop("lengths", None))
+    probe = PROBES.find_model_probe(what)
     selection.require(probe)
     _require_applicable(probe, selection, options)
     values = _parsed(probe, options)
@@ -83,10 +83,13 @@ def probe_runs(
         print_json([_data(answer) for answer in answers])
         return 0
     stored = sum(not answer.new for answer in answers)
-    stdout().print(_table(probe, answers))
+    stdout().print(table_of_results(probe, answers))
     if stored:
         print(f"\n{stored} of {len(answers)} results were already stored.")
     return 0
+
+
+command.__doc__ = (command.__doc__ or "").replace("{probes}", description_of_probes())
 
 
 def _require_applicable(probe: ModelProbe, selection: Selection, options: Mapping[str, Any]) -> None:
@@ -112,7 +115,6 @@ def _parsed(probe: ModelProbe, options: Mapping[str, Any]) -> dict[str, Any]:
 def _outdated(results: "list[ProbeResult]") -> list[str]:
     """Return a warning if stored results belong to models whose code has changed since."""
     from lengthwise.studies.stored import changed_since
-    from lengthwise.values import join_names
 
     runs = {result.job.run.key: result.job.run for result in results if not result.new}
     changed = {key: names for key, run in runs.items() if (names := changed_since(run))}
@@ -216,7 +218,7 @@ def _data(result: "ProbeResult") -> dict[str, Any]:
 # ---- the table --------------------------------------------------------------------------------------------------
 
 
-def _table(probe: ModelProbe, results: "Sequence[ProbeResult]") -> Any:
+def table_of_results(probe: ModelProbe, results: "Sequence[ProbeResult]") -> Any:
     from rich.table import Table
     from rich.text import Text
 
@@ -248,41 +250,15 @@ def _table(probe: ModelProbe, results: "Sequence[ProbeResult]") -> Any:
 # ---- progress ---------------------------------------------------------------------------------------------------
 
 
-class Show(Protocol):
-    def __call__(self, job: "ProbeJob", examples: float) -> None: ...
-
-
 @contextmanager
-def _progress(jobs: "Sequence[ProbeJob]") -> Iterator[Show]:
-    """Show progress on stderr: a bar on a terminal, otherwise occasional lines."""
+def _progress(jobs: "Sequence[ProbeJob]") -> "Iterator[Callable[[ProbeJob, float], None]]":
     total = sum(job.work for job in jobs)
-    lines = _ProgressLines(total)
-    if not (sys.stderr.isatty() and jobs):
-        yield lines
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    done = 0.0
+    with progress() as show:
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as bars:
-        bar = bars.add_task("", total=total)
+        def advance(job: "ProbeJob", examples: float) -> None:
+            nonlocal done
+            done += job.work * examples / job.question.examples
+            show(one_line(job.name), done, total)
 
-        def show(job: "ProbeJob", examples: float) -> None:
-            bars.update(bar, advance=job.work * examples / job.question.examples, description=job.name)
-
-        yield show
-
-
-class _ProgressLines:
-    def __init__(self, total: float):
-        self.total, self.done = total, 0.0
-        self.start = self.printed = time.perf_counter()
-
-    def __call__(self, job: "ProbeJob", examples: float) -> None:
-        self.done += job.work * examples / job.question.examples
-        now = time.perf_counter()
-        if now - self.printed < max(5.0, (now - self.start) / 30):
-            return
-        self.printed = now
-        left = (now - self.start) * (self.total - self.done) / self.done
-        remaining = f", about {duration(left)} left" if left >= 1 else ""
-        print(f"{one_line(job.name)} ({self.done / self.total:.0%}{remaining})", file=sys.stderr, flush=True)
+        yield advance

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lengthwise.cli.options import RESULTS, Results
 from lengthwise.cli.output_file import output_file
 from lengthwise.cli.printing import one_line, print_json, stdout
 
@@ -12,7 +13,32 @@ if TYPE_CHECKING:
     from lengthwise.store import Store
 
 
-def make_report(results: str, study: str | None, output: str | None, json: bool, ties: str = "average") -> int:
+def command(
+    *,
+    study: str | None = None,
+    ties: str = "average",
+    results: Results = RESULTS,
+    output: str | None = None,
+    json: bool = False,
+) -> int:
+    """Print a table of the stored results and write the report, one HTML file.
+
+    Example: lengthwise report --study quickstart --output quickstart.html
+
+    Parameters
+    ----------
+    study
+        Study to report. [default: all studies in the results folder]
+    ties
+        How encodings with equal scores are ranked. The summary of several tasks shows the mean of 1 / rank of each encoding.
+        average: they share the mean of their ranks. published: ranks follow the order of the study's list, as in the NoPE study.
+    results
+        Results folder.
+    output
+        The HTML file to write. [default: report.html in the results folder]
+    json
+        Print the results as JSON; the HTML file is then written only with --output.
+    """
     from lengthwise.analysis import findings, ranking, require_ties
     from lengthwise.report import write
     from lengthwise.store import open_results

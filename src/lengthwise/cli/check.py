@@ -1,0 +1,47 @@
+"""`lengthwise check`: the conformance suite, the papers' theorems, and the comparison with other libraries."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from lengthwise.cli.options import NameList, split_names
+from lengthwise.config import ConfigError
+
+
+def command(
+    *names: Annotated[str, Parameter(name="ENCODINGS", show_default=False)],
+    encodings: NameList = None,
+    theorems: bool = False,
+    outside: bool = False,
+    json: bool = False,
+) -> int:
+    """Run the conformance suite: every encoding on every attention backend.
+
+    Example: lengthwise check; lengthwise check rope fire; lengthwise check --theorems; lengthwise check --outside alibi
+
+    Parameters
+    ----------
+    names
+        Encodings to check, separated by spaces. [default: all]
+    encodings
+        The same names, comma-separated: rope,fire.
+    theorems
+        Check published theorems about the encodings numerically, instead of the conformance suite.
+    outside
+        Compare our encodings with those of transformers and x-transformers, instead of the conformance suite.
+    json
+        Print JSON.
+    """
+    if outside:
+        if theorems:
+            raise ConfigError("--theorems and --outside cannot be combined; give one of them")
+        from lengthwise.conformance import outside as other_libraries
+
+        return other_libraries.main(json=json, encodings=(*names, *split_names(encodings)))
+    if theorems:
+        from lengthwise.conformance import theorems as theorem_checks
+
+        return theorem_checks.main(json=json, encodings=(*names, *split_names(encodings)))
+    from lengthwise import conformance
+
+    return conformance.main(json=json, encodings=(*names, *split_names(encodings)))

@@ -1,0 +1,118 @@
+"""`lengthwise inspect`: what an encoding computes at positions 0 ... N-1, as text of 80 columns or as JSON."""
+
+import inspect as python
+from collections.abc import Sequence
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from lengthwise.class_versions import is_builtin_class
+from lengthwise.cli.inspect.pictures import pictures
+from lengthwise.cli.options import Integer
+from lengthwise.cli.printing import own_docstring, print_json, stdout
+from lengthwise.config import Choice, annotation, choose, settings_of
+from lengthwise.values import ConfigError, parse_value, require_known
+
+WIDTH = 80
+
+
+def command(
+    encoding: str,
+    /,
+    *,
+    num_heads: Integer = 8,
+    head_dim: Integer = 64,
+    d_model: Integer | None = None,
+    train_length: Integer = 128,
+    length: Integer | None = None,
+    set: Annotated[tuple[str, ...], Parameter(name="--set", show_default=False, negative="")] = (),
+    seed: Integer = 0,
+    json: bool = False,
+) -> int:
+    """Show what an encoding computes, such as its bias, wavelengths or vectors, at any length. Nothing is trained.
+
+    Example: lengthwise inspect alibi; lengthwise inspect fire --set L=64 --length 256; lengthwise inspect rope --json
+
+    Parameters
+    ----------
+    encoding
+        The encoding, optionally with settings: fire or fire:hidden_layers=1.
+    num_heads
+        Number of attention heads.
+    head_dim
+        Dimensions of each head.
+    d_model
+        Width of the model. [default: num_heads x head_dim]
+    train_length
+        Training length that the encoding is built for.
+    length
+        Number of positions to show. [default: 2x the training length]
+    set
+        A setting of the encoding as name=value. May be repeated.
+    seed
+        Seed of the initial values of learned parameters.
+    json
+        Print one JSON object with unrounded numbers.
+    """
+    from lengthwise import inspection
+
+    choice = with_settings(_single(encoding), set)
+    data = inspection.inspect(
+        choice,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        d_model=d_model,
+        train_length=train_length,
+        length=length,
+        seed=seed,
+    )
+    if json:
+        print_json(data, indent=None)
+        return 0
+    console = stdout()
+    console.width = min(console.width, WIDTH)
+    for part in pictures(data, summary(choice.cls)):
+        console.print(part)
+    return 0
+
+
+def _single(text: str) -> "Choice":
+    """Return the encoding of a text such as `rope:base=1e4`. `fire-s` is FIRE, since sharing changes nothing in one layer."""
+    from lengthwise import studies
+    from lengthwise.config.choices import UnknownName
+    from lengthwise.encodings import ENCODINGS
+
+    if "," in text.partition(":")[0]:
+        raise ConfigError(f"inspect shows one encoding, got {text!r}; run the command once for each")
+    try:
+        return ENCODINGS.parse(text)
+    except UnknownName:
+        return studies.encoding(text)[0]
+
+
+def summary(make: type) -> str:
+    """Return a one-line description of an encoding: its module's docstring without the name, or its class docstring.
+
+    The class docstring is used for classes from outside, whose file may define several classes.
+    """
+    from_module = (
+        (python.getdoc(python.getmodule(make)) or "").partition("\n")[0].partition(": ")[2]
+        if is_builtin_class(make)
+        else ""
+    )
+    from_class = own_docstring(make).partition("\n\n")[0]
+    return from_module[:1].upper() + from_module[1:] or " ".join(from_class.split())
+
+
+def with_settings(choice: Choice, settings: Sequence[str]) -> Choice:
+    """Return the choice with further `name=value` settings. If a name is repeated, the last value counts."""
+    known = settings_of(choice.cls)
+    values = dict(choice.settings)
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or not key:
+            raise ConfigError(f"--set must be name=value, got {setting!r}; write, for example, --set max_length=256")
+        require_known(choice.name, [key], known)
+        values[key] = parse_value(value.strip(), annotation(choice.cls, known[key]), f"{choice.name}.{key}")
+    return choose(choice.cls, **values) if settings else choice

@@ -1,0 +1,198 @@
+"""Run a command in this process: its exit code, signals, warnings and error messages."""
+
+import _thread
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+SHUTDOWN_SECONDS = 5.0  # time that SIGTERM leaves a command to release and remove what it has started
+RAISED_AGAIN_AFTER = 0.05  # seconds
+USER_ERROR = 2  # exit code of every error that the user can fix
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    0: success. 1: some runs failed. 2: an error, explained in one line on stderr. 130 and 143: stopped by Ctrl-C and by SIGTERM.
+    With LENGTHWISE_DEBUG=1, errors are printed with their traceback.
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.stdout is None:  # the parent process closed it
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):  # print a question mark for characters that the terminal cannot show
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    with _recorded_signals() as interrupts, _store_warnings_printed():
+        return _exit_code(arguments, interrupts)
+
+
+def _exit_code(arguments: list[str], interrupts: list[KeyboardInterrupt]) -> int:
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        if interrupts:  # a callback in which Python ignores exceptions swallowed it
+            return _report_interrupt(interrupts[-1])
+    except KeyboardInterrupt as interrupt:
+        return _report_interrupt(interrupt)
+    except BrokenPipeError:  # as in `lengthwise list runs | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (Exception, SystemExit) as error:  # a user's class may call exit()
+        if interrupts:  # the interrupt left an import in some package unfinished, which caused this error
+            return _report_interrupt(interrupts[-1])
+        if os.environ.get("LENGTHWISE_DEBUG", "") not in ("", "0"):
+            traceback.print_exc()
+        from lengthwise.cli.printing import one_line
+        from lengthwise.values import without_secrets
+
+        print(f"lengthwise: {one_line(without_secrets(_error_message(error, arguments)))}", file=sys.stderr)
+        return USER_ERROR
+    return code
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which unwinds the stack like Ctrl-C, so that every `finally` block runs."""
+
+    signal = signal.SIGTERM
+
+
+@contextmanager
+def _recorded_signals() -> Iterator[list[KeyboardInterrupt]]:
+    """Yield a list to which Ctrl-C and SIGTERM append their exception before they raise it.
+
+    The list shows an interrupt even if some package swallowed the exception. Handlers are installed only in the main thread, and
+    only if the caller has no handlers of its own.
+    """
+    interrupts: list[KeyboardInterrupt] = []
+    finished = threading.Event()
+
+    def swallowed(unraisable: Any) -> None:
+        """Raise the signal again shortly after an interrupt in a callback (of a weak reference, say) that cannot raise it."""
+        if unraisable.exc_value not in interrupts:
+            return usual_hook(unraisable)
+        number = getattr(unraisable.exc_value, "signal", signal.SIGINT)
+        timer = threading.Timer(RAISED_AGAIN_AFTER, os.kill, (os.getpid(), number))
+        timer.daemon = True
+        timer.start()
+
+    def handle(number: int, _: FrameType | None) -> None:
+        interrupts.append(_Terminated() if number == signal.SIGTERM else KeyboardInterrupt())
+        if number == signal.SIGTERM:  # not a `Thread`, which takes a lock that the interrupted code may hold
+            _thread.start_new_thread(_exit_after_timeout, (finished, interrupts[-1]))
+        raise interrupts[-1]
+
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    replaced = {number: old for number, old in defaults.items() if in_main_thread and signal.getsignal(number) is old}
+    usual_hook = sys.unraisablehook
+    try:
+        if replaced:
+            sys.unraisablehook = swallowed
+        for number in replaced:
+            signal.signal(number, handle)
+        yield interrupts
+    finally:
+        finished.set()
+        sys.unraisablehook = usual_hook
+        for number, old in replaced.items():
+            signal.signal(number, old)
+
+
+def _exit_after_timeout(finished: threading.Event, interrupt: KeyboardInterrupt) -> None:
+    """End the process if the exception was swallowed, as imports of torch sometimes do: SIGTERM is sent only once."""
+    if not finished.wait(SHUTDOWN_SECONDS):
+        os._exit(_report_interrupt(interrupt))
+
+
+@contextmanager
+def _store_warnings_printed() -> Iterator[None]:
+    """Print each `StoreWarning` (a database row that could not be read) once, as one line on stderr."""
+    printed: set[str] = set()
+    with warnings.catch_warnings():
+        default = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *location: Any, **options: Any) -> None:
+            if category.__name__ != "StoreWarning" or category.__module__ != "lengthwise.store.errors":
+                default(message, category, *location, **options)
+            elif (line := str(message)) not in printed:
+                printed.add(line)
+                print(f"lengthwise: {line}", file=sys.stderr)  # the text is ASCII without control characters
+
+        warnings.showwarning = show
+        warnings.filterwarnings("always", module=r"lengthwise\.store\.")
+        yield
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        from lengthwise.cli.app import app
+    except ModuleNotFoundError as error:
+        if error.name != "cyclopts":
+            raise
+        raise OSError(_missing_package("cyclopts")) from error
+    code = app(arguments or ["--help"], exit_on_error=False, print_error=False, result_action="return_value")
+    return code if isinstance(code, int) else 0
+
+
+def _report_interrupt(interrupt: KeyboardInterrupt) -> int:
+    """Print in one line how to continue, and return the exit code."""
+    counts = getattr(interrupt, "counts", None)
+    hint = "run the same command again to continue"
+    if counts is not None:
+        hint = f"{counts['done']} of {sum(counts.values())} runs are done and all progress is saved; {hint}"
+    print(f"\nlengthwise: stopped; {hint}", file=sys.stderr)
+    return 128 + int(getattr(interrupt, "signal", 2))
+
+
+def _error_message(error: BaseException, arguments: list[str]) -> str:
+    """Return in one line what is wrong and how to fix it."""
+    kind = type(error)
+    text = " ".join(str(error).split())
+    if kind.__name__ == "UnknownCommandError" and arguments:
+        from lengthwise.probes import PROBES
+
+        if (probe := PROBES.get(arguments[0])) is not None:
+            return f"{probe.name} is a probe and not a command; use `{probe.command}`"
+    if kind.__module__.startswith("cyclopts"):
+        command_known = arguments and not arguments[0].startswith("-") and kind.__name__ != "UnknownCommandError"
+        text = text.partition(" Available commands: ")[0].removesuffix("...").rstrip(" ,.")
+        return f"{text}; see `{' '.join(['lengthwise', *arguments[: 1 if command_known else 0], '--help'])}`"
+    from lengthwise.plugins import LOADED, error_in_user_file
+    from lengthwise.values import join_names
+
+    user_error = error_in_user_file(error)
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and user_error is None
+        and not (error.name or "").startswith("lengthwise")
+    ):
+        return _missing_package(error.name or "a package")
+    if isinstance(error, OSError):
+        path = "" if error.filename is None else f"{error.filename or 'the empty path'}: "
+        return f"{path}{error.strerror or text}"
+    if text == "can't start new thread":
+        return "this machine cannot start more threads or processes now; use fewer --workers and --threads, or try again later"
+    if isinstance(error, MemoryError) or kind.__name__ == "OutOfMemoryError" or "can't allocate memory" in text:
+        size = re.search(r"allocate ([\d.]+ ?\w+)", text)
+        request = f" (one allocation of {size[1]} failed)" if size else ""
+        return f"not enough memory{request}; use shorter lengths, fewer examples or smaller batches"
+    if isinstance(error, ValueError) and kind.__module__.startswith("lengthwise."):
+        return text
+    if user_error is not None:
+        return user_error
+    cause = "this is probably a bug in lengthwise"
+    if files := getattr(error, LOADED, None):
+        cause = f"a class in {join_names(files)} may not follow its base class's rules, or this is a bug in lengthwise"
+    return f"{kind.__name__}: {text}; {cause}; set LENGTHWISE_DEBUG=1 to see the traceback"
+
+
+def _missing_package(name: str) -> str:
+    return f"the package {name} is missing; install the laboratory with: pip install 'lengthwise[lab]'"

@@ -1,0 +1,112 @@
+"""The architecture of a model."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lengthwise.config.base import Config
+from lengthwise.values import ConfigError
+
+MAX_LAYERS = 1000
+MAMBA_SETTINGS = ("mixer", "d_model", "num_layers", "state_size", "dropout")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Config):
+    """The architecture of the model. None is replaced at construction by a default that depends on the other settings."""
+
+    d_model: int = 128
+    """Width of the model."""
+    num_layers: int = 4
+    """Number of layers."""
+    num_heads: int = 4
+    """Attention heads per layer."""
+    num_kv_heads: int | None = None
+    head_dim: int | None = None
+    d_ff: int | None = None
+    norm: Literal["layer", "rms"] = "layer"
+    mlp: Literal["gelu", "relu", "swiglu"] = "gelu"
+    bias: bool = True
+    dropout: float = 0.0
+    tie_embeddings: bool = False
+    t5_scaling: bool = False
+    """Attention logits are not divided by sqrt(head_dim), queries are initialized smaller instead; residual branches are not scaled
+    by depth; tied embeddings are initialized from N(0, 1), and the output is divided by sqrt(d_model)."""
+    share_encoding: bool | None = None
+    """One encoding module for all layers (T5, KERPLE, FIRE-S) or one per layer. None: as in the encoding's source."""
+    mixer: Literal["mamba"] | None = None
+    """"mamba" replaces attention and MLP by Mamba-1, which uses only `d_model`, `num_layers`, `state_size` (16 if None) and
+    `dropout`. None: attention."""
+    state_size: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_positive("d_model", "num_layers", "num_heads")
+        self.require_between(1, MAX_LAYERS, "num_layers")
+        if self.mixer is not None:
+            self._require_mamba()
+            return
+        if self.state_size is not None:
+            raise ConfigError(f"state_size applies only to mixer='mamba', got {self.state_size} for attention; omit it")
+        if self.head_dim is None and self.d_model % self.num_heads:
+            raise ConfigError(
+                f"d_model must be a multiple of num_heads, got {self.d_model} and {self.num_heads}; change one, or set head_dim"
+            )
+        d_ff = 4 * self.d_model if self.mlp != "swiglu" else -(-8 * self.d_model // 3 // 8) * 8
+        self.set_defaults(num_kv_heads=self.num_heads, head_dim=self.d_model // self.num_heads, d_ff=d_ff)
+        self.require_positive("num_kv_heads", "head_dim", "d_ff")
+        if self.num_heads % self.kv_heads:
+            raise ConfigError(
+                f"num_heads must be a multiple of num_kv_heads, got {self.num_heads} and {self.num_kv_heads}"
+            )
+        self.require_between(0.0, 0.99, "dropout")
+
+    def _require_mamba(self) -> None:
+        for f in dataclasses.fields(self):
+            if f.name not in MAMBA_SETTINGS and getattr(self, f.name) != f.default:
+                raise ConfigError(
+                    f"{f.name} does not apply to Mamba, got {getattr(self, f.name)!r}; its settings are: "
+                    f"{', '.join(MAMBA_SETTINGS)}"
+                )
+        self.set_defaults(state_size=16)
+        self.require_positive("state_size")
+        self.require_between(0.0, 0.99, "dropout")
+
+    def to_data(self) -> dict[str, Any]:
+        data = super().to_data()
+        return data if self.mixer is None else {name: data[name] for name in MAMBA_SETTINGS}
+
+    # These properties have the types of sizes that may be None as arguments but never are after construction.
+    @property
+    def kv_heads(self) -> int:
+        return self.num_kv_heads or self.num_heads
+
+    @property
+    def head_width(self) -> int:
+        return self.head_dim or self.d_model // self.num_heads
+
+    @property
+    def hidden(self) -> int:
+        assert self.d_ff is not None
+        return self.d_ff
+
+    @classmethod
+    def gpt(cls, **settings: Any) -> "ModelConfig":
+        """GPT-like: LayerNorm, GELU MLP, biases (the defaults)."""
+        return cls(**settings)
+
+    @classmethod
+    def llama(cls, **settings: Any) -> "ModelConfig":
+        """Llama-like: RMSNorm, gated SiLU MLP, no biases."""
+        return cls(**{"norm": "rms", "mlp": "swiglu", "bias": False, **settings})
+
+    @classmethod
+    def t5(cls, **settings: Any) -> "ModelConfig":
+        """T5-like, as in Kazemnejad et al. 2023: RMSNorm, ReLU MLP, no biases, tied embeddings, T5's scales."""
+        like = {"norm": "rms", "mlp": "relu", "bias": False, "tie_embeddings": True, "t5_scaling": True}
+        return cls(**{**like, **settings})
+
+    @classmethod
+    def mamba(cls, **settings: Any) -> "ModelConfig":
+        """Mamba-1 (Gu & Dao 2023), no Transformer: blocks of a short convolution and a selective scan."""
+        return cls(**{"mixer": "mamba", **settings})

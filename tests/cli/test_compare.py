@@ -1,0 +1,203 @@
+"""`lengthwise compare`: its studies, their names and their options."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lengthwise.cli import main
+from lengthwise.cli.compare import MAX_NAME_LENGTH, SETTINGS, study_of
+from lengthwise.cli.options import field_texts
+from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig
+from lengthwise.studies import Study
+
+Call = Callable[..., Any]
+
+
+def test_compare_without_a_study_file(apart: Call, tmp_path: Path) -> None:
+    text, results = tmp_path / "war and peace.txt", tmp_path / "results"
+    text.write_text("".join(f"{n} happy families are all alike.\n" for n in range(400)))
+    words = ["compare", "RoPE", "fire-s:hidden_layers=1", "--text", text, "--train-length", 16, "--lengths", "16,32"]
+    words += ["--steps", 5, "--batch-size", 2, "--d-model", 16, "--num-layers", 1, "--num-heads", 2, "--tokens", 256]
+    ran = apart(*words, "--results", results, "--workers", 1)
+    assert ran.code == 0, ran.err
+    assert "FIRE-S(hidden_layers=1)" in ran.out
+    assert "cross-entropy (nats per byte)" in ran.out
+    again = apart(*words, "--results", results)
+    assert again.code == 0
+    assert "all 2 runs are done" in again.err
+    ran = apart("list", "studies", "--results", results, "--json")
+    (study,) = json.loads(ran.out)
+    assert re.fullmatch(
+        r"compare-text-war-and-peace\.txt-[0-9a-f]{6}-16-fire-s-hidden_layers-1-rope-.*-[0-9a-f]{8}", study["name"]
+    )
+    assert study["command"].startswith("lengthwise compare RoPE fire-s:hidden_layers=1 --text ")
+
+
+def test_compare_on_a_fixed_training_set(apart: Call, tmp_path: Path) -> None:
+    results, page = tmp_path / "results", tmp_path / "page.html"
+    sizes = "--train-length 6 --min-length 5 --steps 12 --batch-size 4 --d-model 8 --num-layers 1 --num-heads 1"
+    words = ["compare", "nope", "--task", "copy", *sizes.split(), "--examples", 8, "--results", results]
+    for more, said in ((["--train-examples", 20], "20 fixed examples, 2.4 epochs"), ([], "new examples at every step")):
+        assert apart(*words, *more, "--workers", 1, "--name", said).code == 0
+        (run,) = json.loads(apart("list", "runs", "--study", said, "--results", results, "--json").out)
+        assert re.search(rf"^examples +{said} *$", apart("show", run["key"], "--results", results).out, re.MULTILINE)
+        assert apart("report", "--study", said, "--results", results, "--output", page).code == 0
+        assert said in page.read_text()
+
+
+def test_compare_position_schemes(apart: Call, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    words = ["compare", "learned:max_length=64", "--task", "copy:symbols=5", "--train-length", 4, "--lengths", "4,8"]
+    words += ["--min-length", 2]
+    words += ["--positions", "consecutive,randomized:max_length=40,at_evaluation=random,shift:max_shift=9"]
+    words += ["--steps", 5, "--batch-size", 2, "--d-model", 16, "--num-layers", 1, "--num-heads", 2, "--examples", 8]
+    ran = apart(*words, "--results", results, "--workers", 1)
+    assert ran.code == 0, ran.err
+    labels = [
+        f"Learned(max_length=64){moved}"
+        for moved in ("", " with Randomized(max_length=40)", " with Shift(max_shift=9)")
+    ]
+    rows = json.loads(apart("list", "runs", "--results", results, "--json").out)
+    assert sorted((row["label"], row["status"]) for row in rows) == [(label, "done") for label in labels]
+    (drawn,) = (row for row in rows if "Randomized" in row["label"])
+    (task,) = json.loads(apart("report", "--results", results, "--json").out)["tasks"]
+    assert [series["label"] for series in task["series"]] == labels
+    assert [len(series["points"]) for series in task["series"]] == [2, 2, 2]
+    shown = apart("show", drawn["key"], "--results", results)
+    assert "Learned(max_length=64) with Randomized(max_length=40) on Copy(symbols=5), seed 0" in shown.out
+    assert "positions=Randomized " in " ".join(shown.out.split())
+    assert "all 3 runs are done" in apart(*words, "--results", results).err
+
+
+SMALL = ["--d-model", "16", "--num-layers", "1", "--num-heads", "2", "--batch-size", "2", "--examples", "8"]
+
+
+def study(*words: str) -> Study:
+    """The study that `compare` makes of these words."""
+    found: list[Study] = []
+
+    def note(*options: Any) -> Any:
+        found.append(study_of(*options))
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("lengthwise.cli.compare.study_of", note)
+        main(["compare", *words])
+    assert found, words
+    return found[0]
+
+
+def name_of(*words: str) -> str:
+    return study(*words).name
+
+
+BASE = ["rope", "alibi", "--task", "copy", "--train-length", "4"]
+
+
+def test_options_that_are_not_given_have_the_defaults_of_compare_or_else_of_the_configurations() -> None:
+    made = study(*BASE)
+    assert made.runs[0].training == TrainingConfig(train_length=4, steps=500, batch_size=16)
+    assert dataclasses.replace(made.runs[0].model, share_encoding=None) == ModelConfig()
+    assert made.evaluation == EvaluationConfig(lengths=(4, 8, 16, 32))
+
+
+def test_options_reach_the_configurations() -> None:
+    numbers = {"steps": 7, "batch_size": 3, "learning_rate": 0.5, "min_length": 2, "train_examples": 9, "d_model": 24}
+    numbers |= {"num_layers": 3, "num_heads": 6, "examples": 11, "tokens": 13}
+    made = study(*BASE, *(word for name, n in numbers.items() for word in (f"--{name.replace('_', '-')}", str(n))))
+    (run, _), evaluation = made.runs, made.evaluation
+    assert {
+        name: getattr(part, name)
+        for part in (run.training, run.model, evaluation)
+        for name in numbers
+        if hasattr(part, name)
+    } == numbers
+
+
+def test_help_has_the_texts_of_the_fields(here: Call) -> None:
+    said = " ".join(here("compare", "--help").out.replace("│", " ").split())
+    for config, names in SETTINGS.items():
+        for name in names:
+            assert field_texts(config)[name] in said, name
+
+
+def test_the_name_of_a_comparison_says_what_is_compared() -> None:
+    assert name_of(*BASE) == "compare-copy-4-alibi-rope"
+    assert name_of("alibi", "RoPE", *BASE[2:]) == "compare-copy-4-alibi-rope"
+    assert name_of(*BASE, "--steps", "20", "--d-model", "64") == "compare-copy-4-alibi-rope-steps-20-d_model-64"
+    assert name_of(*BASE, "--steps", "500") == name_of(*BASE), "a default that is written out"
+    assert name_of(*BASE, "--name", "mine") == "mine"
+
+
+@pytest.mark.parametrize(
+    "words", [["--steps", "20"], ["--learning-rate", "0.01"], ["--batch-size", "8"], ["--min-length", "2"], ["--num-heads", "8"],
+              ["--positions", "shift"]]
+)  # fmt: skip
+def test_what_makes_other_runs_makes_another_name(words: list[str]) -> None:
+    assert name_of(*BASE, *words) != name_of(*BASE)
+
+
+@pytest.mark.parametrize("words", [["--seeds", "3"], ["--lengths", "4,64"], ["--examples", "8"]])
+def test_what_adds_to_a_comparison_keeps_its_name(words: list[str]) -> None:
+    assert name_of(*BASE, *words) == name_of(*BASE)
+
+
+def test_other_tasks_and_texts_have_other_names(tmp_path: Path) -> None:
+    assert name_of("rope", "--task", "copy:symbols=5", "--train-length", "4") == "compare-copy-symbols-5-4-rope"
+    names = set()
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "notes.txt").write_text(f"All happy families are alike, {folder}.\n" * 400)
+        names.add(name_of("rope", "--text", str(tmp_path / folder / "notes.txt"), "--train-length", "16"))
+    assert len(names) == 2
+
+
+def test_a_long_name_is_cut_and_stays_the_only_one() -> None:
+    words = ["rope", "alibi", "nope", "t5", "fire", "kerplelog", "sandwich", "cope", "shaw", "yarn", "dapev2"][:10]
+    one, other = (name_of(*words, *BASE[2:], "--steps", steps) for steps in ("20", "40"))
+    assert one != other
+    assert max(len(one), len(other)) <= MAX_NAME_LENGTH
+
+
+def test_two_comparisons_with_other_steps_are_both_in_the_report(here: Call, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    words = ["compare", "nope", *BASE[2:], *SMALL, "--lengths", "4,8", "--results", results, "--workers", 1]
+    for steps in (2, 3):
+        assert here(*words, "--steps", steps).code == 0
+    assert "all 1 runs are done" in here(*words, "--steps", 2).err
+    found = json.loads(here("report", "--results", results, "--json").out)
+    assert [task["title"] for task in found["tasks"]] == ["Copy (steps 2)", "Copy (steps 3)"]
+    assert len(found["studies"]) == 2
+    more = here("compare", "rope", *words[2:], "--steps", 2, "--name", found["studies"][0]["name"])
+    assert "no longer lists 1 run: NoPE on Copy" in more.err
+
+
+def test_lengths_that_are_asked_no_more_are_named(here: Call, tmp_path: Path) -> None:
+    """Their scores leave the report, and come back without being computed again."""
+    results = tmp_path / "results"
+    words = ["compare", "nope", *BASE[2:], *SMALL, "--steps", 2, "--results", results, "--workers", 1, "--lengths"]
+
+    def lengths() -> list[int]:
+        (task,) = json.loads(here("report", "--results", results, "--json").out)["tasks"]
+        return list(task["lengths"])
+
+    assert here(*words, "4,8,16").code == 0
+    assert lengths() == [4, 8, 16]
+    fewer = here(*words, "4")
+    assert fewer.code == 0
+    assert "no longer evaluates lengths 8, 16; their scores are not in the report" in fewer.err
+    assert lengths() == [4]
+    again = here(*words, "4,8,16")
+    assert "all 1 runs are done" in again.err
+    assert "any more" not in again.err
+    assert lengths() == [4, 8, 16]
+
+
+def test_the_help_says_what_a_name_is_made_of(here: Call) -> None:
+    said = " ".join(here("compare", "--help").out.replace("│", " ").split())
+    assert "[default: built from the task, the training length, the encodings" in said

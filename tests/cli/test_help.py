@@ -1,0 +1,53 @@
+"""The help of all commands."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lengthwise
+from lengthwise.cli.app import COMMANDS
+
+Call = Callable[..., Any]
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_every_verb_has_help_with_an_example(here: Call, verb: str) -> None:
+    ran = here(verb, "--help")
+    assert ran.code == 0
+    assert f"Example: lengthwise {verb}" in ran.out
+    for option in ran.out.split("Parameters")[-1].splitlines():
+        assert not option.startswith("│ --") or len(option.split()) > 4, f"no words about {option}"
+
+
+def test_help_lists_every_verb(here: Call) -> None:
+    ran = here("--help")
+    assert ran.code == 0
+    for verb in COMMANDS:
+        assert f"│ {verb} " in ran.out
+    assert here().out == ran.out
+    assert here("--version").out.strip() == lengthwise.__version__
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["run", "--help"], ["list", "runs"], ["list", "studies"], ["show", "KEY"], ["report"]]
+)
+def test_what_only_reads_results_imports_no_torch(words: list[str], finished: Path, tmp_path: Path) -> None:
+    if words[0] == "show":
+        from lengthwise.store import open_store
+
+        with open_store(finished, create=False) as store:
+            words = ["show", store.runs()[0].key]
+    if "--help" not in words:
+        words = [*words, "--results", str(finished)]
+    if words[0] == "report":
+        words += ["--output", str(tmp_path / "page.html")]
+    code = (
+        "import sys; from lengthwise.cli import main; code = main(sys.argv[1:]); "
+        "print(code, sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'sqlalchemy'}), file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    assert ran.stderr.splitlines()[-1] == ("0 []" if "--help" in words else "0 ['sqlalchemy']")

@@ -1,0 +1,68 @@
+"""Values of settings: strict conversion, and messages that name what was expected."""
+
+import json
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lengthwise.config import ConfigError, near_miss, settings_of
+from lengthwise.encodings import NoPE
+from lengthwise.values import cast, parse_value
+
+
+@given(st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none()))
+def test_a_value_typed_in_is_the_value(value):
+    wanted = type(value)
+    assert parse_value(json.dumps(value), wanted, "x") == value
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (True, int),
+        (1, bool),
+        ("1", int),
+        (1.0, int),
+        (None, int),
+        (float("inf"), float),
+        pytest.param(10**400, float, id="huge"),
+    ],
+)
+def test_nothing_bends_in_silence(value, wanted):
+    with pytest.raises(ConfigError):
+        cast(value, wanted, "x")
+
+
+def test_near_miss_is_silent_when_nothing_is_near():
+    assert near_miss("qqqq", ["alibi", "rope"]) == ""
+    assert settings_of(NoPE) == {}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        (int | None, "must be int or None"),
+        (int | tuple[int, ...] | None, "must be int or tuple of int or None"),
+        (Literal["a", "b"] | None, "must be 'a' or 'b' or None"),
+        (tuple[int, str], r"must be tuple \(int, str\)"),
+        (dict[str, int], "must be dict of int"),
+    ],
+)
+def test_a_type_is_said_as_it_is_written(wanted, says):
+    with pytest.raises(ConfigError, match=rf"^X\.y {says}, got 1\.5 \(float\)$"):
+        cast(1.5, wanted, "X.y")
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("fier", "FIRE"), ("eno", "NoE"), ("sin", "Sinusoidal"), ("kerple-lgo", "KerpleLog"), ("long_rope", "LongRoPE")],
+)
+def test_a_near_miss_is_near(name: str, near: str) -> None:
+    assert near_miss(name, ["FIRE", "NoE", "Sinusoidal", "KerpleLog", "LongRoPE"]) == f"; did you mean {near!r}?"
+
+
+@pytest.mark.parametrize("name", ["log-slopes", "si", "", "largest"])
+def test_a_distant_name_is_no_near_miss(name: str) -> None:
+    assert near_miss(name, ["FIRE", "NoE", "Sinusoidal", "KerpleLog", "LongRoPE", "LogN", "ALiBi"]) == ""
