@@ -14,8 +14,19 @@ ASKED = [
     for question in QUESTIONS
     for backend in backends_of(question)
 ]
-# FlexAttention takes half a second for every kind of effect: the quick tests ask it what is in attention/backends/test_flex.py.
-QUICK = [asked for asked in ASKED if asked.values[2] in ("", *differentiable_backends())]
+# Each question about each encoding is quick on one backend that serves the encoding, in turn, so that every question meets
+# every backend. `agrees` compares the backends, and is quick on all of them but FlexAttention, which takes half a second for every
+# kind of effect: the quick tests ask it what is in attention/backends/test_flex.py.
+QUICK = [
+    pytest.param(make, question, backend, id=f"{make.__name__}-{question.name}{'-' * bool(backend)}{backend}")
+    for m, make in enumerate(ENCODINGS)
+    for n, question in enumerate(QUESTIONS)
+    for backend in (
+        [""] if not question.on_backend else
+        differentiable_backends() if question.name == "agrees" else
+        [str(m + n)]
+    )
+]  # fmt: skip
 
 # What a question itself may refuse, and the words that have to be said; what a backend may, is in conftest.py.
 REFUSED = {("Learned", "lengths"): "max_length", ("XPos", "lengths"): "max_length"}
@@ -32,7 +43,10 @@ WITHOUT = {
 
 @pytest.mark.parametrize(("make", "question", "backend"), QUICK)
 def test_question(make: Any, question: Any, backend: str, refused_form: Any) -> None:
-    """Of every encoding as it is by default. With every setting changed too: below, and `lengthwise check`."""
+    """Of every encoding as it is by default. On every backend and with every setting changed: below, and `lengthwise check`."""
+    if backend.isdecimal():
+        served = [name for name in differentiable_backends() if refused_form(make, name) is None]
+        backend = served[int(backend) % len(served)]
     require(refused_form, make, question, backend, question(EncodingCase.of(make), backend, variants=False))
 
 
