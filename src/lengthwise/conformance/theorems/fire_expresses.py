@@ -68,7 +68,7 @@ class Heads(PositionEncoding):
     shared_across_layers = False
     shift_invariant = False
 
-    def __init__(self, fires: Iterable[FIRE]):
+    def __init__(self, *, fires: Iterable[FIRE]):
         super().__init__()
         self.fires = nn.ModuleList(fires)
 
@@ -99,21 +99,21 @@ def as_fire(encoding: DistanceBias, bound: int) -> Heads:
     with torch.no_grad():
         match encoding:
             case ALiBi():
-                return Heads(_linear(bound, float(m)) for m in -encoding.bias(torch.tensor([1]))[:, 0])
+                return Heads(fires=[_linear(bound, float(m)) for m in -encoding.bias(torch.tensor([1]))[:, 0]])
             case KerpleLog():
                 pairs = zip(project(encoding.r1, 0.01), project(encoding.r2, 0.01), strict=True)
-                return Heads(_logarithm(bound, float(r1), float(r2)) for r1, r2 in pairs)
+                return Heads(fires=[_logarithm(bound, float(r1), float(r2)) for r1, r2 in pairs])
             case KerplePower():
                 pairs = zip(project(encoding.r1, 0.01), project(encoding.r2, 0.01, 2.0), strict=True)
-                return Heads(_power(bound, float(r1), float(r2)) for r1, r2 in pairs)
+                return Heads(fires=[_power(bound, float(r1), float(r2)) for r1, r2 in pairs])
             case T5():
                 distance = torch.arange(bound + 1)
                 bucket, values = encoding.bucket(distance), encoding.bias(distance)
                 borders = distance[1:][bucket[1:] != bucket[:-1]]
-                return Heads(_steps(bound, borders, head) for head in values)
+                return Heads(fires=[_steps(bound, borders, head) for head in values])
             case Sandwich():
                 theta, divisors = (part(torch.device("cpu")) for part in (encoding.frequencies, encoding.divisors))
-                return Heads(_cosines(bound, theta, float(by)) for by in divisors)
+                return Heads(fires=[_cosines(bound, theta, float(by)) for by in divisors])
     raise ConfigError(
         f"encoding must be a T5, ALiBi, KerpleLog, KerplePower or Sandwich, got {type(encoding).__name__}"
     )
