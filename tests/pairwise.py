@@ -41,6 +41,8 @@ def cover(sizes: Sequence[int]) -> list[tuple[int, ...]]:
     Greedy: each row takes a pair that is missing, and then for each other factor the index that adds most missing pairs. The rows
     depend on the sizes alone.
     """
+    if 0 in sizes:
+        return []
     missing = {
         ((a, i), (b, j))
         for a, b in itertools.combinations(range(len(sizes)), 2)

@@ -32,6 +32,10 @@ def test_all_rows_are_there_and_all_but_the_cover_are_slow():
     assert len(quick) == len(cover([3, 2, 2])) < len(rows)
 
 
+def test_a_factor_without_values_leaves_no_rows():
+    assert pairwise(target=(), kind=[1, 2], size=[3]).args[1] == []
+
+
 def test_two_factors_are_refused():
     with pytest.raises(ValueError, match="at least three factors, got 2; use pytest"):
         pairwise(a=[1], b=[2])

@@ -30,6 +30,7 @@ from lengthwise.forms import (
     ToeplitzBias,
 )
 from lengthwise.span import Span
+from tests.pairwise import pairwise
 
 B, H, G, D = 2, 4, 2, 6
 EDGES = (-9, -1, 0, 1, 2, 5, 11, 40)
@@ -155,12 +156,9 @@ TARGETS = range(native.TARGETS.index(native.best_target()) + 1) if not native.mi
 with_kernel = pytest.mark.skipif(native.missing() is not None, reason=f"no kernel here: {native.missing()}")
 
 
-@pytest.fixture(params=[1 << 18, 600, 1], ids=["one block", "blocks of some queries", "blocks of one query"])
-def blocks(request, monkeypatch):
-    monkeypatch.setitem(reference._BLOCK_LOGITS, "cpu", request.param)
-    monkeypatch.setattr(
-        BACKENDS["fused"], "statistics_unsupported_reason", lambda *_: "the tests ask for the other way"
-    )
+BLOCKS = {"one block": 1 << 18, "blocks of some queries": 600, "blocks of one query": 1}
+SIZES = [(1, 1), (21, 21), (23, 6), (9, 1)]
+SCENES = 18
 
 
 @pytest.fixture
@@ -170,34 +168,45 @@ def kernel(monkeypatch):
     cpu._forced_target = -1
 
 
-@pytest.mark.usefixtures("blocks")
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("keys", "queries"), [(1, 1), (21, 21), (23, 6), (9, 1)])
-def test_every_form_and_mask(name, keys, queries):
+@pairwise(name=CASES, scene=range(SCENES), size=SIZES, block=BLOCKS)
+def test_every_form_and_mask(name, scene, size, block, monkeypatch):
+    monkeypatch.setitem(reference._BLOCK_LOGITS, "cpu", BLOCKS[block])
+    monkeypatch.setattr(
+        BACKENDS["fused"], "statistics_unsupported_reason", lambda *_: "the tests ask for the other way"
+    )
+    keys, queries = size
     torch.manual_seed(keys)
-    for span, mask in scenes(keys, queries):
-        modifiers, q, k = CASES[name](span), new(B, H, queries, D), new(B, G, keys, D)
-        got = measure(modifiers, span, mask, q, k, scale=0.4, edges=EDGES, first=2, last=3)
-        require_equal(got, from_the_matrix(modifiers, span, mask, q, k, 0.4, EDGES, 2, 3))
-        seen = mask.visible(q.device).sum(-1)
-        assert torch.equal(got.query_keys, seen)
-        assert torch.equal(visible_keys(mask, q.device), seen)
-        assert (got.entropy <= got.most_entropy + 1e-12).all()
+    span, mask = list(scenes(keys, queries))[scene]
+    modifiers, q, k = CASES[name](span), new(B, H, queries, D), new(B, G, keys, D)
+    got = measure(modifiers, span, mask, q, k, scale=0.4, edges=EDGES, first=2, last=3)
+    require_equal(got, from_the_matrix(modifiers, span, mask, q, k, 0.4, EDGES, 2, 3))
+    seen = mask.visible(q.device).sum(-1)
+    assert torch.equal(got.query_keys, seen)
+    assert torch.equal(visible_keys(mask, q.device), seen)
+    assert (got.entropy <= got.most_entropy + 1e-12).all()
+
+
+def test_all_scenes_are_asked():
+    assert len(list(scenes(7, 7))) == SCENES
 
 
 @with_kernel
 @pytest.mark.usefixtures("kernel")
-@pytest.mark.parametrize("name", ["nothing", "toeplitz", "pieces", "pieces and tables", "turned", "key global"])
-@pytest.mark.parametrize(("keys", "queries"), [(1, 1), (21, 21), (140, 50), (150, 1)])
-def test_the_kernel_on_every_target(name, keys, queries):
+@pairwise(
+    name=["nothing", "toeplitz", "pieces", "pieces and tables", "turned", "key global"],
+    scene=range(SCENES),
+    size=[(1, 1), (21, 21), (140, 50), (150, 1)],
+)
+def test_the_kernel_on_every_target(name, scene, size):
+    keys, queries = size
     torch.manual_seed(keys)
-    for span, mask in scenes(keys, queries):
-        modifiers, q, k = CASES[name](span), new(B, H, queries, D), new(B, G, keys, D)
-        wanted = from_the_matrix(modifiers, span, mask, q, k, 0.4, EDGES, 2, 3)
-        asked = {"scale": 0.4, "edges": EDGES, "first": 2, "last": 3}
-        require_equal(measure(modifiers, span, mask, q, k, **asked), wanted)
-        for cpu._forced_target in TARGETS:
-            require_equal(measure(modifiers, span, mask, q.float(), k.float(), **asked), wanted, 3e-6)
+    span, mask = list(scenes(keys, queries))[scene]
+    modifiers, q, k = CASES[name](span), new(B, H, queries, D), new(B, G, keys, D)
+    wanted = from_the_matrix(modifiers, span, mask, q, k, 0.4, EDGES, 2, 3)
+    asked = {"scale": 0.4, "edges": EDGES, "first": 2, "last": 3}
+    require_equal(measure(modifiers, span, mask, q, k, **asked), wanted)
+    for cpu._forced_target in TARGETS:
+        require_equal(measure(modifiers, span, mask, q.float(), k.float(), **asked), wanted, 3e-6)
 
 
 @with_kernel

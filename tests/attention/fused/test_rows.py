@@ -1,6 +1,6 @@
 """Vectors that meet each query at each distance, in fused attention: the kernel's rows of logits, and how they are made."""
 
-import itertools
+import dataclasses
 
 import pytest
 import torch
@@ -20,6 +20,7 @@ from lengthwise.forms import (
 )
 from lengthwise.positions import consecutive
 from lengthwise.span import Span
+from tests.pairwise import pairwise
 
 fused, reference = (BACKENDS[name] for name in ("fused", "reference"))
 
@@ -70,31 +71,27 @@ def places(how: str, keys: int, queries: int):
     return (None if k is None else k[:, keys - queries :].contiguous()), k, documents
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("how", PLACES)
-def test_rows(how, mask, kind):
+@pairwise(how=PLACES, mask=MASKS, kind=KINDS, table=[(1, 0), (5, -2), (33, -16), (100, 60), (300, -149)], heads=[1, 4])
+def test_rows(how, mask, kind, table, heads):
     """Against a gather of every pair."""
     (dtype, cpu._forced_target), (causal, window), (queries, keys) = kind, MASKS[mask], (130, 150)
     position_q, position_k, documents = places(how, keys, queries)
     at = torch.arange(keys)[None] if position_k is None else position_k
     distance = at[:, keys - queries :, None] - at[:, None]
     visible = Mask(queries, keys, causal, documents, window or None).visible(torch.device("cpu"))[:, None]
-    for (size, first), heads in itertools.product(((1, 0), (5, -2), (33, -16), (100, 60), (300, -149)), (1, 4)):
-        given = [
-            leaf(2, *s, dtype=dtype) for s in ((4, queries, 7), (2, keys, 7), (2, keys, 7), (heads, queries, size))
-        ]
-        weight = torch.randn(2, 4, queries, 7, dtype=WIDE)
-        out, _ = torch.ops.lengthwise.attention(
-            *given[:3], None, 0, *[None] * 5, given[3], first, position_q, position_k, documents, causal, window, 0.3
-        )
-        got = [out, *torch.autograd.grad(out, given, weight.to(dtype))]
-        wide = [x.detach().to(WIDE).requires_grad_() for x in given]
-        q, k, v = wide[0], *(x.repeat_interleave(2, 1) for x in wide[1:3])
-        column = (distance - first).clamp(0, size - 1)[:, None].expand(2, 4, -1, -1)
-        logits = q @ k.mT * 0.3 + wide[3].expand(-1, 4, -1, -1).gather(-1, column)
-        out = logits.masked_fill(~visible, -torch.inf).softmax(-1) @ v
-        require_near(got, [out, *torch.autograd.grad(out, wide, weight)], dtype)
+    size, first = table
+    given = [leaf(2, *s, dtype=dtype) for s in ((4, queries, 7), (2, keys, 7), (2, keys, 7), (heads, queries, size))]
+    weight = torch.randn(2, 4, queries, 7, dtype=WIDE)
+    out, _ = torch.ops.lengthwise.attention(
+        *given[:3], None, 0, *[None] * 5, given[3], first, position_q, position_k, documents, causal, window, 0.3
+    )
+    got = [out, *torch.autograd.grad(out, given, weight.to(dtype))]
+    wide = [x.detach().to(WIDE).requires_grad_() for x in given]
+    q, k, v = wide[0], *(x.repeat_interleave(2, 1) for x in wide[1:3])
+    column = (distance - first).clamp(0, size - 1)[:, None].expand(2, 4, -1, -1)
+    logits = q @ k.mT * 0.3 + wide[3].expand(-1, 4, -1, -1).gather(-1, column)
+    out = logits.masked_fill(~visible, -torch.inf).softmax(-1) @ v
+    require_near(got, [out, *torch.autograd.grad(out, wide, weight)], dtype)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -190,29 +187,32 @@ SUMS = [
 LENGTHS = [(1, 1), (7, 7), (131, 131), (1, 131), (60, 131), (300, 300), (250, 310)]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("what", SUMS)
-def test_every_sum(what, kind):
+@pairwise(what=SUMS, kind=KINDS, lengths=LENGTHS)
+def test_every_sum(what, kind, lengths):
     """The long ones are in several parts."""
-    for i, j in LENGTHS:
-        require_equal(what, (2, 4, 2, 5), Span.of(j, i), Mask(i, j), *kind)
+    i, j = lengths
+    require_equal(what, (2, 4, 2, 5), Span.of(j, i), Mask(i, j), *kind)
 
 
-@pytest.mark.parametrize("what", SUMS)
-@pytest.mark.parametrize("dtype", [WIDE, torch.float32])
-def test_positions_documents_windows_and_both_ways(what, dtype, monkeypatch):
-    gaps = torch.randint(0, 4, (2, 310)).cumsum(1)
-    ids = (torch.arange(310) // 120)[None]
-    packed, causal_forms = consecutive(ids), "pieces" in what
-    for mask in (Mask(250, 310), Mask(250, 310, True, ids), Mask(250, 310, False, ids), Mask(250, 310, window=70),
-                 Mask(250, 310, False), Mask(250, 310, False, window=70)):  # fmt: skip
-        if causal_forms and not mask.causal:
-            continue
-        if mask.window and not mask.causal:  # needs the rows of all queries at once
-            monkeypatch.setattr(relative, "_MAX_ROWS", 1000)
-        for p in (gaps, packed):
-            require_equal(what, (2, 2, 1, 5), Span(p[:, 60:], p, int(p.max()) + 1), mask, dtype)
-        require_equal(what, (1, 2, 2, 5), Span.of(310, 250), mask, dtype)
+IDS = (torch.arange(310) // 120)[None]
+MASKS_OF_SUMS = {
+    "causal": Mask(250, 310), "documents": Mask(250, 310, True, IDS), "documents both ways": Mask(250, 310, False, IDS),
+    "a window": Mask(250, 310, window=70), "both ways": Mask(250, 310, False),
+    "a window both ways": Mask(250, 310, False, window=70),
+}  # fmt: skip
+
+
+@pairwise(what=SUMS, mask=MASKS_OF_SUMS, where=["gaps", "packed", "in order"], dtype=[WIDE, torch.float32])
+def test_positions_documents_windows_and_both_ways(what, mask, where, dtype, monkeypatch):
+    mask = MASKS_OF_SUMS[mask]
+    if "pieces" in what and not mask.causal:  # pieces have no other masks
+        mask = dataclasses.replace(mask, causal=True)
+    if mask.window and not mask.causal:  # needs the rows of all queries at once
+        monkeypatch.setattr(relative, "_MAX_ROWS", 1000)
+    torch.manual_seed(3)
+    p = {"gaps": torch.randint(0, 4, (2, 310)).cumsum(1), "packed": consecutive(IDS), "in order": None}[where]
+    span = Span.of(310, 250) if p is None else Span(p[:, 60:], p, int(p.max()) + 1)
+    require_equal(what, (1, 2, 2, 5) if p is None else (2, 2, 1, 5), span, mask, dtype)
 
 
 def test_the_parts_are_several_and_of_what_a_query_may_see():
