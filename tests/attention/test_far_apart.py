@@ -14,6 +14,7 @@ from lengthwise.encodings import ENCODINGS, base
 from lengthwise.forms import AttentionModifiers, ToeplitzBias
 from lengthwise.models import Decoder
 from lengthwise.span import Span
+from tests.pairwise import pairwise
 
 HEADS, DIM, TOKENS = 4, 8, 12
 WIDE = torch.float64
@@ -66,12 +67,19 @@ PLACES = {
 
 
 # FlexAttention takes seconds for every kind of effect.
-ASKED = [(name, place, backend) for name in TABLES for place in PLACES for backend in ("blocked", "sdpa", "reference")]
-ASKED += [(name, "other ones in each row", "flex") for name in ("ALiBi", "FIRE", "TransformerXL")]
-assert set(BACKENDS) == {"fused", *(backend for *_, backend in ASKED)}
+ON_FLEX = [(name, "other ones in each row", "flex") for name in ("ALiBi", "FIRE", "TransformerXL")]
+LISTING = ("blocked", "sdpa", "reference")
+assert set(BACKENDS) == {"fused", "flex", *LISTING}
 
 
-@pytest.mark.parametrize(("name", "place", "backend"), ASKED)
+@pytest.mark.parametrize(
+    ("name", "place", "backend"), [ON_FLEX[0], *(pytest.param(*asked, marks=pytest.mark.slow) for asked in ON_FLEX[1:])]
+)
+def test_distances_that_are_listed_by_flex_attention(name, place, backend, monkeypatch):
+    test_distances_that_are_listed_give_what_all_of_them_give(name, place, backend, monkeypatch)
+
+
+@pairwise(name=TABLES, place=PLACES, backend=LISTING)
 def test_distances_that_are_listed_give_what_all_of_them_give(name, place, backend, monkeypatch):
     """Output and every gradient, of a whole text and of a step."""
     positions = PLACES[place]

@@ -8,6 +8,7 @@ from lengthwise.config import ConfigError
 from lengthwise.encodings import FIRE, piecewise
 from lengthwise.encodings.piecewise import GRID, grid_segments, relu_segments
 from lengthwise.span import Span
+from tests.pairwise import pairwise
 
 
 def bias_of_segments(fire: FIRE, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
@@ -31,9 +32,7 @@ def trained(fire: FIRE) -> FIRE:
     return fire
 
 
-@pytest.mark.parametrize("hidden_layers", [0, 1, 2, 3])
-@pytest.mark.parametrize("fitted", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pairwise(hidden_layers=[0, 1, 2, 3], fitted=[False, True], seed=range(3))
 def test_relu_is_exact_in_value_and_every_gradient(hidden_layers, fitted, seed):
     torch.manual_seed(seed)
     fire = FIRE(num_heads=4, hidden_layers=hidden_layers, L=20.0)
@@ -60,9 +59,7 @@ ABLATIONS = {
 }
 
 
-@pytest.mark.parametrize("hidden_layers", [0, 1, 2])
-@pytest.mark.parametrize("final_activation", [False, True])
-@pytest.mark.parametrize("ablation", ABLATIONS)
+@pairwise(hidden_layers=[0, 1, 2], final_activation=[False, True], ablation=ABLATIONS)
 def test_every_ablation_is_exact_in_value_and_every_gradient(ablation, final_activation, hidden_layers):
     torch.manual_seed(4)
     settings = {**ABLATIONS[ablation], "final_activation": final_activation, "hidden_layers": hidden_layers}
@@ -111,9 +108,7 @@ def test_position_0_alone_is_a_number(settings):
         assert torch.autograd.grad(x, fire.c) == (torch.tensor(0.0),)
 
 
-@pytest.mark.parametrize("activation", ["gelu", "silu", "tanh"])
-@pytest.mark.parametrize("final_activation", [False, True])
-@pytest.mark.parametrize("fitted", [False, True])
+@pairwise(activation=["gelu", "silu", "tanh"], final_activation=[False, True], fitted=[False, True])
 def test_the_grid_keeps_its_stated_error(activation, final_activation, fitted):
     torch.manual_seed(0)
     fire = FIRE(num_heads=4, activation=activation, final_activation=final_activation)

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lengthwise import positions as schemes
@@ -54,6 +54,7 @@ def laid_out(scheme, inputs, documents=None, *, seed=0, training=True):
 
 
 @pytest.mark.parametrize("scheme", ALL, ids=named)
+@settings(max_examples=40)
 @given(rows=st.integers(0, 4), tokens=st.integers(5, 40), seed=st.integers(0, 2**32), training=st.booleans())
 def test_positions_lie_below_the_reach(scheme, rows, tokens, seed, training):
     inputs = some_bytes(rows, tokens, seed)
@@ -71,6 +72,7 @@ def test_drawn_positions_grow_strictly(scheme, tokens, seed):
 
 
 @pytest.mark.parametrize("scheme", ALL, ids=named)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32), rows=st.integers(1, 5), training=st.booleans())
 def test_the_generator_alone_decides(scheme, seed, rows, training):
     inputs = some_bytes(5, 12)
@@ -135,6 +137,7 @@ DOCUMENTS = st.lists(st.lists(st.integers(-1, 2), min_size=10, max_size=10), min
 
 
 @pytest.mark.parametrize("scheme", ALL, ids=named)
+@settings(max_examples=40)
 @given(documents=DOCUMENTS, seed=st.integers(0, 2**32), training=st.booleans())
 def test_a_document_is_laid_out_by_itself(scheme, documents, seed, training):
     if isinstance(scheme, Skip) and scheme.chunks > 2:  # rows need documents as long as there are chunks
@@ -159,6 +162,7 @@ def test_a_document_is_laid_out_by_itself(scheme, documents, seed, training):
 
 
 @pytest.mark.parametrize("scheme", ALL, ids=named)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32), training=st.booleans())
 def test_one_document_is_as_good_as_none(scheme, seed, training):
     inputs = some_bytes(3, 12)

@@ -31,6 +31,7 @@ from lengthwise.forms import (
 )
 from lengthwise.positions import consecutive
 from lengthwise.span import Span
+from tests.pairwise import pairwise
 
 fused, reference, sdpa = (BACKENDS[name] for name in ("fused", "reference", "sdpa"))
 
@@ -142,7 +143,7 @@ def require_as_exact_as_torch(make, length, seed, draws, dtype=torch.float32):
 LEARNED = [lambda: T5(num_heads=4), lambda: FIRE(num_heads=4), lambda: FIRE(num_heads=4, hidden_layers=1)]
 
 
-@pytest.mark.parametrize(("length", "seed"), [(128, 0), (256, 30)])
+@pytest.mark.parametrize(("length", "seed"), [(128, 0), pytest.param(256, 30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", LEARNED)
 def test_as_exact_as_torch(make, length, seed):
     """Root of the mean square over 24 draws: one number, as the gradient of FIRE's c, is by chance close in a few of them."""
@@ -180,10 +181,12 @@ def test_a_knot_is_where_it_is_exactly(first, more):
     assert (results[0] - results[1]).abs().max() > 1e-3 * results[0].abs().max()
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("frozen", ["table", "pieces"])
-@pytest.mark.parametrize("kind", ["pieces table", "many table", "crooked short"])
-@pytest.mark.parametrize("places", ["consecutive", "documents"])
+@pairwise(
+    places=["consecutive", "documents"],
+    kind=["pieces table", "many table", "crooked short"],
+    frozen=["table", "pieces"],
+    target=TARGETS,
+)
 def test_one_term_learns_and_the_other_does_not(kind, frozen, places, target):
     cpu._forced_target = target
     length = 131
@@ -216,10 +219,9 @@ def test_every_form_in_float64(kind, i, j):
     require_equal(kind, (2, 4, 2, i, j, 5), Span.of(j, i), Mask(i, j), dtype=WIDE)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("i", "j"), LENGTHS)
-def test_every_form_on_every_target(kind, i, j, target):
+@pairwise(lengths=LENGTHS, kind=KINDS, target=TARGETS)
+def test_every_form_on_every_target(kind, lengths, target):
+    i, j = lengths
     require_equal(kind, (2, 4, 2, i, j, 33), Span.of(j, i), Mask(i, j), target=target)
 
 
@@ -240,16 +242,19 @@ def test_decoding(heads, queries, target):
         require_equal("none", shape, Span.of(keys, queries), Mask(queries, keys, True, ids), target=target)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("heads", [(2, 2), (4, 1)])
-@pytest.mark.parametrize("queries", [1, 2, 70])
-def test_many_keys_and_few_queries(queries, heads, target):
+@pairwise(
+    queries=[1, 2, 70],
+    heads=[(2, 2), (4, 1)],
+    target=TARGETS,
+    dtype=[torch.float32, WIDE],
+    how=["causal", "a window", "documents"],
+)
+def test_many_keys_and_few_queries(queries, heads, target, dtype, how):
     """Keys are shared out between units of work, and their parts joined."""
-    ids = (torch.arange(1200) // 500)[None]
-    for dtype in (torch.float32, WIDE):
-        for mask in (Mask(queries, 1200), Mask(queries, 1200, window=900), Mask(queries, 1200, True, ids)):
-            shape = (2, *heads, queries, 1200, 20)
-            require_equal("table pieces", shape, Span.of(1200, queries), mask, dtype=dtype, target=target)
+    ids = (torch.arange(1200) // 500)[None] if how == "documents" else None
+    mask = Mask(queries, 1200, True, ids, 900 if how == "a window" else None)
+    shape = (2, *heads, queries, 1200, 20)
+    require_equal("table pieces", shape, Span.of(1200, queries), mask, dtype=dtype, target=target)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -286,11 +291,14 @@ def test_both_ways(kind, i, j):
 WINDOWS = (1, 40, 200)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("kind", ["none", "pieces table", "many", "crooked short"])
-@pytest.mark.parametrize(("i", "j"), [(131, 131), (3, 331), (60, 231)])
-def test_a_sliding_window(kind, i, j, window, target):
+@pairwise(
+    lengths=[(131, 131), (3, 331), (60, 231)],
+    kind=["none", "pieces table", "many", "crooked short"],
+    window=WINDOWS,
+    target=TARGETS,
+)
+def test_a_sliding_window(kind, lengths, window, target):
+    i, j = lengths
     require_equal(kind, (2, 4, 2, i, j, 33), Span.of(j, i), Mask(i, j, window=window), target=target)
 
 
@@ -301,25 +309,26 @@ def test_a_sliding_window_over_a_long_sequence(kind, window):
     require_equal(kind, (1, 2, 1, 450, 450, 8), span, mask, dtype=WIDE)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("kind", ["none", "short"])
-@pytest.mark.parametrize(("i", "j"), [(100, 100), (1, 331), (60, 231), (331, 331)])
-def test_a_sliding_window_both_ways(kind, i, j, window, target):
+@pairwise(lengths=[(100, 100), (1, 331), (60, 231), (331, 331)], kind=["none", "short"], window=WINDOWS, target=TARGETS)
+def test_a_sliding_window_both_ways(kind, lengths, window, target):
+    i, j = lengths
     mask = Mask(i, j, causal=False, window=window)
     require_equal(kind, (2, 2, 1, i, j, 20), Span.of(j, i), mask, target=target)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("window", [7, 100])
-@pytest.mark.parametrize("kind", ["none", "pieces short", "many"])
-@pytest.mark.parametrize("queries", [160, 50])
-def test_a_sliding_window_in_documents(kind, queries, window, target):
-    for documents in DOCUMENTS.values():
-        ids = torch.tensor(documents)
-        p = consecutive(ids)
-        span, mask = Span(p[:, 160 - queries :], p, 160), Mask(queries, 160, True, ids, window)
-        require_equal(kind, (2, 2, 2, queries, 160, 12), span, mask, target=target)
+DOCUMENTS = {
+    "packed": [[0] * 70 + [1] * 60 + [2] * 30, [4] * 10 + [3] * 150],
+    "padded left": [[-1] * 40 + [0] * 120],
+    "in turns": [[n % 3 for n in range(160)], [n // 5 % 2 for n in range(160)]],
+}
+
+
+@pairwise(queries=[160, 50], kind=["none", "pieces short", "many"], how=DOCUMENTS, window=[7, 100], target=TARGETS)
+def test_a_sliding_window_in_documents(kind, queries, how, window, target):
+    ids = torch.tensor(DOCUMENTS[how])
+    p = consecutive(ids)
+    span, mask = Span(p[:, 160 - queries :], p, 160), Mask(queries, 160, True, ids, window)
+    require_equal(kind, (2, 2, 2, queries, 160, 12), span, mask, target=target)
 
 
 @pytest.mark.parametrize("window", [30, 128])
@@ -338,17 +347,7 @@ def test_a_window_reads_nothing_that_it_hides(window):
     assert not spoiled[:, :, :seen].any()
 
 
-DOCUMENTS = {
-    "packed": [[0] * 70 + [1] * 60 + [2] * 30, [4] * 10 + [3] * 150],
-    "padded left": [[-1] * 40 + [0] * 120],
-    "in turns": [[n % 3 for n in range(160)], [n // 5 % 2 for n in range(160)]],
-}
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("kind", ["none", "table", "pieces short", "many"])
-@pytest.mark.parametrize("how", DOCUMENTS)
-@pytest.mark.parametrize("queries", [160, 50])
+@pairwise(queries=[160, 50], how=DOCUMENTS, kind=["none", "table", "pieces short", "many"], target=TARGETS)
 def test_documents(kind, how, queries, target):
     ids = torch.tensor(DOCUMENTS[how])
     for p in (consecutive(ids), torch.arange(160)[None]):
@@ -559,24 +558,27 @@ def turned(backend, name, layout, dtype, mask=None):
     return [out, *torch.autograd.grad(out, [*qkv, *bias.leaves], weight.to(dtype))]
 
 
-@pytest.mark.parametrize("layout", ["interleaved", "half"])
-@pytest.mark.parametrize("name", TURNED)
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", [torch.float32, WIDE])
-def test_the_kernel_rotates(dtype, target, name, layout, monkeypatch):
+@pairwise(
+    dtype=[torch.float32, WIDE],
+    target=TARGETS,
+    name=TURNED,
+    layout=["interleaved", "half"],
+    how=["causal", "documents", "window", "both ways"],
+)
+def test_the_kernel_rotates(dtype, target, name, layout, how, monkeypatch):
     """Also through windows and documents, where blocks of keys are passed over."""
     cpu._forced_target = target
     i, j = TURNED[name][0][3:5]
-    masks = [Mask(i, j), Mask(i, j, True, (torch.arange(j) // 29)[None]), Mask(i, j, True, None, 17), Mask(i, j, False)]
-    for mask in masks:
-        wanted = turned(reference, name, layout, WIDE, mask)
-        with monkeypatch.context() as patch:
-            patch.delattr(Rotation, "rotate_query")  # nothing else does
-            patch.delattr(Rotation, "rotate_key")
-            got = turned(fused, name, layout, dtype, mask)
-        for a, b in zip(got, wanted, strict=True):
-            tolerance = (1e-12 if dtype == WIDE else 1e-5) * max(1.0, b.abs().max().item())
-            assert (a.to(WIDE) - b).abs().max().item() <= tolerance
+    ids = (torch.arange(j) // 29)[None] if how == "documents" else None
+    mask = Mask(i, j, how != "both ways", ids, 17 if how == "window" else None)
+    wanted = turned(reference, name, layout, WIDE, mask)
+    with monkeypatch.context() as patch:
+        patch.delattr(Rotation, "rotate_query")  # nothing else does
+        patch.delattr(Rotation, "rotate_key")
+        got = turned(fused, name, layout, dtype, mask)
+    for a, b in zip(got, wanted, strict=True):
+        tolerance = (1e-12 if dtype == WIDE else 1e-5) * max(1.0, b.abs().max().item())
+        assert (a.to(WIDE) - b).abs().max().item() <= tolerance
 
 
 @pytest.mark.parametrize("name", TURNED)
