@@ -31,7 +31,7 @@ from lengthwise.models.decoder import Block
 class MinusDistance(DistanceBias):
     """b(h, i, j) = -(i - j), the bias that the construction has to equal."""
 
-    def __init__(self, num_heads: int):
+    def __init__(self, *, num_heads: int):
         super().__init__()
         self.num_heads = num_heads
 
@@ -72,7 +72,7 @@ def compare(model: Decoder, bound: int) -> Iterator[Result]:
         t = torch.arange(length)
         expected = content_q @ content_k.mT - (t[:, None] - t)
         visible = (t[:, None] >= t).expand_as(expected)
-        relative = attend(content_q, content_k, v, MinusDistance(HEADS), scale=1.0, backend="reference")
+        relative = attend(content_q, content_k, v, MinusDistance(num_heads=HEADS), scale=1.0, backend="reference")
         expected_out = block.out(relative.transpose(1, 2).flatten(2))
         # Both positions have the error of Theorem 1's block, up to its bound. Each of the head_dim products and additions of
         # a logit is rounded by half an EPS, on both sides.
