@@ -121,14 +121,27 @@ class Stretched(RoPE):
         )
 
 
-MADE = pytest.mark.parametrize(
-    "make", [Vectors, FourTerms, Shared, Counts, Gated, Stretched], ids=lambda make: make.__name__
-)
+FORMS = [Vectors, FourTerms, Shared, Counts, Gated, Stretched]
+MADE = pytest.mark.parametrize("make", FORMS, ids=lambda make: make.__name__)
+ASKED = pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
 
 
 @MADE
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
+@ASKED
 def test_form(make: Any, question: Any, refused_form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one backend that serves the form, another one for the next question; `agrees` compares all of them."""
+    backends = [""]
+    if question.on_backend:
+        backends = [name for name in differentiable_backends() if refused_form(make, name) is None]
+        turn = (FORMS.index(make) + QUESTIONS.index(question)) % len(backends)
+        backends = differentiable_backends() if question.name == "agrees" else backends[turn:][:1]
+    require(make, question, backends, refused_form, monkeypatch, variants=False)
+
+
+@pytest.mark.slow
+@MADE
+@ASKED
+def test_form_with_every_setting(make: Any, question: Any, refused_form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     require(make, question, differentiable_backends() if question.on_backend else [""], refused_form, monkeypatch)
 
 
@@ -139,10 +152,12 @@ def test_form_on_every_backend(make: Any, refused_form: Any, monkeypatch: pytest
     require(make, agrees, backends_of(agrees), refused_form, monkeypatch)
 
 
-def require(make: Any, question: Any, backends: list[str], refused_form: Any, monkeypatch: Any) -> None:
+def require(
+    make: Any, question: Any, backends: list[str], refused_form: Any, monkeypatch: Any, variants: bool = True
+) -> None:
     monkeypatch.setitem(ENCODINGS._all(), make.__name__, make)
     for backend in backends:
-        answer = question(EncodingCase.of(make), backend)
+        answer = question(EncodingCase.of(make), backend, variants=variants)
         assert answer.verdict is not Verdict.FAILED, (backend, answer.detail)
         words = refused_form(make, backend) if backend else None
         assert (answer.verdict is Verdict.REFUSED) == (words is not None), (backend, answer)

@@ -17,6 +17,21 @@ from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, backends_of,
 from lengthwise.encodings import ENCODINGS
 
 
+def test_json_of_one_question(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the first question, in a worker process."""
+    monkeypatch.setattr(table, "QUESTIONS", QUESTIONS[:1])
+    assert main(json=True, encodings=["NOPE"]) == 0
+    out, err = capsys.readouterr()
+    assert "NoPE: 1 of 1 questions answered" in err
+    said = json.loads(out)
+    assert said["ok"] is True
+    assert [q["name"] for q in said["questions"]] == [QUESTIONS[0].name]
+    expected = [("NoPE", QUESTIONS[0].name, backend) for backend in backends_of(QUESTIONS[0])]
+    assert [(a["encoding"], a["question"], a["backend"]) for a in said["answers"]] == expected
+    assert {a["verdict"] for a in said["answers"]} == {"ok"}
+
+
+@pytest.mark.slow
 def test_json_of_one_encoding(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(json=True, encodings=["NOPE"]) == 0
     out, err = capsys.readouterr()
