@@ -248,7 +248,7 @@ def require_equal(case: Case, backends: list[str] = QUICK) -> None:
                 assert off <= close * size, f"{backend} in {dtype}: answer {n} is {off:.1e} off"
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 def test_any_shape_and_any_sum_of_forms(case):
     require_equal(case)
@@ -272,7 +272,7 @@ def test_every_form_reaches_every_backend_that_knows_it():
     """Otherwise the tests above would compare the reference with itself."""
     seen: dict[str, set[str]] = {name: set() for name in BACKENDS}
 
-    @settings(max_examples=1000, database=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=400, database=None, suppress_health_check=[HealthCheck.too_slow])
     @given(cases())
     def look(case: Case) -> None:
         numbers = Numbers(case)

@@ -280,8 +280,14 @@ def test_half_precision_computes_in_float32(dtype, monkeypatch):
         torch.testing.assert_close(out.double(), exact, rtol=torch.finfo(dtype).eps, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["toeplitz", "progressive", "several of each", "rewritten"])
-@pytest.mark.parametrize("consecutive", [True, False])
+@pytest.mark.parametrize(
+    ("name", "consecutive"),
+    [
+        ("toeplitz", True), ("toeplitz", False), ("progressive", True), ("several of each", False), ("rewritten", True),
+        *(pytest.param(*slow, marks=pytest.mark.slow)
+          for slow in (("progressive", False), ("several of each", True), ("rewritten", False))),
+    ],
+)  # fmt: skip
 def test_gradcheck(name, consecutive, monkeypatch):
     torch.manual_seed(0)
     small(monkeypatch, 2)
