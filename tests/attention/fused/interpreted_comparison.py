@@ -15,6 +15,7 @@ import torch
 from triton.compiler.errors import CompilationError
 
 from lengthwise.attention.fused import gpu
+from lengthwise.attention.fused.buffers import empty_gradients
 from lengthwise.attention.fused.gpu import Blocks, comparison
 from lengthwise.attention.fused.gpu.verdicts import Form
 
@@ -56,6 +57,18 @@ def test_kernels_that_are_right_are_equal(form):
     assert comparison.difference(form, "cpu") is None
 
 
+def _no_gradients(monkeypatch):
+    """Where the output is wrong, which is said first: gradients take most of the time."""
+
+    def zeros(grad, q, k, v, out, lse, arguments, needs):
+        found = empty_gradients(q, k, v, lse, arguments.biases, arguments.rows, needs)
+        for x in found:
+            x.zero_()
+        return found
+
+    monkeypatch.setattr(gpu, "backward", zeros)
+
+
 def _off(place, by):
     """The kernel that is given, with one of its answers changed."""
 
@@ -95,6 +108,8 @@ QUICK = ("output", "q", "table")
 def test_kernels_that_are_wrong_are_found(name, monkeypatch):
     monkeypatch.setattr(comparison, "SHAPES", SHAPES[:1])
     which, wrap, said = WRONG[name]
+    if which == "forward":
+        _no_gradients(monkeypatch)
     monkeypatch.setattr(gpu, which, wrap(getattr(gpu, which)))
     found = comparison.difference(Form(("table", "segments"), 8, "float32"), "cpu")
     assert found and said in found, found
@@ -104,6 +119,7 @@ def test_kernels_that_are_wrong_are_found(name, monkeypatch):
 def test_every_shape_is_what_its_name_says(shape, monkeypatch):
     """A kernel that is wrong in this kind of call alone is found."""
     monkeypatch.setattr(comparison, "SHAPES", (shape,))
+    _no_gradients(monkeypatch)
     forward, form = gpu.forward, Form(("table",), 8, "float32")
 
     def wrong(q, k, v, arguments):
@@ -123,7 +139,7 @@ def test_every_shape_is_what_its_name_says(shape, monkeypatch):
 
 
 def test_its_answer_is_a_line(monkeypatch, capsys):
-    monkeypatch.setattr(comparison, "SHAPES", SHAPES[:1])
+    monkeypatch.setattr(comparison, "SHAPES", SHAPES[3:4])
     asked = '{"biases": [], "dim": 8, "dtype": "float32", "device": "%s"}'
     monkeypatch.setattr(sys, "argv", ["", asked % "cpu"])
     comparison.main()

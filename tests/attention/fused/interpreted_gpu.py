@@ -17,6 +17,7 @@ import torch
 from lengthwise.attention.fused import gpu
 from lengthwise.attention.fused.arguments import Biases, Geometry, Rows, Segments
 from lengthwise.attention.fused.gpu import Blocks, tiles
+from tests.pairwise import pairwise
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 
@@ -43,21 +44,15 @@ def _small_blocks(monkeypatch):
     monkeypatch.setattr(gpu, "blocks", lambda dtype, wide, pieces: SMALL)
 
 
-KINDS = [
-    "none",
-    "table",
-    "short",
-    "pieces",
-    "one",
-    "pieces short",
-    "many",
-    "crooked pieces",
-    "rows",
-    "wide rows shared",
-]
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+KINDS = ["none", "table", "one", "pieces short", "many", "crooked pieces", "wide rows shared"]
+
+
+# The others are quick with every mask.
+@pytest.mark.parametrize("kind", [*KINDS, slow("short"), slow("pieces"), slow("rows")])
 def test_form(kind):
     require_equal(Case(kind, heads=(2, 1)))
 
@@ -66,27 +61,15 @@ def test_form_sums_with_one_head_for_all():
     require_equal(Case("many short rows shared", batch=2, heads=(4, 2), queries=16, keys=20))
 
 
-@pytest.mark.parametrize("dim", [1, 5, 64, 130])
+@pytest.mark.parametrize("dim", [slow(1), 5, slow(64), 130])
 def test_form_with_every_head_dim(dim):
     require_equal(Case("pieces table", queries=16, keys=19, dim=dim))
 
 
-@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 50), (3, 17), (16, 16), (39, 39)])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 50), slow(3, 17), slow(16, 16), (39, 39)])
 def test_form_with_any_lengths(queries, keys):
     require_equal(Case("short", queries=queries, keys=keys))
     require_equal(Case("none", queries=queries, keys=keys))
-
-
-@pytest.mark.parametrize("kind", ["none", "short", "rows"])
-def test_both_ways(kind):
-    require_equal(Case(kind, causal=False))
-    require_equal(Case(kind, causal=False, window=13))
-
-
-@pytest.mark.parametrize("kind", ["none", "table", "pieces", "rows"])
-@pytest.mark.parametrize("window", [1, 12])
-def test_window(kind, window):
-    require_equal(Case(kind, window=window))
 
 
 # Documents that are whole blocks, and that are not; padding on the left; ids that come again.
@@ -105,22 +88,41 @@ def _restarting(documents):
     return rows
 
 
-@pytest.mark.parametrize("kind", ["none", "table", "pieces", "rows"])
-@pytest.mark.parametrize("how", DOCUMENTS)
-def test_documents(kind, how):
-    documents = DOCUMENTS[how]
-    require_equal(Case(kind, batch=len(documents), documents=documents, positions=_restarting(documents)))
+MASKS = {
+    "causal": (True, None), "a window": (True, 12), "both ways": (False, None), "a window both ways": (False, 13),
+}  # fmt: skip
 
 
-def test_documents_without_positions_and_with_a_window():
-    for causal in (True, False):
-        require_equal(Case("short", batch=2, documents=DOCUMENTS["packed"], window=9, causal=causal))
+@pairwise(
+    kind=["none", "table", "short", "pieces", "rows"],
+    mask=MASKS,
+    where=["in order", "gaps", "packed, in order", *DOCUMENTS],
+)
+def test_every_mask(kind, mask, where):
+    """Over positions that restart in each document, or not."""
+    causal, window = MASKS[mask]
+    causal = causal or kind == "pieces"  # pieces have no other masks
+    documents = DOCUMENTS.get(where.partition(",")[0])
+    positions = None
+    if where == "gaps":
+        torch.manual_seed(3)
+        positions = torch.randint(0, 4, (2, 35)).cumsum(1)
+    elif where in DOCUMENTS:
+        positions = _restarting(documents)
+    if not causal and kind == "table":  # says nothing about keys after the query
+        kind = "short"
+    batch = len(documents) if documents else 1 if positions is None else 2
+    require_equal(Case(kind, batch=batch, causal=causal, window=window, documents=documents, positions=positions))
 
 
-@pytest.mark.parametrize("kind", ["short", "pieces", "many", "rows"])
-def test_positions_with_gaps(kind):
+@pytest.mark.parametrize("kind", [slow("none"), "table", "pieces", slow("rows")])
+def test_a_window_of_one(kind):
+    require_equal(Case(kind, window=1))
+
+
+def test_many_pieces_at_positions_with_gaps():
     torch.manual_seed(3)
-    require_equal(Case(kind, batch=2, positions=torch.randint(0, 4, (2, 35)).cumsum(1)))
+    require_equal(Case("many", queries=16, keys=20, positions=torch.randint(0, 4, (1, 20)).cumsum(1)))
 
 
 def test_positions_very_far_apart():
@@ -129,8 +131,9 @@ def test_positions_very_far_apart():
     require_equal(case)
 
 
-@pytest.mark.parametrize("level", [0.0, 10.0, 500.0], ids=["i > L", "both", "i < L"])
-@pytest.mark.parametrize("c", [1e-3, 100.0], ids=["c small", "c large"])
+@pytest.mark.parametrize(
+    ("level", "c"), [(0.0, 1e-3), (10.0, 100.0), (500.0, 1e-3), slow(0.0, 100.0), slow(10.0, 1e-3), slow(500.0, 100.0)]
+)
 def test_pieces_of_fire(level, c):
     require_equal(Case("pieces", level=level, c=c))
 
@@ -180,27 +183,34 @@ def _tiling(case):
     return tiles.Case(biases, rows, Geometry(), case.queries, case.keys, torch.device("cpu"))
 
 
-@pytest.mark.parametrize("scale", [0.0, -0.5, 1e-30, 3.0])
+@pytest.mark.parametrize("scale", [0.0, -0.5, slow(1e-30), slow(3.0)])
 def test_any_scale(scale):
     case = Case("short", queries=16, keys=20)
     case.scale = scale or 1e-300  # a scale of 0, which `or` would replace
     require_equal(case)
 
 
-def test_a_long_cache_is_shared_out():
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("short", queries=2, keys=70),
+        Case("none", queries=3, keys=70, documents=[[0] * 60 + [1] * 10]),
+        slow(Case("many", queries=1, keys=70, window=40)),
+    ],
+    ids=lambda case: case.kind,
+)
+def test_a_long_cache_is_shared_out(case):
     """Few queries: several programs for one head, each with a part of the keys, some of which see nothing."""
-    require_equal(Case("short", queries=2, keys=70))
-    require_equal(Case("none", queries=3, keys=70, documents=[[0] * 60 + [1] * 10]))
-    require_equal(Case("many", queries=1, keys=70, window=40))
+    require_equal(case)
 
 
-@pytest.mark.parametrize(("dtype", "close"), [(torch.float16, 4e-3), (torch.bfloat16, 3e-2)], ids=str)
+@pytest.mark.parametrize(("dtype", "close"), [slow(torch.float16, 4e-3), (torch.bfloat16, 3e-2)], ids=str)
 def test_half_precision(dtype, close):
     """Products of halves, everything else in float32."""
     require_equal(Case("pieces short", dtype=dtype), close)
 
 
-@pytest.mark.parametrize("how", ["columns", "every second", "heads last", "one for all"])
+@pytest.mark.parametrize("how", [slow("columns"), slow("every second"), "heads last", "one for all"])
 def test_any_strides(how):
     def strided(x):
         if how == "columns":
@@ -217,8 +227,13 @@ def test_any_strides(how):
     require_equal(case)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-@pytest.mark.parametrize("which", range(4), ids=["q", "k", "v", "gradient"])
+@pytest.mark.parametrize(
+    ("which", "bad"),
+    [
+        (0, math.nan), (1, math.nan), (2, math.inf), (3, math.inf),
+        slow(0, math.inf), slow(1, math.inf), slow(2, math.nan), slow(3, math.nan),
+    ],
+)  # fmt: skip
 def test_nan_and_infinity_stay_with_those_that_see_them(bad, which):
     """Token 21 of 40 is bad: tokens that do not see it, or that it does not see, are as without it."""
     documents = [[0] * 27 + [1] * 13]
@@ -250,7 +265,7 @@ def test_logits_far_from_zero():
         require_equal(case, close=3e-3)  # float32 has 1e-3 there
 
 
-@pytest.mark.parametrize("kind", ["table", "pieces", "pieces table"])
+@pytest.mark.parametrize("kind", [slow("table"), slow("pieces"), "pieces table"])
 def test_changes_of_a_row_sum_to_0_though_the_output_is_off(kind, monkeypatch):
     """<dO, O> makes delta; the rows' sums mend what is wrong in it for all that comes after. (Not for what a FAR tile
     gives a table's first and last entry, which is summed with dq.)"""
@@ -269,7 +284,7 @@ def test_changes_of_a_row_sum_to_0_though_the_output_is_off(kind, monkeypatch):
             torch.testing.assert_close(x, y, atol=1e-5, rtol=1e-5, msg=lambda m, name=name: f"{name}: {m}")
 
 
-@pytest.mark.parametrize("kind", ["table", "pieces", "pieces table", "crooked pieces"])
+@pytest.mark.parametrize("kind", [slow("table"), slow("pieces"), "pieces table", slow("crooked pieces")])
 def test_small_changes_remain_between_large_ones_that_cancel(kind):
     """Of three equal documents the last takes back what the first adds, which is a million times what the second does."""
 
@@ -300,8 +315,13 @@ def test_nothing_at_all():
 BLOCKS = gpu.blocks
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("name", gpu_errors.FORMS)
+QUICK_ERRORS = {("NoPE", torch.float16), ("T5", torch.bfloat16), ("BandedBias:band=64", torch.float16)}
+ERRORS = [(name, dtype) for name in gpu_errors.FORMS for dtype in (torch.bfloat16, torch.float16)]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [asked if asked in QUICK_ERRORS else slow(*asked) for asked in ERRORS], ids=str
+)
 def test_errors_of_halves_are_at_most_twice_those_of_torch(name, dtype, monkeypatch):
     """At 128 tokens, with the blocks that a GPU would be given."""
     monkeypatch.setattr(gpu, "blocks", BLOCKS)
@@ -309,7 +329,9 @@ def test_errors_of_halves_are_at_most_twice_those_of_torch(name, dtype, monkeypa
 
 
 # How many draws: one number, as FIRE's c, is by chance close in a few.
-@pytest.mark.parametrize(("name", "draws"), [("T5", 1), ("FIRE", 6), ("FIRE:hidden_layers=1", 6), ("TransformerXL", 1)])
+@pytest.mark.parametrize(
+    ("name", "draws"), [("T5", 1), slow("FIRE", 6), slow("FIRE:hidden_layers=1", 6), ("TransformerXL", 1)]
+)
 def test_errors_are_at_most_twice_those_of_torch(name, draws, monkeypatch):
     """The same of float32."""
     monkeypatch.setattr(gpu, "blocks", BLOCKS)

@@ -20,22 +20,22 @@ INTERPRETED = HERE / "interpreted_gpu.py"
 needs_triton = pytest.mark.skipif(gpu.missing() is not None, reason=str(gpu.missing()))
 
 
+PARTS = ["errors and not hidden", "errors and hidden", "every_mask", "not errors and not every_mask"]
+
+
 @needs_triton
 @pytest.mark.parametrize(
-    "part",
+    ("marks", "part"),
     [
-        "form",
-        "documents",
-        "pieces or window or both",
-        "errors and not hidden",
-        "errors and hidden",
-        "not form and not pieces and not documents and not window and not both and not errors",
+        ("not slow", "errors"),
+        ("not slow", "not errors"),
+        *(pytest.param("slow", part, marks=pytest.mark.slow) for part in PARTS),
     ],
 )
-def test_in_the_interpreter(part):
+def test_in_the_interpreter(marks, part):
     """A process of its own: Triton decides when it is imported whether it interprets."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", part, str(INTERPRETED),
-               "--jaxtyping-packages=lengthwise.attention,beartype.beartype"]  # fmt: skip
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", marks, "-k", part,
+               str(INTERPRETED), "--jaxtyping-packages=lengthwise.attention,beartype.beartype"]  # fmt: skip
     env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     for name in [name for name in env if name.startswith("PYTEST_XDIST")]:
         del env[name]
