@@ -58,6 +58,12 @@ def test_every_theorem_holds(theorem, make, monkeypatch):
         assert (result.theorem, result.subject) == (theorem.name, make.__name__)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("make", BIASES)
+def test_fire_expresses_others_up_to_every_bound(make):
+    assert all(result.ok for result in fire_expresses.prove(make))
+
+
 # ---- FIRE ----------------------------------------------------------------------------------------------------------
 
 
