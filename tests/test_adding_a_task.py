@@ -43,7 +43,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("text", [TASK, ENCODING[2]], ids=["task", "encoding"])
-def test_every_command_works_as_written(place: Path, capfd: pytest.CaptureFixture[str], text: str) -> None:
+def test_every_command_works_as_written(
+    place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr("lengthwise.studies.estimate.MEASURING_SECONDS", 0.0)
     commands = [line for block in blocks("sh", text) for line in block.splitlines() if line.startswith("lengthwise ")]
     assert len(commands) >= 3
     for command in commands:

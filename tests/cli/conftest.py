@@ -30,8 +30,9 @@ class Ran:
 
 
 @pytest.fixture
-def here(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Run the command line in this process."""
+def here(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """Run the command line in this process, which measures no more than one training step for its estimate."""
+    monkeypatch.setattr("lengthwise.studies.estimate.MEASURING_SECONDS", 0.0)
 
     def call(*arguments: object) -> Ran:
         capfd.readouterr()
@@ -65,7 +66,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results folder with a finished study, made once by the command itself."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "tiny.py").write_text(TINY)
-    ran = process("run", folder / "tiny.py", "--results", folder / "results", "--workers", 1)
+    ran = process("run", folder / "tiny.py", "--results", folder / "results", "--executor", "inline")
     assert ran.code == 0, ran.err
     (folder / "said.txt").write_text(ran.out + "\n====\n" + ran.err)
     return folder / "results"

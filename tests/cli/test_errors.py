@@ -205,11 +205,11 @@ def test_a_page_that_cannot_be_written(here: Call, finished: Path, place: Path) 
 
 
 @pytest.mark.skipif(os.name == "nt", reason="file names are text there")
-def test_a_text_whose_name_is_no_text(apart: Call, place: Path) -> None:
+def test_a_text_whose_name_is_no_text(here: Call, place: Path) -> None:
     name = "ode-\udcff.txt"
     (place / name).write_bytes((place / "short.txt").read_bytes())
-    tiny = "compare nope --train-length 8 --lengths 8 --steps 1 --tokens 64 --d-model 8 --results r"
-    ran = apart(*tiny.split(), "--text", name)
+    tiny = "compare nope --train-length 8 --lengths 8 --steps 1 --tokens 64 --d-model 8 --results r --executor inline"
+    ran = here(*tiny.split(), "--text", name)
     assert ran.code == 0, ran.err
     assert "Report: " in ran.out
     assert "ode-\\udcff.txt" in (place / "r" / "report.html").read_text(encoding="utf-8")
@@ -227,14 +227,14 @@ STOPPED = "\nlengthwise: stopped; run the same command again to continue\n"
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
 
-@pytest.mark.parametrize(("number", "code"), SIGNALS)
+@pytest.mark.parametrize(("number", "code"), [SIGNALS[0], pytest.param(*SIGNALS[1], marks=pytest.mark.slow)])
 def test_signals_while_a_command_starts(apart: Call, place: Path, number: signal.Signals, code: int) -> None:
     (place / "stops.py").write_text(f"import signal\nsignal.raise_signal({number:d})\n")
     ran = apart("run", "stops.py")
     assert (ran.code, ran.out, ran.err) == (code, "", STOPPED)
 
 
-@pytest.mark.parametrize(("number", "code"), SIGNALS)
+@pytest.mark.parametrize(("number", "code"), [pytest.param(*SIGNALS[0], marks=pytest.mark.slow), SIGNALS[1]])
 def test_signals_that_a_package_swallows_while_it_is_imported(
     apart: Call, place: Path, number: signal.Signals, code: int
 ) -> None:
@@ -317,7 +317,7 @@ def test_the_traceback_on_request(here: Call, place: Path, monkeypatch: pytest.M
     assert ran.err.splitlines()[-1].startswith("lengthwise: raises.py, line 3: TypeError")
 
 
-def test_a_failed_run_is_named_and_the_exit_code_is_1(apart: Call, tmp_path: Path) -> None:
+def test_a_failed_run_is_named_and_the_exit_code_is_1(here: Call, tmp_path: Path) -> None:
     study = tmp_path / "faulty.py"
     study.write_text(
         "from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig\n"
@@ -330,7 +330,7 @@ def test_a_failed_run_is_named_and_the_exit_code_is_1(apart: Call, tmp_path: Pat
         "    steps=5, batch_size=2), model=ModelConfig(d_model=16, num_layers=1, num_heads=2)),\n"
         "    evaluation=EvaluationConfig(lengths=(4, 8), examples=4))\n"
     )
-    ran = apart("run", study, "--results", tmp_path / "results", "--workers", 1)
+    ran = here("run", study, "--results", tmp_path / "results", "--executor", "inline")
     assert ran.code == 1, ran.err
     assert "Traceback" not in ran.err
     assert "lengthwise: failed: Faulty on Copy, seed 0 (" in ran.err

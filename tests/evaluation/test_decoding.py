@@ -16,7 +16,8 @@ from lengthwise.tasks.base import GradedAnswers
 from lengthwise.tasks.pairs import Pairs
 from lengthwise.training import Progress, Stopped, build, train
 
-BY_ONE = ("NoPE", "RoPE", "ALiBi", "T5", "FIRE", "Learned:max_length=40")
+BY_ONE = ["RoPE", "T5", "Learned:max_length=40"]
+BY_ONE += [pytest.param(name, marks=pytest.mark.slow) for name in ("NoPE", "ALiBi", "FIRE")]
 
 
 class Ragged(Copy):
