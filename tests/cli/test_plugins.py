@@ -676,13 +676,11 @@ def test_a_run_whose_class_ends_the_process_fails_with_that_line(here: Call, own
     """In a worker process; another run of the same worker is not affected."""
     (own / "exits.py").write_text(EXITS)
     sizes = ["--train-length", 3, "--lengths", 3, "--steps", 2, "--d-model", 16, "--num-layers", 1, "--num-heads", 2]
-    ran = here(
-        "compare", "nope", "ends", *sizes, "--task", "copy", "--examples", 4, "--workers", 1, "--plugin", "exits.py"
-    )
+    words = ["--examples", 4, "--executor", "inline", "--plugin", "exits.py"]
+    ran = here("compare", "nope", "ends", *sizes, "--task", "copy", *words)
     assert ran.code == 1, ran.err
     assert "exits.py, line 8: SystemExit: 3; raise an exception instead of ending the process" in ran.err
     assert "1 of 2 runs failed" in ran.err
-    words = ["compare", "nope", *sizes, "--task", "scored", "--examples", 4]
-    ran = here(*words, "--executor", "inline", "--plugin", "exits.py")
+    ran = here("compare", "nope", *sizes, "--task", "scored", *words)
     assert ran.code == 1, ran.err
     assert "exits.py, line 16: SystemExit: no; raise" in ran.err
