@@ -45,7 +45,7 @@ def results(tmp_path: Path) -> Path:
 
 def test_a_study_from_nothing_to_done_and_no_run_twice(study_file: Callable[..., Path], results: Path) -> None:
     study = load(study_file())
-    outcome, heard = run(study, results, "local", workers=1)
+    outcome, heard = run(study, results)
     assert outcome.counts == {"pending": 0, "running": 0, "done": 2, "failed": 0}
     assert outcome.failed == ()
     keys = [r.key for r in study.runs]
@@ -69,7 +69,7 @@ def test_a_study_from_nothing_to_done_and_no_run_twice(study_file: Callable[...,
             assert (results / row.facts["weights"]).is_file()
     before = rows(results)
     begin = time.perf_counter()
-    outcome, heard = run(study, results)
+    outcome, heard = run(study, results, "local")
     assert time.perf_counter() - begin < 3  # no worker starts
     assert outcome.counts["done"] == 2
     assert heard.of(Started) == []
