@@ -183,19 +183,8 @@ def test_two_comparisons_with_other_steps_are_both_in_the_report(here: Call, tmp
 def test_lengths_that_are_asked_no_more_are_named(here: Call, tmp_path: Path) -> None:
     """Their scores leave the report, and come back without being computed again."""
     results = tmp_path / "results"
-    words = [
-        "compare",
-        "nope",
-        *BASE[2:],
-        *SMALL,
-        "--steps",
-        2,
-        "--results",
-        results,
-        "--executor",
-        "inline",
-        "--lengths",
-    ]
+    words = ["compare", "nope", *BASE[2:], *SMALL, "--steps", 2, "--results", results]
+    words += ["--executor", "inline", "--lengths"]
 
     def lengths() -> list[int]:
         (task,) = json.loads(here("report", "--results", results, "--json").out)["tasks"]

@@ -317,7 +317,8 @@ def test_the_traceback_on_request(here: Call, place: Path, monkeypatch: pytest.M
     assert ran.err.splitlines()[-1].startswith("lengthwise: raises.py, line 3: TypeError")
 
 
-def test_a_failed_run_is_named_and_the_exit_code_is_1(here: Call, tmp_path: Path) -> None:
+def test_a_failed_run_is_named_and_the_exit_code_is_1(apart: Call, tmp_path: Path) -> None:
+    """As a shell runs it: a process of its own, which starts a worker process."""
     study = tmp_path / "faulty.py"
     study.write_text(
         "from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig\n"
@@ -330,7 +331,7 @@ def test_a_failed_run_is_named_and_the_exit_code_is_1(here: Call, tmp_path: Path
         "    steps=5, batch_size=2), model=ModelConfig(d_model=16, num_layers=1, num_heads=2)),\n"
         "    evaluation=EvaluationConfig(lengths=(4, 8), examples=4))\n"
     )
-    ran = here("run", study, "--results", tmp_path / "results", "--executor", "inline")
+    ran = apart("run", study, "--results", tmp_path / "results", "--workers", 1)
     assert ran.code == 1, ran.err
     assert "Traceback" not in ran.err
     assert "lengthwise: failed: Faulty on Copy, seed 0 (" in ran.err

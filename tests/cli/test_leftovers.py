@@ -84,7 +84,7 @@ def test_a_pipe_beside_the_database_is_refused(compared: Path) -> None:
             said.append(f"results.db{suffix} is not a regular file, so SQLite cannot use it; remove it")
     code = "import json, sys\nfrom lengthwise.cli import main\nfor words in json.loads(sys.argv[1]): print(main(words))"
     command = [sys.executable, "-c", code, json.dumps(commands)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert ran.stdout.split() == ["2"] * len(commands)
     for line, wanted in zip(ran.stderr.splitlines(), said, strict=True):
         assert wanted in line

@@ -73,7 +73,7 @@ def test_answers_with_steps_that_could_not_be_read_are_shown(capsys: pytest.Capt
         assert lines[lines.index(line) + 1] == said
 
 
-def test_overall_scores_count_examples_and_keep_distributions_here() -> None:
+def test_overall_scores_count_examples_and_keep_distributions_apart() -> None:
     """What is shorter than anything in training is in neither mean."""
     plain = {f.name: None for f in dataclasses.fields(RunRow)} | {
         "unit": "bits",

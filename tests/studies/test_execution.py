@@ -116,7 +116,7 @@ class Faulty(NoPE):
 
 def test_a_run_that_fails_is_named_and_the_others_go_on(study_file: Callable[..., Path], results: Path) -> None:
     study = load(study_file(encodings='[Faulty, "rope"]', before=FAULTY))
-    outcome, heard = run(study, results, "local", workers=1)
+    outcome, heard = run(study, results)
     ((key, error),) = outcome.failed
     assert key == study.runs[0].key
     assert re.search(r"tiny\.py, line \d+: RuntimeError: broken on purpose \(see ", error), error
