@@ -32,25 +32,20 @@ def gallery() -> ModuleType:
     return module
 
 
-@pytest.fixture(scope="module")
-def files(gallery: ModuleType) -> tuple[dict[str, str], dict[str, str]]:
-    return gallery.generate()
-
-
-@pytest.fixture
-def generated(gallery, files, monkeypatch):
-    """Return the pages and pictures, which are generated once for all tests."""
-    monkeypatch.setattr(gallery, "generate", lambda: files)
-    return files
-
-
-def test_the_gallery_is_up_to_date(gallery, generated, monkeypatch, capsys):
+def test_the_gallery_is_up_to_date(gallery, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["gallery.py", "--check"])
     assert gallery.main() == 0, capsys.readouterr().out
 
 
-def test_a_stale_page_is_found(gallery, generated, tmp_path, monkeypatch):
-    pages, pictures = generated
+def test_a_stale_page_is_found(gallery, tmp_path, monkeypatch):
+    pages, pictures = (
+        {name: (folder / name).read_text(encoding="utf-8") for name in names.split()}
+        for folder, names in (
+            (FOLDER, "rope.md t5.md fire.md"),
+            (FOLDER / "pictures", "rope.svg alibi.svg fire.svg kerple_log.svg"),
+        )
+    )
+    monkeypatch.setattr(gallery, "generate", lambda: (pages, pictures))
     (tmp_path / "docs" / "encodings" / "pictures").mkdir(parents=True)
     monkeypatch.setattr(gallery, "FOLDER", tmp_path / "docs" / "encodings")
     for name, text in pages.items():

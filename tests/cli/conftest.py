@@ -1,15 +1,18 @@
 """The command line in this process and as its own."""
 
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from lengthwise.cli import main
 
+MEASURE_LITTLE = ("lengthwise.studies.estimate.MEASURING_SECONDS", 0.0)
 TINY = """
 from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig
 from lengthwise.studies import Study, grid
@@ -30,8 +33,9 @@ class Ran:
 
 
 @pytest.fixture
-def here(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Run the command line in this process."""
+def here(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """Run the command line in this process, which measures no more than one training step for its estimate."""
+    monkeypatch.setattr(*MEASURE_LITTLE)
 
     def call(*arguments: object) -> Ran:
         capfd.readouterr()
@@ -65,7 +69,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results folder with a finished study, made once by the command itself."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "tiny.py").write_text(TINY)
-    ran = process("run", folder / "tiny.py", "--results", folder / "results", "--workers", 1)
-    assert ran.code == 0, ran.err
-    (folder / "said.txt").write_text(ran.out + "\n====\n" + ran.err)
+    words = ["run", str(folder / "tiny.py"), "--results", str(folder / "results"), "--executor", "inline"]
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
+        patched.setattr(*MEASURE_LITTLE)
+        patched.setattr(sys, "argv", ["lengthwise", *words])
+        assert main(words) == 0, err.getvalue()
+    (folder / "said.txt").write_text(out.getvalue() + "\n====\n" + err.getvalue())
     return folder / "results"

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,19 +19,21 @@ from lengthwise.studies import Study
 Call = Callable[..., Any]
 
 
-def test_compare_without_a_study_file(apart: Call, tmp_path: Path) -> None:
+def test_compare_without_a_study_file(here: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, results = tmp_path / "war and peace.txt", tmp_path / "results"
     text.write_text("".join(f"{n} happy families are all alike.\n" for n in range(400)))
     words = ["compare", "RoPE", "fire-s:hidden_layers=1", "--text", text, "--train-length", 16, "--lengths", "16,32"]
-    words += ["--steps", 5, "--batch-size", 2, "--d-model", 16, "--num-layers", 1, "--num-heads", 2, "--tokens", 256]
-    ran = apart(*words, "--results", results, "--workers", 1)
+    words += ["--steps", 5, "--batch-size", 2, "--d-model", 8, "--num-layers", 1, "--num-heads", 1, "--tokens", 64]
+    words += ["--results", results, "--executor", "inline"]
+    monkeypatch.setattr(sys, "argv", ["lengthwise", *map(str, words)])
+    ran = here(*words)
     assert ran.code == 0, ran.err
     assert "FIRE-S(hidden_layers=1)" in ran.out
     assert "cross-entropy (nats per byte)" in ran.out
-    again = apart(*words, "--results", results)
+    again = here(*words)
     assert again.code == 0
     assert "all 2 runs are done" in again.err
-    ran = apart("list", "studies", "--results", results, "--json")
+    ran = here("list", "studies", "--results", results, "--json")
     (study,) = json.loads(ran.out)
     assert re.fullmatch(
         r"compare-text-war-and-peace\.txt-[0-9a-f]{6}-16-fire-s-hidden_layers-1-rope-.*-[0-9a-f]{8}", study["name"]
@@ -38,40 +41,40 @@ def test_compare_without_a_study_file(apart: Call, tmp_path: Path) -> None:
     assert study["command"].startswith("lengthwise compare RoPE fire-s:hidden_layers=1 --text ")
 
 
-def test_compare_on_a_fixed_training_set(apart: Call, tmp_path: Path) -> None:
+def test_compare_on_a_fixed_training_set(here: Call, tmp_path: Path) -> None:
     results, page = tmp_path / "results", tmp_path / "page.html"
     sizes = "--train-length 6 --min-length 5 --steps 12 --batch-size 4 --d-model 8 --num-layers 1 --num-heads 1"
     words = ["compare", "nope", "--task", "copy", *sizes.split(), "--examples", 8, "--results", results]
     for more, said in ((["--train-examples", 20], "20 fixed examples, 2.4 epochs"), ([], "new examples at every step")):
-        assert apart(*words, *more, "--workers", 1, "--name", said).code == 0
-        (run,) = json.loads(apart("list", "runs", "--study", said, "--results", results, "--json").out)
-        assert re.search(rf"^examples +{said} *$", apart("show", run["key"], "--results", results).out, re.MULTILINE)
-        assert apart("report", "--study", said, "--results", results, "--output", page).code == 0
+        assert here(*words, *more, "--executor", "inline", "--name", said).code == 0
+        (run,) = json.loads(here("list", "runs", "--study", said, "--results", results, "--json").out)
+        assert re.search(rf"^examples +{said} *$", here("show", run["key"], "--results", results).out, re.MULTILINE)
+        assert here("report", "--study", said, "--results", results, "--output", page).code == 0
         assert said in page.read_text()
 
 
-def test_compare_position_schemes(apart: Call, tmp_path: Path) -> None:
+def test_compare_position_schemes(here: Call, tmp_path: Path) -> None:
     results = tmp_path / "results"
     words = ["compare", "learned:max_length=64", "--task", "copy:symbols=5", "--train-length", 4, "--lengths", "4,8"]
     words += ["--min-length", 2]
     words += ["--positions", "consecutive,randomized:max_length=40,at_evaluation=random,shift:max_shift=9"]
-    words += ["--steps", 5, "--batch-size", 2, "--d-model", 16, "--num-layers", 1, "--num-heads", 2, "--examples", 8]
-    ran = apart(*words, "--results", results, "--workers", 1)
+    words += ["--steps", 5, "--batch-size", 2, "--d-model", 8, "--num-layers", 1, "--num-heads", 1, "--examples", 8]
+    ran = here(*words, "--results", results, "--executor", "inline")
     assert ran.code == 0, ran.err
     labels = [
         f"Learned(max_length=64){moved}"
         for moved in ("", " with Randomized(max_length=40)", " with Shift(max_shift=9)")
     ]
-    rows = json.loads(apart("list", "runs", "--results", results, "--json").out)
+    rows = json.loads(here("list", "runs", "--results", results, "--json").out)
     assert sorted((row["label"], row["status"]) for row in rows) == [(label, "done") for label in labels]
     (drawn,) = (row for row in rows if "Randomized" in row["label"])
-    (task,) = json.loads(apart("report", "--results", results, "--json").out)["tasks"]
+    (task,) = json.loads(here("report", "--results", results, "--json").out)["tasks"]
     assert [series["label"] for series in task["series"]] == labels
     assert [len(series["points"]) for series in task["series"]] == [2, 2, 2]
-    shown = apart("show", drawn["key"], "--results", results)
+    shown = here("show", drawn["key"], "--results", results)
     assert "Learned(max_length=64) with Randomized(max_length=40) on Copy(symbols=5), seed 0" in shown.out
     assert "positions=Randomized " in " ".join(shown.out.split())
-    assert "all 3 runs are done" in apart(*words, "--results", results).err
+    assert "all 3 runs are done" in here(*words, "--results", results).err
 
 
 SMALL = ["--d-model", "16", "--num-layers", "1", "--num-heads", "2", "--batch-size", "2", "--examples", "8"]
@@ -166,7 +169,7 @@ def test_a_long_name_is_cut_and_stays_the_only_one() -> None:
 
 def test_two_comparisons_with_other_steps_are_both_in_the_report(here: Call, tmp_path: Path) -> None:
     results = tmp_path / "results"
-    words = ["compare", "nope", *BASE[2:], *SMALL, "--lengths", "4,8", "--results", results, "--workers", 1]
+    words = ["compare", "nope", *BASE[2:], *SMALL, "--lengths", "4,8", "--results", results, "--executor", "inline"]
     for steps in (2, 3):
         assert here(*words, "--steps", steps).code == 0
     assert "all 1 runs are done" in here(*words, "--steps", 2).err
@@ -180,7 +183,8 @@ def test_two_comparisons_with_other_steps_are_both_in_the_report(here: Call, tmp
 def test_lengths_that_are_asked_no_more_are_named(here: Call, tmp_path: Path) -> None:
     """Their scores leave the report, and come back without being computed again."""
     results = tmp_path / "results"
-    words = ["compare", "nope", *BASE[2:], *SMALL, "--steps", 2, "--results", results, "--workers", 1, "--lengths"]
+    words = ["compare", "nope", *BASE[2:], *SMALL, "--steps", 2, "--results", results]
+    words += ["--executor", "inline", "--lengths"]
 
     def lengths() -> list[int]:
         (task,) = json.loads(here("report", "--results", results, "--json").out)["tasks"]

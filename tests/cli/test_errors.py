@@ -205,11 +205,11 @@ def test_a_page_that_cannot_be_written(here: Call, finished: Path, place: Path) 
 
 
 @pytest.mark.skipif(os.name == "nt", reason="file names are text there")
-def test_a_text_whose_name_is_no_text(apart: Call, place: Path) -> None:
+def test_a_text_whose_name_is_no_text(here: Call, place: Path) -> None:
     name = "ode-\udcff.txt"
     (place / name).write_bytes((place / "short.txt").read_bytes())
-    tiny = "compare nope --train-length 8 --lengths 8 --steps 1 --tokens 64 --d-model 8 --results r"
-    ran = apart(*tiny.split(), "--text", name)
+    tiny = "compare nope --train-length 8 --lengths 8 --steps 1 --tokens 64 --d-model 8 --results r --executor inline"
+    ran = here(*tiny.split(), "--text", name)
     assert ran.code == 0, ran.err
     assert "Report: " in ran.out
     assert "ode-\\udcff.txt" in (place / "r" / "report.html").read_text(encoding="utf-8")
@@ -230,11 +230,11 @@ SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_signals_while_a_command_starts(apart: Call, place: Path, number: signal.Signals, code: int) -> None:
     (place / "stops.py").write_text(f"import signal\nsignal.raise_signal({number:d})\n")
-    ran = apart("run", "stops.py")
+    ran = apart("list", "encodings", "--plugin", "stops.py")
     assert (ran.code, ran.out, ran.err) == (code, "", STOPPED)
 
 
-@pytest.mark.parametrize(("number", "code"), SIGNALS)
+@pytest.mark.parametrize(("number", "code"), [pytest.param(*SIGNALS[0], marks=pytest.mark.slow), SIGNALS[1]])
 def test_signals_that_a_package_swallows_while_it_is_imported(
     apart: Call, place: Path, number: signal.Signals, code: int
 ) -> None:
@@ -251,7 +251,7 @@ def test_sigterm_that_is_swallowed_ends_the_command_all_the_same(apart: Call, pl
         "import signal, time\nfrom lengthwise.cli import process\nprocess.SHUTDOWN_SECONDS = 0.1\n"
         "try:\n    signal.raise_signal(signal.SIGTERM)\nexcept KeyboardInterrupt:\n    time.sleep(60)\n"
     )
-    ran = apart("run", "goes_on.py")
+    ran = apart("list", "encodings", "--plugin", "goes_on.py")
     assert (ran.code, ran.out, ran.err) == (143, "", STOPPED)
 
 
@@ -318,6 +318,7 @@ def test_the_traceback_on_request(here: Call, place: Path, monkeypatch: pytest.M
 
 
 def test_a_failed_run_is_named_and_the_exit_code_is_1(apart: Call, tmp_path: Path) -> None:
+    """As a shell runs it: a process of its own, which starts a worker process."""
     study = tmp_path / "faulty.py"
     study.write_text(
         "from lengthwise.config import EvaluationConfig, ModelConfig, TrainingConfig\n"
@@ -340,13 +341,15 @@ def test_a_failed_run_is_named_and_the_exit_code_is_1(apart: Call, tmp_path: Pat
     assert "Report: " in ran.out
 
 
-def test_output_that_nobody_reads_to_the_end(finished: Path) -> None:
+@pytest.mark.parametrize("words", [["encodings"], ["probes", "--json"]], ids=["tables", "JSON"])
+def test_output_that_nobody_reads_to_the_end(words: list[str]) -> None:
     import subprocess
     import sys
 
-    show = [sys.executable, "-m", "lengthwise", "list", "encodings", "--json"]
+    show = [sys.executable, "-m", "lengthwise", "list", *words]
     with subprocess.Popen(show, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
+    assert process.returncode == 0

@@ -86,6 +86,14 @@ def studies() -> list[Study]:
     ]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_drawn_examples() -> Iterator[None]:
+    """Let `lengths` draw few examples, because what is counted does not matter here."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("lengthwise.probes.example_lengths.measure.SAMPLE_SIZE", 10)
+        yield
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results folder as the commands leave it."""

@@ -1,6 +1,8 @@
 """What a report and a list say after a study was dropped, stopped or damaged."""
 
+import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -9,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from lengthwise.cli import main
 
 Call = Callable[..., Any]
 COMPARE = [
@@ -25,7 +29,21 @@ COMPARE = [
     "--d-model",
     8,
 ]
-COMPARE += ["--num-layers", 1, "--num-heads", 1, "--examples", 8, "--batch-size", 4, "--workers", 1]
+COMPARE += ["--num-layers", 1, "--num-heads", 1, "--examples", 8, "--batch-size", 4, "--executor", "inline"]
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of the comparison, made once."""
+    results = tmp_path_factory.mktemp("once") / "r"
+    assert main([*map(str, COMPARE), "--results", str(results)]) == 0
+    return results
+
+
+@pytest.fixture
+def compared(once: Path, tmp_path: Path) -> Path:
+    """A copy of the results of the comparison."""
+    return shutil.copytree(once, tmp_path / "r")
 
 
 def test_runs_that_no_study_lists_are_results_all_the_same(here: Call, tmp_path: Path) -> None:
@@ -42,12 +60,10 @@ def test_runs_that_no_study_lists_are_results_all_the_same(here: Call, tmp_path:
 
 
 @pytest.mark.parametrize("mean", [1.5, -0.5, 1e99])
-def test_a_score_beyond_its_metric_is_left_out_and_named(here: Call, tmp_path: Path, mean: float) -> None:
-    results = tmp_path / "r"
-    assert here(*COMPARE, "--results", results).code == 0
-    with sqlite3.connect(results / "results.db") as database:
+def test_a_score_beyond_its_metric_is_left_out_and_named(here: Call, compared: Path, mean: float) -> None:
+    with sqlite3.connect(compared / "results.db") as database:
         database.execute("update scores set mean = ? where length = 6", [mean])
-    ran = here("report", "--results", results)
+    ran = here("report", "--results", compared)
     assert ran.code == 0
     assert "left out the score of run " in ran.err
     assert f"at length 6, whose exact match is {mean:g}; it must lie in 0 ... 1" in ran.err
@@ -57,17 +73,21 @@ needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system 
 
 
 @needs_pipes
-@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
-def test_a_pipe_beside_the_database_is_refused(here: Call, tmp_path: Path, suffix: str) -> None:
-    """SQLite waits for somebody to write into it, and no signal gets through. So the commands run in processes of their own."""
-    results = tmp_path / "r"
-    assert here(*COMPARE, "--results", results).code == 0
-    os.mkfifo(f"{results / 'results.db'}{suffix}")
-    for words in (["report"], ["list", "runs"], [str(word) for word in COMPARE]):
-        command = [sys.executable, "-m", "lengthwise", *words, "--results", str(results)]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert ran.returncode == 2
-        assert f"results.db{suffix} is not a regular file, so SQLite cannot use it; remove it" in ran.stderr
+def test_a_pipe_beside_the_database_is_refused(compared: Path) -> None:
+    """SQLite waits for somebody to write into it, and no signal gets through. So the commands run in a process of their own."""
+    commands, said = [], []
+    for suffix in ("-journal", "-wal", "-shm"):
+        results = shutil.copytree(compared, compared.with_name(suffix))
+        os.mkfifo(f"{results / 'results.db'}{suffix}")
+        for words in (["report"], ["list", "runs"], COMPARE):
+            commands.append([*map(str, words), "--results", str(results)])
+            said.append(f"results.db{suffix} is not a regular file, so SQLite cannot use it; remove it")
+    code = "import json, sys\nfrom lengthwise.cli import main\nfor words in json.loads(sys.argv[1]): print(main(words))"
+    command = [sys.executable, "-c", code, json.dumps(commands)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert ran.stdout.split() == ["2"] * len(commands)
+    for line, wanted in zip(ran.stderr.splitlines(), said, strict=True):
+        assert wanted in line
 
 
 @needs_pipes
@@ -93,9 +113,8 @@ def test_an_unknown_command_names_no_partial_list(here: Call) -> None:
     assert 'Did you mean "list"?' in ran.err or "list" in ran.err
 
 
-def test_a_report_overwrites_nothing_but_an_older_report(here: Call, tmp_path: Path) -> None:
-    results, page = tmp_path / "r", tmp_path / "page.html"
-    assert here(*COMPARE, "--results", results).code == 0
+def test_a_report_overwrites_nothing_but_an_older_report(here: Call, compared: Path) -> None:
+    results, page = compared, compared.with_name("page.html")
     database = results / "results.db"
     before = database.read_bytes()
     (weights,) = results.glob("runs/*/weights.safetensors")
@@ -112,11 +131,10 @@ def test_a_report_overwrites_nothing_but_an_older_report(here: Call, tmp_path: P
 @pytest.mark.parametrize(
     "words", [["report"], ["pretrained", ".", "--tasks", "conjunction"]], ids=["report", "pretrained"]
 )
-def test_a_pipe_is_no_output(here: Call, tmp_path: Path, words: list[str]) -> None:
-    results, pipe = tmp_path / "r", tmp_path / "pipe"
-    assert here(*COMPARE, "--results", results).code == 0
+def test_a_pipe_is_no_output(here: Call, compared: Path, words: list[str]) -> None:
+    pipe = compared.with_name("pipe")
     os.mkfifo(pipe)
-    place = ["--results", results] if words[0] == "report" else []
+    place = ["--results", compared] if words[0] == "report" else []
     ran = here(*words, *place, "--output", pipe)
     assert ran.code == 2
     assert f"--output {pipe} must be a regular file, but it is a pipe or a device; name another file" in ran.err
@@ -151,8 +169,15 @@ time.sleep(SECONDS)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
-@pytest.mark.parametrize("seconds", [0, 30])
-@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize(
+    ("number", "code", "seconds"),
+    [
+        ("SIGINT", 130, 0),
+        ("SIGTERM", 143, 30),
+        pytest.param("SIGINT", 130, 30, marks=pytest.mark.slow),
+        pytest.param("SIGTERM", 143, 0, marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupt_in_a_callback_is_not_lost(tmp_path: Path, number: str, code: int, seconds: int) -> None:
     """Python ignores exceptions in callbacks of weak references, whether the command ends at once or would go on."""
     file = tmp_path / "mine.py"

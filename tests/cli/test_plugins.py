@@ -363,7 +363,7 @@ def test_a_stored_path_is_shown_and_never_run(
 def test_editing_a_class_trains_its_runs_again(here: Call, own: Path) -> None:
     def study(text: str) -> Any:
         (own / "study.py").write_text(text + STUDY.replace("ENCODINGS", '[Windowed, "nope"]'))
-        ran = here("run", "study.py", "--results", "results", "--workers", 1)
+        ran = here("run", "study.py", "--results", "results", "--executor", "inline")
         assert ran.code == 0, ran.err
         return ran
 
@@ -490,13 +490,18 @@ def test_a_plug_in_that_failed_is_loaded_again(own: Path) -> None:
         assert "Doubled" in listed()["position scheme"]
 
 
-def test_a_neighbour_may_be_imported_when_a_function_runs(apart: Call, own: Path) -> None:
+def test_a_neighbour_may_be_imported_when_a_function_runs(
+    here: Call, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here, and in a worker process."""
+    monkeypatch.setitem(sys.modules, "latecomer", None)  # removed again after the test
+    del sys.modules["latecomer"]
     (own / "latecomer.py").write_text("DEPTH = -10.0\n")
     late = OWN.replace(
         "        return torch.where", "        from latecomer import DEPTH\n        return torch.where", 1
     )
     (own / "study.py").write_text(late + STUDY.replace("ENCODINGS", "[Windowed]"))
-    ran = apart("run", "study.py", "--results", "results", "--workers", 1)
+    ran = here("run", "study.py", "--results", "results", "--workers", 1)
     assert ran.code == 0, ran.err
 
 
@@ -535,7 +540,7 @@ class Talkative(Copy):
 """
     study = STUDY.replace("ENCODINGS", '["nope"]').replace('["copy"]', '[Infinite, Talkative, "copy"]')
     (own / "study.py").write_text("import torch\n" + tasks + study)
-    ran = here("run", "study.py", "--results", "results", "--workers", 1)
+    ran = here("run", "study.py", "--results", "results", "--executor", "inline")
     assert ran.code == 1, ran.err
     assert (
         "the baseline 'worst' of Infinite must have finite scores from 0 to 1, the limits of its metric, or return None"
@@ -671,12 +676,11 @@ def test_a_run_whose_class_ends_the_process_fails_with_that_line(here: Call, own
     """In a worker process; another run of the same worker is not affected."""
     (own / "exits.py").write_text(EXITS)
     sizes = ["--train-length", 3, "--lengths", 3, "--steps", 2, "--d-model", 16, "--num-layers", 1, "--num-heads", 2]
-    ran = here(
-        "compare", "nope", "ends", *sizes, "--task", "copy", "--examples", 4, "--workers", 1, "--plugin", "exits.py"
-    )
+    words = ["--examples", 4, "--executor", "inline", "--plugin", "exits.py"]
+    ran = here("compare", "nope", "ends", *sizes, "--task", "copy", *words)
     assert ran.code == 1, ran.err
     assert "exits.py, line 8: SystemExit: 3; raise an exception instead of ending the process" in ran.err
     assert "1 of 2 runs failed" in ran.err
-    ran = here("compare", "nope", *sizes, "--task", "scored", "--examples", 4, "--workers", 1, "--plugin", "exits.py")
+    ran = here("compare", "nope", *sizes, "--task", "scored", *words)
     assert ran.code == 1, ran.err
     assert "exits.py, line 16: SystemExit: no; raise" in ran.err

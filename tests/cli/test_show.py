@@ -129,25 +129,25 @@ def test_means_stand_in_the_task_s_order() -> None:
     assert ordered_means(kept) == ["failed steps", "input", "output"]
 
 
-def test_scratchpads_are_decoded_and_shown(apart: Call, tmp_path: Path) -> None:
+def test_scratchpads_are_decoded_and_shown(here: Call, tmp_path: Path) -> None:
     words = ["compare", "nope", "--task", "summation:scratchpad=no-input", "--train-length", 3, "--lengths", "3,4"]
-    words += ["--steps", 3, "--batch-size", 2, "--d-model", 16, "--num-layers", 1, "--num-heads", 2, "--examples", 8]
-    ran = apart(*words, "--results", tmp_path, "--workers", 1)
+    words += ["--steps", 3, "--batch-size", 2, "--d-model", 8, "--num-layers", 1, "--num-heads", 1, "--examples", 8]
+    ran = here(*words, "--results", tmp_path, "--executor", "inline")
     assert ran.code == 0, ran.err
-    (run,) = json.loads(apart("list", "runs", "--results", tmp_path, "--json").out)
-    row = json.loads(apart("show", run["key"], "--results", tmp_path, "--json").out)
+    (run,) = json.loads(here("list", "runs", "--results", tmp_path, "--json").out)
+    row = json.loads(here("show", run["key"], "--results", tmp_path, "--json").out)
     names = {"computation", "output", "variables", "remaining", "failed steps"}
     for score in row["scores"]:
         details = score["facts"]["details"]
         assert set(details["means"]) == names
         assert details["unreadable"] == score["n"] == 8, "three steps of training teach nothing"
         assert all(set(kept) == {"question", "generated"} for kept in details["kept"])
-    shown = apart("show", run["key"], "--results", tmp_path).out
+    shown = here("show", run["key"], "--results", tmp_path).out
     head = next(line for line in shown.splitlines() if line.startswith("length"))
     assert all(name in head for name in (*names, "unreadable"))
     kept = row["scores"][1]["facts"]["details"]["kept"][0]
     assert f"could not be read, length 4: {kept['question']}" in shown
-    refused = apart(
+    refused = here(
         *words, "--positions", "randomized:max_length=99,at_evaluation=random", "--results", tmp_path / "other"
     )
     assert refused.code != 0

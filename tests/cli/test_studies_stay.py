@@ -32,7 +32,7 @@ def test_rows_that_cannot_be_read_are_made_anew_by_run(here: Call, finished: Pat
     assert listed.code == 0
     assert listed.err.count("\n") == 1
     assert listed.err.startswith(f"lengthwise: runs: skipped the row '{first.key}', whose claims is text")
-    ran = here("run", study, "--results", results, "--workers", 1)
+    ran = here("run", study, "--results", results, "--executor", "inline")
     assert ran.code == 0, ran.err
     assert f"runs: the row '{first.key}' could not be read, and the run starts from the beginning" in ran.err
     assert "could not be read and was removed" in ran.err
@@ -46,7 +46,7 @@ def test_a_text_that_changed_is_named(here: Call, tmp_path: Path) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("All happy families are alike.\n" * 400)
     words = ["compare", "nope", "--text", text, "--train-length", 16, "--lengths", 16, *SMALL, "--steps", 2]
-    words += ["--results", tmp_path / "results", "--workers", 1, "--name", "mine"]
+    words += ["--results", tmp_path / "results", "--executor", "inline", "--name", "mine"]
     assert here(*words).code == 0
     text.write_text("All happy families are different.\n" * 400)
     ran = here(*words)
@@ -56,7 +56,20 @@ def test_a_text_that_changed_is_named(here: Call, tmp_path: Path) -> None:
 
 def test_runs_of_no_study_are_counted_apart(here: Call, tmp_path: Path) -> None:
     results = tmp_path / "results"
-    words = [*BASE[2:], *SMALL, "--lengths", "4,8", "--steps", 2, "--results", results, "--workers", 1, "--name", "one"]
+    words = [
+        *BASE[2:],
+        *SMALL,
+        "--lengths",
+        "4,8",
+        "--steps",
+        2,
+        "--results",
+        results,
+        "--executor",
+        "inline",
+        "--name",
+        "one",
+    ]
     for encoding in ("nope", "rope"):
         assert here("compare", encoding, *words).code == 0
     found = json.loads(here("report", "--results", results, "--json").out)

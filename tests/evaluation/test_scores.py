@@ -41,7 +41,7 @@ def scored(request, text):
     """A model that knows nothing yet, its task, and a config."""
     run = a_run(text if request.param == "text" else choose(Copy, symbols=2))
     model, task = build(run)
-    return model, task, EvaluationConfig(lengths=(4, 8, 16, 64), examples=40, tokens=2048)
+    return model, task, EvaluationConfig(lengths=(4, 8, 16, 64), examples=16, tokens=512)
 
 
 def numbers(scores):

@@ -105,7 +105,7 @@ def test_runs_that_cannot_be_measured_do_not_stop_a_study(monkeypatch: pytest.Mo
     assert estimate_seconds(runs[:1], cost, (), workers=1, **ON) is None
 
 
-def test_steps_are_measured_and_leave_no_trace() -> None:
+def test_steps_are_measured_and_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     (run,), _ = made(["fire"])
@@ -114,14 +114,18 @@ def test_steps_are_measured_and_leave_no_trace() -> None:
     assert 0 < measure_step(run, seconds=0.05) < 5
     assert 0 < measure_step(dataclasses.replace(run, training=dataclasses.replace(TRAINING, steps=1))) < 5
     assert torch.equal(torch.random.get_rng_state(), before)
+    monkeypatch.setattr(estimate, "MEASURING_SECONDS", 0.0)
     assert estimate_seconds([run], made(["fire"])[1], (), workers=1, device="cpu", backend="auto", threads=threads + 1)
     assert torch.get_num_threads() == threads
 
 
-def test_the_executor_tells_it_before_anything_starts(study_file: Callable[..., Path], tmp_path: Path) -> None:
+def test_the_executor_tells_it_before_anything_starts(
+    study_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study: Study = load(study_file(encodings='["nope"]'))
     heard: list[Event] = []
-    execute(study, tmp_path / "results", workers=1, estimate=True, on_event=heard.append)
+    monkeypatch.setattr(estimate, "MEASURING_SECONDS", 0.0)
+    execute(study, tmp_path / "results", executor="inline", estimate=True, on_event=heard.append)
     (begun,) = (event for event in heard if isinstance(event, Begun))
     assert begun.seconds is not None
     assert START_SECONDS < begun.seconds < 60
@@ -130,5 +134,5 @@ def test_the_executor_tells_it_before_anything_starts(study_file: Callable[..., 
     assert view.opening(begun, tmp_path).endswith(f"this takes about {round(begun.seconds)} s")
     assert view.eta() == begun.seconds
     heard.clear()
-    execute(study, tmp_path / "results", workers=1, estimate=True, on_event=heard.append)
+    execute(study, tmp_path / "results", executor="inline", estimate=True, on_event=heard.append)
     assert [event.seconds for event in heard if isinstance(event, Begun)] == [None]  # nothing is left to do

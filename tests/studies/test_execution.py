@@ -1,4 +1,4 @@
-"""The executor in one process: what is trained, asked, repeated, given up."""
+"""What `execute` trains, asks, repeats and gives up; in worker processes where they matter."""
 
 import dataclasses
 import pickle
@@ -28,9 +28,9 @@ class Heard(list[Event]):
         return [event for event in self if isinstance(event, kind)]
 
 
-def run(study: Study, results: Path, **options: object) -> tuple[Outcome, Heard]:
+def run(study: Study, results: Path, executor: str = "inline", **options: object) -> tuple[Outcome, Heard]:
     heard = Heard()
-    return execute(study, results, on_event=heard.append, **options), heard  # type: ignore[arg-type]
+    return execute(study, results, executor=executor, on_event=heard.append, **options), heard  # type: ignore[arg-type]
 
 
 def rows(results: Path, study: str = "tiny") -> list[RunRow]:
@@ -45,7 +45,7 @@ def results(tmp_path: Path) -> Path:
 
 def test_a_study_from_nothing_to_done_and_no_run_twice(study_file: Callable[..., Path], results: Path) -> None:
     study = load(study_file())
-    outcome, heard = run(study, results, workers=1)
+    outcome, heard = run(study, results)
     assert outcome.counts == {"pending": 0, "running": 0, "done": 2, "failed": 0}
     assert outcome.failed == ()
     keys = [r.key for r in study.runs]
@@ -69,7 +69,7 @@ def test_a_study_from_nothing_to_done_and_no_run_twice(study_file: Callable[...,
             assert (results / row.facts["weights"]).is_file()
     before = rows(results)
     begin = time.perf_counter()
-    outcome, heard = run(study, results)
+    outcome, heard = run(study, results, "local")
     assert time.perf_counter() - begin < 3  # no worker starts
     assert outcome.counts["done"] == 2
     assert heard.of(Started) == []
@@ -77,11 +77,11 @@ def test_a_study_from_nothing_to_done_and_no_run_twice(study_file: Callable[...,
 
 
 def test_another_length_trains_nothing(study_file: Callable[..., Path], results: Path) -> None:
-    run(load(study_file()), results, workers=1)
+    run(load(study_file()), results)
     (first, *_) = rows(results)
     weights = results / first.facts["weights"]
     written = weights.stat().st_mtime_ns
-    _, heard = run(load(study_file(lengths=(4, 8, 16))), results, workers=1)
+    _, heard = run(load(study_file(lengths=(4, 8, 16))), results)
     assert [(e.what) for e in heard if isinstance(e, Started)] == ["evaluate"] * 2
     assert not [e for e in heard if isinstance(e, Advanced) and e.phase == "train"]
     assert [[length for length, _ in e.scores] for e in heard if isinstance(e, Done)] == [[16], [16]]
@@ -90,13 +90,13 @@ def test_another_length_trains_nothing(study_file: Callable[..., Path], results:
 
 
 def test_missing_and_damaged_weights_are_said_and_trained_again(study_file: Callable[..., Path], results: Path) -> None:
-    run(load(study_file()), results, workers=1)
+    run(load(study_file()), results)
     with open_store(results) as store:
         old = {(s.key, s.length): s.mean for s in store.scores([r.key for r in store.runs("tiny")])}
     missing, damaged = (results / row.facts["weights"] for row in rows(results))
     missing.unlink()
     damaged.write_bytes(damaged.read_bytes()[:-40])
-    _, heard = run(load(study_file(lengths=(4, 8, 16))), results, workers=1)
+    _, heard = run(load(study_file(lengths=(4, 8, 16))), results)
     notes = [event.text for event in heard if isinstance(event, Note)]
     assert any("weights are missing" in text and "training again" in text for text in notes)
     assert any(damaged.name in text and "damaged" in text for text in notes)
@@ -116,7 +116,7 @@ class Faulty(NoPE):
 
 def test_a_run_that_fails_is_named_and_the_others_go_on(study_file: Callable[..., Path], results: Path) -> None:
     study = load(study_file(encodings='[Faulty, "rope"]', before=FAULTY))
-    outcome, heard = run(study, results, workers=1)
+    outcome, heard = run(study, results)
     ((key, error),) = outcome.failed
     assert key == study.runs[0].key
     assert re.search(r"tiny\.py, line \d+: RuntimeError: broken on purpose \(see ", error), error
@@ -125,7 +125,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(study_file: Callable[...
     assert "tiny.py" in (results / "runs" / key / "error.txt").read_text()
     assert [e.error for e in heard if isinstance(e, Failed)] == [error]
     assert outcome.counts == {"pending": 0, "running": 0, "done": 1, "failed": 1}
-    outcome, heard = run(study, results, workers=1)  # tried again, and alone
+    outcome, heard = run(study, results)  # tried again, and alone
     assert [event.key for event in heard.of(Started)] == [key]
     assert outcome.counts["failed"] == 1
 
@@ -140,7 +140,7 @@ class Deadly(NoPE):
 
 def test_a_run_that_kills_its_worker_is_given_up(study_file: Callable[..., Path], results: Path) -> None:
     study = load(study_file(encodings='[Deadly, "rope"]', before=DEADLY))
-    outcome, heard = run(study, results, workers=1)
+    outcome, heard = run(study, results, "local", workers=1)
     ((key, error),) = outcome.failed
     assert key == study.runs[0].key
     assert "its worker ended 2 times (exit code 7)" in error
@@ -153,7 +153,7 @@ def test_workers_that_cannot_start_end_the_study(study_file: Callable[..., Path]
     study = load(own)
     own.write_text("raise RuntimeError('gone')\n")  # so that the worker's reading of it fails
     with pytest.raises((StudyError, WorkerError), match=r"tiny\.py, line 1: RuntimeError: gone"):
-        run(study, results, workers=1)
+        run(study, results, "local", workers=1)
     assert [row.status for row in rows(results)] == ["pending"]
 
 
@@ -215,7 +215,7 @@ def test_prefixes_and_shifts(results: Path) -> None:
     training = TrainingConfig(train_length=3, steps=2, batch_size=2)
     runs = grid(["nope"], ["linearregression:dims=2"], model=model, training=training)
     study = Study(name="tiny", runs=runs, evaluation=asked)
-    _, heard = run(study, results, workers=1)
+    _, heard = run(study, results)
     (done,) = (event for event in heard if isinstance(event, Done))
     assert [length for length, _ in done.scores] == [2, 4]
     assert done.shift_scores == 4
@@ -224,7 +224,7 @@ def test_prefixes_and_shifts(results: Path) -> None:
     more = dataclasses.replace(
         study, evaluation=dataclasses.replace(asked, shifts=(*asked.shifts, {"label_scale": 2.0}))
     )
-    _, heard = run(more, results, workers=1)
+    _, heard = run(more, results)
     (done,) = (event for event in heard if isinstance(event, Done))
     assert (done.scores, done.shift_scores) == ((), 2)
     assert Overview(study).scores(done) == "2 scores under shifts"
@@ -246,7 +246,7 @@ def test_fewer_examples_than_were_asked_for_are_noted(results: Path) -> None:
         ),
         evaluation=EvaluationConfig(lengths=(4,), examples=800),
     )
-    run(study, results, workers=1)
+    run(study, results)
     with open_store(results) as store:
         few, many = (store.scores([row.key])[0] for row in store.runs("few"))
     assert 500 < few.n < 700

@@ -14,7 +14,7 @@ import torch
 from lengthwise.config import ConfigError
 from lengthwise.store import open_store
 from lengthwise.studies import Interrupted, execute, executors, load
-from lengthwise.studies.events import Advanced, Done, Event, Released, Started
+from lengthwise.studies.events import Advanced, Counted, Done, Event, Released, Started
 from lengthwise.studies.executors import EXECUTORS, Executor, WorkerError
 from lengthwise.studies.executors.inline import Inline
 
@@ -38,12 +38,15 @@ def test_the_list_and_the_folder_agree() -> None:
 def test_inline_gives_what_processes_give(study_file: StudyFile, tmp_path: Path) -> None:
     study = load(study_file())
     threads = torch.get_num_threads()
-    heard: list[Event] = []
-    outcome = execute(study, tmp_path / "inline", executor="inline", on_event=heard.append)
-    assert outcome.counts == {"pending": 0, "running": 0, "done": 2, "failed": 0}
-    assert [event.key for event in heard if isinstance(event, Done)] == [run.key for run in study.runs]
+    heard: dict[str, list[Event]] = {"inline": [], "local": []}
+    for executor, events in heard.items():
+        outcome = execute(study, tmp_path / executor, executor=executor, workers=1, on_event=events.append)
+        assert outcome.counts == {"pending": 0, "running": 0, "done": 2, "failed": 0}
+        assert [event.key for event in events if isinstance(event, Started)] == [run.key for run in study.runs]
+        assert [event.key for event in events if isinstance(event, Done)] == [run.key for run in study.runs]
+        assert {event.phase for event in events if isinstance(event, Advanced)} == {"train", "evaluate"}
+        assert events[-1] == Counted(counts=outcome.counts, waiting=False)
     assert torch.get_num_threads() == threads
-    execute(study, tmp_path / "local", executor="local", workers=1)
     assert numbers(tmp_path / "inline") == numbers(tmp_path / "local")
 
 

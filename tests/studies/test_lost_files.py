@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(300)
 def done(tmp_path_factory: pytest.TempPathFactory, write_study: Callable[..., Path]) -> Path:
     """A folder with a study and its results."""
     folder = tmp_path_factory.mktemp("done")
-    execute(load(write_study(folder)), folder / "results", workers=1)
+    execute(load(write_study(folder)), folder / "results", executor="inline")
     return folder
 
 
@@ -36,7 +36,7 @@ def place(done: Path, tmp_path: Path) -> Path:
 
 def rerun(place: Path, study: Path | None = None) -> tuple[Any, list[Event]]:
     heard: list[Event] = []
-    outcome = execute(load(study or place / "tiny.py"), place / "results", workers=1, on_event=heard.append)
+    outcome = execute(load(study or place / "tiny.py"), place / "results", executor="inline", on_event=heard.append)
     return outcome, heard
 
 

@@ -38,11 +38,13 @@ def test_of_more_than_memory_holds():
     assert abs(float(found.double().mean()) / 10**12 - 0.5) < 0.02
 
 
-@pytest.mark.parametrize("size", [5, 24, 100])
-def test_all_things_are_equally_frequent_at_a_place(size):
+@pytest.mark.parametrize(
+    ("size", "times"),
+    [(5, 1000), (24, 1200), pytest.param(24, 4800, marks=pytest.mark.slow), pytest.param(100, 20_000, marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_all_things_are_equally_frequent_at_a_place(size, times):
     """And so are neighbours: chi-squared over many orders, at most five standard deviations above its mean."""
     first, second = torch.zeros(size), torch.zeros(size, size)
-    times = 200 * size
     for seed in range(times):
         a, b = shuffled(torch.tensor([0, 1]), size, generator(seed)).tolist()
         first[a] += 1

@@ -1,5 +1,6 @@
 """SCAN against its published counts and examples, and against a second reading of its grammar."""
 
+import functools
 import hashlib
 import itertools
 import re
@@ -49,8 +50,10 @@ FILES = {
 }
 
 
-def whole(task):
-    """Everything in the task: split, question, answer."""
+@functools.cache
+def whole(**settings):
+    """Everything in the task with these settings: split, question, answer."""
+    task = SCAN(**settings)
     return [
         (split, *pair)
         for length in task.lengths()
@@ -70,6 +73,7 @@ def checksum(lines):
 # ---- the second program: every row of words, and what each means by rewriting text ------------------------------
 
 
+@functools.cache
 def second():
     heads = ["walk", "look", "run", "jump"]
     sides = [" ".join(row) for row in itertools.product(["", "opposite", "around"], ["left", "right"])]
@@ -102,7 +106,7 @@ def meaning(command):
 
 @pytest.mark.parametrize("split", ["length", "length-all", "tr25"])
 def test_the_whole_set_is_that_of_a_second_program_with_the_published_counts(split):
-    found = whole(SCAN(split=split))
+    found = whole(split=split)
     lines = [line(question, answer) for _, question, answer in found]
     again = [line(command.split(), actions) for command, actions in second().items()]
     assert len(lines) == len(set(lines)) == 20_910
@@ -116,7 +120,7 @@ def test_the_whole_set_is_that_of_a_second_program_with_the_published_counts(spl
 
 @pytest.mark.parametrize(("name", "files"), FILES.items())
 def test_the_published_files_have_as_many_rows_and_bytes(name, files):
-    lines = {" ".join(question): f"{line(question, answer)}\n" for _, question, answer in whole(SCAN())}
+    lines = {" ".join(question): f"{line(question, answer)}\n" for _, question, answer in whole()}
     assert sum(len(text) for text in lines.values()) == 4_080_388  # tasks.txt, and the two files of the simple split
     train, test = published_split(name, lines)
     if name.startswith("addprim"):  # training repeats the one primitive until it has so many rows
@@ -137,7 +141,8 @@ def published_split(name, lines):
     # Templates: turn has no part in them, so that commands with `turn right` and so on are in neither file.
     held = {c for c in lines if re.search(words if "jump" in words else rf"(walk|look|run|jump) {words}", c)}
     neither = {c for c in lines if f"turn {words.removeprefix('jump ')}" in c}
-    return [t for c, t in lines.items() if c not in held | neither], [lines[c] for c in held - neither]
+    left_out = held | neither
+    return [t for c, t in lines.items() if c not in left_out], [lines[c] for c in held - neither]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +170,7 @@ def test_splits(split, trained, beyond):
     """Longer ones are all for tests; of the others one in 8."""
     task = SCAN(split=split)
     by_split = {"train": [], "test": [], "train and test": []}
-    for where, question, answer in whole(task):
+    for where, question, answer in whole(split=split):
         by_split[where].append((question, len(answer)))
     assert max(n for _, n in by_split["train"]) == trained
     assert sum(n > trained for _, n in by_split["test"]) == beyond
@@ -183,7 +188,7 @@ def test_the_published_length_split_to_the_letter():
     """It trains on all 16,990 short commands, and has no tests at their lengths."""
     task = SCAN(split="length-all")
     by_split = {"train": Counter(), "test": Counter()}
-    for where, _, answer in whole(task):
+    for where, _, answer in whole(split="length-all"):
         by_split[where][len(answer)] += 1
     assert by_split == {"train": TRAIN, "test": TEST}
     batch = task.training_batch(generator(0), 2000, 1, 22)
@@ -208,7 +213,7 @@ def test_what_a_training_step_draws():
         batch = task.training_batch(generator(seed), 1000, 3, 22)
         assert batch.inputs.shape[1] <= task.tokens(22)
         drawn.update((tuple(q), len(a)) for q, a in task.pairs(batch))
-    allowed = {(tuple(q), len(a)) for split, q, a in whole(task) if split == "train" and len(a) >= 3}
+    allowed = {(tuple(q), len(a)) for split, q, a in whole() if split == "train" and len(a) >= 3}
     assert set(drawn) <= allowed
     total = Counter(n for _, n in allowed)
     for length, number in total.items():

@@ -132,7 +132,7 @@ def test_listed_questions_are_those_that_are_drawn(choice):
         pytest.skip(f"{choice.label} has more questions than are listed at length {length}")
     listed = [(tuple(q), tuple(a)) for q, a in task.pairs(task.pack(every))]
     assert len({q for q, _ in listed}) == len(listed)
-    pairs = Pairs.join([task.draw(generator(0), 40 * len(listed), length)])
+    pairs = Pairs.join([task.draw(generator(0), 15 * len(listed), length)])
     assert {(tuple(q), tuple(a)) for q, a in task.pairs(task.pack(pairs))} == set(listed)
 
 

@@ -46,6 +46,8 @@ def _exit_code(arguments: list[str], interrupts: list[KeyboardInterrupt]) -> int
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, SystemExit) as error:  # a user's class may call exit()
+        if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):  # rich's answer to it
+            return 0
         if interrupts:  # the interrupt left an import in some package unfinished, which caused this error
             return _report_interrupt(interrupts[-1])
         if os.environ.get("LENGTHWISE_DEBUG", "") not in ("", "0"):

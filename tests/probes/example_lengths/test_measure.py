@@ -6,6 +6,7 @@ import pytest
 
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import NoPE
+from lengthwise.probes.example_lengths import measure
 from lengthwise.probes.example_lengths.measure import count_lengths, lengths_question
 from lengthwise.tasks import SCAN, Addition, Copy, Text
 
@@ -46,7 +47,8 @@ def test_others_are_drawn_as_training_draws_them():
     assert found == count_lengths(run, asked)
 
 
-def test_words_of_a_scratchpad_count():
+def test_words_of_a_scratchpad_count(monkeypatch):
+    monkeypatch.setattr(measure, "SAMPLE_SIZE", 100)
     run = run_of(Addition, 3, 3, scratchpad="full")
     plain = run_of(Addition, 3, 3)
     targets = [count_lengths(r, lengths_question(r, "target", [3]))["train"] for r in (run, plain)]
