@@ -45,7 +45,7 @@ def _exit_code(arguments: list[str], interrupts: list[KeyboardInterrupt]) -> int
     except BrokenPipeError:  # as in `lengthwise list runs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (Exception, SystemExit) as error:  # a user's class may call exit()
+    except BaseException as error:  # a user's class may call exit() or raise GeneratorExit
         if interrupts:  # the interrupt left an import in some package unfinished, which caused this error
             return _report_interrupt(interrupts[-1])
         if os.environ.get("LENGTHWISE_DEBUG", "") not in ("", "0"):
