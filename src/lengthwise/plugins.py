@@ -70,7 +70,7 @@ def plugins(names: Iterable[str]) -> Iterator[None]:
     try:
         load_plugins(names)
         yield
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         error.__dict__[LOADED] = [shortened(name) for name in _loaded]  # for the error message of the command line
         raise
     finally:
@@ -122,7 +122,8 @@ def load_file(name: str, error_type: type[ValueError], role: str) -> ModuleType:
     folder = str(path.parent)
     sys.path.insert(0, folder)
     try:
-        exec(compile(source, str(path), "exec"), module.__dict__)
+        with _working_directory_restored():
+            exec(compile(source, str(path), "exec"), module.__dict__)
     except SyntaxError as error:
         line = f", line {error.lineno}" if error.filename == str(path) and error.lineno else ""
         raise error_type(f"{name}{line}: SyntaxError: {error.msg}") from error
@@ -191,9 +192,24 @@ def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
+@contextmanager
+def _working_directory_restored() -> Iterator[None]:
+    """Restore the working directory afterwards, because relative paths on the command line refer to the first one."""
+    try:
+        before = os.getcwd()
+    except OSError:  # it was deleted
+        before = None
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.chdir(before)
+
+
 def _import(name: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        with _working_directory_restored():
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise PluginError(f"plug-in {name}: {_first_line(error)}; install that package") from error

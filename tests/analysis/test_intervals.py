@@ -1,13 +1,16 @@
 """Intervals against numbers worked out by hand (t quantiles from the printed tables)."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from lengthwise.analysis import Interval, over_examples, over_seeds
-from lengthwise.analysis.intervals import Method, of_scores, over_seeds_and_groups, with_wilson
+from lengthwise.analysis import Interval, from_rows, over_examples, over_seeds
+from lengthwise.analysis.intervals import Method, of_scores, over_seeds_and_groups, with_examples, with_wilson
 from lengthwise.analysis.numbers import figure, spread, times
+from lengthwise.analysis.ranks import over_lengths
+from lengthwise.store.rows import RunRow, ScoreRow
 from lengthwise.values import join_names
 
 
@@ -110,6 +113,28 @@ def test_wilson_never_narrows() -> None:
     half = z * math.sqrt(0.0025 + z * z / 40_000) / (1 + z * z / 100)
     interval = with_wilson(over_examples(0.5, 1e-6, (0.0, 1.0)), 100)
     assert (interval.low, interval.high) == pytest.approx((0.5 - half, 0.5 + half), abs=1e-6)
+
+
+def test_seeds_that_agree_by_chance_have_the_width_of_their_examples() -> None:
+    agree = with_examples(over_seeds([0.612, 0.612]), [0.014, 0.014], None)
+    assert agree.half_width == pytest.approx(1.959964 * 0.014 / math.sqrt(2))
+    assert (agree.low, agree.high) == pytest.approx((0.612 - agree.half_width, 0.612 + agree.half_width))
+    wide = over_seeds([0.2, 0.9])
+    assert with_examples(wide, [0.014, 0.014], None) == wide
+    assert with_examples(over_seeds([0.99, 0.99], (0.0, 1.0)), [0.2, 0.2], (0.0, 1.0)).high == 1.0
+
+
+def test_points_and_scores_over_lengths_are_never_narrower_than_their_examples(
+    make_run: Callable[..., RunRow], make_score: Callable[..., ScoreRow]
+) -> None:
+    runs = [make_run(seed=seed) for seed in range(2)]
+    scores = [make_score(run, 2.0, 0.03, asked=asked) for run in runs for asked in run.asked]
+    task = from_rows([], runs, scores).tasks[0]
+    half = 1.959964 * 0.03 / math.sqrt(2)
+    assert task.series[0].points[0].interval.half_width == pytest.approx(half, rel=1e-5)
+    longer = over_lengths(task, task.series[0], "longer")  # two lengths
+    assert longer is not None
+    assert longer.half_width == pytest.approx(half / math.sqrt(2), rel=1e-5)
 
 
 # ---- over seeds and prompts -------------------------------------------------------------------------------------

@@ -662,6 +662,10 @@ class Silent(ALiBi):
 class Scored(Copy):
     def score(self, logits, batch):
         raise SystemExit("no\\nmore")
+
+class Generated(ALiBi):
+    def bias(self, distance):
+        raise GeneratorExit
 """
 
 
@@ -670,6 +674,18 @@ def test_a_class_that_ends_the_process_is_an_error_in_one_line(here: Call, own: 
     (own / "exits.py").write_text(EXITS)
     says = f"exits.py, {says} raise an exception instead of ending the process"
     one_line(here("inspect", name, "--plugin", "exits.py"), says)
+
+
+def test_an_exception_that_is_no_error_is_reported_in_one_line(here: Call, own: Path) -> None:
+    (own / "exits.py").write_text(EXITS)
+    one_line(here("inspect", "generated", "--plugin", "exits.py"), "exits.py, line 20: GeneratorExit")
+
+
+def test_a_plugin_that_changes_the_folder_does_not_move_the_results(here: Call, own: Path) -> None:
+    (own / "elsewhere").mkdir()
+    (own / "moves.py").write_text(f"import os\n\nos.chdir({str(own / 'elsewhere')!r})\n\n{EXITS}")
+    assert here("inspect", "nope", "--plugin", "moves.py").code == 0
+    assert Path.cwd() == own
 
 
 def test_a_run_whose_class_ends_the_process_fails_with_that_line(here: Call, own: Path) -> None:

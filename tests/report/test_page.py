@@ -126,7 +126,7 @@ def test_one_seed_is_said(make_row: Make, make_score: Make) -> None:
     runs = [make_row(key=label, label=label) for label in ("FIRE", "RoPE")]
     text = render(from_rows([], runs, [make_score(r, n, 2.0 + i) for i, r in enumerate(runs) for n in (128, 1024)]))
     assert "with one seed per encoding, differences may be due to chance" in text
-    assert "or rest on one seed" in text
+    assert "a score of one seed is not tinted" in text
     assert "over examples" in text
     assert "1 seed per score" in text
 

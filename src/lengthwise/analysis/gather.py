@@ -21,7 +21,7 @@ from lengthwise.analysis.findings import (
     TaskFindings,
 )
 from lengthwise.analysis.generated_answers import generated_answers
-from lengthwise.analysis.intervals import of_scores, with_wilson
+from lengthwise.analysis.intervals import of_scores, with_examples, with_wilson
 from lengthwise.analysis.kinds import shortest_drawn, trained_lengths
 from lengthwise.analysis.reading import reading
 from lengthwise.metrics import Metric, stored_metric
@@ -222,6 +222,8 @@ class _Panel:
         if self.metric.share:
             # Seeds that answer the same prompts do not increase the number of prompts.
             interval = with_wilson(interval, (max if all(groups) else sum)(s.n for s in seeds))
+        else:
+            interval = with_examples(interval, [s.standard_error for s in seeds], self.metric.limits)
         is_longer = length > self.first.train_length
         return Point(length=length, out_of_distribution=is_longer, interval=interval, seeds=seeds)
 

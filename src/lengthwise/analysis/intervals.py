@@ -83,6 +83,19 @@ def with_wilson(interval: Interval, examples: int) -> Interval:
     return replace(interval, low=low, high=high)
 
 
+def with_examples(interval: Interval, standard_errors: Sequence[float], bounds: tuple[float, float] | None) -> Interval:
+    """Return an interval over seeds, widened to the normal interval over the examples of all seeds.
+
+    Without it, two seeds whose means agree by chance would claim more than the examples of one of them can show.
+    `standard_errors`: one for each seed.
+    """
+    if interval.basis != "seeds" or not all(map(math.isfinite, standard_errors)):
+        return interval
+    pooled = over_examples(interval.mean, math.hypot(*standard_errors) / len(standard_errors), bounds)
+    low, high = min(interval.low, pooled.low), max(interval.high, pooled.high)
+    return replace(interval, low=low, high=high, half_width=max(interval.half_width, pooled.half_width))
+
+
 def over_examples(mean: float, standard_error: float, bounds: tuple[float, float] | None = None) -> Interval:
     """Return the normal interval over one seed's examples, which says nothing about other seeds."""
     finite = math.isfinite(mean) and math.isfinite(standard_error)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 from lengthwise.analysis.findings import Baseline, Point, Series, TaskFindings
-from lengthwise.analysis.intervals import Interval, of_scores, over_examples, over_seeds, with_wilson
+from lengthwise.analysis.intervals import Interval, of_scores, over_examples, over_seeds, with_examples, with_wilson
 from lengthwise.analysis.kinds import Kind
 from lengthwise.values import ConfigError, near_miss
 
@@ -132,17 +132,19 @@ def overall(task: TaskFindings, series: Series, kind: Kind) -> dict[int, float]:
 def over_lengths(task: TaskFindings, series: Series, kind: Kind) -> Interval | None:
     """Return `overall` as an interval over seeds, or None without a score.
 
-    A share's interval is never narrower than Wilson's for all examples, because seeds without any correct answer do not prove a
-    share of 0.
+    It is never narrower than the interval over all examples (Wilson's for a share), because seeds without any correct answer do not
+    prove a share of 0.
     """
     means = overall(task, series, kind)
     if not means:
         return None
     points = [point for point in series.points if task.kind(point.length) == kind]
     interval = of_scores(list(means.values()), _groups(points, list(means)), math.nan, task.metric.limits)
+    scores = [score for point in points for score in point.seeds if score.seed in means]
     if not task.metric.share:
-        return interval
-    counts = [score.n for point in points for score in point.seeds if score.seed in means]
+        errors = [math.hypot(*(s.standard_error for s in scores if s.seed == seed)) / len(points) for seed in means]
+        return with_examples(interval, errors, task.metric.limits)
+    counts = [score.n for score in scores]
     asked_alike = all(score.groups for point in points for score in point.seeds)  # the same prompts count once
     return with_wilson(interval, max(counts) if asked_alike else sum(counts))
 

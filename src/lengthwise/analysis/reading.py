@@ -137,8 +137,8 @@ def _verdict_verbs(task: TaskFindings) -> dict[Verdict, tuple[str, str]]:
         "holds": (f"has no significant loss ({limit})", f"have no significant loss ({limit})"),
         "loses": ("gets worse", "get worse"),
         "open": (
-            "is inconclusive: the interval over its seeds is too wide",
-            "are inconclusive: the intervals over their seeds are too wide",
+            "has no clear verdict: the interval over its seeds is too wide",
+            "have no clear verdict: the intervals over their seeds are too wide",
         ),
         "one seed": ("has only one seed", "have only one seed"),
         "unknown": ("cannot be judged (a score is missing or not finite)",) * 2,

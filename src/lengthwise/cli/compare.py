@@ -102,7 +102,7 @@ def study_of(encodings: Sequence[str], options: Comparison, settings: Mapping[st
     runs = grid(encodings, [task], options.seeds, training=training, model=model, positions=positions)
     return Study(
         name=options.name or _name(settings, task, runs),
-        question=f"Trained at length {training.train_length}, what is right at {', '.join(map(str, lengths))}?",
+        question=f"Trained at length {training.train_length}, how well does a model do at {', '.join(map(str, lengths))}?",
         command=shlex.join(["lengthwise", *sys.argv[1:]]),
         runs=runs,
         evaluation=evaluation,

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def command(study: str, /, *, execution: Execution = DEFAULT_EXECUTION) -> int:
-    """Train and evaluate the runs of a study file, then write the report.
+    """Train and evaluate the runs of a study file, then write the report of this study.
+
+    `lengthwise report` writes one of all studies in the results folder.
 
     You can interrupt it at any time: the same command continues, and no finished run is repeated. Several such commands at the
     same time share the runs between them.

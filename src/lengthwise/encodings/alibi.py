@@ -29,7 +29,8 @@ class ALiBi(DistanceBias):
     """b(h, i, j) = -m_h (i - j) nats, with the fixed slopes m_h of `slopes`.
 
     `bidirectional`: b = -m_h |i - j|, which is also defined for keys after the query. `learned`: m_h = exp(log_slopes_h),
-    initialized with the fixed slopes and always above 0.
+    initialized with the fixed slopes and always above 0. Unless it is bidirectional, a key whose position ID is higher than its
+    query's (position scheme `Digits`) counts as distance 0.
 
     Beyond the training length: the bias continues on the same line, so distant keys get almost no weight, as with a window.
 

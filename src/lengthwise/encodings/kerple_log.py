@@ -10,7 +10,8 @@ from lengthwise.encodings.base import DistanceBias, project, require_positive_in
 class KerpleLog(DistanceBias):
     """b(h, i, j) = -r1 ln(1 + r2 (i - j)) nats, with r1, r2 >= 0.01 learned for each head.
 
-    They are initialized from r1 ~ U(0, 2) and r2 ~ U(0, 1).
+    They are initialized from r1 ~ U(0, 2) and r2 ~ U(0, 1). A key whose position ID is higher than its query's (position scheme
+    `Digits`) counts as distance 0.
 
     Beyond the training length: the bias continues on the same curve. It is close to -r1 ln(d) plus a constant at large
     distances d, so a weight decreases like d^-r1.

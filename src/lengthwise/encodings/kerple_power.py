@@ -10,7 +10,8 @@ from lengthwise.encodings.base import DistanceBias, project, require_positive_in
 class KerplePower(DistanceBias):
     """b(h, i, j) = -r1 (i - j)^r2 nats, with r1 >= 0.01 and 0.01 <= r2 <= 2 learned for each head.
 
-    They are initialized from r1 ~ U(0, 1) and r2 ~ U(0, 2).
+    They are initialized from r1 ~ U(0, 1) and r2 ~ U(0, 2). A key whose position ID is higher than its query's (position scheme
+    `Digits`) counts as distance 0.
 
     Beyond the training length: the bias continues on the same curve.
 

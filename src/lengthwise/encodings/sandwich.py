@@ -15,7 +15,8 @@ class Sandwich(DistanceBias):
     """b(h, i, j) = (Σ_{p=1}^{D/2} cos((i - j) / base^(2p/D)) - D/2) / (8h/H) nats for heads h = 1 ... H, D = `dim`.
 
     The sum is the inner product of the sinusoidal vectors of i and j. After D/2 is subtracted, it is 0 for the query itself
-    and at most 0 elsewhere. Nothing is learned.
+    and at most 0 elsewhere. Nothing is learned. A key whose position ID is higher than its query's (position scheme `Digits`)
+    counts as distance 0.
 
     Beyond the training length: the bias continues on the same curve. It decreases with ln d up to a distance d of about `base`
     and oscillates beyond.

@@ -179,7 +179,10 @@
     );
   const ready = () => (document.documentElement.dataset.ready = "yes");
   const nearby = new IntersectionObserver(
-    (entries) => drawNow(entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target)).then(ready),
+    (entries) => {
+      const near = drawNow(entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target));
+      Promise.all([scores, near]).then(ready);
+    },
     { rootMargin: "100%" },
   );
 
@@ -240,6 +243,7 @@
   });
   window.addEventListener("afterprint", () => closed.forEach((details) => (details.open = false)));
 
-  if (waiting.size === 0) ready();
+  const scores = drawNow(all("figure .plot")); // at once: there are few, and they are what most readers look for
+  if (waiting.size === 0) scores.then(ready);
   for (const plot of waiting) nearby.observe(plot);
 })();

@@ -210,7 +210,7 @@ def _cell(task: TaskFindings, point: Point | None, length: int) -> dict[str, Any
     if best is not None and math.isfinite(point.mean):
         if figure(point.mean) == figure(best.mean):
             kind = "best"
-        elif not point.interval.differs_from(best.interval):
+        elif min(point.n_seeds, best.n_seeds) > 1 and not point.interval.differs_from(best.interval):
             kind = "near"
     by_seed = ", ".join(f"seed {s.seed}: {figure(s.mean)}" for s in point.seeds)
     return {

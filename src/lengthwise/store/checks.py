@@ -78,6 +78,12 @@ def word(value: Any) -> str:
     return str(value)
 
 
+def printable_word(value: Any) -> str:
+    if not word(value).isprintable():
+        raise Unreadable("is not one line of printable text")
+    return str(value)
+
+
 def one_of(*known: str) -> Check:
     def check(value: Any) -> str:
         if value not in known or not isinstance(value, str):

@@ -122,7 +122,7 @@ class StudyRow:
     `published`: published numbers for the same question, by task and encoding; None if there are none.
     """
 
-    name: Annotated[str, given(checks.word)]
+    name: Annotated[str, given(checks.printable_word)]
     question: Annotated[str, given(checks.text)]
     expectation: Annotated[str, given(checks.text)]
     cost: Annotated[str, given(checks.text)]
