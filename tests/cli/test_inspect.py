@@ -120,6 +120,8 @@ def test_names_and_settings_as_elsewhere(here: Call, words: list[str], settings:
         (["learned", "--length", "2049"], "position 2048 is past the 2048 rows of its table"),
         (["fire", "--length", "100000"], "at most 10,000,000 numbers"),
         (["alibi", "--length", "9" * 30], "must be at most 2147483647, got 9"),
+        (["rope", "--set", "base=1e4", "--set", "base=20"], "--set sets base twice; omit one of them"),
+        (["longrope:short_factor=(1,2)"], "write a tuple with square brackets, as in [1,2]"),
         (["rope+nope"], "RoPE+NoPE is a pattern over layers"),
     ],
 )

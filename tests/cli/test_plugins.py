@@ -308,10 +308,21 @@ def test_attributes_that_init_leaves_out_are_named(here: Call, own: Path) -> Non
     )
 
 
-def test_a_metric_that_is_a_name_is_refused(here: Call, own: Path) -> None:
-    text = "from lengthwise.tasks import Copy\nclass Mine(Copy):\n    metric = 'beauty'\n"
-    (own / "named.py").write_text(text)
-    says = "Mine.metric must be a Metric, got 'beauty'; take one of lengthwise.metrics, or write Metric(name=..., better=...)"
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (
+            "metric = 'beauty'",
+            "named.py, line 2: ConfigError: Mine.metric must be a Metric, got 'beauty'; take one of lengthwise.metrics, or write "
+            "Metric(name=..., better=...)",
+        ),
+        ("unit = None", "named.py, line 2: ConfigError: Mine.unit must be a text such as 'symbols', got None"),
+    ],
+)
+def test_a_metric_that_is_a_name_and_a_unit_that_is_none_are_refused(
+    here: Call, own: Path, body: str, says: str
+) -> None:
+    (own / "named.py").write_text(f"from lengthwise.tasks import Copy\nclass Mine(Copy):\n    {body}\n")
     one_line(here("sample", "mine", "--plugin", "named.py"), says)
 
 

@@ -70,6 +70,11 @@ class SequenceTask(AnsweringTask):
 
     def __init__(self, words: Sequence[str]):
         self.words = tuple(words)
+        if not self.words:
+            raise ConfigError(
+                f"{source_location(type(self))}: the list of words of {type(self).__name__} is empty; pass every word of its "
+                "questions and answers to super().__init__"
+            )
         for word, count in Counter(self.words).items():
             if count > 1 or not isinstance(word, str):
                 problem = f"{word!r} {count} times" if count > 1 else f"{word!r}, which is no text"
