@@ -210,7 +210,7 @@ def test_runs_that_are_not_there(here: Call, finished: Path) -> None:
 def test_a_page_that_cannot_be_written(here: Call, finished: Path, place: Path) -> None:
     plainly(here("report", "--results", finished, "--output", place / "short.txt" / "page.html"), "short.txt")
     plainly(here("report", "--results", finished, "--output", place / "folder"), "folder")
-    plainly(here("report", "--results", finished, "--output", ""), "--output must be a file")
+    plainly(here("report", "--results", finished, "--output", ""), "--output is empty")
     plainly(here("report", "--results", finished, "--output", "x" * 300), "File name too long")
     assert not list(place.glob(".report-*"))
 

@@ -89,7 +89,6 @@ def test_json_has_everything_and_nothing_rounded(here: Call) -> None:
         (["fire:hidden_layers=1"], {"hidden_layers": 1}),
         (["FIRE", "--set", "hidden-layers=1", "--set", "c=2"], {"hidden_layers": 1, "c": 2.0}),
         (["f_ire:hidden_layers=1,c=3", "--set", "c=2"], {"hidden_layers": 1, "c": 2.0}),
-        (["fire", "--set", "c=3", "--set", "c=2"], {"c": 2.0}),
         (["t5:num_buckets=8", "--set", "max_distance=9"], {"num_buckets": 8, "max_distance": 9}),
     ],
 )

@@ -313,10 +313,10 @@ def test_attributes_that_init_leaves_out_are_named(here: Call, own: Path) -> Non
     [
         (
             "metric = 'beauty'",
-            "named.py, line 2: ConfigError: Mine.metric must be a Metric, got 'beauty'; take one of lengthwise.metrics, or write "
+            "named.py, line 2: Mine.metric must be a Metric, got 'beauty'; take one of lengthwise.metrics, or write "
             "Metric(name=..., better=...)",
         ),
-        ("unit = None", "named.py, line 2: ConfigError: Mine.unit must be a text such as 'symbols', got None"),
+        ("unit = None", "named.py, line 2: Mine.unit must be a text such as 'symbols', got None"),
     ],
 )
 def test_a_metric_that_is_a_name_and_a_unit_that_is_none_are_refused(
@@ -646,7 +646,7 @@ def test_stored_answers_of_older_code_are_said_to_be_so(here: Call, compared: Pa
 
 
 def test_a_failed_rule_of_a_kind_names_the_plug_in(here: Call, own: Path) -> None:
-    (own / "mine.py").write_text(OWN.replace('unit = "digits"', "unit = kinds = 5"))
+    (own / "mine.py").write_text(OWN.replace('unit = "digits"', 'unit, kinds = "digits", 5'))
     ran = here("sample", "largest", "--length", 3, "--plugin", "mine.py")
     assert ran.code == 2
     assert "a class in mine.py may not follow its base class" in ran.err

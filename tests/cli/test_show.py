@@ -25,7 +25,7 @@ def test_show_a_run_by_the_beginning_of_its_key(here: Call, finished: Path) -> N
     assert "torch=" in ran.out
     assert "exact match, higher is better" in ran.out
     assert "null" not in ran.out
-    assert "min_length=–" in ran.out
+    assert "positions=–" in ran.out
     row = json.loads(here("show", key.upper(), "--results", finished, "--json").out)
     assert row["key"] == key
     assert [score["length"] for score in row["scores"]] == [4, 8]
