@@ -99,7 +99,7 @@ def test_what_is_asked(here: Call, results: Path, key: str, words: tuple[Any, ..
     assert set(row) == ROW
     assert set(row["result"]) == RESULTS[words[0]]
     again = here("probe", words[0], key, *words[1:], "--results", results)
-    assert "1 of 1 results were already stored." in again.out
+    assert "The result was already stored." in again.out
     assert "NoPE, seed 0" in again.out
     for column in PROBES.find_model_probe(words[0]).columns:
         assert column.header.split()[0] in again.out

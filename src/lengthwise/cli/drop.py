@@ -57,9 +57,13 @@ def command(
                 raise StoreError(f"{error}{hint}") from None
     _print(dropped, study)
     if dropped.stuck:
-        raise StoreError(
-            f"the files of {len(dropped.stuck)} runs could not be deleted, so these runs were kept; the reasons are above"
+        number = len(dropped.stuck)
+        which = (
+            "1 run could not be deleted, so it was"
+            if number == 1
+            else f"{number} runs could not be deleted, so they were"
         )
+        raise StoreError(f"the files of {which} kept; the reasons are above")
     return 0
 
 
