@@ -109,7 +109,7 @@ def test_of_a_study_what_can_be_asked_is(here: Call, results: Path) -> None:
     ran = here("probe", "recency", "--study", "icl", "--results", results, "--examples", 2, "--json")
     assert [row["label"] for row in json.loads(ran.out)] == ["NoPE"]
     assert "Learned(max_length=30), seed 0): length 24 examples needs 48 positions, but Learned has 30" in ran.err
-    assert "(RoPE, seed 0) is pending" in ran.err
+    assert "(RoPE, seed 0) is not trained (its status is pending)" in ran.err
     short = ("--lengths", 9, "--points", 3, "--examples", 2)
     both = here("probe", "recency", "--study", "icl", "--results", results, *short, "--json")
     assert len(json.loads(both.out)) == 2
