@@ -45,8 +45,10 @@ def test_a_declared_version_replaces_the_hash(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Declared, "version", 4)
     assert key(Declared) != before
     assert set(class_version(Inherits)) == {"code"}, "an inherited version says nothing about what was added"
-    with pytest.raises(ConfigError, match="Wrong: version must be a whole number of at least 1, got '2'"):
-        key(Wrong)
+    for version, got in (("2", "'2'"), (0, "0"), (True, "True"), (10**400, "a larger one"), (10**5000, "a larger one")):
+        monkeypatch.setattr(Wrong, "version", version)
+        with pytest.raises(ConfigError, match=rf"Wrong\.version must be a whole number from 1 to [0-9,]+, got {got}"):
+            key(Wrong)
 
 
 def test_a_declared_version_leaves_the_versions_of_our_bases(monkeypatch: pytest.MonkeyPatch) -> None:

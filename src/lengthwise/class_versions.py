@@ -11,8 +11,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from lengthwise.code_hash import code_hash, own_bases
-from lengthwise.values import ConfigError, join_names, require_integer
+from lengthwise.values import ConfigError, join_names
 
+MAX_VERSION = 2**31 - 1  # that a class may declare
 _hashes: WeakKeyDictionary[type, str] = WeakKeyDictionary()
 
 
@@ -32,7 +33,9 @@ def class_version(make: type) -> dict[str, Any]:
         return {"version": make.version}  # type: ignore[attr-defined]
     if "version" in vars(make):
         version = vars(make)["version"]
-        require_integer(make.__name__, 1, version=version)
+        if type(version) is not int or not 1 <= version <= MAX_VERSION:
+            got = "a larger one" if isinstance(version, int) and version > MAX_VERSION else described(version)
+            raise ConfigError(f"{make.__name__}.version must be a whole number from 1 to {MAX_VERSION:,}, got {got}")
         file = source_file(make)
         bases = {name: n for name, n in own_bases(make).items() if n > 1}
         return {"version": version, "module": file.stem if file else make.__module__} | (

@@ -254,6 +254,8 @@ def parse_value(text: str, expected: Any, name: str) -> Any:
     except ConfigError as error:
         if re.search(r"\s\w+=", text):
             raise ConfigError(f"{error}; separate settings with commas, without spaces") from None
+        if "tuple" in _type_name(expected):
+            raise ConfigError(f"{error}; write a tuple with square brackets, as in [1,2]") from None
         raise
 
 

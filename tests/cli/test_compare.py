@@ -172,7 +172,7 @@ def test_two_comparisons_with_other_steps_are_both_in_the_report(here: Call, tmp
     words = ["compare", "nope", *BASE[2:], *SMALL, "--lengths", "4,8", "--results", results, "--executor", "inline"]
     for steps in (2, 3):
         assert here(*words, "--steps", steps).code == 0
-    assert "all 1 runs are done" in here(*words, "--steps", 2).err
+    assert "the run is done" in here(*words, "--steps", 2).err
     found = json.loads(here("report", "--results", results, "--json").out)
     assert [task["title"] for task in found["tasks"]] == ["Copy (steps 2)", "Copy (steps 3)"]
     assert len(found["studies"]) == 2
@@ -197,7 +197,7 @@ def test_lengths_that_are_asked_no_more_are_named(here: Call, tmp_path: Path) ->
     assert "no longer evaluates lengths 8, 16; their scores are not in the report" in fewer.err
     assert lengths() == [4]
     again = here(*words, "4,8,16")
-    assert "all 1 runs are done" in again.err
+    assert "the run is done" in again.err
     assert "any more" not in again.err
     assert lengths() == [4, 8, 16]
 

@@ -51,7 +51,18 @@ USAGE = [
     (["compare", "nope", "--task", "copy"], "--train-length"),
     (["compare", "--task", "copy", "--train-length", "4"], "compare needs at least one encoding, as in"),
     (["compare", "nope", "--train-length", "4"], "compare needs either --text PATH or --task NAME, got neither"),
-    ([*COMPARE, "--text", "short.txt"], "got both"),
+    ([*COMPARE, "--text", "short.txt"], "needs either --text PATH or --task NAME, got both; omit one of them\n"),
+    ([*COMPARE, "--name", " "], "--name is empty; give the study a name, or omit the option"),
+    ([*COMPARE, "--results", os.devnull], "is not a folder. Give a folder, or omit the option"),
+    (["compare", "rope*999999999999+nope", *COMPARE[2:]], "a pattern must have at most 1,000 layers"),
+    (
+        ["compare", "rope*0+nope", *COMPARE[2:]],
+        "a pattern must have at most 1,000 layers, and each encoding at least 1",
+    ),
+    (["report", "--output", ""], "--output is empty; name a file, or omit the option"),
+    (["lengths", ""], "or a run's key (`lengthwise list runs`), got '': there is no such file"),
+    (["lengths", "zzzz"], "lengths needs a file of JSON lines, - for standard input, or a run's key"),
+    (["lengths", "folder"], "got 'folder': it is a folder"),
     (
         [*COMPARE, "--lengths", "4,x8"],
         "--lengths must be whole numbers from 1 to 2147483647, comma-separated, got 'x8'",
@@ -199,7 +210,7 @@ def test_runs_that_are_not_there(here: Call, finished: Path) -> None:
 def test_a_page_that_cannot_be_written(here: Call, finished: Path, place: Path) -> None:
     plainly(here("report", "--results", finished, "--output", place / "short.txt" / "page.html"), "short.txt")
     plainly(here("report", "--results", finished, "--output", place / "folder"), "folder")
-    plainly(here("report", "--results", finished, "--output", ""), "--output must be a file")
+    plainly(here("report", "--results", finished, "--output", ""), "--output is empty")
     plainly(here("report", "--results", finished, "--output", "x" * 300), "File name too long")
     assert not list(place.glob(".report-*"))
 

@@ -33,12 +33,14 @@ def test_lengths_of_a_stored_run(here: Call, finished: Path, tmp_path: Path) -> 
     key = json.loads(here("list", "runs", "--results", results, "--json").out)[0]["key"]
     ran = here("lengths", key[:8], "--results", results)
     assert ran.code == 0
-    assert "1,000 drawn from each split" in ran.out
+    assert ran.out.startswith("words per question  train")
+    assert "drawn at random; equally many test examples of each length, if there are enough" in ran.out
+    assert here("lengths", key[:8], "--field", "length", "--results", results).out.startswith("symbols  train")
     found = json.loads(here("lengths", key, "--results", results, "--json").out)
     assert (found["run"], found["drawn"], found["train"]["examples"]) == (key, 1000, 1000)
     assert set(found["test"]["lengths"]) == {"4", "8"}
     probes = json.loads(here("show", key, "--results", results, "--json").out)["probes"]
-    assert [probe["asked"]["probe"] for probe in probes] == ["lengths"]  # stored once
+    assert [probe["asked"]["field"] for probe in probes] == ["input", "length"]  # each stored once
     assert f"`lengthwise lengths {key[:8]}` shows them" in here("show", key, "--results", results).out
     here("report", "--results", results)
     assert "Lengths of examples" in (results / "report.html").read_text()
@@ -90,7 +92,7 @@ def test_lengths_of_what_is_no_data_set(here: Call, tmp_path: Path) -> None:
         ([bad], f"{bad}: line 2 is no JSON: Expecting value: 'no'"),
         ([bad, "--field", "inptu"], "line 1 has no field 'inptu'; did you mean 'input'?"),
         ([empty], f"{empty}: it must contain at least one example"),
-        ([tmp_path / "nowhere"], "No such file"),
+        ([tmp_path / "nowhere"], "there is no such file"),
         (["--feild", "input", bad], "There is no option --feild"),
     ):
         ran = here("lengths", *words)

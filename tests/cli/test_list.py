@@ -1,12 +1,14 @@
 """`lengthwise list`: what it prints."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import lengthwise
 from lengthwise.positions import POSITION_SCHEMES
+from lengthwise.store import open_store
 
 Call = Callable[..., Any]
 
@@ -30,7 +32,9 @@ def test_list_probes(here: Call) -> None:
     ran = here("list", "probes")
     assert ran.code == 0
     assert "attention-distance  How much a run's attention differs" in ran.out
-    assert "repeats: 4" in ran.out
+    assert "--repeats: 4" in ran.out
+    assert "--lengths: those of the run's evaluation, --examples: 10" in ran.out
+    assert "has its own command" in ran.out
     rows = {row["name"]: row for row in json.loads(here("list", "probes", "--json").out)}
     assert set(rows["recency"]) == {"name", "summary", "settings", "documentation"}
     assert rows["recency"]["settings"]["length"] == "4x the training length"
@@ -74,3 +78,22 @@ def test_list_runs_and_studies(here: Call, finished: Path) -> None:
     (study,) = json.loads(here("list", "studies", "--results", finished, "--json").out)
     assert (study["name"], study["progress"]["done"]) == ("tiny", 2)
     assert "Is it quick?" in here("list", "studies", "--results", finished).out
+
+
+def test_runs_are_listed_in_the_order_of_their_studies(here: Call, finished: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    shutil.copytree(finished, results)
+    with open_store(results) as store:
+        one, two = store.runs("tiny")
+        names = ("label", "encoding", "task", "metric", "better", "unit", "train_length", "config", "asked", "seed")
+        rows = [{name: getattr(row, name) for name in names} | {"key": row.key} for row in (two, one)]
+        new = [
+            rows[0] | {"key": key, "seed": seed} for seed, key in enumerate(("ffff000011112222", "0000ffff11112222"), 1)
+        ]
+        store.add_study("later", evaluation={}, runs=[*new, rows[0]])
+    listed = [row["key"] for row in json.loads(here("list", "runs", "--results", results, "--json").out)]
+    assert listed == [one.key, two.key, new[0]["key"], new[1]["key"]]
+    lines = here("list", "runs", "--results", results).out.splitlines()
+    assert lines[0].split()[:3] == ["key", "study", "encoding"]
+    assert [line.split()[1] for line in lines[1:]] == ["tiny", "tiny,", "later", "later"]
+    assert "study" not in here("list", "runs", "--study", "tiny", "--results", results).out

@@ -308,10 +308,21 @@ def test_attributes_that_init_leaves_out_are_named(here: Call, own: Path) -> Non
     )
 
 
-def test_a_metric_that_is_a_name_is_refused(here: Call, own: Path) -> None:
-    text = "from lengthwise.tasks import Copy\nclass Mine(Copy):\n    metric = 'beauty'\n"
-    (own / "named.py").write_text(text)
-    says = "Mine.metric must be a Metric, got 'beauty'; take one of lengthwise.metrics, or write Metric(name=..., better=...)"
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (
+            "metric = 'beauty'",
+            "named.py, line 2: Mine.metric must be a Metric, got 'beauty'; take one of lengthwise.metrics, or write "
+            "Metric(name=..., better=...)",
+        ),
+        ("unit = None", "named.py, line 2: Mine.unit must be a text such as 'symbols', got None"),
+    ],
+)
+def test_a_metric_that_is_a_name_and_a_unit_that_is_none_are_refused(
+    here: Call, own: Path, body: str, says: str
+) -> None:
+    (own / "named.py").write_text(f"from lengthwise.tasks import Copy\nclass Mine(Copy):\n    {body}\n")
     one_line(here("sample", "mine", "--plugin", "named.py"), says)
 
 
@@ -640,7 +651,7 @@ def test_stored_answers_of_older_code_are_said_to_be_so(here: Call, compared: Pa
 
 
 def test_a_failed_rule_of_a_kind_names_the_plug_in(here: Call, own: Path) -> None:
-    (own / "mine.py").write_text(OWN.replace('unit = "digits"', "unit = kinds = 5"))
+    (own / "mine.py").write_text(OWN.replace('unit = "digits"', 'unit, kinds = "digits", 5'))
     ran = here("sample", "largest", "--length", 3, "--plugin", "mine.py")
     assert ran.code == 2
     assert "a class in mine.py may not follow its base class" in ran.err

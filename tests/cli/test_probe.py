@@ -99,7 +99,7 @@ def test_a_whole_study(here: Call, distance: Call, results: Path, keys: dict[str
             assert [sum(head) for head in layer] == [row["result"]["queries"]] * 2
     table = here("probe", "attended-distance", keys["NoPE"], "--results", results, "--examples", 3)
     assert "highest logit at distance" in table.out
-    assert "1 of 1 results" in table.out
+    assert "The result was already stored." in table.out
 
 
 @pytest.mark.parametrize("words", [("attended-distance",), ("attention-distance", "--against", "nope")])

@@ -99,7 +99,7 @@ def test_what_is_asked(here: Call, results: Path, key: str, words: tuple[Any, ..
     assert set(row) == ROW
     assert set(row["result"]) == RESULTS[words[0]]
     again = here("probe", words[0], key, *words[1:], "--results", results)
-    assert "1 of 1 results were already stored." in again.out
+    assert "The result was already stored." in again.out
     assert "NoPE, seed 0" in again.out
     for column in PROBES.find_model_probe(words[0]).columns:
         assert column.header.split()[0] in again.out
@@ -109,7 +109,7 @@ def test_of_a_study_what_can_be_asked_is(here: Call, results: Path) -> None:
     ran = here("probe", "recency", "--study", "icl", "--results", results, "--examples", 2, "--json")
     assert [row["label"] for row in json.loads(ran.out)] == ["NoPE"]
     assert "Learned(max_length=30), seed 0): length 24 examples needs 48 positions, but Learned has 30" in ran.err
-    assert "(RoPE, seed 0) is pending" in ran.err
+    assert "(RoPE, seed 0) is not trained (its status is pending)" in ran.err
     short = ("--lengths", 9, "--points", 3, "--examples", 2)
     both = here("probe", "recency", "--study", "icl", "--results", results, *short, "--json")
     assert len(json.loads(both.out)) == 2

@@ -23,6 +23,9 @@ def test_show_a_run_by_the_beginning_of_its_key(here: Call, finished: Path) -> N
     assert "hidden_layers=2" in ran.out
     assert "share_encoding=true" in ran.out
     assert "torch=" in ran.out
+    assert "exact match, higher is better" in ran.out
+    assert "null" not in ran.out
+    assert "positions=–" in ran.out
     row = json.loads(here("show", key.upper(), "--results", finished, "--json").out)
     assert row["key"] == key
     assert [score["length"] for score in row["scores"]] == [4, 8]
@@ -110,6 +113,8 @@ def test_baselines_have_columns_beside_the_score() -> None:
     heads = [column.header for column in table.columns]
     assert heads == ["length (bits)", "exact match", "standard error", "examples", "constant answer", ""]
     assert list(table.columns[4].cells) == ["0.6875", "–"]
+    no_error = scores_table(run, [dataclasses.replace(scores[0], mean=0.0, standard_error=0.0)])
+    assert list(no_error.columns[2].cells) == ["–"], "equal scores have no standard error"
 
 
 def test_overall_scores_that_there_are_not() -> None:

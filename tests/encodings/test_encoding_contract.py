@@ -1,5 +1,9 @@
 """What the methods of a user's encoding return: checked where it is received, with one line that names the method."""
 
+import copy
+import inspect as python
+import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +13,11 @@ import torch
 import lengthwise
 from lengthwise.attention import EncodingCache
 from lengthwise.config import ConfigError, ModelConfig, choose
-from lengthwise.encodings import ALiBi, DistanceBias, NoPE, PositionEncoding, RoPE, RotaryEncoding
+from lengthwise.encodings import FIRE, ALiBi, DistanceBias, NoPE, PositionEncoding, RoPE, RotaryEncoding, YaRN
 from lengthwise.forms import AttentionModifiers, LogitTransform, QueryGain, Rotation, ToeplitzBias
 from lengthwise.inspection import inspect
 from lengthwise.models import Decoder
+from lengthwise.values import ArgumentError
 
 HEADS, TOKENS, DIMS = 2, 6, 8
 ANGLES = torch.ones(1, TOKENS, 2)
@@ -222,3 +227,32 @@ def test_correct_results_pass() -> None:
 def test_arguments_by_position(call: Callable[[], Any], fix: str) -> None:
     with pytest.raises(ConfigError, match=f"takes its arguments by name; write {fix}"):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: FIRE(), "FIRE needs num_heads (the number of attention heads); write, for example, FIRE(num_heads=8)"),
+        (
+            lambda: YaRN(head_dim=16),
+            "YaRN needs train_length (the length that the model was trained at); write, for example, "
+            "YaRN(head_dim=16, train_length=512)",
+        ),
+    ],
+)
+def test_missing_arguments_are_explained(call: Callable[[], Any], says: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^{re.escape(says)}$"):
+        call()
+
+
+def test_encodings_can_be_copied_and_pickled_and_have_the_signature_of_their_constructor() -> None:
+    fire = FIRE(num_heads=2, hidden_layers=1)
+    for other in (copy.deepcopy(fire), pickle.loads(pickle.dumps(fire))):
+        assert repr(other) == repr(fire)
+        assert torch.equal(other.c, fire.c)
+    assert list(python.signature(YaRN).parameters)[:2] == ["head_dim", "train_length"]
+
+
+def test_a_misspelled_class_is_suggested() -> None:
+    with pytest.raises(AttributeError, match=r"'lengthwise\.encodings' has no attribute 'Rope'; did you mean 'RoPE'\?"):
+        _ = lengthwise.encodings.Rope

@@ -133,6 +133,8 @@ def test_the_executor_tells_it_before_anything_starts(
     view.update(begun)
     assert view.opening(begun, tmp_path).endswith(f"this takes about {round(begun.seconds)} s")
     assert view.eta() == begun.seconds
+    done = dataclasses.replace(begun, counts={**begun.counts, "done": 1})
+    assert view.opening(done, tmp_path).startswith(f"{study.name}: the run is done")
     heard.clear()
     execute(study, tmp_path / "results", executor="inline", estimate=True, on_event=heard.append)
     assert [event.seconds for event in heard if isinstance(event, Begun)] == [None]  # nothing is left to do

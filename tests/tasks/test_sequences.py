@@ -356,3 +356,23 @@ def test_a_split_without_questions_is_an_error_and_no_endless_search():
 
 def test_a_task_that_no_study_published_is_written_in_its_own_words():
     assert OneQuestion().repository_text(["a", "b"], ["b"]) == ("a b ", "b")
+
+
+def test_an_empty_list_of_words_is_named():
+    class NoWords(OneQuestion):
+        def __init__(self):
+            super(OneQuestion, self).__init__([])
+
+    with pytest.raises(ConfigError, match=r"test_sequences\.py, line \d+: the list of words of NoWords is empty"):
+        NoWords()
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_draw_is_never_called_for_no_example(split, monkeypatch):
+    task = Copy()
+    counts = []
+    draw = task.draw
+    monkeypatch.setattr(task, "draw", lambda g, count, length: counts.append(count) or draw(g, count, length))
+    assert len(task.sample(generator(0), 3, 9, split)) == len(task.examples(0, 3, 9, split)) == 3
+    assert len(task.sample(generator(0), 0, 9, split)) == 0
+    assert min(counts) > 0

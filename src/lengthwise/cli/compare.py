@@ -88,6 +88,8 @@ def study_of(encodings: Sequence[str], options: Comparison, settings: Mapping[st
     """Return the study that the options describe. Raise `ConfigError` if they are inconsistent."""
     from lengthwise.studies import Study, grid
 
+    if options.name is not None and not options.name.strip():
+        raise ConfigError("--name is empty; give the study a name, or omit the option")
     if not encodings:
         raise ConfigError(
             "compare needs at least one encoding, as in: lengthwise compare rope alibi --text python "
@@ -114,10 +116,10 @@ def _task(options: Comparison) -> Choice:
     from lengthwise.tasks import Text
 
     if (options.text is None) == (options.task is None):
-        got = "neither" if options.text is None else "both"
-        raise ConfigError(
-            f"compare needs either --text PATH or --task NAME, got {got}; every machine has the text of --text python"
+        got = (
+            "neither; every machine has the text of --text python" if options.text is None else "both; omit one of them"
         )
+        raise ConfigError(f"compare needs either --text PATH or --task NAME, got {got}")
     if options.text is not None:
         if options.glob != EVERY_FILE and not Path(options.text).expanduser().is_dir():
             raise ConfigError(f"--glob selects files of a folder, but {options.text} is not a folder; leave --glob out")

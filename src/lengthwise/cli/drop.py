@@ -47,6 +47,7 @@ def command(
     with open_results(results, create=False) as store:
         if study is not None:
             dropped = store.drop_study(study, finished=finished)
+            _require_deletion(dropped, study)
         else:
             keys = [store.run(prefix).key for prefix in runs]
             try:
@@ -56,10 +57,26 @@ def command(
                 raise StoreError(f"{error}{hint}") from None
     _print(dropped, study)
     if dropped.stuck:
-        raise StoreError(
-            f"the files of {len(dropped.stuck)} runs could not be deleted, so these runs were kept; the reasons are above"
+        number = len(dropped.stuck)
+        which = (
+            "1 run could not be deleted, so it was"
+            if number == 1
+            else f"{number} runs could not be deleted, so they were"
         )
+        raise StoreError(f"the files of {which} kept; the reasons are above")
     return 0
+
+
+def _require_deletion(dropped: "Dropped", study: str) -> None:
+    """Raise `StoreError` if no run was deleted because all runs are finished."""
+    from lengthwise.store import StoreError
+
+    deleted = dropped.runs or dropped.unreadable or dropped.studies
+    if not (deleted or dropped.unknown or dropped.stuck) and all(run.finished is not None for run, _ in dropped.kept):
+        raise StoreError(
+            f"all runs of study {one_line(study)} are finished and their results would be lost; nothing was deleted; add "
+            "--finished to delete them"
+        )
 
 
 def _print(dropped: "Dropped", study: str | None) -> None:

@@ -52,6 +52,12 @@ def command(
     """
     if KEY.fullmatch(file) and not Path(file).exists():
         return _show_run(file, field, results, json)
+    if file != "-" and (not file or not Path(file).exists() or Path(file).is_dir()):
+        problem = "it is a folder" if file and Path(file).is_dir() else "there is no such file"
+        raise ConfigError(
+            f"lengths needs a file of JSON lines, - for standard input, or a run's key (`lengthwise list runs`), got {file!r}: "
+            f"{problem}"
+        )
     if file == "-":
         histogram = _read(sys.stdin.buffer, "standard input", field)
     else:
@@ -80,7 +86,7 @@ def _show_run(key: str, field: str, results: str, json: bool) -> int:
         splits = {"train": _data(counted.train), "test": _data(counted.test)}
         print_json({"run": row.key, "field": field, "drawn": counted.drawn, **splits}, indent=None)
     else:
-        _print_splits(counted, f"{row.label}, {row.task}, seed {row.seed}")
+        _print_splits(counted, counted.unit or row.unit, f"{row.label}, {row.task}, seed {row.seed}")
     return 0
 
 
@@ -136,8 +142,11 @@ def _print_table(histogram: "Histogram", field: str) -> None:
     print(f"\n{_sentence(histogram, 'examples')}")
 
 
-def _print_splits(example_lengths: "ExampleLengthsSummary", name: str) -> None:
-    """Print the lengths of training and test examples side by side; each bar shows a share of its own split."""
+def _print_splits(example_lengths: "ExampleLengthsSummary", unit: str, name: str) -> None:
+    """Print the lengths of training and test examples side by side; each bar shows a share of its own split.
+
+    `unit`: what the lengths count.
+    """
     from rich.table import Table
     from rich.text import Text
 
@@ -146,7 +155,7 @@ def _print_splits(example_lengths: "ExampleLengthsSummary", name: str) -> None:
         max(train / example_lengths.train.total, test / example_lengths.test.total) for *_, train, test in bins
     )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for header in (f"{example_lengths.field}, length", "train", "", "test", ""):
+    for header in (Text(unit), "train", "", "test", ""):
         table.add_column(header, justify="right" if header else "left", no_wrap=True)
     for first, last, *counts in bins:
         cells: list[str | Text] = []

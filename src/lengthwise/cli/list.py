@@ -1,6 +1,7 @@
 """`lengthwise list`: encodings, tasks, position schemes, probes, runs, studies."""
 
 import importlib
+from itertools import chain
 from typing import Any
 
 from lengthwise.cli.options import RESULTS, Results
@@ -183,10 +184,15 @@ def _list_probes(names: tuple[str, ...], json: bool) -> None:
     table.add_column("description")
     table.add_column("options and their defaults")
     for row in rows:
-        options = ", ".join(f"{name}: {default}" for name, default in row["settings"].items())
+        options = ", ".join(f"{_option(name)}: {default}" for name, default in row["settings"].items())
         table.add_row(Text(row["name"], style="bold"), Text(row["summary"]), Text(options or "none"))
     stdout().print(table)
     print("\nFull description: lengthwise list probes recency. Help for the options: lengthwise probe --help")
+
+
+def _option(setting: str) -> str:
+    """Return the option of `lengthwise probe` for a setting of a probe. `--lengths` stands for the length of several questions."""
+    return "--lengths" if setting == "length" else f"--{setting.replace('_', '-')}"
 
 
 # ---- runs and studies -------------------------------------------------------------------------------------------
@@ -202,9 +208,15 @@ def _list_runs(study: str | None, results: str, json: bool) -> None:
     from lengthwise.store import open_results
 
     with open_results(results, create=False) as store:
+        studies = store.studies()
+        listed = listing_times(store, studies)
+        members = {one.name: [run.key for run in store.runs(one.name)] for one in studies}
         rows = store.runs(study)
-        listed = listing_times(store, store.studies())
         store_name = store.name
+    studies_of = {row.key: [name for name, keys in members.items() if row.key in keys] for row in rows}
+    if study is None:  # in the order of the studies' lists, and then the runs that no study lists
+        order = {key: place for place, key in enumerate(dict.fromkeys(chain.from_iterable(members.values())))}
+        rows.sort(key=lambda row: (order.get(row.key, len(order)), row.task, row.label, row.seed))
     if json:
         print_json([dataclasses.asdict(row) for row in rows])
         return
@@ -216,8 +228,9 @@ def _list_runs(study: str | None, results: str, json: bool) -> None:
         (row.label, row.task, row.seed, row.train_length, row.config.get("training", {}).get("steps")) for row in rows
     ]
     notes = differences(columns, [flat(row.config) for row in rows], [last_use(row, listed) for row in rows])
+    show_studies = study is None and len({name for names in studies_of.values() for name in names}) > 1
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("key", "encoding", "task"):
+    for name in ("key", *(["study"] if show_studies else []), "encoding", "task"):
         table.add_column(name, overflow="fold")
     for name in ("seed", "training length", "steps"):
         table.add_column(name, justify="right")
@@ -229,6 +242,7 @@ def _list_runs(study: str | None, results: str, json: bool) -> None:
         status += ", in no study" if row.key not in listed else ""
         table.add_row(
             Text(row.key[:8], style="bold"),
+            *([Text(", ".join(studies_of[row.key]) or "–")] if show_studies else []),
             Text(f"{row.label} ({note})" if note else row.label),
             Text(row.task),
             f"{row.seed}",

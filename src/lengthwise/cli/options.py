@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,8 @@ def _require_folder(kind: type, value: str) -> None:
     if not value.strip():
         raise ValueError("The path is empty. Give a folder, or omit the option")
     require_no_address("The results folder", value)
+    if os.path.exists(value) and not os.path.isdir(value) and not os.path.isfile(value):
+        raise ValueError(f"{value} is not a folder. Give a folder, or omit the option")
 
 
 def _require_plugins(kind: type, values: tuple[str, ...]) -> None:

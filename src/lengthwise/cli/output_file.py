@@ -17,7 +17,9 @@ def output_file(text: str, kind: str) -> Path:
     """
     require_no_address("--output", text)
     path = Path(text)
-    if not text.strip() or path.is_dir():
+    if not text.strip():
+        raise ConfigError("--output is empty; name a file, or omit the option")
+    if path.is_dir():
         raise ConfigError(f"--output must be a file, got the folder {text!r}; name a file in it")
     folder = path.absolute().parent
     if not folder.is_dir():

@@ -120,7 +120,8 @@ class Overview:
     def opening(self, event: Begun, results: Path) -> str:
         done = event.counts["done"]
         if done == self.total:
-            return f"{self.study.name}: all {self.total} runs are done (results in {results})"
+            done_runs = "the run is" if self.total == 1 else f"all {self.total} runs are"
+            return f"{self.study.name}: {done_runs} done (results in {results})"
         already_done = f", {done} of them already done" if done else ""
         workers = f"{event.workers} worker{'s' if event.workers != 1 else ''}"
         runs = f"{self.total} run{'s' if self.total != 1 else ''}"

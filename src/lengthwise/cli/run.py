@@ -63,9 +63,9 @@ def run_study(study: "Study", execution: Execution) -> int:
                 file=sys.stderr,
             )
         number = len(outcome.failed)
+        failed = "the run" if len(study.runs) == 1 else f"{number} of {len(study.runs)} runs"
         print(
-            f"lengthwise: {number} of {len(study.runs)} runs failed; run the same command again to retry "
-            f"{'it' if number == 1 else 'them'}",
+            f"lengthwise: {failed} failed; run the same command again to retry {'it' if number == 1 else 'them'}",
             file=sys.stderr,
         )
         return 1

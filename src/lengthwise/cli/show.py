@@ -82,8 +82,11 @@ def print_run(run: "RunRow", scores: "list[ScoreRow]", curve: "list[CurveRow]") 
         facts.add_row(name, Text(_settings(run.config.get(name))))
     if training := run.config.get("training"):
         facts.add_row("examples", training_set(training))
-    for name, value in run.facts.items():
-        facts.add_row(name, Text(_settings(value)))
+    for name, value in ({"metric": {}} | run.facts).items():
+        text = _settings(value)
+        if name == "metric":
+            text = ", ".join(filter(None, [run.metric, f"{run.better} is better", text]))
+        facts.add_row(name, Text(text))
     console.print(facts)
     if curve:
         losses = [point.loss for point in curve]
@@ -119,7 +122,7 @@ def scores_table(run: "RunRow", scores: "list[ScoreRow]") -> Any:
         numbers = [figure(details.get("means", {}).get(name), 3) for name in means]
         unreadable = [str(details.get("unreadable", "–"))] if decoded else []
         length_kind = LENGTH_KINDS[length_kind_of_score(run, score)]
-        row = [f"{score.length}", f"{score.mean:.4f}", figure(score.standard_error, 2), f"{score.n}"]
+        row = [f"{score.length}", f"{score.mean:.4f}", figure(score.standard_error or None, 2), f"{score.n}"]
         baseline_cells = [f"{of_baselines[name]:.4f}" if name in of_baselines else "–" for name in baselines]
         table.add_row(*row, *numbers, *unreadable, *baseline_cells, length_kind)
     for kind in ("trained", "longer"):  # shorter lengths are in neither mean
@@ -172,6 +175,8 @@ def _settings(value: Any) -> str:
         return name + ", ".join(
             f"{k}={_settings(v)}" for k, v in value.items() if "is" not in value or k not in ("is", "class")
         )
+    if value is None:
+        return "–"
     return value if isinstance(value, str) else json_module.dumps(value, ensure_ascii=False)
 
 

@@ -335,17 +335,15 @@ class Registry:
         repeated settings.
         """
         parts = split_layers(text) if self.kind == "encoding" else [text]  # a task's path may contain a plus
-        matches = [re.fullmatch(r"(.*[^*])\*(\d{1,9})", part) for part in parts]
+        matches = [re.fullmatch(r"(.*[^*])\*(\d+)", part) for part in parts]
         if len(parts) > 1 or matches[0]:
             if not all(part.strip() for part in parts):
                 raise ConfigError(f"{text!r}: a layer of the pattern has no name; write it like rope*3+nope")
-            choices = [
-                (self._parse_single(m[1]), int(m[2])) if m else (self._parse_single(p), 1)
-                for p, m in zip(parts, matches, strict=True)
-            ]
-            if sum(count for _, count in choices) > 1000 or not all(count for _, count in choices):
+            counts = [int(m[2][:9]) if m else 1 for m in matches]
+            if sum(counts) > 1000 or not all(counts):
                 raise ConfigError(f"{text!r}: a pattern must have at most 1,000 layers, and each encoding at least 1")
-            return alternate(*(choice for choice, count in choices for _ in range(count)))
+            choices = [self._parse_single(m[1] if m else p) for p, m in zip(parts, matches, strict=True)]
+            return alternate(*(choice for choice, count in zip(choices, counts, strict=True) for _ in range(count)))
         return self._parse_single(text)
 
     def _parse_single(self, text: str) -> Choice:

@@ -4,7 +4,9 @@ The command line, documentation, conformance suite and report all read `ENCODING
 through the entry-point group `lengthwise.encodings`.
 """
 
-from lengthwise.config import Registry
+from typing import TYPE_CHECKING, Any
+
+from lengthwise.config import Registry, near_miss
 from lengthwise.encodings.alibi import ALiBi
 from lengthwise.encodings.banded_bias import BandedBias
 from lengthwise.encodings.base import DistanceBias, PositionEncoding, RotaryEncoding
@@ -101,3 +103,8 @@ __all__ = [
     "XPos",
     "YaRN",
 ]
+
+if not TYPE_CHECKING:  # type checkers would accept any name
+
+    def __getattr__(name: str) -> Any:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{near_miss(name, __all__)}")

@@ -5,7 +5,7 @@ An encoding overrides `embed`, `modifiers`, or `features` together with `content
 
 import inspect
 import math
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,13 +19,51 @@ from lengthwise.config import ConfigError, context_of, settings_of, shown_settin
 from lengthwise.config.choices import from_context
 from lengthwise.forms import AttentionModifiers, Rotation, Term, ToeplitzBias, table_dtype
 from lengthwise.span import Span
-from lengthwise.values import require_integer, require_known
+from lengthwise.values import ArgumentError, join_names, require_integer, require_known
 
 # Sizes for checking settings before the model is known; every encoding has to work at these sizes.
 _NOMINAL_SIZES = {"num_heads": 8, "head_dim": 64, "d_model": 512, "train_length": 512}
+_MEANINGS = {
+    "num_heads": "the number of attention heads",
+    "head_dim": "the dimensions of each head",
+    "d_model": "the width of the model",
+    "train_length": "the length that the model was trained at",
+}
 
 
-class PositionEncoding(nn.Module, ABC):
+class _CheckedArguments(ABCMeta):
+    """The metaclass of encodings. It checks arguments before Python does, so that errors explain them.
+
+    `__new__` could not find missing arguments, because copying and unpickling call it without any.
+    """
+
+    def __call__(cls, *args: Any, **arguments: Any) -> Any:
+        if not is_builtin_class(cls):
+            require_complete(cls)
+        required = context_of(cls)
+        known = [*required, *settings_of(cls)]
+        if args:
+            example = ", ".join(f"{name}={value!r}" for name, value in zip(known, args, strict=False))
+            raise ArgumentError(f"{cls.__name__} takes its arguments by name; write {cls.__name__}({example})")
+        if not _accepts_any_keyword(cls):
+            require_known(cls.__name__, arguments, known)
+        if missing := [name for name in required if name not in arguments]:
+            needed = [f"{name} ({_MEANINGS[name]})" if name in _MEANINGS else name for name in missing]
+            values = {name: _NOMINAL_SIZES.get(name, "...") for name in missing}
+            example = ", ".join(f"{name}={value}" for name, value in {**arguments, **values}.items())
+            raise ArgumentError(
+                f"{cls.__name__} needs {join_names(needed)}; write, for example, {cls.__name__}({example})"
+            )
+        return super().__call__(**arguments)
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The signature of `__init__`. Without it, `inspect.signature` would return that of `__call__`."""
+        signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+class PositionEncoding(nn.Module, metaclass=_CheckedArguments):
     """Base class of all position encodings: a module with parameters and a description of what positions do to attention.
 
     Constructor arguments are keyword-only. Those without a default (some of `num_heads`, `head_dim`, `d_model` and
@@ -43,16 +81,7 @@ class PositionEncoding(nn.Module, ABC):
     max_length: int | None = None  # position IDs have to be below it; None: no limit
     init_arguments: dict[str, Any]  # the keyword arguments of the constructor
 
-    def __new__(cls, *args: Any, **arguments: Any) -> Any:
-        """Check argument names before Python does, so that the error can suggest the intended name."""
-        if not is_builtin_class(cls):
-            require_complete(cls)
-        if args:
-            names = [*context_of(cls), *settings_of(cls)][: len(args)]
-            example = ", ".join(f"{name}={value!r}" for name, value in zip(names, args, strict=False))
-            raise ConfigError(f"{cls.__name__} takes its arguments by name; write {cls.__name__}({example})")
-        if not _accepts_any_keyword(cls):
-            require_known(cls.__name__, arguments, [*context_of(cls), *settings_of(cls)])
+    def __new__(cls, **arguments: Any) -> Any:
         encoding = super().__new__(cls)
         encoding.__dict__["init_arguments"] = arguments
         return encoding

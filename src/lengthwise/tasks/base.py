@@ -116,6 +116,9 @@ class Task(ABC):
                 f"{cls.__name__}.metric must be a Metric, got {metric!r}; take one of lengthwise.metrics, or write "
                 "Metric(name=..., better=...)"
             )
+        unit = getattr(cls, "unit", "")
+        if not isinstance(unit, (str, property)):
+            raise ConfigError(f"{cls.__name__}.unit must be a text such as 'symbols', got {unit!r}")
 
     @abstractmethod
     def tokens(self, length: int) -> int:

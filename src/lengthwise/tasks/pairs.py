@@ -87,9 +87,9 @@ def require_pairs(task: Any, method: str, pairs: Any, low: int, high: int) -> No
 
 def draw_with_repeats(draw: Callable[[int], Pairs | LazyPairs], count: int, split: str) -> Pairs:
     """Return `count` examples of a split. `draw(n)` draws n examples of both splits together."""
-    parts: list[Pairs | LazyPairs] = [draw(0)]
+    parts: list[Pairs | LazyPairs] = []
     missing, draws = count, 0
-    while missing > 0:
+    while missing > 0 or not parts:
         pairs = draw(_draws_needed(missing, split))
         draws += len(pairs)
         for chunk in (pairs[n : n + CHUNK] for n in range(0, len(pairs), CHUNK)):
@@ -110,10 +110,10 @@ def draw_distinct(draw: Callable[[int], Pairs | LazyPairs], count: int, split: s
     question found has been drawn 32 times on average since the last new one. A question that is 2.5 times rarer than the average
     is missed with probability 3e-6.
     """
-    parts: list[Pairs | LazyPairs] = [draw(0)]
+    parts: list[Pairs | LazyPairs] = []
     seen: set[int] = set()
     missing, repeats, draws = count, 0, 0
-    while missing > 0 and repeats <= PATIENCE * len(seen):
+    while not parts or (missing > 0 and repeats <= PATIENCE * len(seen)):
         pairs = draw(_draws_needed(max(missing, min(repeats, MAX_DRAWS)), split))
         draws += len(pairs)
         for chunk in (pairs[n : n + CHUNK] for n in range(0, len(pairs), CHUNK)):
@@ -183,7 +183,7 @@ def draw_balanced(
                 quotas = [min(n, len(rows[kind])) for n in quotas]
     starts = [0, *itertools.accumulate(map(len, parts))]
     chosen = [starts[part] + n for kind in range(num_kinds) for part, n in rows[kind][: quotas[kind]]]
-    return Pairs.join([draw(order[:0]), *parts])[torch.tensor(chosen, dtype=torch.int64)]
+    return Pairs.join(parts or [draw(order[:0])])[torch.tensor(chosen, dtype=torch.int64)]
 
 
 def _first_occurrences(keys: Sequence[int], seen: set[int]) -> list[int]:

@@ -70,6 +70,11 @@ class SequenceTask(AnsweringTask):
 
     def __init__(self, words: Sequence[str]):
         self.words = tuple(words)
+        if not self.words:
+            raise ConfigError(
+                f"{source_location(type(self))}: the list of words of {type(self).__name__} is empty; pass every word of its "
+                "questions and answers to super().__init__"
+            )
         for word, count in Counter(self.words).items():
             if count > 1 or not isinstance(word, str):
                 problem = f"{word!r} {count} times" if count > 1 else f"{word!r}, which is no text"
@@ -321,7 +326,7 @@ class SequenceTask(AnsweringTask):
             return None
         if shared:
             return (
-                f"at length {length} there are only {len(pool)} questions, too few to split: train and test share them"
+                f"at length {length} there {_only(len(pool), 'question')}, too few to split: train and test share them"
             )
         # A finite set with fewer examples than requested is complete, so it needs no note.
         few = len(pool) < FEW_EXAMPLES or (num_examples and self.lengths() is None)
@@ -365,9 +370,12 @@ class SequenceTask(AnsweringTask):
 
 def _few_examples(length: int, examples: int, kinds: str = "") -> str:
     balanced = f" with as many of each of the {kinds}" if kinds else ""
-    if examples == 1:
-        return f"at length {length} there is only one test example{balanced}"
-    return f"at length {length} there are only {examples} different test examples{balanced}"
+    return f"at length {length} there {_only(examples, 'different test example')}{balanced}"
+
+
+def _only(count: int, noun: str) -> str:
+    """Return `are only 3 questions` or `is only one question`."""
+    return f"is only one {noun.removeprefix('different ')}" if count == 1 else f"are only {count} {noun}s"
 
 
 def _split_by_hash(examples: Pairs) -> tuple[Pairs, Pairs, bool]:

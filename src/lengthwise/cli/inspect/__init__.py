@@ -2,7 +2,7 @@
 
 import inspect as python
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -105,14 +105,16 @@ def summary(make: type) -> str:
 
 
 def with_settings(choice: Choice, settings: Sequence[str]) -> Choice:
-    """Return the choice with further `name=value` settings. If a name is repeated, the last value counts."""
+    """Return the choice with further `name=value` settings, each of which must occur once."""
     known = settings_of(choice.cls)
-    values = dict(choice.settings)
+    values: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         key = key.strip().replace("-", "_")
         if not equals or not key:
             raise ConfigError(f"--set must be name=value, got {setting!r}; write, for example, --set max_length=256")
         require_known(choice.name, [key], known)
+        if key in values:
+            raise ConfigError(f"--set sets {key} twice; omit one of them")
         values[key] = parse_value(value.strip(), annotation(choice.cls, known[key]), f"{choice.name}.{key}")
-    return choose(choice.cls, **values) if settings else choice
+    return choose(choice.cls, **{**dict(choice.settings), **values}) if settings else choice

@@ -85,7 +85,8 @@ def command(
     stored = sum(not answer.new for answer in answers)
     stdout().print(table_of_results(probe, answers))
     if stored:
-        print(f"\n{stored} of {len(answers)} results were already stored.")
+        which = "The result was" if len(answers) == 1 else f"{stored} of {len(answers)} results were"
+        print(f"\n{which} already stored.")
     return 0
 
 

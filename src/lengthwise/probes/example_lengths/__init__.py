@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ExampleLengths(Probe):
-    """The number of training and test examples of each length. Needs no model; `lengthwise lengths KEY` counts them."""
+    """The number of training and test examples of each length. Needs no model and has its own command, `lengthwise lengths KEY`."""
 
     question = ExampleLengthsQuestion
     chapter = EXAMPLES

@@ -9,7 +9,6 @@ from lengthwise.report.charts.small import bar_chart
 
 BINS = 24  # bars that fit side by side on a phone
 COLOURS = ("var(--c0)", "var(--c1)")  # of training and test
-TITLES = {"input": "words per question", "target": "words per answer"}
 
 
 def section(lengths: ExampleLengthsSummary, task: TaskFindings) -> dict[str, Any]:
@@ -20,7 +19,7 @@ def section(lengths: ExampleLengthsSummary, task: TaskFindings) -> dict[str, Any
         [count / part.total for count, part in zip(counts, parts.values(), strict=True)] for _, _, *counts in bins
     ]
     highest = max(max(pair) for pair in shares)
-    title = TITLES.get(lengths.field, task.unit)
+    title = lengths.unit or task.unit
     top = f"{highest:.0%}" if highest >= 0.1 else f"{highest:.1%}"
     shortest, longest = min(p.shortest for p in parts.values()), max(p.longest for p in parts.values())
     summaries = {split: _summary(part) for split, part in parts.items()}

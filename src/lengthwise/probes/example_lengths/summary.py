@@ -27,11 +27,15 @@ class ExampleLengthsSummary:
 
     @property
     def origin(self) -> str:
-        """Return where the examples come from, such as "1,000 drawn from each split". A short test may have fewer."""
+        """Return where the examples come from."""
         if self.drawn is None:
             return "all examples"
-        fewer = " (the test has fewer)" if self.test.total < self.drawn else ""
-        return f"{self.drawn:,} drawn from each split{fewer}"
+        return "drawn at random; equally many test examples of each length, if there are enough"
+
+    @property
+    def unit(self) -> str:
+        """Return what the counted lengths count, such as "words per question"; "" for the task's own length."""
+        return {"input": "words per question", "target": "words per answer"}.get(self.field, "")
 
     def bins(self, most: int) -> list[tuple[int, int, int, int]]:
         """First length, last length, and counts of training and test examples, of at most `most` bins that both share."""
