@@ -183,11 +183,11 @@ def test_a_bias_that_is_no_real_number(dtype: torch.dtype) -> None:
     one_line("bias", lambda: attend(made(Biased, dtype=dtype)))
 
 
-def test_frequencies_in_half_precision_give_exact_angles() -> None:
-    """The product of a distant position and a half-precision frequency would be rounded to half precision."""
-    far = torch.tensor([[4097, 4099, 4101, 4103, 4105, 4107]])
-    exact, half = Turns(), made(Turns, result=torch.ones(DIMS // 2, dtype=torch.float16))
-    assert torch.equal(attend(half, positions=far), attend(exact, positions=far))
+def test_frequencies_in_half_precision_are_refused() -> None:
+    """They have rounded distant angles already, and their product with a position would be rounded once more."""
+    half = made(Turns, result=torch.ones(DIMS // 2, dtype=torch.float16))
+    with pytest.raises(ConfigError, match=r"Rotation.angle_q of \w+ must be a tensor of float32, float64, got float16"):
+        attend(half)
 
 
 @pytest.mark.parametrize(

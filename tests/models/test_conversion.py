@@ -3,6 +3,7 @@
 import doctest
 import inspect
 import math
+from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
@@ -23,10 +24,12 @@ from lengthwise.models.conversion import (
     encoding_from_rope_parameters,
     half_from_interleaved,
     interleaved_from_half,
+    rope_parameters,
     rope_parameters_from_encoding,
     t5_table_from_weight,
     t5_weight_from_table,
     trained_length,
+    weights,
 )
 from lengthwise.span import Span
 
@@ -354,8 +357,11 @@ def test_what_has_no_counterpart_is_said(parameters: Any, said: str) -> None:
 
 def refused(said: str, function: Any, *given: Any, **named: Any) -> None:
     """One plain line. Tests check types before the call; users do not have that."""
-    plain = {name: inspect.unwrap(f) for name, f in vars(conversion).items() if inspect.isfunction(f)}
-    with patch.dict(vars(conversion), plain), pytest.raises(ConfigError, match=said) as error:
+    with ExitStack() as stack:
+        for module in (weights, rope_parameters):
+            plain = {name: inspect.unwrap(f) for name, f in vars(module).items() if inspect.isfunction(f)}
+            stack.enter_context(patch.dict(vars(module), plain))
+        error = stack.enter_context(pytest.raises(ConfigError, match=said))
         inspect.unwrap(function)(*given, **named)
     assert "\n" not in str(error.value)
 

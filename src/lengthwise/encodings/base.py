@@ -291,7 +291,7 @@ class RotaryEncoding(PositionEncoding):
         return angle, gain.expand(*angle.shape[:-1], -1) if isinstance(gain, Tensor) else gain
 
     def checked_frequencies(self, length: Int[Tensor, "*n"]) -> tuple[Tensor, Tensor | float | None]:
-        """Return `frequencies(length)` in the dtype of tables, and `gain(length)`.
+        """Return `frequencies(length)`, as floating-point numbers, and `gain(length)`.
 
         Raise `ConfigError` unless they are real numbers, for all lengths together or for each length.
         """
@@ -305,7 +305,7 @@ class RotaryEncoding(PositionEncoding):
         if gain is not None and not is_number and not is_table:
             expected = f"None, a number or a real tensor [lengths, 1], with lengths {list(length.shape)}"
             raise wrong_return(self, "gain", expected, gain)
-        return frequencies.to(table_dtype(length.device)), gain
+        return frequencies if frequencies.is_floating_point() else frequencies.to(table_dtype(length.device)), gain
 
 
 class DistanceBias(PositionEncoding):
