@@ -18,12 +18,7 @@ from lengthwise.config import (
 from lengthwise.encodings import ENCODINGS, FIRE, T5, NoPE, RoPE
 from lengthwise.positions import POSITION_SCHEMES, Randomized, Shift
 from lengthwise.tasks import TASKS, Copy
-
-
-def run(**settings) -> Run:
-    return Run(
-        **{"encoding": choose(FIRE), "task": choose(Copy), "training": TrainingConfig(train_length=8), **settings}
-    )
+from tests.config.example_run import run
 
 
 def test_names_ignore_case_and_dashes():

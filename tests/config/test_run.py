@@ -18,12 +18,7 @@ from lengthwise.config import (
 from lengthwise.encodings import ENCODINGS, FIRE, T5, NoPE, RoPE
 from lengthwise.positions import POSITION_SCHEMES, Consecutive, Shift
 from lengthwise.tasks import Copy, Text
-
-
-def run(**settings) -> Run:
-    return Run(
-        **{"encoding": choose(FIRE), "task": choose(Copy), "training": TrainingConfig(train_length=8), **settings}
-    )
+from tests.config.example_run import run
 
 
 def test_key_does_not_depend_on_the_spelling():

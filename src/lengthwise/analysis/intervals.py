@@ -86,7 +86,8 @@ def with_wilson(interval: Interval, examples: int) -> Interval:
 def with_examples(interval: Interval, standard_errors: Sequence[float], bounds: tuple[float, float] | None) -> Interval:
     """Return an interval over seeds, widened to the normal interval over the examples of all seeds.
 
-    Without it, two seeds whose means agree by chance would claim more than the examples of one of them can show.
+    Without it, two seeds whose means agree by chance would claim more than their examples can show. The standard error of the mean
+    over S seeds is √(Σ errors²) / S, as if each seed had examples of its own; `with_wilson` counts examples in the same way.
     `standard_errors`: one for each seed.
     """
     if interval.basis != "seeds" or not all(map(math.isfinite, standard_errors)):

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from lengthwise.attention.arguments import Unknown, refuse_unknown
 from lengthwise.attention.backends import BACKENDS
@@ -14,7 +13,7 @@ from lengthwise.attention.fit import require_fit
 from lengthwise.attention.masks import Mask
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.encodings.base import PositionEncoding
-from lengthwise.encodings.contract import content_of
+from lengthwise.encodings.contract import content_of, is_transformed
 from lengthwise.forms import AttentionModifiers
 from lengthwise.span import Span
 
@@ -83,13 +82,6 @@ def plan(
             f"backend {backend!r} does not support this call: {reason}{encoding}; use backend='auto', which takes one that does"
         )
     return Plan(backend, BACKENDS[backend].prepare(modifiers, span, mask))
-
-
-def is_transformed() -> bool:
-    """Whether the call is inside a transform of torch.func or of forward-mode differentiation."""
-    if torch.compiler.is_compiling():
-        return False
-    return torch._C._functorch.maybe_current_level() is not None or forward_ad._current_level >= 0
 
 
 def require_bidirectional(modifiers: AttentionModifiers, mask: Mask) -> None:

@@ -3,9 +3,8 @@
 An encoding overrides `embed`, `modifiers`, or `features` together with `content`; NoPE overrides none of them.
 """
 
-import inspect
 import math
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,56 +13,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.class_versions import is_builtin_class, require_complete, source_location, wrong_return
-from lengthwise.config import ConfigError, context_of, settings_of, shown_settings
+from lengthwise.class_versions import is_builtin_class, source_location, wrong_return
+from lengthwise.config import ConfigError, shown_settings
 from lengthwise.config.choices import from_context
+from lengthwise.encodings.arguments import NOMINAL_SIZES, CheckedArguments
 from lengthwise.forms import AttentionModifiers, Rotation, Term, ToeplitzBias, table_dtype
 from lengthwise.span import Span
-from lengthwise.values import ArgumentError, join_names, require_integer, require_known
-
-# Sizes for checking settings before the model is known; every encoding has to work at these sizes.
-_NOMINAL_SIZES = {"num_heads": 8, "head_dim": 64, "d_model": 512, "train_length": 512}
-_MEANINGS = {
-    "num_heads": "the number of attention heads",
-    "head_dim": "the dimensions of each head",
-    "d_model": "the width of the model",
-    "train_length": "the length that the model was trained at",
-}
+from lengthwise.values import require_integer
 
 
-class _CheckedArguments(ABCMeta):
-    """The metaclass of encodings. It checks arguments before Python does, so that errors explain them.
-
-    `__new__` could not find missing arguments, because copying and unpickling call it without any.
-    """
-
-    def __call__(cls, *args: Any, **arguments: Any) -> Any:
-        if not is_builtin_class(cls):
-            require_complete(cls)
-        required = context_of(cls)
-        known = [*required, *settings_of(cls)]
-        if args:
-            example = ", ".join(f"{name}={value!r}" for name, value in zip(known, args, strict=False))
-            raise ArgumentError(f"{cls.__name__} takes its arguments by name; write {cls.__name__}({example})")
-        if not _accepts_any_keyword(cls):
-            require_known(cls.__name__, arguments, known)
-        if missing := [name for name in required if name not in arguments]:
-            needed = [f"{name} ({_MEANINGS[name]})" if name in _MEANINGS else name for name in missing]
-            values = {name: _NOMINAL_SIZES.get(name, "...") for name in missing}
-            example = ", ".join(f"{name}={value}" for name, value in {**arguments, **values}.items())
-            raise ArgumentError(
-                f"{cls.__name__} needs {join_names(needed)}; write, for example, {cls.__name__}({example})"
-            )
-        return super().__call__(**arguments)
-
-    @property
-    def __signature__(cls) -> inspect.Signature:
-        """The signature of `__init__`. Without it, `inspect.signature` would return that of `__call__`."""
-        signature = inspect.signature(cls.__init__)  # type: ignore[misc]
-        return signature.replace(parameters=list(signature.parameters.values())[1:])
-
-
-class PositionEncoding(nn.Module, metaclass=_CheckedArguments):
+class PositionEncoding(nn.Module, metaclass=CheckedArguments):
     """Base class of all position encodings: a module with parameters and a description of what positions do to attention.
 
     Constructor arguments are keyword-only. Those without a default (some of `num_heads`, `head_dim`, `d_model` and
@@ -144,17 +103,13 @@ class PositionEncoding(nn.Module, metaclass=_CheckedArguments):
         """
         try:
             with torch.device("meta"):
-                cls(**from_context(cls, _NOMINAL_SIZES), **settings)
+                cls(**from_context(cls, NOMINAL_SIZES), **settings)
         except (RuntimeError, OverflowError) as error:  # sizes that no tensor can have
             reason = " ".join(str(error).split())
             raise ConfigError(
                 f"{cls.__name__}: an encoding with these settings cannot be created ({reason}); make a setting smaller"
             ) from error
         return settings
-
-
-def _accepts_any_keyword(encoding_class: type) -> bool:
-    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(encoding_class).parameters.values())
 
 
 MAX_COUNT = 2**31  # largest value of a setting that is a count

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from lengthwise.class_versions import wrong_return
 from lengthwise.encodings.base import PositionEncoding
@@ -26,7 +27,7 @@ def modifiers_of(encoding: PositionEncoding, span: Span) -> AttentionModifiers:
     try:
         modifiers: Any = encoding.modifiers(span)
     except RuntimeError as error:
-        if torch._C._functorch.maybe_current_level() is None:
+        if not is_transformed():
             raise
         raise ConfigError(
             f"{type(encoding).__name__} cannot be computed inside a transform of torch.func ({str(error).splitlines()[0]}); use "
@@ -46,6 +47,14 @@ def modifiers_of(encoding: PositionEncoding, span: Span) -> AttentionModifiers:
     if layout not in ("interleaved", "half"):
         raise wrong_return(encoding, "modifiers", "a Rotation whose layout is 'interleaved' or 'half'", layout)
     return replace(modifiers, encoding=type(encoding).__name__)
+
+
+def is_transformed() -> bool:
+    """Whether the call is inside a transform of torch.func or of forward-mode differentiation."""
+    if torch.compiler.is_compiling():
+        return False
+    # PyTorch has no public function for this.
+    return torch._C._functorch.maybe_current_level() is not None or forward_ad._current_level >= 0
 
 
 def features_of(encoding: PositionEncoding, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b t r"]:

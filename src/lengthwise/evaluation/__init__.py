@@ -1,7 +1,7 @@
 """Evaluation: one trained model, one task, many lengths."""
 
+from lengthwise.evaluation.score_checks import EvaluationError
 from lengthwise.evaluation.scores import (
-    EvaluationError,
     Score,
     check_lengths,
     encodings_of,

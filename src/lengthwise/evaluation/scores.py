@@ -13,9 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lengthwise.class_versions import described, wrong_return
+from lengthwise.class_versions import wrong_return
 from lengthwise.config import Choice, ConfigError, EvaluationConfig, Run, choose
 from lengthwise.evaluation.decoding import answer_details, decodable, greedy_decode
+from lengthwise.evaluation.score_checks import (
+    EvaluationError,
+    require_own_scores_finite,
+    required_scores,
+    within_limits,
+)
 from lengthwise.evaluation.untrained import baseline_details, baseline_scores, baselines_of
 from lengthwise.positions import PositionScheme, position_scheme_for
 from lengthwise.tasks.base import AnsweringTask, Batch, GradedAnswers, PrefixTask, Task, generator
@@ -23,12 +29,7 @@ from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 
 DECODING_FACTOR = 4  # decoding processes one token per example and step, so its batches are this many times larger
-ROUNDING = 1e-6  # by which a score may exceed the limits of its metric
 GROUPS = 40  # groups of examples whose means are stored with each score of a task with prefixes
-
-
-class EvaluationError(ValueError):
-    """A score that cannot be used. The message is one line with the length, the reason and what to do."""
 
 
 @dataclass(frozen=True)
@@ -203,27 +204,6 @@ def evaluate(
         model.train(was_training)
 
 
-def _required_scores(scores: Any, method: str, task: Task, examples: int) -> Tensor:
-    """Return what a task's method returned. Raise `EvaluationError` unless it has one real number per example (and length)."""
-    axes, size = (2, "batch, lengths") if method == "curve" else (1, "batch")
-    if isinstance(scores, Tensor) and scores.ndim == axes and len(scores) == examples and scores.is_floating_point():
-        return scores
-    raise EvaluationError(
-        f"{type(task).__name__}.{method} must return one float64 score per example, [{size}] with batch {examples}, got "
-        f"{described(scores)}"
-    )
-
-
-def _require_own_scores_finite(scores: Tensor, from_nan: Tensor, method: str, task: Task, length: int) -> None:
-    """Raise `EvaluationError` if a score is not finite, except for examples `from_nan` [b] whose logits are not finite."""
-    bad = ~scores.isfinite().view(len(scores), -1).all(1) & ~from_nan
-    if bool(bad.any()):
-        raise EvaluationError(
-            f"{type(task).__name__}.{method} returned a score that is not a finite number for {int(bad.sum())} of {len(scores)} "
-            f"examples of length {length}, although the model's logits are finite; correct the task's method"
-        )
-
-
 def _make_score(
     task: Task,
     question: dict[str, Any],
@@ -239,14 +219,7 @@ def _make_score(
             f"at length {length} the {task.metric.name} of {bad} of {n} examples is not a finite number: the "
             "model's logits overflow there; leave this length out, or check the encoding's values"
         )
-    low, high = task.metric.limits or (-math.inf, math.inf)
-    if not low - ROUNDING <= float(values.min()) <= float(values.max()) <= high + ROUNDING:
-        raise EvaluationError(
-            f"at length {length} the scores of {type(task).__name__} lie between {float(values.min()):g} and "
-            f"{float(values.max()):g}, beyond the limits {low:g} to {high:g} of its metric {task.metric.name!r}; correct the "
-            "task's scores, or Metric.low and Metric.high"
-        )
-    values = values.clamp(low, high)
+    values = within_limits(values, task, length)
     return Score(
         length=length,
         metric=task.metric.name,
@@ -312,8 +285,8 @@ def _score_answers(
     if not isinstance(graded, GradedAnswers):
         raise wrong_return(task, "grade", "lengthwise.tasks.GradedAnswers", graded)
     has_nan = torch.cat(nan_masks)
-    scores = _required_scores(graded.scores, "grade", task, len(examples))
-    _require_own_scores_finite(scores, has_nan, "grade", task, length)
+    scores = required_scores(graded.scores, "grade", task, len(examples))
+    require_own_scores_finite(scores, has_nan, "grade", task, length)
     scores = scores.masked_fill(has_nan, math.nan)
     return scores, answer_details(task, generated, examples, graded)
 
@@ -324,10 +297,10 @@ def _forward(
     work.check_stop(length)
     logits = model(batch.inputs) if positions is None else model(batch.inputs, positions=positions)
     method = "curve" if isinstance(task, PrefixTask) else "score"
-    scores = _required_scores(getattr(task, method)(logits, batch), method, task, len(batch))
+    scores = required_scores(getattr(task, method)(logits, batch), method, task, len(batch))
     if not bool(scores.isfinite().all()):
         from_nan = ~logits.isfinite().flatten(1).all(1)
-        _require_own_scores_finite(scores, from_nan, method, task, length)
+        require_own_scores_finite(scores, from_nan, method, task, length)
     work.finish_forward(length, len(batch))
     return scores
 

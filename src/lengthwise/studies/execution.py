@@ -185,9 +185,9 @@ def require_usable(workers: int | None, device: str, backend: str, threads: int)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         count = torch.accelerator.device_count()
         kind = torch.accelerator.current_accelerator() if count else None
-        others = f", {kind.type}:0 ... {kind.type}:{count - 1}" if kind else ""
+        names = ["cpu", *(f"{kind.type}:{n}" for n in range(count) if kind)]
         raise ConfigError(
-            f"device {device!r} cannot be used with this PyTorch on this machine; available: cpu{others}"
+            f"device {device!r} cannot be used with this PyTorch on this machine; available: {', '.join(names)}"
         ) from error
 
 

@@ -13,7 +13,7 @@ from lengthwise.config import Choice, ConfigError, near_miss
 from lengthwise.evaluation.pretrained.loading import Pretrained
 from lengthwise.evaluation.pretrained.prompts import FORMS, LABELS, SETTINGS, prompt_text
 from lengthwise.evaluation.pretrained.transformers_calls import transformers_call
-from lengthwise.evaluation.scores import EvaluationError
+from lengthwise.evaluation.score_checks import EvaluationError
 from lengthwise.tasks import TASKS
 from lengthwise.tasks.functions import BooleanFunction
 from lengthwise.values import require_integer

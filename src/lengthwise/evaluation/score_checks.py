@@ -1,0 +1,48 @@
+"""Checks of the scores that a task computes from a model's output."""
+
+import math
+from typing import Any
+
+from torch import Tensor
+
+from lengthwise.class_versions import described
+from lengthwise.tasks.base import Task
+
+ROUNDING = 1e-6  # by which a score may exceed the limits of its metric
+
+
+class EvaluationError(ValueError):
+    """A score that cannot be used. The message is one line with the length, the reason and what to do."""
+
+
+def required_scores(scores: Any, method: str, task: Task, examples: int) -> Tensor:
+    """Return what a task's method returned. Raise `EvaluationError` unless it has one real number per example (and length)."""
+    axes, size = (2, "batch, lengths") if method == "curve" else (1, "batch")
+    if isinstance(scores, Tensor) and scores.ndim == axes and len(scores) == examples and scores.is_floating_point():
+        return scores
+    raise EvaluationError(
+        f"{type(task).__name__}.{method} must return one float64 score per example, [{size}] with batch {examples}, got "
+        f"{described(scores)}"
+    )
+
+
+def require_own_scores_finite(scores: Tensor, from_nan: Tensor, method: str, task: Task, length: int) -> None:
+    """Raise `EvaluationError` if a score is not finite, except for examples `from_nan` [b] whose logits are not finite."""
+    bad = ~scores.isfinite().view(len(scores), -1).all(1) & ~from_nan
+    if bool(bad.any()):
+        raise EvaluationError(
+            f"{type(task).__name__}.{method} returned a score that is not a finite number for {int(bad.sum())} of {len(scores)} "
+            f"examples of length {length}, although the model's logits are finite; correct the task's method"
+        )
+
+
+def within_limits(values: Tensor, task: Task, length: int) -> Tensor:
+    """Return finite scores, cut to the limits of the metric. Raise `EvaluationError` if one exceeds them by more than rounding."""
+    low, high = task.metric.limits or (-math.inf, math.inf)
+    if not low - ROUNDING <= float(values.min()) <= float(values.max()) <= high + ROUNDING:
+        raise EvaluationError(
+            f"at length {length} the scores of {type(task).__name__} lie between {float(values.min()):g} and "
+            f"{float(values.max()):g}, beyond the limits {low:g} to {high:g} of its metric {task.metric.name!r}; correct the "
+            "task's scores, or Metric.low and Metric.high"
+        )
+    return values.clamp(low, high)
