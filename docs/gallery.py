@@ -275,16 +275,16 @@ def _listed(words: list[str]) -> str:
 def _declared(entry: Entry) -> list[str]:
     data, sentences = entry.data, []
     if data["shift_invariant"]:
-        sentences.append("Adding the same number to all positions does not change the result.")
+        sentences.append("With default settings, adding the same number to all positions does not change the result.")
     else:
-        sentences.append("Adding the same number to all positions changes the result.")
+        sentences.append("With default settings, adding the same number to all positions changes the result.")
     if data["depends_on_length"]:
         sentences.append(
             "The result for a pair of positions depends on the current length. A KV cache is computed again when the length "
             "changes it."
         )
     if data["max_length"] is not None:
-        sentences.append(f"With default settings it supports at most {data['max_length']:,} positions.")
+        sentences.append(f"With default settings, it supports at most {data['max_length']:,} positions.")
     return [" ".join(sentences)]
 
 

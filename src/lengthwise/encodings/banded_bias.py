@@ -24,15 +24,15 @@ class BandedBias(PositionEncoding):
 
     Source: Thinking Machines Lab 2026, the relative logits of the Inkling model; no paper is known, and the name is ours.
     Code: huggingface/transformers, models/inkling (`rel_extent` is `band`, 1024 and 512 in sliding layers; `d_rel` is `rank`).
-    Differs: if its config has an n, the model also multiplies q and this bias by 1 + 0.1 ln(max(1, (i + 1) / n)). It also
-    normalizes q and k. Neither is part of the bias. transformers initializes W from N(0, 0.02^2), which at its width is
-    about 1.6 times wider than here.
+    Differs: the model's config may set a length n for log scaling. Then the model also multiplies q and this bias by
+    1 + 0.1 ln(max(1, (i + 1) / n)). It also normalizes q and k. Neither is part of the bias. transformers initializes W from
+    N(0, 0.02^2), which at its width is about 1.6 times wider than here.
 
     >>> banded = BandedBias(num_heads=1, d_model=1, band=2, rank=1)
     >>> _ = banded.W.data.fill_(2.0), banded.P.data.copy_(torch.tensor([[0.5, 3.0]]))
-    >>> read = banded.features(torch.tensor([[[1.0], [1.0], [-1.0]]]))      # 2, 2, -2
-    >>> (term,) = banded.content(read, Span.of(3), None)
-    >>> (term.content @ term.table.mT)[0, 0].detach()      # of each query, at the distances -1, 0, 1, 2
+    >>> features = banded.features(torch.tensor([[[1.0], [1.0], [-1.0]]]))      # 2, 2, -2
+    >>> (term,) = banded.content(features, Span.of(3), None)
+    >>> (term.content @ term.table.mT)[0, 0].detach()      # one row for each query: distances -1, 0, 1, 2
     tensor([[ 0.,  1.,  6.,  0.],
             [ 0.,  1.,  6.,  0.],
             [ 0., -1., -6.,  0.]])

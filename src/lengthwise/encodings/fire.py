@@ -43,8 +43,8 @@ class FIRE(PositionEncoding):
     1.23e-4 max|f''|, because f' is the slope of a chord. `backend="reference"` evaluates the MLP on every pair and has
     neither error. With one module for all layers (`share_encoding`) this is FIRE-S.
 
-    Beyond the training length: x is in [0, 1] for every causal pair at any length, so f gets no values outside the
-    interval of training.
+    Beyond the training length: the coordinate x is in [0, 1] for every causal pair at any length, so f gets no values outside
+    the interval of training.
 
     Source: Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context Transformers", eq. 4, 21-23.
     Code: no official code; the widely copied listing has one hidden layer, the paper's text and ablation two.

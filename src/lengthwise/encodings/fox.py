@@ -30,7 +30,7 @@ class FoX(PositionEncoding):
 
     >>> fox = FoX(num_heads=1, d_model=1); _ = fox.w.data.fill_(1.0)
     >>> log_f = fox.features(torch.zeros(1, 3, 1))    # every gate is 1/2
-    >>> (term,) = fox.content(log_f, Span.of(3), None)      # total[i] - total[j] is b(i, j)
+    >>> (term,) = fox.content(log_f, Span.of(3), None)      # b(i, j) = entry i - entry j
     >>> term.prefix_sum[0, 0].detach()
     tensor([-0.6931, -1.3863, -2.0794], dtype=torch.float64)
     """

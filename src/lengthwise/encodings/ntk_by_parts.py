@@ -32,8 +32,8 @@ class NTKByParts(RoPE):
 
     Source: Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3.2.
     Code: jquesnelle/yarn; Hugging Face transformers, `rope_type` "yarn" (which also has YaRN's temperature).
-    Differs: the paper's ramp is linear in the number of turns ("rotations"), that of all implementations in the index. In
-    these, low can exceed high if all pairs lie beyond one of them, and the ramp is reversed; here high stays above low.
+    Differs: the paper's ramp is linear in the number of turns ("rotations"); in all implementations it is linear in the index.
+    There, low can exceed high if all pairs lie beyond one of them, which reverses the ramp; here high stays above low.
 
     >>> NTKByParts(head_dim=8, train_length=64).frequencies(torch.tensor(1))  # ρ = 0, 1/2, 1, 1
     tensor([1.0000e+00, 6.2500e-02, 2.5000e-03, 2.5000e-04], dtype=torch.float64)

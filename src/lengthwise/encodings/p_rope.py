@@ -16,8 +16,9 @@ class PRoPE(RoPE):
     According to the paper, the slowest pairs of RoPE carry meaning rather than position, and their slow rotation distorts
     it in long sequences. Here they are the same at every distance. p = 1 is RoPE, and p = 0 would be NoPE.
 
-    This is not RoPE's `rotary_fraction`. That spaces frequencies over the rotated dimensions only, down to nearly 1 / base,
-    and with `layout="half"` pairs dimensions within them. Here the spacing and the pairs are those of the whole head.
+    This is not RoPE's `rotary_fraction`, which spaces the frequencies over the rotated dimensions only, down to nearly
+    1 / base, and which with `layout="half"` pairs dimensions within them. Here frequencies and pairs are those of the whole
+    head.
 
     Beyond the training length: rotated pairs behave as in RoPE. The slowest pairs, which do not complete a turn in training,
     are not rotated.

@@ -23,7 +23,7 @@ class Sandwich(DistanceBias):
 
     Source: Chi et al. 2023, "Dissecting Transformer Length Extrapolation via the Lens of Receptive Field Analysis".
     Code: no official code was found. NVIDIA NeMo has an implementation, where D is the head dimension.
-    Differs: here D is 128 for any head dimension. Sandwich counts frequencies from p = 1, a sinusoidal table from 0.
+    Differs: here D is 128 for any head dimension. Frequencies are counted from p = 1 in Sandwich, and from 0 in a sinusoidal table.
 
     >>> Sandwich(num_heads=8).bias(torch.tensor([0, 1, 10]))[0]
     tensor([ -0.0000,  -1.4466, -19.3409], dtype=torch.float64)
