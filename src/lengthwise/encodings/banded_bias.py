@@ -42,7 +42,7 @@ class BandedBias(PositionEncoding):
 
     def __init__(self, *, num_heads: int, d_model: int, band: int = 1024, rank: int = 16):
         super().__init__()
-        require_positive_int("BandedBias", num_heads=num_heads, d_model=d_model, band=band, rank=rank)
+        require_positive_int("BandedBias", band=band, rank=rank)
         self.W = nn.Parameter(torch.randn(num_heads, rank, d_model) * d_model**-0.5)
         self.P = nn.Parameter(torch.randn(rank, band) * 0.02)
 

@@ -38,7 +38,7 @@ class CoPE(PositionEncoding):
 
     def __init__(self, *, head_dim: int, max_position: int = 64):
         super().__init__()
-        require_positive_int("CoPE", head_dim=head_dim, max_position=max_position)
+        require_positive_int("CoPE", max_position=max_position)
         self.head_dim = head_dim
         self.e = nn.Parameter(torch.zeros(max_position, head_dim))
 

@@ -1,7 +1,7 @@
 """DAPE: a bias that an MLP adapts to the products of queries and keys."""
 
 from collections.abc import Callable
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -48,9 +48,7 @@ class DAPE(PositionEncoding):
 
     def __init__(self, *, num_heads: int, train_length: int, base: _Base = "kerple_log", width: int = 32):
         super().__init__()
-        require_positive_int("DAPE", num_heads=num_heads, train_length=train_length, width=width)
-        if base not in get_args(_Base):
-            raise ConfigError(f"DAPE: base must be one of {', '.join(get_args(_Base))}, got {base!r}")
+        require_positive_int("DAPE", width=width)
         self.base: ALiBi | KerpleLog | FIRE
         if base == "fire":
             self.base = FIRE(num_heads=num_heads, hidden_layers=1, width=width, L=train_length / 2)

@@ -1,6 +1,5 @@
 """FIRE: a learned function of a normalized distance."""
 
-import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, cast
 
@@ -16,7 +15,6 @@ from lengthwise.encodings.piecewise import grid_segments, relu_segments
 from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, ToeplitzBias, table_dtype
 from lengthwise.native import segments
 from lengthwise.span import Span
-from lengthwise.values import require_bool
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -77,19 +75,13 @@ class FIRE(PositionEncoding):
         eps: float = 1e-6,
     ):
         super().__init__()
-        require_positive_int("FIRE", num_heads=num_heads, width=width)
+        require_positive_int("FIRE", width=width)
         require_positive("FIRE", c=c, L=L)
-        require_bool("FIRE", final_activation=final_activation, threshold=threshold)
+        require_positive("FIRE", or_zero=True, eps=eps)
         if type(hidden_layers) is not int or not 0 <= hidden_layers <= 4:
             raise ConfigError(
                 f"FIRE: hidden_layers must be a whole number from 0 (linear) to 4, got {hidden_layers!r}; the paper has 2"
             )
-        if not isinstance(activation, str) or activation not in _ACTIVATIONS:
-            raise ConfigError(f"FIRE: activation must be one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
-        if transform not in ("log", "identity"):
-            raise ConfigError(f"FIRE: transform must be 'log' or 'identity', got {transform!r}")
-        if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 <= eps < math.inf:
-            raise ConfigError(f"FIRE: eps must be a finite number, 0 or more, got {eps!r}")
         sizes = [1, *[width] * hidden_layers, num_heads]
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
         self.c = nn.Parameter(torch.tensor(float(c))) if transform == "log" else None

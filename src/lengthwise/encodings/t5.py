@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import DistanceBias, require_positive, require_positive_int
 from lengthwise.forms import table_dtype
-from lengthwise.values import require_bool
 
 
 class T5(DistanceBias):
@@ -48,9 +47,8 @@ class T5(DistanceBias):
         bidirectional: bool = False,
     ):
         super().__init__()
-        require_positive_int("T5", num_heads=num_heads, num_buckets=num_buckets, max_distance=max_distance)
+        require_positive_int("T5", num_buckets=num_buckets, max_distance=max_distance)
         require_positive("T5", std=std)
-        require_bool("T5", bidirectional=bidirectional)
         if bidirectional and (num_buckets % 2 or num_buckets < 4):
             raise ConfigError(
                 f"T5: num_buckets must be an even number, at least 4, if bidirectional, got {num_buckets}; each direction "

@@ -17,7 +17,6 @@ from lengthwise.encodings.base import (
 )
 from lengthwise.forms import AttentionModifiers, KeyBias, RelativeKeyBias, table_dtype
 from lengthwise.span import Span
-from lengthwise.values import require_bool
 
 _CHUNK_SIZE = 32_768  # distances whose sines and cosines are in memory together
 
@@ -62,9 +61,7 @@ class TransformerXL(PositionEncoding):
         bidirectional: bool = False,
     ):
         super().__init__()
-        require_positive_int("TransformerXL", num_heads=num_heads, head_dim=head_dim, d_model=d_model)
         require_positive("TransformerXL", base=base)
-        require_bool("TransformerXL", bidirectional=bidirectional)
         if max_distance is not None:
             require_positive_int("TransformerXL", max_distance=max_distance)
         if d_model % 2:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Literal
+from typing import Unpack
 
 import torch
 from jaxtyping import Float
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import require_positive, require_positive_int
-from lengthwise.encodings.rope import RoPE
+from lengthwise.encodings.rope import RoPE, RoPEArguments
 from lengthwise.forms import AttentionModifiers, table_dtype
 from lengthwise.span import Span
 
@@ -48,15 +48,12 @@ class XPos(RoPE):
     def __init__(
         self,
         *,
-        head_dim: int,
-        base: float = 10_000.0,
-        rotary_fraction: float = 1.0,
-        layout: Literal["interleaved", "half"] = "interleaved",
         gamma: float = 0.4,
         scale_base: float = 512.0,
         max_length: int = 32768,
+        **rope: Unpack[RoPEArguments],
     ):
-        super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout)
+        super().__init__(**rope)
         require_positive_int("XPos", max_length=max_length)
         require_positive("XPos", gamma=gamma, scale_base=scale_base)
         longest = _MAX_LOG_GAIN * scale_base / math.log1p(1 / gamma) + 1
