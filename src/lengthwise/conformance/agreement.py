@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -29,8 +29,6 @@ from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias
 from lengthwise.models.decoder import Block
 from lengthwise.positions import consecutive
 from lengthwise.span import Span, document_lengths
-
-Transform = Callable[[PositionEncoding], PositionEncoding]
 
 FAR = 2000  # a position beyond those of all scenarios
 
@@ -91,17 +89,16 @@ def curvature(f: Callable[[Tensor], Tensor]) -> float:
     return float(((f(x + step) - 2 * f(x) + f(x - step)) / step**2).abs().max())
 
 
-def approximated(encoding: PositionEncoding) -> PositionEncoding:
-    """Remove the exact functions from the encoding's forms, so that the reference uses the same segments as other backends."""
-    original = encoding.modifiers
+def _approximate(*encodings: Any) -> None:
+    """Remove the exact functions from the encodings' forms, so that the reference uses the same segments as other backends."""
 
-    def modifiers(span: Span) -> AttentionModifiers:
+    def without_exact(original: Callable[[Span], AttentionModifiers], span: Span) -> AttentionModifiers:
         exact = original(span)
         terms = (replace(t, exact=None) if isinstance(t, PiecewiseLinearBias) else t for t in exact.terms)
         return replace(exact, terms=tuple(terms))
 
-    encoding.modifiers = modifiers  # type: ignore[method-assign]
-    return encoding
+    for encoding in encodings:
+        encoding.modifiers = partial(without_exact, encoding.modifiers)
 
 
 def _compare(where: str, actual: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
@@ -119,18 +116,16 @@ def _expected(case: EncodingCase, scenario: Scenario | None, causal: bool) -> di
     """
     with torch.enable_grad():
         if scenario is None:
-            return _model_gradients(case, "reference", approximated)
-        return _output_and_gradients(case, "reference", scenario, approximated, causal=causal)
-
-
-def _identity(encoding: PositionEncoding) -> PositionEncoding:
-    return encoding
+            return _model_gradients(case, "reference", approximate=True)
+        return _output_and_gradients(case, "reference", scenario, causal=causal, approximate=True)
 
 
 def _output_and_gradients(
-    case: EncodingCase, backend: str, scenario: Scenario, transform: Transform = _identity, *, causal: bool = True
+    case: EncodingCase, backend: str, scenario: Scenario, *, causal: bool = True, approximate: bool = False
 ) -> dict[str, Tensor]:
-    encoding = transform(case.build(num_heads=scenario.heads))
+    encoding = case.build(num_heads=scenario.heads)
+    if approximate:
+        _approximate(encoding)
     layer = Layer(encoding, backend, num_heads=scenario.heads, kv_heads=scenario.kv_heads)
     x = numbers(11, scenario.batch, scenario.keys, layer.width).requires_grad_()
     out = layer(
@@ -152,10 +147,10 @@ def _parameter_gradients(module: torch.nn.Module) -> dict[str, Tensor]:
     return {f"gradient of {n}": torch.zeros_like(p) if p.grad is None else p.grad for n, p in module.named_parameters()}
 
 
-def _model_gradients(case: EncodingCase, backend: str, transform: Transform = _identity) -> dict[str, Tensor]:
+def _model_gradients(case: EncodingCase, backend: str, *, approximate: bool = False) -> dict[str, Tensor]:
     model = case.decoder(backend)
-    for encoding in model.encodings:
-        transform(cast(PositionEncoding, encoding))
+    if approximate:
+        _approximate(*model.encodings)
     logits = model(tokens(5, 3, 13))
     if not torch.is_grad_enabled():
         return {"logits": logits}
@@ -168,17 +163,13 @@ def _model_applies(case: EncodingCase, backend: str) -> None:
     ids, gap_positions, documents = tokens(6, 2, 9), gaps(4, 2, 1500)(9), packed((4,), (7,))(9)
     for share in (True, False):
         model = case.decoder(backend, share=share)
-        for encoding in model.encodings if backend != "reference" else ():
-            approximated(cast(PositionEncoding, encoding))
+        if backend != "reference":
+            _approximate(*model.encodings)
         inputs: list[Tensor] = []
-        record = partial(_record, inputs)
         blocks = cast(list[Block], list(model.blocks))
-        encodings = cast(
-            list[PositionEncoding], [model.encodings[n % len(model.encodings)] for n in range(len(blocks))]
-        )
-        for block in blocks:
-            block.register_forward_pre_hook(record)
-            block.out.register_forward_pre_hook(record)
+        encodings = cast(list[PositionEncoding], list(model.encodings) * (len(blocks) // len(model.encodings)))
+        for module in (module for block in blocks for module in (block, block.out)):
+            module.register_forward_pre_hook(lambda _, arguments, inputs=inputs: inputs.append(arguments[0]))
         for name, arguments, positions in (
             ("", {}, torch.arange(9)[None]),
             (", given positions", {"positions": gap_positions}, gap_positions),
@@ -201,10 +192,6 @@ def _is_bidirectional(case: EncodingCase) -> bool:
     """Return whether the encoding is defined for keys after the query."""
     encoding = case.build()
     return modifiers_with(encoding, Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM)).bidirectional
-
-
-def _record(inputs: list[Tensor], module: object, arguments: tuple[Tensor, ...]) -> None:
-    inputs.append(arguments[0])
 
 
 def _equals_float64_reference(case: EncodingCase) -> None:

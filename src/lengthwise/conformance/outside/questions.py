@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lengthwise.conformance.answers import NotApplicable
 from lengthwise.conformance.outside.implementation import (
     TRAIN_LENGTH,
     VOCABULARY,
     Implementation,
     Model,
-    NotApplicable,
     OurModel,
     RowInputs,
 )
@@ -73,7 +73,6 @@ def row_question(name: str, text: str, length: int, dtype: torch.dtype, *, loade
     """Return a question about one row of attention weights. `loaded`: the model is loaded in the dtype instead of cast to it."""
 
     def measure(row: Callable[[Implementation, RowInputs], Tensor]) -> Measure:
-        @torch.no_grad()
         def error(implementation: Implementation) -> float:
             if implementation.needs_every_key and length > 2**15:
                 raise NotApplicable("its row needs every key, which takes too much memory")

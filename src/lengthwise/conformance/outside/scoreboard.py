@@ -1,8 +1,8 @@
-"""Print the answers of other libraries as tables with the reason of every difference, or as JSON."""
+"""`lengthwise check --outside`: print tables with the reason of every difference, or JSON."""
 
 import json as json_text
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -27,11 +27,12 @@ HEADINGS = {
 }
 
 
-def show(names: Sequence[str], *, json: bool) -> int:
+def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
+    """Print the scoreboard, or one JSON object. Return 1 if ours departs from a formula or a difference has no known reason."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    implementations = select_implementations(names)
+    implementations = select_implementations(encodings)
     columns = (TextColumn("comparing {task.description:<40}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("", total=len(implementations) * len(QUESTIONS))
@@ -56,10 +57,8 @@ def as_data(answers: Sequence[Answer]) -> dict[str, Any]:
         "ours": f"{ON_GPU}: ours_on_gpu has such a bias",
         "questions": [{"name": q.name, "text": q.text, "tolerance": q.tolerance} for q in QUESTIONS],
         "answers": [{name: finite(value) for name, value in asdict(answer).items()} for answer in answers],
-        "ours_departs": [f"{answer.implementation}, {answer.question}" for answer in answers if answer.ours_departs],
-        "ours_departs_on_gpu": [
-            f"{answer.implementation}, {answer.question}" for answer in answers if answer.ours_departs_on_gpu
-        ],
+        "ours_departs": [f"{a.implementation}, {a.question}" for a in answers if a.ours_departs],
+        "ours_departs_on_gpu": [f"{a.implementation}, {a.question}" for a in answers if a.ours_departs_on_gpu],
     }
 
 
@@ -83,8 +82,7 @@ def _print(console: Any, answers: Sequence[Answer]) -> None:
         limit = "" if question.tolerance is None else f"; errors up to {question.tolerance:g} nats agree"
         console.print(f"  {question.name}: {question.text}{limit}", markup=False, highlight=False)
     for verdict, heading in HEADINGS.items():
-        lines = reasons(answers, verdict)
-        if lines:
+        if lines := reasons(answers, verdict):
             console.print(f"\n{heading}", style=STYLES[verdict])
         for line in lines:
             console.print(f"  {line}", markup=False, highlight=False)
@@ -93,13 +91,9 @@ def _print(console: Any, answers: Sequence[Answer]) -> None:
     console.print(f"\n{len(answers)} answers: {', '.join(totals)}", highlight=False)
     for answer in answers:
         if answer.ours_departs:
-            console.print(
-                f"OURS departs from the formula: {answer.implementation}, {answer.question}: "
-                f"{answer.reason if answer.ours is None else f'{answer.ours:g} nats'}",
-                style="bold red",
-                markup=False,
-                highlight=False,
-            )
+            ours = answer.reason if answer.ours is None else f"{answer.ours:g} nats"
+            line = f"OURS departs from the formula: {answer.implementation}, {answer.question}: {ours}"
+            console.print(line, style="bold red", markup=False, highlight=False)
 
 
 def _table(answers: Sequence[Answer]) -> Any:
