@@ -1,6 +1,6 @@
 """Question 2: are the output and all gradients those that the forms define?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, cast
@@ -135,27 +135,23 @@ def _output_and_gradients(
         queries=scenario.queries,
         causal=causal,
     )
+    return _with_gradients("output", out, 12, [("the input", x), *encoding.named_parameters()])
+
+
+def _with_gradients(name: str, out: Tensor, seed: int, parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """Return an output and all gradients, and 0 for a parameter without one. (Question 10 requires one for each.)"""
     if not torch.is_grad_enabled():
-        return {"output": out}
-    (out * numbers(12, *out.shape)).sum().backward()
-    assert x.grad is not None
-    return {"output": out.detach(), "gradient of the input": x.grad, **_parameter_gradients(encoding)}
-
-
-def _parameter_gradients(module: torch.nn.Module) -> dict[str, Tensor]:
-    """Return all gradients, and 0 for a parameter without one. (Question 10 requires one for each parameter.)"""
-    return {f"gradient of {n}": torch.zeros_like(p) if p.grad is None else p.grad for n, p in module.named_parameters()}
+        return {name: out}
+    (out * numbers(seed, *out.shape)).sum().backward()
+    gradients = {f"gradient of {n}": torch.zeros_like(p) if p.grad is None else p.grad for n, p in parameters}
+    return {name: out.detach(), **gradients}
 
 
 def _model_gradients(case: EncodingCase, backend: str, *, approximate: bool = False) -> dict[str, Tensor]:
     model = case.decoder(backend)
     if approximate:
         _approximate(*model.encodings)
-    logits = model(tokens(5, 3, 13))
-    if not torch.is_grad_enabled():
-        return {"logits": logits}
-    (logits * numbers(13, *logits.shape)).sum().backward()
-    return {"logits": logits.detach(), **_parameter_gradients(model)}
+    return _with_gradients("logits", model(tokens(5, 3, 13)), 13, model.named_parameters())
 
 
 def _model_applies(case: EncodingCase, backend: str) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.alibi import ALiBi
-from lengthwise.encodings.base import DistanceBias, PositionEncoding, require_positive_int, table_columns
+from lengthwise.encodings.base import PositionEncoding, require_positive_int, table_columns
 from lengthwise.encodings.fire import FIRE
 from lengthwise.encodings.kerple_log import KerpleLog
 from lengthwise.forms import AttentionModifiers, LogitTransform, column
@@ -67,8 +67,8 @@ class DAPE(PositionEncoding):
         A distance bias is computed once, for the whole span. If its parameters have bounds, `project` uses the sign of their
         gradient, and the gradient of one part may differ in sign from that of the whole.
         """
-        if not isinstance(self.base, DistanceBias):
-            return self._fire_bias
+        if isinstance(self.base, FIRE):
+            return self.base.pairwise_bias
         cols = table_columns(span, 0, span.distance_bound, lambda: self.second.out_features)
         table = self.base.checked_bias(cols.distance)
 
@@ -76,11 +76,6 @@ class DAPE(PositionEncoding):
             return table[:, column(part.distance(), len(cols.distance), 0, cols.distances)].transpose(0, 1)
 
         return bias_of
-
-    def _fire_bias(self, span: Span) -> Float[Tensor, "b h i j"]:
-        assert isinstance(self.base, FIRE)
-        query = span.q[:, :, None]
-        return self.base.f(self.base.coordinate(query, span.k[:, None].minimum(query))[..., None]).permute(0, 3, 1, 2)
 
     def mix(self, logits: Float[Tensor, "b h i j"], bias: Float[Tensor, "#b g i j"]) -> Float[Tensor, "b h i j"]:
         """Return A + B + f(A, B), with `logits` = A and `bias` = B."""

@@ -116,18 +116,23 @@ class FIRE(PositionEncoding):
             x = F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
         return self.activate(x) if self.final_activation else x
 
+    def pairwise_bias(self, span: Span) -> Float[Tensor, "b h i j"]:
+        """Return the bias of every pair, evaluated with the MLP. Keys after the query get the bias of distance 0."""
+        query = span.q[:, :, None]
+        x = self.coordinate(query, torch.minimum(span.k[:, None, :], query))
+        return self.f(x[..., None]).movedim(-1, 1)
+
     def modifiers(self, span: Span) -> AttentionModifiers:
         layers = self._linears()
-        cols, exact = table_columns(span, 0, span.distance_bound, self._max_layer_width), None
+        widest_layer = max(layer.out_features for layer in layers)
+        cols, exact = table_columns(span, 0, span.distance_bound, lambda: widest_layer), None
         distance = cols.distance
         if self.activation == "relu" or (len(layers) == 1 and not self.final_activation):
             slope, intercept, knots = relu_segments(layers, final=self.final_activation)
         elif self._below_threshold(span):
             start = torch.zeros((), dtype=torch.long, device=distance.device)
-            x = self.psi(distance) / self._denominator(start)
-            return AttentionModifiers(
-                terms=(ToeplitzBias(self.f(x[:, None]).T.contiguous(), distances=cols.distances),)
-            )
+            table = self.f((self.psi(distance) / self._denominator(start))[:, None]).T.contiguous()
+            return AttentionModifiers(terms=(ToeplitzBias(table, distances=cols.distances),))
         else:
             exact = self.f
             slope, intercept, knots = grid_segments(self.f, like=layers[0].weight)
@@ -144,10 +149,6 @@ class FIRE(PositionEncoding):
         return AttentionModifiers(
             terms=(PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, cols.distances),)
         )
-
-    def _max_layer_width(self) -> int:
-        """Return the most numbers that any layer computes for one distance."""
-        return max(layer.out_features for layer in self._linears())
 
     def _below_threshold(self, span: Span) -> bool:
         """Return whether all positions are below the threshold |multiplier| · `L`.

@@ -12,11 +12,10 @@ from lengthwise.encodings.base import require_positive
 from lengthwise.encodings.rope import RoPE, RoPEArguments, require_factor
 
 
-class NTKByPartsArguments(RoPEArguments, total=False):
-    """The arguments of `NTKByParts`, which `YaRN` takes too."""
+class RampArguments(RoPEArguments, total=False):
+    """The arguments of `NTKByParts` except the factor, for `YaRN` and `DynamicYaRN`."""
 
     train_length: Required[int]
-    factor: float
     beta_fast: float
     beta_slow: float
     ramp: Literal["index", "rotations"]

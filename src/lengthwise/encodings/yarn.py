@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import require_positive
-from lengthwise.encodings.ntk_by_parts import NTKByParts, NTKByPartsArguments
+from lengthwise.encodings.ntk_by_parts import NTKByParts, RampArguments
 
 
 class YaRN(NTKByParts):
@@ -36,15 +36,16 @@ class YaRN(NTKByParts):
     def __init__(
         self,
         *,
+        factor: float = 4.0,
         attention_factor: float | None = None,
         mscale: float = 1.0,
         mscale_all_dim: float = 0.0,
-        **ntk_by_parts: Unpack[NTKByPartsArguments],
+        **ramp: Unpack[RampArguments],
     ):
-        super().__init__(**ntk_by_parts)
+        super().__init__(factor=factor, **ramp)
         name = type(self).__name__
         require_positive(name, or_zero=True, mscale=mscale, mscale_all_dim=mscale_all_dim)
-        self.attention_factor = magnitude_scale(self.factor, mscale) / magnitude_scale(self.factor, mscale_all_dim)
+        self.attention_factor = magnitude_scale(factor, mscale) / magnitude_scale(factor, mscale_all_dim)
         if attention_factor is not None:
             require_positive(name, attention_factor=attention_factor)
             if (mscale, mscale_all_dim) != (1, 0):

@@ -124,10 +124,9 @@ class Implementation(ABC):
     has_our_architecture = False  # whether `decoder` can have the weights of `model`
     train_length, heads, head_dim = 2048, 12, 64  # of the rows
 
-    def __init__(
-        self, name: str, choice: Choice, explanations: dict[str, str] | None = None, *, bidirectional: bool = False
-    ):
-        self.name, self.choice, self.bidirectional = name, choice, bidirectional
+    def __init__(self, name: str, choice: Choice, explanations: dict[str, str] | None = None):
+        self.name, self.choice = name, choice
+        self.bidirectional = dict(choice.settings).get("bidirectional", False)
         self.explanations = explanations or {}  # question: why theirs departs from the formula
 
     @property

@@ -20,7 +20,7 @@ from lengthwise.conformance.outside.implementation import (
     row_explanations,
 )
 from lengthwise.conformance.outside.transformers_base import CausalModel, TransformersImplementation, config_arguments
-from lengthwise.encodings import T5, ALiBi, PositionEncoding
+from lengthwise.encodings import ALiBi, PositionEncoding
 from lengthwise.models.conversion import t5_weight_from_table
 
 
@@ -73,18 +73,11 @@ class Mpt(TransformersImplementation):
 class T5Bias(TransformersImplementation):
     """The bias of T5's self-attention in its decoder, or in its encoder (`bidirectional`)."""
 
-    def __init__(self, *, bidirectional: bool = False):
-        name = f"T5, {'both ways' if bidirectional else 'causal'}"
-        super().__init__(name, choose(T5, bidirectional=bidirectional), bidirectional=bidirectional)
-
     def attention(self) -> Any:
         torch.manual_seed(1)
         config = transformers.T5Config(
-            d_model=self.heads * self.head_dim,
-            d_kv=self.head_dim,
-            num_heads=self.heads,
-            is_decoder=not self.bidirectional,
-        )
+            d_model=self.heads * self.head_dim, d_kv=self.head_dim, num_heads=self.heads, is_decoder=not self.bidirectional
+        )  # fmt: skip
         attention = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
         weight = attention.relative_attention_bias.weight
         weight.data = torch.randn_like(weight).bfloat16().float()  # numbers that bfloat16 represents exactly

@@ -45,17 +45,8 @@ class WrappedModel(Model):
 class XTransformersImplementation(Implementation):
     library = "x-transformers"
 
-    def __init__(
-        self,
-        name: str,
-        choice: Choice,
-        layers: dict[str, Any],
-        explanations: dict[str, str] | None = None,
-        *,
-        bidirectional: bool = False,
-    ):
-        name = f"{name}, both ways" if bidirectional else name
-        super().__init__(name, choice, explanations, bidirectional=bidirectional)
+    def __init__(self, name: str, choice: Choice, layers: dict[str, Any], explanations: dict[str, str] | None = None):
+        super().__init__(name, choice, explanations)
         self.layers = layers
 
     def model(self) -> Model:
@@ -85,7 +76,7 @@ class Rotary(XTransformersImplementation):
         names = {"use_xpos": "rotary_xpos", "interpolation_factor": "rotary_interpolation_factor",
                  "base_rescale_factor": "rotary_base_rescale_factor"}  # fmt: skip
         layers = {"rotary_pos_emb": True, "rotary_emb_dim": SHAPE["head_dim"]}
-        super().__init__(name, choice, layers | {names[k]: v for k, v in options.items()}, ROTARY_EXPLANATIONS)
+        super().__init__(name, choice, layers | {names[k]: v for k, v in options.items()}, ROTARY)
         self.options = options
 
     def row(self, inputs: RowInputs) -> Tensor:
@@ -100,13 +91,6 @@ class Rotary(XTransformersImplementation):
 class Alibi(XTransformersImplementation):
     """`AlibiPositionalBias`."""
 
-    def __init__(self, *, bidirectional: bool = False):
-        rounded = row_explanations(
-            bfloat16="slopes are rounded to bfloat16, and so are their products with the distance"
-        )
-        choice = choose(ALiBi, bidirectional=bidirectional)
-        super().__init__("AlibiPositionalBias", choice, {"alibi_pos_bias": True}, rounded, bidirectional=bidirectional)
-
     def row(self, inputs: RowInputs) -> Tensor:
         bias = parts.AlibiPositionalBias(self.heads).to(inputs.dtype)
         return inputs.product + bias.forward_custom_pos(torch.tensor([inputs.query]), inputs.keys)[:, 0].double()
@@ -114,10 +98,6 @@ class Alibi(XTransformersImplementation):
 
 class T5Bias(XTransformersImplementation):
     """`RelativePositionBias`."""
-
-    def __init__(self, *, bidirectional: bool = False):
-        choice = choose(T5, bidirectional=bidirectional)
-        super().__init__("RelativePositionBias", choice, {"rel_pos_bias": True}, bidirectional=bidirectional)
 
     def module(self) -> Any:
         torch.manual_seed(1)
@@ -141,15 +121,6 @@ class ContextualBias(XTransformersImplementation):
 
     needs_every_key = True
 
-    def __init__(self) -> None:
-        rounded = "gates and their sums are rounded to bfloat16: counts above 32 are multiples of a quarter"
-        super().__init__(
-            "CoPE",
-            choose(CoPE, max_position=64),
-            {"attn_use_cope": True, "attn_cope_max_pos": 64},
-            row_explanations(bfloat16=rounded),
-        )
-
     def module(self) -> Any:
         module = parts.CoPE(self.head_dim, self.heads, 64)
         module.pos_emb.data = torch.randn(64, self.head_dim, generator=torch.Generator().manual_seed(1)) / 8
@@ -168,16 +139,6 @@ class ForgetGates(XTransformersImplementation):
     """`DataDependentAlibi`, which computes the forget gates of FoX."""
 
     needs_every_key = True
-
-    def __init__(self) -> None:
-        rounded = "the logarithms of the gates are summed in bfloat16"
-        cached = "with the cache it sees only the last token, so no key has a bias"
-        super().__init__(
-            "DataDependentAlibi",
-            choose(FoX),
-            {"attn_data_dependent_alibi": True},
-            {"bfloat16 at 512": rounded, "decoding within": cached, "decoding past": cached},
-        )
 
     def module(self) -> Any:
         torch.manual_seed(1)
@@ -200,20 +161,33 @@ def rounded_to_bfloat16(module: Any) -> Any:
     return module
 
 
-ROTARY_EXPLANATIONS = row_explanations(
+ROTARY = row_explanations(
     float32="angles are float32: position · frequency has an error of up to about position · 6e-8 radians",
     bfloat16="frequencies and positions are rounded to bfloat16: above 256, neighbouring positions become equal",
 )
+SLOPES = row_explanations(bfloat16="slopes are rounded to bfloat16, and so are their products with the distance")
+GATES = row_explanations(
+    bfloat16="gates and their sums are rounded to bfloat16: counts above 32 are multiples of a quarter"
+)
+FORGETTING = {
+    **row_explanations(bfloat16="the logarithms of the gates are summed in bfloat16"),
+    **dict.fromkeys(
+        ("decoding within", "decoding past"),
+        "with the cache it sees only the last token, so no key has a bias",
+    ),
+}
 
 IMPLEMENTATIONS: tuple[Callable[[], Implementation], ...] = (
     lambda: Rotary("RotaryEmbedding", choose(RoPE)),
     lambda: Rotary("RotaryEmbedding, interpolation", choose(PI, factor=4.0), interpolation_factor=4.0),
     lambda: Rotary("RotaryEmbedding, base rescaled", choose(NTKAware, factor=4.0), base_rescale_factor=4.0),
     lambda: Rotary("RotaryEmbedding, xpos", choose(XPos), use_xpos=True),
-    Alibi,
-    lambda: Alibi(bidirectional=True),
-    T5Bias,
-    lambda: T5Bias(bidirectional=True),
-    ContextualBias,
-    ForgetGates,
+    lambda: Alibi("AlibiPositionalBias", choose(ALiBi), {"alibi_pos_bias": True}, SLOPES),
+    lambda: Alibi("AlibiPositionalBias, both ways", choose(ALiBi, bidirectional=True), {}, SLOPES),
+    lambda: T5Bias("RelativePositionBias", choose(T5), {"rel_pos_bias": True}),
+    lambda: T5Bias("RelativePositionBias, both ways", choose(T5, bidirectional=True), {}),
+    lambda: ContextualBias(
+        "CoPE", choose(CoPE, max_position=64), {"attn_use_cope": True, "attn_cope_max_pos": 64}, GATES
+    ),
+    lambda: ForgetGates("DataDependentAlibi", choose(FoX), {"attn_data_dependent_alibi": True}, FORGETTING),
 )
