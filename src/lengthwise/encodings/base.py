@@ -265,13 +265,11 @@ class DistanceBias(PositionEncoding):
         """
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        n = (
-            span.distance_bound
-            if self.constant_beyond is None
-            else torch.sym_min(span.distance_bound, self.constant_beyond + 1)
-        )
-        if self.constant_beyond is not None and not is_builtin_class(type(self)) and not torch.compiler.is_compiling():
-            self._require_constant(self.constant_beyond, span.q.device)
+        n = span.distance_bound
+        if self.constant_beyond is not None:
+            n = torch.sym_min(n, self.constant_beyond + 1)
+            if not is_builtin_class(type(self)) and not torch.compiler.is_compiling():
+                self._require_constant(self.constant_beyond, span.q.device)
         cols = table_columns(span, -n if self.bidirectional else 0, n, lambda: self._num_heads(span.q.device))
         return AttentionModifiers(terms=(ToeplitzBias(self.checked_bias(cols.distance), cols.first, cols.distances),))
 

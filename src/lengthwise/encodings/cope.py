@@ -53,8 +53,5 @@ class CoPE(PositionEncoding):
         return logits + torch.lerp(low, high, (p - below).to(rows.dtype))
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        return AttentionModifiers(
-            logit_transform=LogitTransform(
-                lambda logits, q, visible, scale, _: self.add_bias(logits, q, visible, scale)
-            )
-        )
+        transform = LogitTransform(lambda logits, q, visible, scale, _: self.add_bias(logits, q, visible, scale))
+        return AttentionModifiers(logit_transform=transform)

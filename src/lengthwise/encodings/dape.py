@@ -79,11 +79,9 @@ class DAPE(PositionEncoding):
 
     def mix(self, logits: Float[Tensor, "b h i j"], bias: Float[Tensor, "#b g i j"]) -> Float[Tensor, "b h i j"]:
         """Return A + B + f(A, B), with `logits` = A and `bias` = B."""
-        if logits.shape[1] != self.second.out_features:
-            heads = self.second.out_features
-            raise ConfigError(
-                f"DAPE: q must have num_heads = {heads} heads, got {logits.shape[1]}; set num_heads to that"
-            )
+        heads, got = self.second.out_features, logits.shape[1]
+        if got != heads:
+            raise ConfigError(f"DAPE: q must have num_heads = {heads} heads, got {got}; set num_heads to that")
         bias = bias.to(logits.dtype)
         pairs = torch.cat([logits, bias.expand_as(logits)], 1).movedim(1, -1)
         (w1, b1), (w2, b2) = ((p.to(logits.dtype) for p in (m.weight, m.bias)) for m in (self.first, self.second))
@@ -92,6 +90,5 @@ class DAPE(PositionEncoding):
     def modifiers(self, span: Span) -> AttentionModifiers:
         # B is not a separate term: at large distances it is so large that A could not be recovered from A + B.
         bias_of = self._bias_function(span)
-        return AttentionModifiers(
-            logit_transform=LogitTransform(lambda logits, q, visible, scale, part: self.mix(logits, bias_of(part)))
-        )
+        transform = LogitTransform(lambda logits, q, visible, scale, part: self.mix(logits, bias_of(part)))
+        return AttentionModifiers(logit_transform=transform)

@@ -42,12 +42,10 @@ class Shaw(PositionEncoding):
 
     def modifiers(self, span: Span) -> AttentionModifiers:
         # Rows are ordered by j - i, a form's table by i - j.
-        keys, values = (
-            None if rows is None else rows.to(table_dtype(span.q.device)).flip(0)[None]
-            for rows in (self.key_vectors, self.value_vectors)
-        )
-        assert keys is not None
+        dtype = table_dtype(span.q.device)
+        vectors = [rows for rows in (self.key_vectors, self.value_vectors) if rows is not None]
+        keys, *values = (rows.to(dtype).flip(0)[None] for rows in vectors)
         return AttentionModifiers(
             terms=(RelativeKeyBias(keys, first=-self.clip),),
-            values=() if values is None else (RelativeValues(values, first=-self.clip),),
+            values=tuple(RelativeValues(table, first=-self.clip) for table in values),
         )

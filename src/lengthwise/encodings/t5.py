@@ -71,9 +71,8 @@ class T5(DistanceBias):
         """Return the bucket of each distance (query position - key position; below 0 for keys after the query)."""
         exact, after = self.buckets_per_direction // 2, self.bidirectional * self.buckets_per_direction * (distance < 0)
         distance = distance.abs() if self.bidirectional else distance.clamp(min=0)
-        ratio = torch.log(distance.clamp(min=exact).to(table_dtype(distance.device)) / exact) / math.log(
-            self.max_distance / exact
-        )
+        logarithm = torch.log(distance.clamp(min=exact).to(table_dtype(distance.device)) / exact)
+        ratio = logarithm / math.log(self.max_distance / exact)
         # 1e-9 corrects rounding errors at whole numbers: ln 2 / ln 32 · 5 is 0.9999999999999999 and not 1.
         steps = (ratio * (self.buckets_per_direction - exact) + 1e-9).floor().long()
         far = (exact + steps).clamp(max=self.buckets_per_direction - 1)

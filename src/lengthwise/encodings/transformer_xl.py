@@ -99,11 +99,9 @@ class TransformerXL(PositionEncoding):
         return rows.unflatten(1, self.W_R.shape[:2]).transpose(0, 1)
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        last = (
-            span.distance_bound - 1
-            if self.max_distance is None
-            else torch.sym_min(span.distance_bound - 1, self.max_distance)
-        )
+        last = span.distance_bound - 1
+        if self.max_distance is not None:
+            last = torch.sym_min(last, self.max_distance)
         first = -torch.sym_max(1, last) if self.bidirectional else 0
         cols = table_columns(span, first, last + 1, lambda: self.W_R.shape[0] * self.head_dim)
         table = self._vectors_at(cols.distance) if cols.sparse else self.vectors(first, last + 1, span.q.device)

@@ -78,12 +78,9 @@ class XPos(RoPE):
         rotation = super().modifiers(span).rotation
         assert rotation is not None
         zeta, centre = self.zeta(span.q.device), self.max_length // 2
-        power_q, power_k = (
-            (positions - centre).to(zeta.dtype)[..., None] / self.scale_base for positions in (span.q, span.k)
-        )
-        return AttentionModifiers(
-            rotation=replace(rotation, gain_q=zeta**power_q, gain_k=zeta**-power_k, bidirectional=False)
-        )
+        power_q, power_k = ((p - centre).to(zeta.dtype)[..., None] / self.scale_base for p in (span.q, span.k))
+        rotation = replace(rotation, gain_q=zeta**power_q, gain_k=zeta**-power_k, bidirectional=False)
+        return AttentionModifiers(rotation=rotation)
 
     def zeta(self, device: torch.device) -> Float[Tensor, " pairs"]:
         """Return ζ_i of each pair."""
