@@ -185,7 +185,6 @@ def _model_applies(case: EncodingCase, backend: str) -> None:
 
 
 def _is_bidirectional(case: EncodingCase) -> bool:
-    """Return whether the encoding is defined for keys after the query."""
     encoding = case.build()
     return modifiers_with(encoding, Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM)).bidirectional
 

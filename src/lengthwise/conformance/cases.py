@@ -171,8 +171,7 @@ class Layer(nn.Module):
             numbers(7 + n, h * HEAD_DIM, self.width) / 4 for n, h in enumerate((num_heads, groups, groups))
         )
 
-    def qkv(self, x: Float[Tensor, "b t c"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return q, k and v [b, heads, t, d]."""
+    def qkv(self, x: Float[Tensor, "b t c"]) -> tuple[Tensor, Tensor, Tensor]:  # each [b, heads, t, d]
         q, k, v = (
             (x @ m.T.to(x.dtype)).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2)
             for m in (self.to_q, self.to_k, self.to_v)
@@ -218,9 +217,8 @@ def run(
 def modifiers_with(encoding: PositionEncoding, span: Span, x: Tensor) -> AttentionModifiers:
     """Return the encoding's modifiers, including the terms that depend on the content `x` [b, j, c]."""
     modifiers = encoding.modifiers(span)
-    if not encoding.reads_content():
-        return modifiers
-    return replace(modifiers, terms=(*modifiers.terms, *encoding.content(encoding.features(x), span, None)))
+    content = encoding.content(encoding.features(x), span, None) if encoding.reads_content() else ()
+    return replace(modifiers, terms=(*modifiers.terms, *content))
 
 
 @torch.no_grad()
@@ -237,7 +235,6 @@ def numbers(seed: int, *shape: int) -> Float[Tensor, "..."]:
 
 
 def tokens(seed: int, *shape: int) -> Int[Tensor, "..."]:
-    """Return random token IDs, a function of the seed and shape."""
     return torch.randint(VOCABULARY, shape, generator=torch.Generator().manual_seed(seed))
 
 

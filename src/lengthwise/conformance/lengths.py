@@ -41,9 +41,8 @@ def lengths(case: EncodingCase, backend: str) -> str:
                     refused.append((length, str(error)))
                 else:
                     if limit is not None and length > limit:
-                        raise Failure(
-                            f"length {length} must raise an error, because max_length is {limit}, but gives no error"
-                        )
+                        expected = f"must raise an error, because max_length is {limit}"
+                        raise Failure(f"length {length} {expected}, but gives no error")
         model = case.decoder(backend)
         for length in (1, 4 * TRAIN_LENGTH):
             if not torch.isfinite(model(tokens(81, 1, length))).all():
@@ -95,10 +94,8 @@ def precision(case: EncodingCase, backend: str) -> str:
                 error = float((((actual.double() - expected).abs() - rounding) / gain).max())
                 limit = tolerance if what == "attention" else 2e-6
                 if not error <= limit:
-                    where = f"positions {positions[0]} to {positions[-1]}"
-                    raise Failure(
-                        f"{what} in {dtype}, {where}: off by {error:.2g} beyond its rounding, allowed {limit:.2g}"
-                    )
+                    where = f"{what} in {dtype}, positions {positions[0]} to {positions[-1]}"
+                    raise Failure(f"{where}: off by {error:.2g} beyond its rounding, allowed {limit:.2g}")
                 worst = max(worst, error)
         details.append(f"{str(dtype).removeprefix('torch.')} off by {worst:.1e} beyond its rounding")
     if case.shift_invariant:

@@ -222,7 +222,6 @@ class RotaryEncoding(PositionEncoding):
     def _angles_and_gain(
         self, positions: Tensor, document_lengths: Tensor | None, length: int
     ) -> tuple[Tensor, Tensor | float | None]:
-        """Return the angle of each position and pair, in radians, and the gain."""
         if document_lengths is None or not self.depends_on_length():
             document_lengths = torch.tensor(length, device=positions.device)
         frequencies, gain = self.checked_frequencies(document_lengths)

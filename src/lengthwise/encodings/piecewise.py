@@ -131,7 +131,6 @@ def _segments_and_gates(parameters: Sequence[Tensor], final: bool) -> tuple[Tens
 def _parameter_gradients(
     parameters: Sequence[Tensor], gates: Tensor, final: bool, grad_slope: Tensor, grad_intercept: Tensor
 ) -> list[Tensor]:
-    """Return the gradient of every parameter."""
     tensors = (*parameters, gates, grad_slope, grad_intercept)
     if not torch.is_grad_enabled() and uses_library(*tensors) and segments.supports(parameters):
         return segments.relu_segments_backward(parameters, gates, final, grad_slope, grad_intercept)
@@ -181,7 +180,6 @@ def _gradients_in_torch(
 
 
 def _weights_and_biases(parameters: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the weights and the biases in the dtype of tables."""
     converted = [parameter.to(table_dtype(parameter.device)) for parameter in parameters]
     return converted[::2], converted[1::2]
 

@@ -108,7 +108,6 @@ class TransformerXL(PositionEncoding):
         return AttentionModifiers(terms=(RelativeKeyBias(table, first, self.v, cols.distances), KeyBias(self.u)))
 
     def _vectors_at(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n d"]:
-        """Return W_R R of arbitrary distances."""
         sin_weight, cos_weight = self.W_R.to(table_dtype(distance.device)).flatten(0, 1).chunk(2, 1)
         angles = map(self.angles, distance_chunks(distance, _CHUNK_SIZE))
         rows = torch.cat([angle.sin() @ sin_weight.T + angle.cos() @ cos_weight.T for angle in angles])

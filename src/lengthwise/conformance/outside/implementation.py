@@ -95,8 +95,6 @@ class Model(ABC):
 
 
 class OurModel(Model):
-    """Our decoder."""
-
     def __init__(self, decoder: Decoder):
         self.decoder = decoder.eval()
 

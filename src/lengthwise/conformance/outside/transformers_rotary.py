@@ -1,6 +1,7 @@
 """Hugging Face transformers, rotary encodings: Llama with every rope type, SmolLM3, GPT-NeoX and GPT-J."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any, ClassVar
 
 import torch
@@ -58,15 +59,13 @@ class Llama(TransformersImplementation):
             rope_parameters=rope_parameters(self.rope, self.train_length, self.head_dim), bos_token_id=0, eos_token_id=0,
         )  # fmt: skip
 
-    def model_config(self) -> Any:
-        return transformers.LlamaConfig(
-            **model_arguments(rope_parameters(self.rope, TRAIN_LENGTH, SHAPE["head_dim"])), rms_norm_eps=1e-6,
-            num_key_value_heads=SHAPE["num_kv_heads"], head_dim=SHAPE["head_dim"],
-        )  # fmt: skip
+    def model_config(self) -> dict[str, Any]:
+        shared = model_arguments(rope_parameters(self.rope, TRAIN_LENGTH, SHAPE["head_dim"]))
+        return {**shared, "num_key_value_heads": SHAPE["num_kv_heads"], "rms_norm_eps": 1e-6}
 
     def causal_model(self) -> Any:
         torch.manual_seed(0)
-        return transformers.LlamaForCausalLM(self.model_config())
+        return transformers.LlamaForCausalLM(transformers.LlamaConfig(**self.model_config()))
 
     def model(self) -> Model:
         return CausalModel(self.causal_model())
@@ -95,16 +94,21 @@ class SmolLM3(Llama):
 
     def causal_model(self) -> Any:
         torch.manual_seed(0)
-        config = self.model_config().to_dict()
-        names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-                  "num_key_value_heads", "initializer_range", "rms_norm_eps", "max_position_embeddings", "rope_parameters",
-                  "bos_token_id", "eos_token_id", "pad_token_id")  # fmt: skip
-        return transformers.SmolLM3ForCausalLM(
-            transformers.SmolLM3Config(**{name: config[name] for name in names}, no_rope_layers=[1, 0])
-        )
+        config = transformers.SmolLM3Config(**self.model_config(), no_rope_layers=[1, 0])
+        return transformers.SmolLM3ForCausalLM(config)
 
     def model_choice(self) -> Choice:
         return alternate(super().model_choice(), choose(NoPE))
+
+
+LLAMA_PARTS = {
+    "attention_norm": ("input_layernorm",),
+    "mlp_norm": ("post_attention_layernorm",),
+    "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "out": ("self_attn.o_proj",),
+    "up": ("mlp.gate_proj", "mlp.up_proj"),
+    "down": ("mlp.down_proj",),
+}
 
 
 def with_llama_weights(theirs: Any, choice: Choice) -> Decoder:
@@ -115,15 +119,9 @@ def with_llama_weights(theirs: Any, choice: Choice) -> Decoder:
     weights = theirs.state_dict()
     state = {"token_embedding.weight": weights["model.embed_tokens.weight"], "norm.weight": weights["model.norm.weight"],
              "lm_head.weight": weights["lm_head.weight"]}  # fmt: skip
-    for n in range(SHAPE["num_layers"]):
-        layer, block = f"model.layers.{n}.", f"blocks.{n}."
-        join = lambda *names, at=layer: torch.cat([weights[f"{at}{name}_proj.weight"] for name in names])  # noqa: E731
-        state[block + "attention_norm.weight"] = weights[layer + "input_layernorm.weight"]
-        state[block + "mlp_norm.weight"] = weights[layer + "post_attention_layernorm.weight"]
-        state[block + "qkv.weight"] = join("self_attn.q", "self_attn.k", "self_attn.v")
-        state[block + "out.weight"] = weights[layer + "self_attn.o_proj.weight"]
-        state[block + "up.weight"] = join("mlp.gate", "mlp.up")
-        state[block + "down.weight"] = weights[layer + "mlp.down_proj.weight"]
+    for n, (ours, names) in product(range(SHAPE["num_layers"]), LLAMA_PARTS.items()):
+        joined = torch.cat([weights[f"model.layers.{n}.{name}.weight"] for name in names])
+        state[f"blocks.{n}.{ours}.weight"] = joined
     decoder.load_state_dict(state)
     return decoder
 
