@@ -136,9 +136,7 @@ def _pairs(
         yield "attention", run(low, backend, q, k, v, positions, x=x), expected, torch.ones(())
         yield "embedding", low.embed(x, positions), exact.embed(x.double(), positions), torch.ones(())
         span = Span(positions, positions, int(positions.max()) + 1)
-        if not exact.modifiers(
-            Span.of(1)
-        ).rotation:  # a short span avoids computing large tables for encodings without one
+        if not exact.modifiers(Span.of(1)).rotation:  # a short span avoids computing large tables
             return
         rotations: list[Any] = [low.modifiers(span).rotation, exact.modifiers(span).rotation]
         # With angles of 0, a rotation of ones returns its gain.

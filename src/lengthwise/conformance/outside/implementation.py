@@ -153,9 +153,7 @@ class Implementation(ABC):
 
     def copy_weights(self, encoding: PositionEncoding) -> None:
         """Copy the weights of theirs into our encoding, if it has any."""
-        assert not list(encoding.parameters()), (
-            f"{self.name} must define copy_weights, because its encoding has parameters"
-        )
+        assert not list(encoding.parameters()), f"{self.name} has parameters, so it must define copy_weights"
 
     def decoder(self) -> Decoder:
         """Return our model: with the weights of `model` if `has_our_architecture`, otherwise with random weights."""
@@ -166,8 +164,8 @@ class Implementation(ABC):
     @cached_property
     def encoding(self) -> PositionEncoding:
         torch.manual_seed(0)
-        context = {"num_heads": self.heads, "head_dim": self.head_dim, "d_model": self.heads * self.head_dim}
-        encoding: PositionEncoding = self.choice.build(**context, train_length=self.train_length)
+        sizes = {"num_heads": self.heads, "head_dim": self.head_dim, "d_model": self.heads * self.head_dim}
+        encoding: PositionEncoding = self.choice.build(**sizes, train_length=self.train_length)
         self.copy_weights(encoding)
         return encoding
 
@@ -181,9 +179,8 @@ class Implementation(ABC):
         span, scale = Span(query, keys, inputs.length), self.head_dim**-0.5
         modifiers, mask = self.encoding.modifiers(span), Mask(1, len(inputs.keys), causal=False)
         if self.encoding.reads_content():
-            modifiers = with_content(
-                modifiers, self.encoding, self.encoding.features(self.layer_inputs(inputs)), span, mask
-            )
+            features = self.encoding.features(self.layer_inputs(inputs))
+            modifiers = with_content(modifiers, self.encoding, features, span, mask)
         q, k = inputs.q[None, :, None], inputs.k[None]
         if rounded_bias and modifiers.terms and not unsupported_reason("sdpa", modifiers, span):
             compute = torch.promote_types(q.dtype, torch.float32)

@@ -14,16 +14,11 @@ from lengthwise.conformance.outside.questions import QUESTIONS
 
 ON_GPU = '"ours" is computed as on a CPU, where a bias is float32. On a GPU the sdpa backend rounds a bias to the model\'s dtype'
 
-STYLES = {
-    Verdict.AGREES: "green",
-    Verdict.DIFFERS: "bold red",
-    Verdict.NOT_APPLICABLE: "dim",
-    Verdict.OURS_RAISED: "bold red",
-}
-HEADINGS = {
-    Verdict.DIFFERS: "Differences",
-    Verdict.NOT_APPLICABLE: "Not applicable",
-    Verdict.OURS_RAISED: "Ours raised",
+STYLES = {  # and the heading of the reasons
+    Verdict.AGREES: ("green", ""),
+    Verdict.DIFFERS: ("bold red", "Differences"),
+    Verdict.NOT_APPLICABLE: ("dim", "Not applicable"),
+    Verdict.OURS_RAISED: ("bold red", "Ours raised"),
 }
 
 
@@ -81,9 +76,10 @@ def _print(console: Any, answers: Sequence[Answer]) -> None:
     for question in QUESTIONS:
         limit = "" if question.tolerance is None else f"; errors up to {question.tolerance:g} nats agree"
         console.print(f"  {question.name}: {question.text}{limit}", markup=False, highlight=False)
-    for verdict, heading in HEADINGS.items():
-        if lines := reasons(answers, verdict):
-            console.print(f"\n{heading}", style=STYLES[verdict])
+    for verdict, (style, heading) in STYLES.items():
+        lines = reasons(answers, verdict) if heading else []
+        if lines:
+            console.print(f"\n{heading}", style=style)
         for line in lines:
             console.print(f"  {line}", markup=False, highlight=False)
     counts = {verdict: sum(answer.verdict is verdict for answer in answers) for verdict in Verdict}
@@ -111,7 +107,7 @@ def _table(answers: Sequence[Answer]) -> Any:
     for answer in answers:
         if answer.verdict is not Verdict.NOT_APPLICABLE:
             name = answer.implementation if answer.implementation != previous else ""
-            verdict = Text(answer.verdict, STYLES[answer.verdict])
+            verdict = Text(answer.verdict, STYLES[answer.verdict][0])
             table.add_row(name, answer.question, figure(answer.theirs), figure(answer.ours), verdict)
             previous = answer.implementation
     return table

@@ -16,6 +16,7 @@ compared too, on every backend that supports it. This tests the linear segments 
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TypeVar, cast
 
 import torch
@@ -254,13 +255,10 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
             for backend in differentiable_backends():
                 constructions = [(as_fire(encoding, bound), encoding) for encoding in encodings]
                 if not any(_unsupported(e, backend) for fires, original in constructions for e in (original, *fires)):
-                    pairs = [
-                        pair
-                        for fires, original in constructions
-                        for pair in in_attention(fires, original, bound, backend)
-                    ]
-                    compared = f"attention to position {bound:,}, settings: {len(encodings)}, {backend}"
-                    yield Result.of(THEOREM, make, compared, pairs)
+                    compared = (in_attention(*both, bound, backend) for both in constructions)
+                    pairs = list(chain.from_iterable(compared))
+                    where = f"attention to position {bound:,}, settings: {len(encodings)}, {backend}"
+                    yield Result.of(THEOREM, make, where, pairs)
 
 
 def _unsupported(encoding: PositionEncoding, backend: str) -> str | None:
