@@ -17,7 +17,6 @@ from lengthwise.conformance.cases import (
     HEADS,
     EncodingCase,
     Layer,
-    modifiers_with,
     numbers,
     run,
     supported_positions,
@@ -58,7 +57,7 @@ def _equals_reference(case: EncodingCase, backend: str) -> None:
     If a form approximates a function, a backend has to equal the reference of the approximation. Its output also has to be
     within the stated bound of the exact function. (test_approximation.py derives the bounds for gradients.)
     """
-    bidirectional = _is_bidirectional(case)
+    bidirectional = case.modifiers().bidirectional
     for scenario in SCENARIOS:
         for causal in (True, False) if bidirectional else (True,):
             actual = _output_and_gradients(case, backend, scenario, causal=causal)
@@ -184,11 +183,6 @@ def _model_applies(case: EncodingCase, backend: str) -> None:
                     require_close(f"2-layer model{name}: layer {n}", actual, expected.transpose(1, 2).flatten(2))
 
 
-def _is_bidirectional(case: EncodingCase) -> bool:
-    encoding = case.build()
-    return modifiers_with(encoding, Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM)).bidirectional
-
-
 def _equals_float64_reference(case: EncodingCase) -> None:
     encoding = case.build()
     for name, documents, positions in (
@@ -200,7 +194,7 @@ def _equals_float64_reference(case: EncodingCase) -> None:
         layer = Layer(encoding, "reference", kv_heads=2)
         x = numbers(14, len(ids), 7, HEADS * HEAD_DIM)
         embedded = encoding.embed(x, ids)
-        for causal in (True, False) if _is_bidirectional(case) else (True,):
+        for causal in (True, False) if case.modifiers().bidirectional else (True,):
             visible = Mask(7, 7, causal, documents).visible(x.device).expand(len(ids), -1, -1)
             lengths = document_lengths(ids, documents).expand(len(ids), -1)
             expected = float64_reference.output(

@@ -85,8 +85,6 @@ class Question:
             return Answer(Verdict.FAILED, f"{type(error).__name__}: {' '.join(str(error).split())}")
 
 
-def question(
-    number: int, name: str, text: str, *, on_backend: bool = True, variants: bool = True
-) -> Callable[[Test], Question]:
+def question(number: int, name: str, text: str, **options: bool) -> Callable[[Test], Question]:
     """Return a decorator that turns a test function into a `Question`."""
-    return lambda test: Question(number, name, text, test, on_backend, variants)
+    return lambda test: Question(number, name, text, test, **options)

@@ -57,17 +57,17 @@ class EncodingCase:
         """The declaration of the built encoding, because a setting may override that of the class."""
         return self.build().shift_invariant
 
-    def build(
-        self, *, seed: int = 0, num_heads: int = HEADS, head_dim: int = HEAD_DIM, train_length: int = TRAIN_LENGTH
-    ) -> PositionEncoding:
+    def build(self, *, seed: int = 0, num_heads: int = HEADS, train_length: int = TRAIN_LENGTH) -> PositionEncoding:
+        sizes = {"num_heads": num_heads, "head_dim": HEAD_DIM, "d_model": num_heads * HEAD_DIM}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            encoding: PositionEncoding = self.choice.build(
-                num_heads=num_heads, head_dim=head_dim, d_model=num_heads * head_dim, train_length=train_length
-            )
+            encoding: PositionEncoding = self.choice.build(**sizes, train_length=train_length)
         encoding = encoding.double().eval()
         randomize_parameters(encoding, seed)
         return encoding
+
+    def modifiers(self) -> AttentionModifiers:
+        return modifiers_with(self.build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
 
     def decoder(self, backend: str, *, seed: int = 0, num_layers: int = 2, share: bool | None = None) -> Decoder:
         """Return a model with four query heads and two key heads, in float64 and evaluation mode."""
@@ -145,7 +145,7 @@ def unsupported_reason(case: EncodingCase, backend: str) -> str | None:
     Raise `AssertionError` if the backend does not raise a `ConfigError` with this reason, for example because it falls back
     silently.
     """
-    modifiers = modifiers_with(case.build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
+    modifiers = case.modifiers()
     reason = attention.unsupported_reason(backend, modifiers, Span.of(2))
     if reason is not None:
         try:

@@ -54,7 +54,7 @@ def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
     if json:
         print(json_text.dumps(as_data(rows), indent=1))
     else:
-        _print(Console(), rows, time.perf_counter() - started)
+        _print(Console(markup=False, highlight=False), rows, time.perf_counter() - started)
     return int(any(row.answer.verdict is Verdict.FAILED for row in rows))
 
 
@@ -140,19 +140,17 @@ def _print(console: Any, rows: Sequence[Row], seconds: float) -> None:
             table.add_row("" if n else name, backend, *marks)
     console.print(table)
     for question in QUESTIONS:
-        console.print(f"  {labels[question.name]:>3}  {question.name}: {question.text}", markup=False, highlight=False)
-    console.print(
-        "\n  ✓ passed   r refused, with a reason   · not applicable   ✗ failed   blank: not tested", highlight=False
-    )
+        console.print(f"  {labels[question.name]:>3}  {question.name}: {question.text}")
+    console.print("\n  ✓ passed   r refused, with a reason   · not applicable   ✗ failed   blank: not tested")
     for verdict in (Verdict.REFUSED, Verdict.NOT_APPLICABLE, Verdict.FAILED):
         reasons = _reasons(rows, verdict)
         if reasons:
             console.print(f"\n{verdict.capitalize()}", style=MARKS[verdict][1])
         for line in reasons:
-            console.print(f"  {line}", markup=False, highlight=False)
+            console.print(f"  {line}")
     counts = {verdict: sum(row.answer.verdict is verdict for row in rows) for verdict in Verdict}
     summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    console.print(f"\n{len(rows)} answers in {seconds:.0f} s: {summary}", highlight=False)
+    console.print(f"\n{len(rows)} answers in {seconds:.0f} s: {summary}")
 
 
 def _labels() -> dict[str, str]:

@@ -36,7 +36,7 @@ def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
     if json:
         print(json_text.dumps(as_data(answers), indent=1, allow_nan=False))
     else:
-        _print(Console(), answers)
+        _print(Console(markup=False, highlight=False), answers)
     return int(not all(answer.explained and not answer.ours_departs for answer in answers))
 
 
@@ -72,24 +72,24 @@ def _print(console: Any, answers: Sequence[Answer]) -> None:
     console.print(
         "theirs, ours: the largest error of a log-probability in nats, of a key in a row of attention weights or of a token.\n"
     )
-    console.print(f"{on_gpu(answers)}.\n", markup=False, highlight=False)
+    console.print(f"{on_gpu(answers)}.\n")
     for question in QUESTIONS:
         limit = "" if question.tolerance is None else f"; errors up to {question.tolerance:g} nats agree"
-        console.print(f"  {question.name}: {question.text}{limit}", markup=False, highlight=False)
+        console.print(f"  {question.name}: {question.text}{limit}")
     for verdict, (style, heading) in STYLES.items():
         lines = reasons(answers, verdict) if heading else []
         if lines:
             console.print(f"\n{heading}", style=style)
         for line in lines:
-            console.print(f"  {line}", markup=False, highlight=False)
+            console.print(f"  {line}")
     counts = {verdict: sum(answer.verdict is verdict for answer in answers) for verdict in Verdict}
     totals = [f"{n} {verdict}" for verdict, n in counts.items() if n or verdict is not Verdict.OURS_RAISED]
-    console.print(f"\n{len(answers)} answers: {', '.join(totals)}", highlight=False)
+    console.print(f"\n{len(answers)} answers: {', '.join(totals)}")
     for answer in answers:
         if answer.ours_departs:
             ours = answer.reason if answer.ours is None else f"{answer.ours:g} nats"
             line = f"OURS departs from the formula: {answer.implementation}, {answer.question}: {ours}"
-            console.print(line, style="bold red", markup=False, highlight=False)
+            console.print(line, style="bold red")
 
 
 def _table(answers: Sequence[Answer]) -> Any:

@@ -29,7 +29,7 @@ def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
     if json:
         print(json_text.dumps(as_data(results), indent=1))
     else:
-        _print(Console(), results)
+        _print(Console(highlight=False), results)
     return int(not all(result.ok for result in results))
 
 
@@ -52,13 +52,13 @@ def _print(console: Any, results: Sequence[Result]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console.print("[bold]Theorems[/], built and compared in float64", highlight=False)
+    console.print("[bold]Theorems[/], built and compared in float64")
     for theorem in THEOREMS:
         rows = [result for result in results if result.theorem == theorem.name]
         if not rows:
             continue
         console.print(f"\n{theorem.name}", style="bold")
-        console.print(f"{theorem.statement}\n{theorem.source}", markup=False, highlight=False)
+        console.print(f"{theorem.statement}\n{theorem.source}", markup=False)
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
         for name in ("encoding", "compared", "difference", "allowed", ""):
             justify: Any = "right" if name in ("difference", "allowed") else "left"
@@ -69,7 +69,5 @@ def _print(console: Any, results: Sequence[Result]) -> None:
             table.add_row(result.encoding, Text(result.compared), *sizes, Text(mark, style=style))
         console.print(table)
     failed = sum(not result.ok for result in results)
-    console.print(
-        f"{len(results)} comparisons, {failed or 'none'} with a larger difference than rounding in float64 allows",
-        highlight=False,
-    )
+    larger = f"{failed or 'none'} with a larger difference than rounding in float64 allows"
+    console.print(f"{len(results)} comparisons, {larger}")
