@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.encodings.base import PositionEncoding, require_positive_int
-from lengthwise.encodings.inputs import require_input
+from lengthwise.encodings.arguments import require_input, require_positive_int
+from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import ContentBias
 from lengthwise.span import Span
 

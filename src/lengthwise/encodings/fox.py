@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from lengthwise.encodings.arguments import require_input
 from lengthwise.encodings.base import MAX_DISTANCES, PositionEncoding
-from lengthwise.encodings.inputs import require_input
 from lengthwise.forms import CumulativeBias, table_dtype
 from lengthwise.span import Span
 

@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import PositionEncoding, require_positive
-from lengthwise.encodings.inputs import require_input, require_positions
+from lengthwise.encodings.arguments import require_input, require_positions, require_positive
+from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import table_dtype
 
 
