@@ -43,13 +43,10 @@ def packs(case: EncodingCase, backend: str) -> str:
 
 @question(4, "padding", "Left padding does not change the output")
 def pads(case: EncodingCase, backend: str) -> None:
-    layer, model = Layer(case.build(), backend), case.decoder(backend)
-    count = 9
+    layer, model, count = Layer(case.build(), backend), case.decoder(backend), 9
+    x, ids = numbers(43, 1, count, HEADS * HEAD_DIM), tokens(44, 1, count)
     with torch.no_grad():
-        for name, run, inputs in (
-            ("layer", layer, numbers(43, 1, count, HEADS * HEAD_DIM)),
-            ("2-layer model", model, tokens(44, 1, count)),
-        ):
+        for name, run, inputs in (("layer", layer, x), ("2-layer model", model, ids)):
             alone = run(inputs)
             for left in (1, 4, 3 * count):
                 with_padding = torch.cat([inputs.repeat_interleave(3, 1)[:, -left:], inputs], 1)
