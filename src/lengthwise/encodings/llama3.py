@@ -1,6 +1,6 @@
 """Llama 3.1's scaling of RoPE: interpolate pairs that make few turns within the training length."""
 
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -8,10 +8,10 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import require_positive
 from lengthwise.encodings.ntk_by_parts import unscaled_share
-from lengthwise.encodings.rope import RoPEArguments, ScaledRoPE
+from lengthwise.encodings.rope import RoPE, RoPEArguments, require_factor
 
 
-class Llama3(ScaledRoPE):
+class Llama3(RoPE):
     """RoPE whose pair p is rotated by θ_p (γ_p + (1 - γ_p) / s) radians per position, θ_p = base^(-2p/r), s = `factor`.
 
     γ_p = clip((L θ_p / 2π - low) / (high - low), 0, 1), where L θ_p / 2π is the number of turns within the training length L.
@@ -28,6 +28,8 @@ class Llama3(ScaledRoPE):
     tensor([1.0000e+00, 1.3042e-02, 1.2500e-03, 1.2500e-04], dtype=torch.float64)
     """
 
+    always_shown: ClassVar[tuple[str, ...]] = ("factor",)
+
     def __init__(
         self,
         *,
@@ -37,8 +39,9 @@ class Llama3(ScaledRoPE):
         high_freq_factor: float = 4.0,
         **rope: Unpack[RoPEArguments],
     ):
-        super().__init__(factor=factor, **rope)
+        super().__init__(**rope)
         name = type(self).__name__
+        require_factor(name, factor)
         require_positive(name, low_freq_factor=low_freq_factor, high_freq_factor=high_freq_factor)
         if low_freq_factor >= high_freq_factor:
             raise ConfigError(
@@ -46,7 +49,7 @@ class Llama3(ScaledRoPE):
                 "pairs with up to low_freq_factor turns within the training length are interpolated, and pairs with "
                 "high_freq_factor turns or more keep their frequency"
             )
-        self.train_length = train_length
+        self.train_length, self.factor = train_length, factor
         self.low_freq_factor, self.high_freq_factor = low_freq_factor, high_freq_factor
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import require_positive
-from lengthwise.encodings.rope import RoPEArguments, ScaledRoPE
+from lengthwise.encodings.rope import RoPE, RoPEArguments, require_factor
 
 
-class LongRoPE(ScaledRoPE):
+class LongRoPE(RoPE):
     """Pair p is rotated by θ_p / λ_p radians per position, θ_p = base^(-2p/r); λ is `short_factor` up to L, `long_factor` past it.
 
     The current length selects the list for all tokens alike. L is the training length, and s = `factor` is the target length
@@ -45,6 +45,7 @@ class LongRoPE(ScaledRoPE):
         "short_factor": ((1.0, 1.0, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0),),
         "long_factor": ((1.0, 1.1, 1.5, 2.0, 4.0, 8.0, 9.5, 12.0),),
     }
+    always_shown: ClassVar[tuple[str, ...]] = ("factor",)
 
     def __init__(
         self,
@@ -56,8 +57,9 @@ class LongRoPE(ScaledRoPE):
         attention_factor: float | None = None,
         **rope: Unpack[RoPEArguments],
     ):
-        super().__init__(factor=factor, **rope)
+        super().__init__(**rope)
         name, pairs = type(self).__name__, self.rotary_dims // 2
+        require_factor(name, factor)
         ntk = tuple(factor ** (p / max(pairs - 1, 1)) for p in range(pairs))
         self.short_factor = _divisors(name, "short_factor", short_factor, (1.0,) * pairs)
         self.long_factor = _divisors(name, "long_factor", long_factor, ntk)
@@ -72,7 +74,7 @@ class LongRoPE(ScaledRoPE):
             )
         else:
             attention_factor = math.sqrt(1 + math.log(factor) / math.log(train_length))
-        self.train_length, self.attention_factor = train_length, attention_factor
+        self.train_length, self.factor, self.attention_factor = train_length, factor, attention_factor
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:

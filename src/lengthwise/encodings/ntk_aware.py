@@ -1,17 +1,17 @@
 """NTK-aware scaling: RoPE with a larger base, which keeps fast pairs and interpolates slow ones."""
 
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.rope import RoPEArguments, ScaledRoPE
+from lengthwise.encodings.rope import RoPE, RoPEArguments, require_factor
 from lengthwise.forms import table_dtype
 
 
-class NTKAware(ScaledRoPE):
+class NTKAware(RoPE):
     """RoPE with base' = base · s^(r/(r-2)), r rotary dimensions, s = `factor` >= 1.
 
     Pair p is rotated by position · θ_p · s^(-2p/(r-2)) radians, θ_p = base^(-2p/r). The first pair keeps its frequency and
@@ -29,13 +29,18 @@ class NTKAware(ScaledRoPE):
     tensor([1.0000e+00, 6.2996e-02, 3.9685e-03, 2.5000e-04], dtype=torch.float64)
     """
 
+    always_shown: ClassVar[tuple[str, ...]] = ("factor",)
+
     def __init__(self, *, factor: float = 4.0, **rope: Unpack[RoPEArguments]):
-        super().__init__(factor=factor, **rope)
+        super().__init__(**rope)
+        name = type(self).__name__
+        require_factor(name, factor)
         if self.rotary_dims == 2:
             raise ConfigError(
-                f"{type(self).__name__}: at least 4 dimensions must be rotated, got 2 (one pair), where the base's exponent "
-                "r/(r-2) is undefined; make head_dim or rotary_fraction larger"
+                f"{name}: at least 4 dimensions must be rotated, got 2 (one pair), where the base's exponent r/(r-2) is "
+                "undefined; make head_dim or rotary_fraction larger"
             )
+        self.factor = factor
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
         factor = torch.tensor(self.factor, dtype=table_dtype(length.device), device=length.device)

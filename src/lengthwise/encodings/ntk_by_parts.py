@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import require_positive
-from lengthwise.encodings.rope import RoPEArguments, ScaledRoPE
+from lengthwise.encodings.rope import RoPE, RoPEArguments, require_factor
 
 
 class RampArguments(RoPEArguments, total=False):
@@ -22,7 +22,7 @@ class RampArguments(RoPEArguments, total=False):
     truncate: bool
 
 
-class NTKByParts(ScaledRoPE):
+class NTKByParts(RoPE):
     """RoPE whose pair p is rotated by θ_p (ρ_p / s + 1 - ρ_p) radians per position: θ_p = base^(-2p/r), s = `factor`.
 
     Pairs that make many turns within the training length L distinguish neighbouring tokens and keep their frequency (ρ = 0).
@@ -51,6 +51,7 @@ class NTKByParts(ScaledRoPE):
     # At the sizes of the conformance suite (16 positions, 8 pairs) no pair makes 32 turns.
     conformance_settings: ClassVar[dict[str, Any]] = {"beta_slow": 0.1}
     alternatives: ClassVar[dict[str, tuple[Any, ...]]] = {"beta_fast": (0.5,), "beta_slow": (0.02,)}
+    always_shown: ClassVar[tuple[str, ...]] = ("factor",)
 
     def __init__(
         self,
@@ -63,8 +64,9 @@ class NTKByParts(ScaledRoPE):
         truncate: bool = True,
         **rope: Unpack[RoPEArguments],
     ):
-        super().__init__(factor=factor, **rope)
+        super().__init__(**rope)
         name = type(self).__name__
+        require_factor(name, factor)
         require_positive(name, beta_fast=beta_fast, beta_slow=beta_slow)
         if self.base <= 1:
             raise ConfigError(
@@ -77,8 +79,8 @@ class NTKByParts(ScaledRoPE):
             )
         if ramp == "rotations" and not truncate:
             raise ConfigError(f"{name}: truncate=False applies only to ramp='index'; leave it out with 'rotations'")
-        self.train_length, self.beta_fast, self.beta_slow = train_length, beta_fast, beta_slow
-        self.ramp, self.truncate = ramp, truncate
+        self.train_length, self.factor, self.ramp, self.truncate = train_length, factor, ramp, truncate
+        self.beta_fast, self.beta_slow = beta_fast, beta_slow
 
     def frequencies(self, length: Int[Tensor, "*n"]) -> Float[Tensor, "*#n pairs"]:
         return self.interpolated_frequencies(length, self.factor)

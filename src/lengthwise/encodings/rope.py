@@ -1,6 +1,6 @@
 """RoPE: rotate queries and keys by their position."""
 
-from typing import Any, ClassVar, Literal, Required, TypedDict, Unpack
+from typing import Any, ClassVar, Literal, Required, TypedDict
 
 import torch
 from jaxtyping import Float, Int
@@ -74,15 +74,8 @@ class RoPE(RotaryEncoding):
         return self.base ** -(pair / self.rotary_dims)
 
 
-class ScaledRoPE(RoPE):
-    """Base class of encodings that change RoPE for lengths up to `factor` times the training length."""
-
-    always_shown: ClassVar[tuple[str, ...]] = ("factor",)
-
-    def __init__(self, *, factor: float = 4.0, **rope: Unpack[RoPEArguments]):
-        super().__init__(**rope)
-        name = type(self).__name__
-        require_positive(name, factor=factor)
-        if factor < 1:
-            raise ConfigError(f"{name}: factor (target length / training length) must be at least 1, got {factor}")
-        self.factor = factor
+def require_factor(what: str, factor: float) -> None:
+    """Raise `ConfigError` unless `factor` is a finite number, at least 1. `what` starts the message."""
+    require_positive(what, factor=factor)
+    if factor < 1:
+        raise ConfigError(f"{what}: factor (target length / training length) must be at least 1, got {factor}")
