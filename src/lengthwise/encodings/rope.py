@@ -74,8 +74,8 @@ class RoPE(RotaryEncoding):
         return self.base ** -(pair / self.rotary_dims)
 
 
-def require_factor(what: str, factor: float) -> None:
+def require_factor(what: str, factor: object) -> None:
     """Raise `ConfigError` unless `factor` is a finite number, at least 1. `what` starts the message."""
     require_positive(what, factor=factor)
-    if factor < 1:
+    if factor < 1:  # type: ignore[operator]
         raise ConfigError(f"{what}: factor (target length / training length) must be at least 1, got {factor}")

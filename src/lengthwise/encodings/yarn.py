@@ -45,7 +45,8 @@ class YaRN(NTKByParts):
         super().__init__(factor=factor, **ramp)
         name = type(self).__name__
         require_positive(name, or_zero=True, mscale=mscale, mscale_all_dim=mscale_all_dim)
-        self.attention_factor = magnitude_scale(factor, mscale) / magnitude_scale(factor, mscale_all_dim)
+        g, g_all_dim = (0.1 * x * math.log(factor) + 1 for x in (mscale, mscale_all_dim))
+        self.attention_factor = g / g_all_dim
         if attention_factor is not None:
             require_positive(name, attention_factor=attention_factor)
             if (mscale, mscale_all_dim) != (1, 0):
@@ -54,12 +55,3 @@ class YaRN(NTKByParts):
 
     def gain(self, length: Int[Tensor, "*n"]) -> float:
         return self.attention_factor
-
-
-def magnitude_scale(scale: float, mscale: float = 1.0) -> float:
-    """Return g(s, x) = 0.1 x ln s + 1.
-
-    >>> magnitude_scale(4.0)
-    1.138629436111989
-    """
-    return 0.1 * mscale * math.log(scale) + 1
