@@ -20,8 +20,9 @@ from lengthwise.attention import KVCache, attend
 from lengthwise.cli import main as command_line
 from lengthwise.config import ConfigError, choose
 from lengthwise.conformance import outside
+from lengthwise.conformance.answers import NotApplicable
 from lengthwise.conformance.outside import Answer, Verdict, ask, scoreboard
-from lengthwise.conformance.outside.implementation import Implementation, Model, NotApplicable, OurModel, RowInputs
+from lengthwise.conformance.outside.implementation import Implementation, Model, OurModel, RowInputs
 from lengthwise.conformance.outside.questions import FLOAT32_TOLERANCE, QUESTIONS, Question, row_inputs
 from lengthwise.encodings import ALiBi, CoPE, DynamicNTK, FoX, LogN, RoPE
 from lengthwise.encodings.alibi import slopes
@@ -42,7 +43,7 @@ class Faulty(Implementation):
     def __init__(self, choice: Any = None, *, row: Callable[[Tensor], Tensor] | None = None, fault: str = ""):
         super().__init__("faulty", choice or choose(RoPE))
         self.spoil, self.fault = row or (lambda logits: logits), fault
-        self.explanations = {"value at 512": "it was spoiled"}  # type: ignore[misc]
+        self.explanations = {"value at 512": "it was spoiled"}
 
     def row(self, inputs: RowInputs) -> Tensor:
         return self.spoil(self.our_row(inputs))
@@ -187,7 +188,7 @@ def test_what_ours_raises_is_no_answer_of_theirs() -> None:
         assert result.ours_departs
         assert "too short" in result.reason or "no decoder" in result.reason
     excused = Broken()
-    excused.explanations = {question.name: "it is known" for question in QUESTIONS}  # type: ignore[misc]
+    excused.explanations = {question.name: "it is known" for question in QUESTIONS}
     assert answer("value at 512", excused).ours_departs
 
 
@@ -287,7 +288,7 @@ def test_the_scoreboard_fits_a_terminal_and_holds_every_reason(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     replace_implementations(Faulty(row=lambda row: row * 1.01))
-    assert outside.main() == 1  # at 32768 nobody says why
+    assert scoreboard.main() == 1  # at 32768 nobody says why
     out = capsys.readouterr().out
     assert "…" not in out
     assert max(map(len, out.splitlines())) <= 80
@@ -303,9 +304,9 @@ def test_the_exit_code_is_0_when_all_is_known(
     capsys: pytest.CaptureFixture[str], replace_implementations: Callable[..., None]
 ) -> None:
     implementation = Faulty(row=lambda row: row * 1.01)
-    implementation.explanations = {"value at 512": "spoiled", "value at 32768": "spoiled"}  # type: ignore[misc]
+    implementation.explanations = {"value at 512": "spoiled", "value at 32768": "spoiled"}
     replace_implementations(implementation)
-    assert outside.main(json=True) == 0
+    assert scoreboard.main(json=True) == 0
     output = json.loads(capsys.readouterr().out)
     assert output["libraries"] == {"faulty": "1.0"}
     assert [a["verdict"] for a in output["answers"]] == ["differs", "differs", "not applicable"]

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from lengthwise.attention import BACKENDS
-from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, backends_of, main, table
+from lengthwise.conformance import QUESTIONS, Answer, Row, Verdict, backends_of, table
+from lengthwise.conformance.table import main
 from lengthwise.encodings import ENCODINGS
 
 

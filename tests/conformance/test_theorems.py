@@ -55,7 +55,7 @@ def test_every_theorem_holds(theorem, make, monkeypatch):
     for result in results:
         assert result.ok, result
         assert result.allowed < ALLOWED[theorem], result
-        assert (result.theorem, result.subject) == (theorem.name, make.__name__)
+        assert (result.theorem, result.encoding) == (theorem.name, make.__name__)
 
 
 @pytest.mark.slow
@@ -448,7 +448,7 @@ def of_nope():
 
 
 def test_names_limit_what_is_asked(of_nope):
-    assert {(r.theorem, r.subject) for r in of_nope} == {
+    assert {(r.theorem, r.encoding) for r in of_nope} == {
         ("NoPE finds positions", "NoPE"),
         ("NoPE attends relatively", "NoPE"),
         ("Shift invariance", "NoPE"),

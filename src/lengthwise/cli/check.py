@@ -32,16 +32,12 @@ def command(
     json
         Print JSON.
     """
+    if outside and theorems:
+        raise ConfigError("--theorems and --outside cannot be combined; give one of them")
     if outside:
-        if theorems:
-            raise ConfigError("--theorems and --outside cannot be combined; give one of them")
-        from lengthwise.conformance import outside as other_libraries
-
-        return other_libraries.main(json=json, encodings=(*names, *split_names(encodings)))
-    if theorems:
-        from lengthwise.conformance import theorems as theorem_checks
-
-        return theorem_checks.main(json=json, encodings=(*names, *split_names(encodings)))
-    from lengthwise import conformance
-
-    return conformance.main(json=json, encodings=(*names, *split_names(encodings)))
+        from lengthwise.conformance.outside.scoreboard import main
+    elif theorems:
+        from lengthwise.conformance.theorems.table import main
+    else:
+        from lengthwise.conformance.table import main
+    return main(json=json, encodings=(*names, *split_names(encodings)))

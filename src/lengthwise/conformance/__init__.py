@@ -3,7 +3,6 @@
 `lengthwise check` prints the answers. A new encoding or backend is included as soon as it is in its list.
 """
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from lengthwise.attention import BACKENDS
@@ -20,7 +19,7 @@ from lengthwise.conformance import (
 )
 from lengthwise.conformance.answers import Answer, Question, Verdict
 from lengthwise.conformance.cases import EncodingCase, differentiable_backends
-from lengthwise.encodings import ENCODINGS, PositionEncoding
+from lengthwise.encodings import PositionEncoding
 
 QUESTIONS: tuple[Question, ...] = (
     vectors.equals_vectors,
@@ -52,23 +51,6 @@ class Row:
     answer: Answer
 
 
-def check(
-    encodings: Iterable[type[PositionEncoding]] | None = None, on_answer: Callable[[Row], None] | None = None
-) -> list[Row]:
-    """Return the answers to every question for the given encodings (default: all listed) on every backend.
-
-    Everything runs in this process. `on_answer` is called with each row as soon as it is known.
-    """
-    rows: list[Row] = []
-    for make in ENCODINGS if encodings is None else encodings:
-        for question in QUESTIONS:
-            for row in ask(make, question):
-                rows.append(row)
-                if on_answer:
-                    on_answer(row)
-    return rows
-
-
 def ask(make: type[PositionEncoding], question: Question) -> list[Row]:
     """Return the answers to one question for one encoding, on each of the question's backends."""
     case = EncodingCase.of(make)
@@ -82,15 +64,4 @@ def backends_of(question: Question) -> list[str]:
     return list(BACKENDS) if question is agreement.agrees else differentiable_backends()
 
 
-def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
-    """Run the suite on all cores for the named encodings (default: all listed), and print a table or one JSON object.
-
-    Return the exit code: 1 if any answer is a failure, and 0 otherwise.
-    """
-    from lengthwise.conformance import table
-
-    names = [ENCODINGS.find(name).__name__ for name in encodings] or ENCODINGS.names()
-    return table.show(names, json=json)
-
-
-__all__ = ["QUESTIONS", "Answer", "EncodingCase", "Question", "Row", "Verdict", "ask", "backends_of", "check", "main"]
+__all__ = ["QUESTIONS", "Answer", "EncodingCase", "Question", "Row", "Verdict", "ask", "backends_of"]

@@ -1,9 +1,9 @@
 """Question 2: are the output and all gradients those that the forms define?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -17,7 +17,6 @@ from lengthwise.conformance.cases import (
     HEADS,
     EncodingCase,
     Layer,
-    modifiers_with,
     numbers,
     run,
     supported_positions,
@@ -29,8 +28,6 @@ from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias
 from lengthwise.models.decoder import Block
 from lengthwise.positions import consecutive
 from lengthwise.span import Span, document_lengths
-
-Transform = Callable[[PositionEncoding], PositionEncoding]
 
 FAR = 2000  # a position beyond those of all scenarios
 
@@ -60,7 +57,7 @@ def _equals_reference(case: EncodingCase, backend: str) -> None:
     If a form approximates a function, a backend has to equal the reference of the approximation. Its output also has to be
     within the stated bound of the exact function. (test_approximation.py derives the bounds for gradients.)
     """
-    bidirectional = _is_bidirectional(case)
+    bidirectional = case.modifiers().bidirectional
     for scenario in SCENARIOS:
         for causal in (True, False) if bidirectional else (True,):
             actual = _output_and_gradients(case, backend, scenario, causal=causal)
@@ -91,17 +88,16 @@ def curvature(f: Callable[[Tensor], Tensor]) -> float:
     return float(((f(x + step) - 2 * f(x) + f(x - step)) / step**2).abs().max())
 
 
-def approximated(encoding: PositionEncoding) -> PositionEncoding:
-    """Remove the exact functions from the encoding's forms, so that the reference uses the same segments as other backends."""
-    original = encoding.modifiers
+def _approximate(*encodings: Any) -> None:
+    """Remove the exact functions from the encodings' forms, so that the reference uses the same segments as other backends."""
 
-    def modifiers(span: Span) -> AttentionModifiers:
+    def without_exact(original: Callable[[Span], AttentionModifiers], span: Span) -> AttentionModifiers:
         exact = original(span)
         terms = (replace(t, exact=None) if isinstance(t, PiecewiseLinearBias) else t for t in exact.terms)
         return replace(exact, terms=tuple(terms))
 
-    encoding.modifiers = modifiers  # type: ignore[method-assign]
-    return encoding
+    for encoding in encodings:
+        encoding.modifiers = partial(without_exact, encoding.modifiers)
 
 
 def _compare(where: str, actual: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
@@ -119,18 +115,16 @@ def _expected(case: EncodingCase, scenario: Scenario | None, causal: bool) -> di
     """
     with torch.enable_grad():
         if scenario is None:
-            return _model_gradients(case, "reference", approximated)
-        return _output_and_gradients(case, "reference", scenario, approximated, causal=causal)
-
-
-def _identity(encoding: PositionEncoding) -> PositionEncoding:
-    return encoding
+            return _model_gradients(case, "reference", approximate=True)
+        return _output_and_gradients(case, "reference", scenario, causal=causal, approximate=True)
 
 
 def _output_and_gradients(
-    case: EncodingCase, backend: str, scenario: Scenario, transform: Transform = _identity, *, causal: bool = True
+    case: EncodingCase, backend: str, scenario: Scenario, *, causal: bool = True, approximate: bool = False
 ) -> dict[str, Tensor]:
-    encoding = transform(case.build(num_heads=scenario.heads))
+    encoding = case.build(num_heads=scenario.heads)
+    if approximate:
+        _approximate(encoding)
     layer = Layer(encoding, backend, num_heads=scenario.heads, kv_heads=scenario.kv_heads)
     x = numbers(11, scenario.batch, scenario.keys, layer.width).requires_grad_()
     out = layer(
@@ -140,27 +134,23 @@ def _output_and_gradients(
         queries=scenario.queries,
         causal=causal,
     )
+    return _with_gradients("output", out, 12, [("the input", x), *encoding.named_parameters()])
+
+
+def _with_gradients(name: str, out: Tensor, seed: int, parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """Return an output and all gradients, and 0 for a parameter without one. (Question 10 requires one for each.)"""
     if not torch.is_grad_enabled():
-        return {"output": out}
-    (out * numbers(12, *out.shape)).sum().backward()
-    assert x.grad is not None
-    return {"output": out.detach(), "gradient of the input": x.grad, **_parameter_gradients(encoding)}
+        return {name: out}
+    (out * numbers(seed, *out.shape)).sum().backward()
+    gradients = {f"gradient of {n}": torch.zeros_like(p) if p.grad is None else p.grad for n, p in parameters}
+    return {name: out.detach(), **gradients}
 
 
-def _parameter_gradients(module: torch.nn.Module) -> dict[str, Tensor]:
-    """Return all gradients, and 0 for a parameter without one. (Question 10 requires one for each parameter.)"""
-    return {f"gradient of {n}": torch.zeros_like(p) if p.grad is None else p.grad for n, p in module.named_parameters()}
-
-
-def _model_gradients(case: EncodingCase, backend: str, transform: Transform = _identity) -> dict[str, Tensor]:
+def _model_gradients(case: EncodingCase, backend: str, *, approximate: bool = False) -> dict[str, Tensor]:
     model = case.decoder(backend)
-    for encoding in model.encodings:
-        transform(cast(PositionEncoding, encoding))
-    logits = model(tokens(5, 3, 13))
-    if not torch.is_grad_enabled():
-        return {"logits": logits}
-    (logits * numbers(13, *logits.shape)).sum().backward()
-    return {"logits": logits.detach(), **_parameter_gradients(model)}
+    if approximate:
+        _approximate(*model.encodings)
+    return _with_gradients("logits", model(tokens(5, 3, 13)), 13, model.named_parameters())
 
 
 def _model_applies(case: EncodingCase, backend: str) -> None:
@@ -168,17 +158,13 @@ def _model_applies(case: EncodingCase, backend: str) -> None:
     ids, gap_positions, documents = tokens(6, 2, 9), gaps(4, 2, 1500)(9), packed((4,), (7,))(9)
     for share in (True, False):
         model = case.decoder(backend, share=share)
-        for encoding in model.encodings if backend != "reference" else ():
-            approximated(cast(PositionEncoding, encoding))
+        if backend != "reference":
+            _approximate(*model.encodings)
         inputs: list[Tensor] = []
-        record = partial(_record, inputs)
         blocks = cast(list[Block], list(model.blocks))
-        encodings = cast(
-            list[PositionEncoding], [model.encodings[n % len(model.encodings)] for n in range(len(blocks))]
-        )
-        for block in blocks:
-            block.register_forward_pre_hook(record)
-            block.out.register_forward_pre_hook(record)
+        encodings = cast(list[PositionEncoding], list(model.encodings) * (len(blocks) // len(model.encodings)))
+        for module in (module for block in blocks for module in (block, block.out)):
+            module.register_forward_pre_hook(lambda _, arguments, inputs=inputs: inputs.append(arguments[0]))
         for name, arguments, positions in (
             ("", {}, torch.arange(9)[None]),
             (", given positions", {"positions": gap_positions}, gap_positions),
@@ -197,16 +183,6 @@ def _model_applies(case: EncodingCase, backend: str) -> None:
                     require_close(f"2-layer model{name}: layer {n}", actual, expected.transpose(1, 2).flatten(2))
 
 
-def _is_bidirectional(case: EncodingCase) -> bool:
-    """Return whether the encoding is defined for keys after the query."""
-    encoding = case.build()
-    return modifiers_with(encoding, Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM)).bidirectional
-
-
-def _record(inputs: list[Tensor], module: object, arguments: tuple[Tensor, ...]) -> None:
-    inputs.append(arguments[0])
-
-
 def _equals_float64_reference(case: EncodingCase) -> None:
     encoding = case.build()
     for name, documents, positions in (
@@ -218,7 +194,7 @@ def _equals_float64_reference(case: EncodingCase) -> None:
         layer = Layer(encoding, "reference", kv_heads=2)
         x = numbers(14, len(ids), 7, HEADS * HEAD_DIM)
         embedded = encoding.embed(x, ids)
-        for causal in (True, False) if _is_bidirectional(case) else (True,):
+        for causal in (True, False) if case.modifiers().bidirectional else (True,):
             visible = Mask(7, 7, causal, documents).visible(x.device).expand(len(ids), -1, -1)
             lengths = document_lengths(ids, documents).expand(len(ids), -1)
             expected = float64_reference.output(

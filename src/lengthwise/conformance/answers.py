@@ -20,16 +20,28 @@ class Answer:
     detail: str = ""
 
 
-class Failure(Exception):
-    """The encoding or backend is wrong. The message states what was observed."""
+class Outcome(Exception):
+    """What a test raises if the answer is not "ok". The message states what was observed, or the reason."""
+
+    verdict: Verdict
 
 
-class Refused(Exception):
-    """The encoding or backend does not support this. The message states the reason."""
+class Failure(Outcome):
+    """The encoding or backend is wrong."""
+
+    verdict = Verdict.FAILED
 
 
-class NotApplicable(Exception):
-    """The question does not apply to this encoding. The message states the reason."""
+class Refused(Outcome):
+    """The encoding or backend does not support this."""
+
+    verdict = Verdict.REFUSED
+
+
+class NotApplicable(Outcome):
+    """The question does not apply to this encoding."""
+
+    verdict = Verdict.NOT_APPLICABLE
 
 
 Test = Callable[[EncodingCase, str], str | None]
@@ -67,18 +79,12 @@ class Question:
             if self.on_backend and (reason := unsupported_reason(case, backend)):
                 return Answer(Verdict.REFUSED, reason)
             return Answer(Verdict.OK, self.test(case, backend) or "")
-        except Refused as error:
-            return Answer(Verdict.REFUSED, str(error))
-        except NotApplicable as error:
-            return Answer(Verdict.NOT_APPLICABLE, str(error))
-        except Failure as error:
-            return Answer(Verdict.FAILED, str(error))
+        except Outcome as error:
+            return Answer(error.verdict, str(error))
         except (Exception, SystemExit) as error:  # one broken encoding must not stop the suite
             return Answer(Verdict.FAILED, f"{type(error).__name__}: {' '.join(str(error).split())}")
 
 
-def question(
-    number: int, name: str, text: str, *, on_backend: bool = True, variants: bool = True
-) -> Callable[[Test], Question]:
+def question(number: int, name: str, text: str, **options: bool) -> Callable[[Test], Question]:
     """Return a decorator that turns a test function into a `Question`."""
-    return lambda test: Question(number, name, text, test, on_backend, variants)
+    return lambda test: Question(number, name, text, test, **options)

@@ -88,8 +88,7 @@ def observe(encoding: PositionEncoding, seed: int = 3) -> list[Float[Tensor, "..
         visible = torch.ones(1, len(positions), len(positions), dtype=torch.bool).tril()
         modifiers = modifiers_with(encoding, span, numbers(seed + 3, 1, len(positions), HEADS * HEAD_DIM))
         q, k = (numbers(seed + n, 1, HEADS, len(positions), HEAD_DIM) for n in (1, 2))
-        if modifiers.bidirectional:
-            visible = torch.ones_like(visible)
+        visible = visible | modifiers.bidirectional
         logits = reference.logits(modifiers, q, k, span, visible[:, None], HEAD_DIM**-0.5)
         effects.append(logits.masked_fill(~visible[:, None], 0.0))
         effects.extend(value.table for value in modifiers.values)

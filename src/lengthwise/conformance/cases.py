@@ -2,6 +2,7 @@
 
 import typing
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -52,47 +53,31 @@ class EncodingCase:
         return self == EncodingCase.of(self.cls)
 
     @property
-    def depends_on_length(self) -> bool:
-        """Whether the effect on a pair of positions changes with the current length."""
-        return self.cls.depends_on_length()
-
-    @property
     def shift_invariant(self) -> bool:
         """The declaration of the built encoding, because a setting may override that of the class."""
         return self.build().shift_invariant
 
-    def build(
-        self, *, seed: int = 0, num_heads: int = HEADS, head_dim: int = HEAD_DIM, train_length: int = TRAIN_LENGTH
-    ) -> PositionEncoding:
+    def build(self, *, seed: int = 0, num_heads: int = HEADS, train_length: int = TRAIN_LENGTH) -> PositionEncoding:
+        sizes = {"num_heads": num_heads, "head_dim": HEAD_DIM, "d_model": num_heads * HEAD_DIM}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            encoding: PositionEncoding = self.choice.build(
-                num_heads=num_heads, head_dim=head_dim, d_model=num_heads * head_dim, train_length=train_length
-            )
+            encoding: PositionEncoding = self.choice.build(**sizes, train_length=train_length)
         encoding = encoding.double().eval()
         randomize_parameters(encoding, seed)
         return encoding
 
+    def modifiers(self) -> AttentionModifiers:
+        return modifiers_with(self.build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
+
     def decoder(self, backend: str, *, seed: int = 0, num_layers: int = 2, share: bool | None = None) -> Decoder:
         """Return a model with four query heads and two key heads, in float64 and evaluation mode."""
         config = ModelConfig(
-            d_model=HEADS * HEAD_DIM,
-            num_layers=num_layers,
-            num_heads=HEADS,
-            num_kv_heads=2,
-            d_ff=64,
-            share_encoding=share,
-        )
+            d_model=HEADS * HEAD_DIM, num_layers=num_layers, num_heads=HEADS, num_kv_heads=2, d_ff=64, share_encoding=share
+        )  # fmt: skip
+        sizes = {"vocab_size": VOCABULARY, "output_size": VOCABULARY, "train_length": TRAIN_LENGTH}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = Decoder(
-                config,
-                self.choice,
-                vocab_size=VOCABULARY,
-                output_size=VOCABULARY,
-                train_length=TRAIN_LENGTH,
-                backend=backend,
-            )
+            model = Decoder(config, self.choice, **sizes, backend=backend)
         model = model.double().eval()
         randomize_parameters(model.encodings, seed)
         return model
@@ -134,21 +119,15 @@ def guesses(current: Any, annotated: Any) -> Iterator[Any]:
         for n, value in enumerate(current):
             yield from ((*current[:n], other, *current[n + 1 :]) for other in guesses(value, type(value)))
     elif current is None:
-        kinds = typing.get_args(annotated)
-        yield from (
-            v
-            for kind, values in ((bool, (True,)), (int, (2, 1, 8)), (float, (2.0, 0.5)))
-            if kind in kinds
-            for v in values
-        )
+        values: dict[type, tuple[Any, ...]] = {bool: (True,), int: (2, 1, 8), float: (2.0, 0.5)}
+        yield from (value for kind in values if kind in typing.get_args(annotated) for value in values[kind])
 
 
 def _is_accepted(case: EncodingCase) -> bool:
-    try:
+    with suppress(ValueError, TypeError):
         case.build()
-    except (ValueError, TypeError):
-        return False
-    return True
+        return True
+    return False
 
 
 def differentiable_backends() -> list[str]:
@@ -166,7 +145,7 @@ def unsupported_reason(case: EncodingCase, backend: str) -> str | None:
     Raise `AssertionError` if the backend does not raise a `ConfigError` with this reason, for example because it falls back
     silently.
     """
-    modifiers = modifiers_with(case.build(), Span.of(2), numbers(6, 1, 2, HEADS * HEAD_DIM))
+    modifiers = case.modifiers()
     reason = attention.unsupported_reason(backend, modifiers, Span.of(2))
     if reason is not None:
         try:
@@ -183,26 +162,18 @@ class Layer(nn.Module):
     """x [b, t, c] -> embed -> q, k, v by fixed random matrices -> attention [b, h, i, d], for any encoding."""
 
     def __init__(
-        self,
-        encoding: PositionEncoding,
-        backend: str,
-        *,
-        num_heads: int = HEADS,
-        kv_heads: int | None = None,
-        head_dim: int = HEAD_DIM,
+        self, encoding: PositionEncoding, backend: str, *, num_heads: int = HEADS, kv_heads: int | None = None
     ):
         super().__init__()
-        self.encoding, self.backend, self.head_dim = encoding, backend, head_dim
-        self.width = num_heads * head_dim
+        self.encoding, self.backend, self.width = encoding, backend, num_heads * HEAD_DIM
         groups = kv_heads or num_heads
         self.to_q, self.to_k, self.to_v = (
-            numbers(7 + n, h * head_dim, self.width) / 4 for n, h in enumerate((num_heads, groups, groups))
+            numbers(7 + n, h * HEAD_DIM, self.width) / 4 for n, h in enumerate((num_heads, groups, groups))
         )
 
-    def qkv(self, x: Float[Tensor, "b t c"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return q, k and v [b, heads, t, d]."""
+    def qkv(self, x: Float[Tensor, "b t c"]) -> tuple[Tensor, Tensor, Tensor]:  # each [b, heads, t, d]
         q, k, v = (
-            (x @ m.T.to(x.dtype)).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+            (x @ m.T.to(x.dtype)).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2)
             for m in (self.to_q, self.to_k, self.to_v)
         )
         return q, k, v
@@ -217,10 +188,8 @@ class Layer(nn.Module):
     ) -> Float[Tensor, "b h i d"]:
         tokens = x.shape[1]
         queries = queries or tokens
-        ids = positions
-        if ids is None:
-            ids = torch.arange(tokens)[None] if documents is None else consecutive(documents)
-        x = self.encoding.embed(x, ids)
+        ids = torch.arange(tokens)[None] if documents is None else consecutive(documents)
+        x = self.encoding.embed(x, ids if positions is None else positions)
         q, k, v = self.qkv(x)
         return run(self.encoding, self.backend, q[:, :, tokens - queries :], k, v, positions, documents, x, causal)
 
@@ -248,9 +217,8 @@ def run(
 def modifiers_with(encoding: PositionEncoding, span: Span, x: Tensor) -> AttentionModifiers:
     """Return the encoding's modifiers, including the terms that depend on the content `x` [b, j, c]."""
     modifiers = encoding.modifiers(span)
-    if not encoding.reads_content():
-        return modifiers
-    return replace(modifiers, terms=(*modifiers.terms, *encoding.content(encoding.features(x), span, None)))
+    content = encoding.content(encoding.features(x), span, None) if encoding.reads_content() else ()
+    return replace(modifiers, terms=(*modifiers.terms, *content))
 
 
 @torch.no_grad()
@@ -267,7 +235,6 @@ def numbers(seed: int, *shape: int) -> Float[Tensor, "..."]:
 
 
 def tokens(seed: int, *shape: int) -> Int[Tensor, "..."]:
-    """Return random token IDs, a function of the seed and shape."""
     return torch.randint(VOCABULARY, shape, generator=torch.Generator().manual_seed(seed))
 
 

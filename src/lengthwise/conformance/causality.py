@@ -41,9 +41,8 @@ def shifts(case: EncodingCase, backend: str) -> str:
     for name, shift, change in shift_effects(case, backend):
         changes.append(change)
         if case.shift_invariant and not change <= SHIFT_TOLERANCE:
-            raise Failure(
-                f"{name}: declared shift invariant, but a shift by {shift} changes the output by {change:.3g}"
-            )
+            effect = f"a shift by {shift} changes the output by {change:.3g}"
+            raise Failure(f"{name}: declared shift invariant, but {effect}")
     if case.shift_invariant:
         return "shifts do not change the output"
     if not max(changes) > 1e-6:
@@ -56,12 +55,9 @@ def shift_effects(case: EncodingCase, backend: str) -> Iterator[tuple[str, int, 
     """Yield (layer or model, shift, change of the output) for all shifts that the encoding supports."""
     layer, model = Layer(case.build(), backend), case.decoder(backend)
     ids = torch.randperm(31, generator=torch.Generator().manual_seed(53))[None, :COUNT]
-    limit = case.build().max_length
+    x, limit = numbers(54, 1, COUNT, HEADS * HEAD_DIM), case.build().max_length
     with torch.no_grad():
-        for name, run, inputs in (
-            ("layer", layer, numbers(54, 1, COUNT, HEADS * HEAD_DIM)),
-            ("2-layer model", model, ids),
-        ):
+        for name, run, inputs in (("layer", layer, x), ("2-layer model", model, ids)):
             for positions in (torch.arange(COUNT), torch.arange(COUNT) ** 2):
                 original: Tensor = run(inputs, positions=positions[None])
                 for shift in SHIFTS:
@@ -77,19 +73,15 @@ def _rotates_by_distance(case: EncodingCase) -> None:
     q, k = (numbers(n, 1, HEADS, COUNT, HEAD_DIM) for n in (55, 56))
     near, spread = torch.arange(COUNT)[None], torch.arange(COUNT)[None] ** 2
     # All positions are below the fixed length: the training length, and one that is long enough for the largest shift.
-    for length, positions, shifts in (
-        (TRAIN_LENGTH, near, (1, TRAIN_LENGTH - COUNT)),
-        (2 * SHIFTS[-1], spread, SHIFTS),
-    ):
+    fixed = [(TRAIN_LENGTH, near, (1, TRAIN_LENGTH - COUNT)), (2 * SHIFTS[-1], spread, SHIFTS)]
+    for length, positions, shifts in fixed:
         if encoding.max_length is None or length <= encoding.max_length:
             original = _rotated_logits(encoding, q, k, positions, length)
             for shift in shifts:
                 change = difference(_rotated_logits(encoding, q, k, positions + shift, length), original)
                 if not change <= SHIFT_TOLERANCE:
-                    raise Failure(
-                        f"its rotation depends on more than the distance: at the fixed length {length}, a shift by {shift} "
-                        f"changes products by {change:.3g}"
-                    )
+                    where = f"at the fixed length {length}, a shift by {shift} changes products by {change:.3g}"
+                    raise Failure(f"its rotation depends on more than the distance: {where}")
 
 
 def _rotated_logits(encoding: PositionEncoding, q: Tensor, k: Tensor, positions: Tensor, length: int) -> Tensor:
@@ -97,6 +89,5 @@ def _rotated_logits(encoding: PositionEncoding, q: Tensor, k: Tensor, positions:
     span = Span(positions, positions, length, length_q=lengths, length_k=lengths)
     visible = torch.ones(1, 1, COUNT, COUNT, dtype=torch.bool).tril()
     with torch.no_grad():
-        return reference.logits(
-            AttentionModifiers(rotation=encoding.modifiers(span).rotation), q, k, span, visible, HEAD_DIM**-0.5
-        )
+        rotation = AttentionModifiers(rotation=encoding.modifiers(span).rotation)
+        return reference.logits(rotation, q, k, span, visible, HEAD_DIM**-0.5)

@@ -1,6 +1,7 @@
 """Question 3: does decoding with a cache equal one forward pass over the prefix?"""
 
 from collections.abc import Iterator
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -33,15 +34,14 @@ def decoding(case: EncodingCase, backend: str) -> str:
         ]
     with torch.no_grad():
         for name, length, arguments in scenarios:
-            prefixes = {n: _prefix_output(model, ids, arguments, n) for n in range(1, length + 1)}
+            prefixes = {n: model(ids[:, :n], **_part(arguments, 0, n)) for n in range(1, length + 1)}
             splits: list[tuple[str, list[int]]] = [("token by token", [1] * length), ("chunks", [3, 1, length - 4])]
             if length == LENGTH:
                 splits += [(f"split at {n}", [n, length - n]) for n in range(1, length)]
             for how, sizes in splits:
                 for start, end, actual in _chunk_outputs(model, ids, arguments, sizes):
-                    require_close(
-                        f"{how}{name}: tokens {start} to {end - 1}", actual, prefixes[end][:, start:end], 1e-9
-                    )
+                    what = f"{how}{name}: tokens {start} to {end - 1}"
+                    require_close(what, actual, prefixes[end][:, start:end], 1e-9)
         if case.is_default:
             _continues_after_positions(model, ids)
             _generates(model)
@@ -60,31 +60,24 @@ def _layer(case: EncodingCase, backend: str, length: int) -> None:
     with torch.no_grad():
         for name, arguments in scenarios:
             for end in range(1, length + 1):
-                prefix = {key: value[:, :end] for key, value in arguments.items()}
+                prefix = _part(arguments, 0, end)
                 full = layer(x[:, :end], **prefix)
                 for queries in range(1, end) if not arguments else {1, end // 2} - {0}:
                     part = layer(x[:, :end], **prefix, queries=queries)
                     require_close(f"attend: the last {queries} of {end}{name}", part, full[:, :, -queries:], 1e-11)
 
 
-def _prefix_output(model: Decoder, ids: Tensor, arguments: dict[str, Tensor], end: int) -> Tensor:
-    out: Tensor = model(ids[:, :end], **{name: value[:, :end] for name, value in arguments.items()})
-    return out
+def _part(arguments: dict[str, Tensor], start: int, end: int) -> dict[str, Tensor]:
+    return {name: value[:, start:end] for name, value in arguments.items()}
 
 
 def _chunk_outputs(
     model: Decoder, ids: Tensor, arguments: dict[str, Tensor], sizes: list[int]
 ) -> Iterator[tuple[int, int, Tensor]]:
     """Yield (start, end, output) of each chunk, decoded with a cache."""
-    cache, start = KVCache(model.config.num_layers), 0
-    for size in sizes:
-        end = start + size
-        yield (
-            start,
-            end,
-            model(ids[:, start:end], **{name: value[:, start:end] for name, value in arguments.items()}, cache=cache),
-        )
-        start = end
+    cache = KVCache(model.config.num_layers)
+    for start, end in pairwise(accumulate(sizes, initial=0)):
+        yield start, end, model(ids[:, start:end], **_part(arguments, start, end), cache=cache)
 
 
 def _continues_after_positions(model: Decoder, ids: Tensor) -> None:

@@ -1,5 +1,7 @@
 """Question 4: does a document's output depend only on its own tokens?"""
 
+from itertools import accumulate, pairwise
+
 import torch
 from torch import Tensor
 
@@ -12,48 +14,44 @@ from lengthwise.conformance.cases import HEAD_DIM, HEADS, EncodingCase, Layer, n
 @question(4, "packed", "Packed documents give the same outputs as each document alone")
 def packs(case: EncodingCase, backend: str) -> str:
     sizes = [5, 23, 1, 7]  # one exceeds the training length, to test encodings that depend on the document's length
-    cuts = [sum(sizes[:n]) for n in range(len(sizes) + 1)]
-    starts = tuple(cuts[1:-1])
-    documents, x, ids = packed(starts)(cuts[-1]), numbers(41, 2, cuts[-1], HEADS * HEAD_DIM), tokens(42, 2, cuts[-1])
+    cuts = list(accumulate(sizes, initial=0))
+    ranges, length = list(pairwise(cuts)), cuts[-1]
+    documents, x, ids = (
+        packed(tuple(cuts[1:-1]))(length),
+        numbers(41, 2, length, HEADS * HEAD_DIM),
+        tokens(42, 2, length),
+    )
     layer, model = Layer(case.build(), backend, kv_heads=2), case.decoder(backend)
     with torch.no_grad():
         for name, run, inputs in (("layer", layer, x), ("2-layer model", model, ids)):
             together = run(inputs, documents=documents)
-            for n, (start, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
+            for n, (start, end) in enumerate(ranges):
                 alone, part = run(inputs[:, start:end]), _tokens(together, start, end)
                 require_close(f"{name}: document {n} of {sizes[n]} tokens", part, alone)
             # Document IDs only have to differ from each other; their values must not matter.
             if not torch.equal(run(inputs, documents=(7 - 3 * documents).expand(2, -1)), together):
                 raise Failure(f"{name}: other document IDs change the output")
-            for n, (start, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
+            for n, (start, end) in enumerate(ranges):
                 changed = inputs.clone()
                 changed[:, start:end] = inputs[:, start:end].flip(0)
-                others = [slice(a, b) for m, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False)) if m != n]
                 after = run(changed, documents=documents)
-                if any(
-                    not torch.equal(_tokens(after, s.start, s.stop), _tokens(together, s.start, s.stop)) for s in others
-                ):
+                others = (other for other in ranges if other != (start, end))
+                if not all(torch.equal(_tokens(after, *other), _tokens(together, *other)) for other in others):
                     raise Failure(f"{name}: other tokens in document {n} change another document")
     return f"{len(sizes)} documents"
 
 
 @question(4, "padding", "Left padding does not change the output")
 def pads(case: EncodingCase, backend: str) -> None:
-    layer, model = Layer(case.build(), backend), case.decoder(backend)
-    count = 9
+    layer, model, count = Layer(case.build(), backend), case.decoder(backend), 9
+    x, ids = numbers(43, 1, count, HEADS * HEAD_DIM), tokens(44, 1, count)
     with torch.no_grad():
-        for name, run, inputs in (
-            ("layer", layer, numbers(43, 1, count, HEADS * HEAD_DIM)),
-            ("2-layer model", model, tokens(44, 1, count)),
-        ):
+        for name, run, inputs in (("layer", layer, x), ("2-layer model", model, ids)):
             alone = run(inputs)
             for left in (1, 4, 3 * count):
                 with_padding = torch.cat([inputs.repeat_interleave(3, 1)[:, -left:], inputs], 1)
-                require_close(
-                    f"{name}: {left} tokens of padding",
-                    _tokens(run(with_padding, documents=padded(left)(left + count)), left, left + count),
-                    alone,
-                )
+                out = run(with_padding, documents=padded(left)(left + count))
+                require_close(f"{name}: {left} tokens of padding", _tokens(out, left, left + count), alone)
 
 
 @question(4, "history", "Other rows of the batch and earlier calls do not change the output")

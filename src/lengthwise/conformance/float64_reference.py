@@ -2,6 +2,7 @@
 
 import cmath
 import math
+from itertools import product
 
 import torch
 from jaxtyping import Float
@@ -60,40 +61,29 @@ def output(
         transform = encoding.modifiers(row).logit_transform
         logits = [[[-math.inf] * count for _ in range(count)] for _ in range(heads)]
         modifiers_of = {}
-        for i in range(count):
-            for j in range(count):
-                if not visible[b, i, j]:
-                    continue
-                span = Span(
-                    torch.tensor([[ids[i]]]),
-                    torch.tensor([[ids[j]]]),
-                    length,
-                    length_q=lengths[:, i : i + 1],
-                    length_k=lengths[:, j : j + 1],
-                )
-                modifiers_of[i, j] = modifiers = encoding.modifiers(span)
-                for h in range(heads):
-                    logits[h][i][j] = pair(
-                        modifiers, h, q[b, h, i].tolist(), k[b, h // groups, j].tolist(), ids[i] - ids[j], scale
-                    )
-                    for term in content_terms:
-                        logits[h][i][j] += _content_bias(term, batch, heads, (b, h, i, j), ids[i] - ids[j])
+        for i, j in visible[b].nonzero().tolist():
+            query, key, distance = torch.tensor([[ids[i]]]), torch.tensor([[ids[j]]]), ids[i] - ids[j]
+            span = Span(query, key, length, length_q=lengths[:, i : i + 1], length_k=lengths[:, j : j + 1])
+            modifiers_of[i, j] = modifiers = encoding.modifiers(span)
+            for h in range(heads):
+                logit = pair(modifiers, h, q[b, h, i].tolist(), k[b, h // groups, j].tolist(), distance, scale)
+                for term in content_terms:
+                    logit += _content_bias(term, batch, heads, (b, h, i, j), distance)
+                logits[h][i][j] = logit
         if transform:
             all_logits = torch.tensor(logits, dtype=torch.float64)[None]
             logits = transform.function(all_logits, q[b : b + 1], visible[b : b + 1, None], scale, row)[0].tolist()
-        for h in range(heads):
-            for i in range(count):
-                keys = [j for j in range(count) if visible[b, i, j]]
-                row_max = max(logits[h][i][j] for j in keys)
-                weights = [math.exp(logits[h][i][j] - row_max) for j in keys]
-                for d in range(width):
-                    products = []
-                    for j, weight in zip(keys, weights, strict=True):
-                        value = float(v[b, h // groups, j, d])
-                        for form in modifiers_of[i, j].values:
-                            value += float(_entry(form.table, h, ids[i] - ids[j] - form.first)[d])
-                        products.append(weight * value)
-                    out[b, h, i, d] = math.fsum(products) / math.fsum(weights)
+        for h, i in product(range(heads), range(count)):
+            keys = [j for j in range(count) if visible[b, i, j]]
+            row_max = max(logits[h][i][j] for j in keys)
+            weights = [math.exp(logits[h][i][j] - row_max) for j in keys]
+            values = [v[b, h // groups, j] for j in keys]
+            for n, j in enumerate(keys):
+                for form in modifiers_of[i, j].values:
+                    values[n] = values[n] + _entry(form.table, h, ids[i] - ids[j] - form.first)
+            for d in range(width):
+                total = math.fsum(weight * float(value[d]) for weight, value in zip(weights, values, strict=True))
+                out[b, h, i, d] = total / math.fsum(weights)
     return out
 
 
@@ -149,16 +139,10 @@ def turn(x: Numbers, rotation: Rotation, angle: Tensor | None, gain: Tensor | fl
     if angle is None:
         return x
     angles = angle.flatten().tolist()
+    gains = torch.as_tensor(1.0 if gain is None else gain, dtype=torch.float64).expand_as(angle).flatten().tolist()
     out, pairs = list(x), len(angles)
-    for p, radians in enumerate(angles):
+    for p, (radians, factor) in enumerate(zip(angles, gains, strict=True)):
         a, b = (2 * p, 2 * p + 1) if rotation.layout == "interleaved" else (p, p + pairs)
-        factor = (
-            1.0
-            if gain is None
-            else float(gain)
-            if not isinstance(gain, Tensor)
-            else float(gain.expand_as(angle).flatten()[p])
-        )
         z = complex(x[a], x[b]) * cmath.exp(1j * radians) * factor
         out[a], out[b] = z.real, z.imag
     return out

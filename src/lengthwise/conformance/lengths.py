@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,13 +32,8 @@ def lengths(case: EncodingCase, backend: str) -> str:
     refused = []
     with torch.no_grad():
         for train_length in (TRAIN_LENGTH, 512):
-            for length in (
-                1,
-                train_length,
-                4 * train_length,
-                64 * train_length,
-                *([limit, limit + 1] if limit else []),
-            ):
+            past_limit = [limit, limit + 1] if limit else []
+            for length in (1, train_length, 4 * train_length, 64 * train_length, *past_limit):
                 try:
                     _require_works(case, backend, train_length, length)
                 except ValueError as error:
@@ -45,9 +41,8 @@ def lengths(case: EncodingCase, backend: str) -> str:
                     refused.append((length, str(error)))
                 else:
                     if limit is not None and length > limit:
-                        raise Failure(
-                            f"length {length} must raise an error, because max_length is {limit}, but gives no error"
-                        )
+                        expected = f"must raise an error, because max_length is {limit}"
+                        raise Failure(f"length {length} {expected}, but gives no error")
         model = case.decoder(backend)
         for length in (1, 4 * TRAIN_LENGTH):
             if not torch.isfinite(model(tokens(81, 1, length))).all():
@@ -99,10 +94,8 @@ def precision(case: EncodingCase, backend: str) -> str:
                 error = float((((actual.double() - expected).abs() - rounding) / gain).max())
                 limit = tolerance if what == "attention" else 2e-6
                 if not error <= limit:
-                    where = f"positions {positions[0]} to {positions[-1]}"
-                    raise Failure(
-                        f"{what} in {dtype}, {where}: off by {error:.2g} beyond its rounding, allowed {limit:.2g}"
-                    )
+                    where = f"{what} in {dtype}, positions {positions[0]} to {positions[-1]}"
+                    raise Failure(f"{where}: off by {error:.2g} beyond its rounding, allowed {limit:.2g}")
                 worst = max(worst, error)
         details.append(f"{str(dtype).removeprefix('torch.')} off by {worst:.1e} beyond its rounding")
     if case.shift_invariant:
@@ -143,28 +136,15 @@ def _pairs(
         yield "attention", run(low, backend, q, k, v, positions, x=x), expected, torch.ones(())
         yield "embedding", low.embed(x, positions), exact.embed(x.double(), positions), torch.ones(())
         span = Span(positions, positions, int(positions.max()) + 1)
-        low_rotation = exact_rotation = None
-        if exact.modifiers(Span.of(1)).rotation:  # a short span avoids computing large tables for encodings without one
-            low_rotation, exact_rotation = low.modifiers(span).rotation, exact.modifiers(span).rotation
-        if low_rotation and exact_rotation:  # a KV cache holds rotated keys in the model's dtype
-            assert exact_rotation.angle_q is not None
-            assert exact_rotation.angle_k is not None
-            # With angles of 0, a rotation of ones returns its gain.
-            angle_q, angle_k = 0 * exact_rotation.angle_q, 0 * exact_rotation.angle_k
-            gain_only = replace(exact_rotation, angle_q=angle_q, angle_k=angle_k)
-            ones = torch.ones_like(q, dtype=torch.float64)
-            yield (
-                "a rotated query",
-                low_rotation.rotate_query(q),
-                exact_rotation.rotate_query(q.double()),
-                gain_only.rotate_query(ones),
-            )
-            yield (
-                "a rotated key",
-                low_rotation.rotate_key(k),
-                exact_rotation.rotate_key(k.double()),
-                gain_only.rotate_key(ones),
-            )
+        if not exact.modifiers(Span.of(1)).rotation:  # a short span avoids computing large tables
+            return
+        rotations: list[Any] = [low.modifiers(span).rotation, exact.modifiers(span).rotation]
+        # With angles of 0, a rotation of ones returns its gain.
+        gain_only = replace(rotations[1], angle_q=0 * rotations[1].angle_q, angle_k=0 * rotations[1].angle_k)
+        ones = torch.ones_like(q, dtype=torch.float64)
+        for what, x in (("query", q), ("key", k)):  # a KV cache holds rotated keys in the model's dtype
+            actual, expected, gain = (getattr(r, f"rotate_{what}") for r in (*rotations, gain_only))
+            yield f"a rotated {what}", actual(x), expected(x.double()), gain(ones)
 
 
 def _require_float64_digits(case: EncodingCase, positions: Tensor) -> None:

@@ -34,10 +34,8 @@ def gradients(case: EncodingCase, backend: str) -> str:
         modules = 1 if shared or case.cls.acts_on_embedding() else model.config.num_layers
         count = sum(p.numel() for n, p in model.named_parameters() if n.startswith("encodings."))
         if count != modules * per_module:
-            raise Failure(
-                f"share_encoding={share} must give {modules} modules of {per_module} parameters as declared, got {count} "
-                "parameters"
-            )
+            declared = f"{modules} modules of {per_module} parameters as declared"
+            raise Failure(f"share_encoding={share} must give {declared}, got {count} parameters")
     return f"{per_module} parameters"
 
 

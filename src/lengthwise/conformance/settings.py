@@ -35,10 +35,8 @@ def instances_are_independent(case: EncodingCase, backend: str) -> None:
     for other_case in case.variants():
         for seed in (0, 1):
             other = other_case.build(seed=seed)
-            shared = {p.data_ptr() for p in first.state_dict().values()} & {
-                p.data_ptr() for p in other.state_dict().values()
-            }
-            if shared:
+            pointers = [{p.data_ptr() for p in encoding.state_dict().values()} for encoding in (first, other)]
+            if pointers[0] & pointers[1]:
                 raise Failure(f"two instances ({other_case.label}) share a tensor")
             _exercise(other)
             if not same(observe(first), before):

@@ -1,4 +1,4 @@
-"""Print the answers: a table of marks followed by all reasons, or JSON."""
+"""`lengthwise check`: print a table of marks followed by all reasons, or JSON."""
 
 import json as json_text
 import multiprocessing
@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -29,11 +29,15 @@ MARKS = {
 }
 
 
-def show(names: Sequence[str], *, json: bool) -> int:
-    """Run the suite for the named encodings, print the answers, and return the exit code."""
+def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
+    """Run the suite on all cores for the named encodings (default: all listed), and print a table or one JSON object.
+
+    Return the exit code: 1 if any answer is a failure, and 0 otherwise.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+    names = [ENCODINGS.find(name).__name__ for name in encodings] or ENCODINGS.names()
     started = time.perf_counter()
     columns = (TextColumn("testing {task.description:<12}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
@@ -43,18 +47,14 @@ def show(names: Sequence[str], *, json: bool) -> int:
             progress.update(bar, advance=1, description=name)
             done = int(progress.tasks[0].completed)
             if not progress.console.is_terminal and done % len(QUESTIONS) == 0:  # a file shows no progress bar
-                seconds = time.perf_counter() - started
-                print(
-                    f"{name}: {done} of {progress.tasks[0].total:.0f} questions answered, {seconds:.0f} s",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                seconds, total = time.perf_counter() - started, len(names) * len(QUESTIONS)
+                print(f"{name}: {done} of {total} questions answered, {seconds:.0f} s", file=sys.stderr, flush=True)
 
         rows = ask_in_processes(names, show_progress)
     if json:
         print(json_text.dumps(as_data(rows), indent=1))
     else:
-        _print(Console(), rows, time.perf_counter() - started)
+        _print(Console(markup=False, highlight=False), rows, time.perf_counter() - started)
     return int(any(row.answer.verdict is Verdict.FAILED for row in rows))
 
 
@@ -85,13 +85,11 @@ def ask_in_processes(names: Sequence[str], on_answer: Callable[[str], None]) -> 
 
 
 def _init_worker(plugins: tuple[str, ...]) -> None:
-    """Prepare a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal; the parent handles it
     end_with_parent()  # workers hold each other's pipes open, so a closed pipe does not show that the parent ended
     torch.set_num_threads(1)
-    warnings.filterwarnings(
-        "ignore", "flex_attention called without torch.compile"
-    )  # the suite tests its results, not its speed
+    # The suite tests results, not speed.
+    warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
     load_plugins(plugins)
 
 
@@ -127,11 +125,11 @@ def _print(console: Any, rows: Sequence[Row], seconds: float) -> None:
 
     answers = {(row.encoding, row.backend, row.question.name): row.answer for row in rows}
     table = Table(title="Conformance: encodings × questions × backends", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
-    table.add_column("encoding", no_wrap=True)
-    table.add_column("backend", no_wrap=True)
+    for heading in ("encoding", "backend"):
+        table.add_column(heading, no_wrap=True)
     labels = _labels()
-    for question in QUESTIONS:
-        table.add_column(labels[question.name], justify="center", no_wrap=True)
+    for label in labels.values():
+        table.add_column(label, justify="center", no_wrap=True)
     for name in dict.fromkeys(row.encoding for row in rows):
         for n, backend in enumerate(BACKENDS):
             marks = []
@@ -142,23 +140,17 @@ def _print(console: Any, rows: Sequence[Row], seconds: float) -> None:
             table.add_row("" if n else name, backend, *marks)
     console.print(table)
     for question in QUESTIONS:
-        console.print(f"  {labels[question.name]:>3}  {question.name}: {question.text}", markup=False, highlight=False)
-    console.print(
-        "\n  ✓ passed   r refused, with a reason   · not applicable   ✗ failed   blank: not tested", highlight=False
-    )
-    for verdict, heading in (
-        (Verdict.REFUSED, "Refused"),
-        (Verdict.NOT_APPLICABLE, "Not applicable"),
-        (Verdict.FAILED, "Failed"),
-    ):
+        console.print(f"  {labels[question.name]:>3}  {question.name}: {question.text}")
+    console.print("\n  ✓ passed   r refused, with a reason   · not applicable   ✗ failed   blank: not tested")
+    for verdict in (Verdict.REFUSED, Verdict.NOT_APPLICABLE, Verdict.FAILED):
         reasons = _reasons(rows, verdict)
         if reasons:
-            console.print(f"\n{heading}", style=MARKS[verdict][1])
+            console.print(f"\n{verdict.capitalize()}", style=MARKS[verdict][1])
         for line in reasons:
-            console.print(f"  {line}", markup=False, highlight=False)
+            console.print(f"  {line}")
     counts = {verdict: sum(row.answer.verdict is verdict for row in rows) for verdict in Verdict}
     summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    console.print(f"\n{len(rows)} answers in {seconds:.0f} s: {summary}", highlight=False)
+    console.print(f"\n{len(rows)} answers in {seconds:.0f} s: {summary}")
 
 
 def _labels() -> dict[str, str]:

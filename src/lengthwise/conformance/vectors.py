@@ -1,6 +1,7 @@
 """Question 1: does it equal reference values that were computed without Lengthwise?"""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,11 @@ def built(make: type[PositionEncoding], case: dict[str, Any]) -> PositionEncodin
     settings = {name: tuple(v) if isinstance(v, list) else v for name, v in case.get("settings", {}).items()}
     encoding = make(**case.get("context", {}), **settings).double().eval()
     state = encoding.state_dict()
-    for name, value in case.get("parameters", {}).items():
-        if name not in state or state[name].shape != torch.tensor(value).shape:
-            raise Failure(
-                f"{case['name']}: {make.__name__} must have a parameter {name} of shape {tuple(torch.tensor(value).shape)}"
-            )
-        state[name] = torch.tensor(value, dtype=torch.float64)
+    for name, numbers in case.get("parameters", {}).items():
+        value = torch.tensor(numbers, dtype=torch.float64)
+        if name not in state or state[name].shape != value.shape:
+            raise Failure(f"{case['name']}: {make.__name__} must have a parameter {name} of shape {tuple(value.shape)}")
+        state[name] = value
     encoding.load_state_dict(state)
     return encoding
 
@@ -66,19 +66,14 @@ def equals_vectors(case: EncodingCase, backend: str) -> str:
 
 def _bias(encoding: PositionEncoding, case: dict[str, Any], backend: str, what: str) -> None:
     heads, queries, keys = _numbers(case["expected"]).shape
-    _logits(
-        encoding,
-        {**case, "q": torch.zeros(heads, queries, 2).tolist(), "k": torch.zeros(heads, keys, 2).tolist(), "scale": 1.0},
-        backend,
-        what,
-    )
+    zeros = {"q": torch.zeros(heads, queries, 2).tolist(), "k": torch.zeros(heads, keys, 2).tolist()}
+    _logits(encoding, {**case, **zeros, "scale": 1.0}, backend, what)
 
 
 def _logits(encoding: PositionEncoding, case: dict[str, Any], backend: str, what: str) -> None:
     q, k, expected = (_numbers(case[name]) for name in ("q", "k", "expected"))
-    span, mask, scale = _span(case), _mask(case), case["scale"]
-    modifiers = _modifiers(encoding, case)
-    actual = reference.logits(modifiers, q[None], k[None], span, mask.visible(q.device)[:, None], scale)
+    modifiers, visible = _modifiers(encoding, case), _mask(case).visible(q.device)[:, None]
+    actual = reference.logits(modifiers, q[None], k[None], _span(case), visible, case["scale"])
     _require_close(what, actual[0], expected, case)
     # A backend has no logits to compare. Its output is softmax(logits) if the values are one-hot vectors of the keys.
     if expected.isnan().all(-1).any() or case.get("everywhere"):
@@ -86,23 +81,13 @@ def _logits(encoding: PositionEncoding, case: dict[str, Any], backend: str, what
     # A backend takes the queries for the last keys by index. So queries and keys must be the same tokens, or there is one
     # query, which is the last key whatever its position ID and sees all keys. Cases with content or transforms are written so.
     if case["query"] == case["key"] or len(case["query"]) == 1 or "x" in case or modifiers.logit_transform:
-        _compare_weights(modifiers, span, mask, q, k, expected, scale, backend, case, what)
+        _compare_weights(modifiers, case, backend, what)
 
 
-def _compare_weights(
-    modifiers: AttentionModifiers,
-    span: Span,
-    mask: Mask,
-    q: Tensor,
-    k: Tensor,
-    expected: Tensor,
-    scale: float,
-    backend: str,
-    case: dict[str, Any],
-    what: str,
-) -> None:
+def _compare_weights(modifiers: AttentionModifiers, case: dict[str, Any], backend: str, what: str) -> None:
     """Compare the attention weights of a backend with the softmax of the expected logits."""
-    keys = expected.shape[2]
+    q, k, expected = (_numbers(case[name]) for name in ("q", "k", "expected"))
+    span, keys = _span(case), expected.shape[2]
     v = torch.eye(keys, dtype=torch.float64).expand(len(k), -1, -1)
     width = max(keys, q.shape[-1])
     # q, k and v must have the same width, so dimensions of zeros are appended. That is wrong for rotations, for vectors that
@@ -118,11 +103,10 @@ def _compare_weights(
         v_parts, q, k = [_widen(v, width)], _widen(q, width), _widen(k, width)
     if reason := unsupported_reason(backend, modifiers, span):
         raise Refused(reason)
-    attend = plan(modifiers, span, mask, q[None], backend=backend)
-    actual = torch.cat(
-        [attend(q[None], k[None], _widen(p, q.shape[-1])[None], scale=scale)[0, ..., : p.shape[-1]] for p in v_parts],
-        -1,
+    attend = partial(
+        plan(modifiers, span, _mask(case), q[None], backend=backend), q[None], k[None], scale=case["scale"]
     )
+    actual = torch.cat([attend(_widen(p, q.shape[-1])[None])[0, ..., : p.shape[-1]] for p in v_parts], -1)
     hidden = expected.isnan()
     weights = expected.masked_fill(hidden, float("-inf")).softmax(-1)
     # An absolute error of a logit is a relative error of the weight. Only the reference evaluates functions exactly.
@@ -137,9 +121,8 @@ def _widen(x: Tensor, width: int) -> Tensor:
 
 def _output(encoding: PositionEncoding, case: dict[str, Any], backend: str, what: str) -> None:
     q, k, v = (_numbers(case[name])[None] for name in ("q", "k", "v"))
-    actual = plan(_modifiers(encoding, case), _span(case), _mask(case), q, backend=backend)(
-        q, k, v, scale=case["scale"]
-    )
+    attend = plan(_modifiers(encoding, case), _span(case), _mask(case), q, backend=backend)
+    actual = attend(q, k, v, scale=case["scale"])
     _require_close(f"{what}, through {backend}", actual[0], _numbers(case["expected"]), case)
 
 

@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.encodings.base import DistanceBias, require_positive_int
+from lengthwise.encodings.base import DistanceBias
 from lengthwise.forms import table_dtype
-from lengthwise.values import ConfigError, require_bool
+from lengthwise.values import ConfigError
 
 MAX_HEADS = 2**20  # more than any model has, and few enough to fit into memory
 
@@ -46,8 +46,6 @@ class ALiBi(DistanceBias):
 
     def __init__(self, *, num_heads: int, bidirectional: bool = False, learned: bool = False):
         super().__init__()
-        require_positive_int("ALiBi", num_heads=num_heads)
-        require_bool("ALiBi", bidirectional=bidirectional, learned=learned)
         self.bidirectional = bidirectional
         self.fixed_slopes = slopes(num_heads)  # not a buffer, which would be rounded to the model's dtype
         self.log_slopes = nn.Parameter(torch.tensor(self.fixed_slopes).log()) if learned else None

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.encodings.base import PositionEncoding, require_positive_int
-from lengthwise.encodings.inputs import require_input
+from lengthwise.encodings.arguments import require_input, require_positive_int
+from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import ContentBias
 from lengthwise.span import Span
 
@@ -42,7 +42,7 @@ class BandedBias(PositionEncoding):
 
     def __init__(self, *, num_heads: int, d_model: int, band: int = 1024, rank: int = 16):
         super().__init__()
-        require_positive_int("BandedBias", num_heads=num_heads, d_model=d_model, band=band, rank=rank)
+        require_positive_int("BandedBias", band=band, rank=rank)
         self.W = nn.Parameter(torch.randn(num_heads, rank, d_model) * d_model**-0.5)
         self.P = nn.Parameter(torch.randn(rank, band) * 0.02)
 

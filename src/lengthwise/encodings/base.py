@@ -3,7 +3,6 @@
 An encoding overrides `embed`, `modifiers`, or `features` together with `content`; NoPE overrides none of them.
 """
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,9 +16,10 @@ from lengthwise.class_versions import is_builtin_class, source_location, wrong_r
 from lengthwise.config import ConfigError, shown_settings
 from lengthwise.config.choices import from_context
 from lengthwise.encodings.arguments import NOMINAL_SIZES, CheckedArguments
+from lengthwise.encodings.arguments import require_positive as require_positive
+from lengthwise.encodings.arguments import require_positive_int as require_positive_int
 from lengthwise.forms import AttentionModifiers, Rotation, Term, ToeplitzBias, table_dtype
 from lengthwise.span import Span
-from lengthwise.values import require_integer
 
 
 class PositionEncoding(nn.Module, metaclass=CheckedArguments):
@@ -112,7 +112,6 @@ class PositionEncoding(nn.Module, metaclass=CheckedArguments):
         return settings
 
 
-MAX_COUNT = 2**31  # largest value of a setting that is a count
 MAX_DISTANCES = 2**28  # of one table
 MAX_TABLE_NUMBERS = 2**29  # of a table over distances: 4 GiB in float64
 MAX_SORTED_PAIRS = 2**25  # the most pairs whose distances are sorted to find the distinct ones
@@ -184,21 +183,6 @@ def distance_chunks(distance: Int[Tensor, " n"], chunk_size: int) -> tuple[Int[T
     return (distance,) if torch.compiler.is_compiling() else distance.split(chunk_size)
 
 
-def require_positive_int(what: str, **values: object) -> None:
-    """Raise `ConfigError` unless each value is a whole number from 1 to MAX_COUNT. `what` starts the message."""
-    require_integer(what, 1, **values)
-    for name, value in values.items():
-        if isinstance(value, int) and value > MAX_COUNT:
-            raise ConfigError(f"{what}: {name} must be at most {MAX_COUNT:,}, got {value}")
-
-
-def require_positive(what: str, **values: object) -> None:
-    """Raise `ConfigError` unless each value is a finite number more than 0. `what` starts the message."""
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-            raise ConfigError(f"{what}: {name} must be a finite number more than 0, got {value!r}")
-
-
 def stepped_length(length: Int[Tensor, "*n"], train_length: int, scale_step: int) -> Int[Tensor, "*n"]:
     """Return the training length plus the excess over it, rounded up to a multiple of `scale_step`.
 
@@ -238,7 +222,6 @@ class RotaryEncoding(PositionEncoding):
     def _angles_and_gain(
         self, positions: Tensor, document_lengths: Tensor | None, length: int
     ) -> tuple[Tensor, Tensor | float | None]:
-        """Return the angle of each position and pair, in radians, and the gain."""
         if document_lengths is None or not self.depends_on_length():
             document_lengths = torch.tensor(length, device=positions.device)
         frequencies, gain = self.checked_frequencies(document_lengths)
@@ -281,13 +264,11 @@ class DistanceBias(PositionEncoding):
         """
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        n = (
-            span.distance_bound
-            if self.constant_beyond is None
-            else torch.sym_min(span.distance_bound, self.constant_beyond + 1)
-        )
-        if self.constant_beyond is not None and not is_builtin_class(type(self)) and not torch.compiler.is_compiling():
-            self._require_constant(self.constant_beyond, span.q.device)
+        n = span.distance_bound
+        if self.constant_beyond is not None:
+            n = torch.sym_min(n, self.constant_beyond + 1)
+            if not is_builtin_class(type(self)) and not torch.compiler.is_compiling():
+                self._require_constant(self.constant_beyond, span.q.device)
         cols = table_columns(span, -n if self.bidirectional else 0, n, lambda: self._num_heads(span.q.device))
         return AttentionModifiers(terms=(ToeplitzBias(self.checked_bias(cols.distance), cols.first, cols.distances),))
 

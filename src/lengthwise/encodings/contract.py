@@ -38,9 +38,8 @@ def modifiers_of(encoding: PositionEncoding, span: Span) -> AttentionModifiers:
     for name, form in _FORMS.items():
         value = getattr(modifiers, name)
         if value is not None and not isinstance(value, form):
-            raise wrong_return(
-                encoding, "modifiers", f"AttentionModifiers whose {name} is a {form.__name__} or None", value
-            )
+            expected = f"AttentionModifiers whose {name} is a {form.__name__} or None"
+            raise wrong_return(encoding, "modifiers", expected, value)
     for name, forms in _TUPLES.items():
         _require_forms(encoding, "modifiers", f"AttentionModifiers whose {name} are", getattr(modifiers, name), forms)
     layout = modifiers.rotation.layout if modifiers.rotation else "half"
@@ -90,19 +89,18 @@ def effective_length_of(encoding: PositionEncoding, length: Int[Tensor, "*n"]) -
     result: Any = encoding.effective_length(length)
     is_integer = isinstance(result, Tensor) and result.dtype in (torch.int64, torch.int32)
     if not is_integer or result.shape != length.shape:
-        raise wrong_return(
-            encoding, "effective_length", f"an integer tensor of the shape of length, {list(length.shape)}", result
-        )
+        expected = f"an integer tensor of the shape of length, {list(length.shape)}"
+        raise wrong_return(encoding, "effective_length", expected, result)
     return result
 
 
 def _require_forms(
     encoding: PositionEncoding, method: str, prefix: str, value: object, forms: tuple[type, ...]
 ) -> None:
-    wrong = value if not isinstance(value, tuple) else next((x for x in value if not isinstance(x, forms)), None)
-    if not isinstance(value, tuple) or not all(isinstance(x, forms) for x in value):
+    wrong = [x for x in value if not isinstance(x, forms)] if isinstance(value, tuple) else [value]
+    if wrong:
         names = ", ".join(form.__name__ for form in forms)
-        raise wrong_return(encoding, method, f"{prefix} a tuple of forms ({names})".strip(), wrong)
+        raise wrong_return(encoding, method, f"{prefix} a tuple of forms ({names})".strip(), wrong[0])
 
 
 def _is_real(value: object) -> bool:

@@ -38,7 +38,7 @@ class CoPE(PositionEncoding):
 
     def __init__(self, *, head_dim: int, max_position: int = 64):
         super().__init__()
-        require_positive_int("CoPE", head_dim=head_dim, max_position=max_position)
+        require_positive_int("CoPE", max_position=max_position)
         self.head_dim = head_dim
         self.e = nn.Parameter(torch.zeros(max_position, head_dim))
 
@@ -53,8 +53,5 @@ class CoPE(PositionEncoding):
         return logits + torch.lerp(low, high, (p - below).to(rows.dtype))
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        return AttentionModifiers(
-            logit_transform=LogitTransform(
-                lambda logits, q, visible, scale, _: self.add_bias(logits, q, visible, scale)
-            )
-        )
+        transform = LogitTransform(lambda logits, q, visible, scale, _: self.add_bias(logits, q, visible, scale))
+        return AttentionModifiers(logit_transform=transform)

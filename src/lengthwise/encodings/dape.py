@@ -1,7 +1,7 @@
 """DAPE: a bias that an MLP adapts to the products of queries and keys."""
 
 from collections.abc import Callable
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.alibi import ALiBi
-from lengthwise.encodings.base import DistanceBias, PositionEncoding, require_positive_int, table_columns
+from lengthwise.encodings.base import PositionEncoding, require_positive_int, table_columns
 from lengthwise.encodings.fire import FIRE
 from lengthwise.encodings.kerple_log import KerpleLog
 from lengthwise.forms import AttentionModifiers, LogitTransform, column
@@ -48,9 +48,7 @@ class DAPE(PositionEncoding):
 
     def __init__(self, *, num_heads: int, train_length: int, base: _Base = "kerple_log", width: int = 32):
         super().__init__()
-        require_positive_int("DAPE", num_heads=num_heads, train_length=train_length, width=width)
-        if base not in get_args(_Base):
-            raise ConfigError(f"DAPE: base must be one of {', '.join(get_args(_Base))}, got {base!r}")
+        require_positive_int("DAPE", width=width)
         self.base: ALiBi | KerpleLog | FIRE
         if base == "fire":
             self.base = FIRE(num_heads=num_heads, hidden_layers=1, width=width, L=train_length / 2)
@@ -69,8 +67,8 @@ class DAPE(PositionEncoding):
         A distance bias is computed once, for the whole span. If its parameters have bounds, `project` uses the sign of their
         gradient, and the gradient of one part may differ in sign from that of the whole.
         """
-        if not isinstance(self.base, DistanceBias):
-            return self._fire_bias
+        if isinstance(self.base, FIRE):
+            return self.base.pairwise_bias
         cols = table_columns(span, 0, span.distance_bound, lambda: self.second.out_features)
         table = self.base.checked_bias(cols.distance)
 
@@ -79,18 +77,11 @@ class DAPE(PositionEncoding):
 
         return bias_of
 
-    def _fire_bias(self, span: Span) -> Float[Tensor, "b h i j"]:
-        assert isinstance(self.base, FIRE)
-        query = span.q[:, :, None]
-        return self.base.f(self.base.coordinate(query, span.k[:, None].minimum(query))[..., None]).permute(0, 3, 1, 2)
-
     def mix(self, logits: Float[Tensor, "b h i j"], bias: Float[Tensor, "#b g i j"]) -> Float[Tensor, "b h i j"]:
         """Return A + B + f(A, B), with `logits` = A and `bias` = B."""
-        if logits.shape[1] != self.second.out_features:
-            heads = self.second.out_features
-            raise ConfigError(
-                f"DAPE: q must have num_heads = {heads} heads, got {logits.shape[1]}; set num_heads to that"
-            )
+        heads, got = self.second.out_features, logits.shape[1]
+        if got != heads:
+            raise ConfigError(f"DAPE: q must have num_heads = {heads} heads, got {got}; set num_heads to that")
         bias = bias.to(logits.dtype)
         pairs = torch.cat([logits, bias.expand_as(logits)], 1).movedim(1, -1)
         (w1, b1), (w2, b2) = ((p.to(logits.dtype) for p in (m.weight, m.bias)) for m in (self.first, self.second))
@@ -99,6 +90,5 @@ class DAPE(PositionEncoding):
     def modifiers(self, span: Span) -> AttentionModifiers:
         # B is not a separate term: at large distances it is so large that A could not be recovered from A + B.
         bias_of = self._bias_function(span)
-        return AttentionModifiers(
-            logit_transform=LogitTransform(lambda logits, q, visible, scale, part: self.mix(logits, bias_of(part)))
-        )
+        transform = LogitTransform(lambda logits, q, visible, scale, part: self.mix(logits, bias_of(part)))
+        return AttentionModifiers(logit_transform=transform)

@@ -1,12 +1,13 @@
 """Dynamic NTK: NTK-aware scaling whose factor grows with the current length."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Unpack
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.encodings.base import require_positive_int, stepped_length
 from lengthwise.encodings.ntk_aware import NTKAware
+from lengthwise.encodings.rope import RoPEArguments
 from lengthwise.forms import table_dtype
 
 
@@ -35,19 +36,9 @@ class DynamicNTK(NTKAware):
     shift_invariant: ClassVar[bool] = False  # shifted position IDs end higher, which makes the document longer
     always_shown: ClassVar[tuple[str, ...]] = ()  # labels omit the default factor of 1
 
-    def __init__(
-        self,
-        *,
-        head_dim: int,
-        train_length: int,
-        base: float = 10_000.0,
-        rotary_fraction: float = 1.0,
-        layout: Literal["interleaved", "half"] = "interleaved",
-        factor: float = 1.0,
-        scale_step: int = 1,
-    ):
-        super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout, factor=factor)
-        require_positive_int("DynamicNTK", train_length=train_length, scale_step=scale_step)
+    def __init__(self, *, train_length: int, factor: float = 1.0, scale_step: int = 1, **rope: Unpack[RoPEArguments]):
+        super().__init__(factor=factor, **rope)
+        require_positive_int("DynamicNTK", scale_step=scale_step)
         self.train_length, self.scale_step = train_length, scale_step
 
     def effective_length(self, length: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:

@@ -1,12 +1,12 @@
 """Dynamic YaRN: YaRN whose factor follows the current length, and plain RoPE up to the training length."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Unpack
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.encodings.base import require_positive_int, stepped_length
-from lengthwise.encodings.ntk_by_parts import NTKByParts
+from lengthwise.encodings.ntk_by_parts import NTKByParts, RampArguments
 from lengthwise.forms import table_dtype
 
 
@@ -32,32 +32,8 @@ class DynamicYaRN(NTKByParts):
 
     shift_invariant: ClassVar[bool] = False  # shifted position IDs end higher, which makes the document longer
 
-    def __init__(
-        self,
-        *,
-        head_dim: int,
-        train_length: int,
-        base: float = 10_000.0,
-        rotary_fraction: float = 1.0,
-        layout: Literal["interleaved", "half"] = "interleaved",
-        beta_fast: float = 32.0,
-        beta_slow: float = 1.0,
-        ramp: Literal["index", "rotations"] = "index",
-        truncate: bool = True,
-        scale_step: int = 1,
-    ):
-        super().__init__(
-            head_dim=head_dim,
-            train_length=train_length,
-            base=base,
-            rotary_fraction=rotary_fraction,
-            layout=layout,
-            factor=1.0,
-            beta_fast=beta_fast,
-            beta_slow=beta_slow,
-            ramp=ramp,
-            truncate=truncate,
-        )
+    def __init__(self, *, scale_step: int = 1, **ramp: Unpack[RampArguments]):
+        super().__init__(factor=1.0, **ramp)
         require_positive_int(type(self).__name__, scale_step=scale_step)
         self.scale_step = scale_step
 

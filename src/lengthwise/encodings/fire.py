@@ -1,6 +1,5 @@
 """FIRE: a learned function of a normalized distance."""
 
-import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, cast
 
@@ -16,7 +15,6 @@ from lengthwise.encodings.piecewise import grid_segments, relu_segments
 from lengthwise.forms import AttentionModifiers, PiecewiseLinearBias, ToeplitzBias, table_dtype
 from lengthwise.native import segments
 from lengthwise.span import Span
-from lengthwise.values import require_bool
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -77,19 +75,13 @@ class FIRE(PositionEncoding):
         eps: float = 1e-6,
     ):
         super().__init__()
-        require_positive_int("FIRE", num_heads=num_heads, width=width)
+        require_positive_int("FIRE", width=width)
         require_positive("FIRE", c=c, L=L)
-        require_bool("FIRE", final_activation=final_activation, threshold=threshold)
+        require_positive("FIRE", or_zero=True, eps=eps)
         if type(hidden_layers) is not int or not 0 <= hidden_layers <= 4:
             raise ConfigError(
                 f"FIRE: hidden_layers must be a whole number from 0 (linear) to 4, got {hidden_layers!r}; the paper has 2"
             )
-        if not isinstance(activation, str) or activation not in _ACTIVATIONS:
-            raise ConfigError(f"FIRE: activation must be one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
-        if transform not in ("log", "identity"):
-            raise ConfigError(f"FIRE: transform must be 'log' or 'identity', got {transform!r}")
-        if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 <= eps < math.inf:
-            raise ConfigError(f"FIRE: eps must be a finite number, 0 or more, got {eps!r}")
         sizes = [1, *[width] * hidden_layers, num_heads]
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
         self.c = nn.Parameter(torch.tensor(float(c))) if transform == "log" else None
@@ -124,18 +116,23 @@ class FIRE(PositionEncoding):
             x = F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
         return self.activate(x) if self.final_activation else x
 
+    def pairwise_bias(self, span: Span) -> Float[Tensor, "b h i j"]:
+        """Return the bias of every pair, evaluated with the MLP. Keys after the query get the bias of distance 0."""
+        query = span.q[:, :, None]
+        x = self.coordinate(query, torch.minimum(span.k[:, None, :], query))
+        return self.f(x[..., None]).movedim(-1, 1)
+
     def modifiers(self, span: Span) -> AttentionModifiers:
         layers = self._linears()
-        cols, exact = table_columns(span, 0, span.distance_bound, self._max_layer_width), None
+        widest_layer = max(layer.out_features for layer in layers)
+        cols, exact = table_columns(span, 0, span.distance_bound, lambda: widest_layer), None
         distance = cols.distance
         if self.activation == "relu" or (len(layers) == 1 and not self.final_activation):
             slope, intercept, knots = relu_segments(layers, final=self.final_activation)
         elif self._below_threshold(span):
             start = torch.zeros((), dtype=torch.long, device=distance.device)
-            x = self.psi(distance) / self._denominator(start)
-            return AttentionModifiers(
-                terms=(ToeplitzBias(self.f(x[:, None]).T.contiguous(), distances=cols.distances),)
-            )
+            table = self.f((self.psi(distance) / self._denominator(start))[:, None]).T.contiguous()
+            return AttentionModifiers(terms=(ToeplitzBias(table, distances=cols.distances),))
         else:
             exact = self.f
             slope, intercept, knots = grid_segments(self.f, like=layers[0].weight)
@@ -152,10 +149,6 @@ class FIRE(PositionEncoding):
         return AttentionModifiers(
             terms=(PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, cols.distances),)
         )
-
-    def _max_layer_width(self) -> int:
-        """Return the most numbers that any layer computes for one distance."""
-        return max(layer.out_features for layer in self._linears())
 
     def _below_threshold(self, span: Span) -> bool:
         """Return whether all positions are below the threshold |multiplier| · `L`.

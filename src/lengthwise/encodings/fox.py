@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.encodings.base import MAX_DISTANCES, PositionEncoding, require_positive_int
-from lengthwise.encodings.inputs import require_input
+from lengthwise.encodings.arguments import require_input
+from lengthwise.encodings.base import MAX_DISTANCES, PositionEncoding
 from lengthwise.forms import CumulativeBias, table_dtype
 from lengthwise.span import Span
 
@@ -39,7 +39,6 @@ class FoX(PositionEncoding):
 
     def __init__(self, *, num_heads: int, d_model: int):
         super().__init__()
-        require_positive_int("FoX", num_heads=num_heads, d_model=d_model)
         self.w = nn.Parameter(torch.randn(num_heads, d_model) * 0.02)
         self.b = nn.Parameter(torch.zeros(num_heads))
 

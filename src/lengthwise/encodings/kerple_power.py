@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lengthwise.encodings.base import DistanceBias, project, require_positive_int
+from lengthwise.encodings.base import DistanceBias, project
 
 
 class KerplePower(DistanceBias):
@@ -27,7 +27,6 @@ class KerplePower(DistanceBias):
 
     def __init__(self, *, num_heads: int):
         super().__init__()
-        require_positive_int("KerplePower", num_heads=num_heads)
         self.r1 = nn.Parameter(torch.rand(num_heads))
         self.r2 = nn.Parameter(torch.rand(num_heads) * 2)
 

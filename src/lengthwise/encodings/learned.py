@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import PositionEncoding, require_positive, require_positive_int
-from lengthwise.encodings.inputs import require_input, require_positions
+from lengthwise.encodings.arguments import require_input, require_positions, require_positive, require_positive_int
+from lengthwise.encodings.base import PositionEncoding
 
 
 class Learned(PositionEncoding):
@@ -28,7 +28,7 @@ class Learned(PositionEncoding):
 
     def __init__(self, *, d_model: int, max_length: int = 2048, std: float = 1.0):
         super().__init__()
-        require_positive_int("Learned", d_model=d_model, max_length=max_length)
+        require_positive_int("Learned", max_length=max_length)
         require_positive("Learned", std=std)
         self.max_length = max_length
         self.table = nn.Parameter(torch.randn(max_length, d_model) * std)

@@ -1,14 +1,14 @@
 """Llama 3.1's scaling of RoPE: interpolate pairs that make few turns within the training length."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Unpack
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import require_positive, require_positive_int
+from lengthwise.encodings.base import require_positive
 from lengthwise.encodings.ntk_by_parts import unscaled_share
-from lengthwise.encodings.rope import RoPE, require_factor
+from lengthwise.encodings.rope import RoPE, RoPEArguments, require_factor
 
 
 class Llama3(RoPE):
@@ -33,18 +33,14 @@ class Llama3(RoPE):
     def __init__(
         self,
         *,
-        head_dim: int,
         train_length: int,
-        base: float = 10_000.0,
-        rotary_fraction: float = 1.0,
-        layout: Literal["interleaved", "half"] = "interleaved",
         factor: float = 8.0,
         low_freq_factor: float = 1.0,
         high_freq_factor: float = 4.0,
+        **rope: Unpack[RoPEArguments],
     ):
-        super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout)
+        super().__init__(**rope)
         name = type(self).__name__
-        require_positive_int(name, train_length=train_length)
         require_factor(name, factor)
         require_positive(name, low_freq_factor=low_freq_factor, high_freq_factor=high_freq_factor)
         if low_freq_factor >= high_freq_factor:

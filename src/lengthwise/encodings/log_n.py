@@ -1,13 +1,12 @@
 """Log-n scaling: RoPE with larger logits for queries that see more keys than in training."""
 
 import math
-from typing import ClassVar, Literal
+from typing import ClassVar, Unpack
 
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import require_positive_int
-from lengthwise.encodings.rope import RoPE
+from lengthwise.encodings.rope import RoPE, RoPEArguments
 from lengthwise.forms import AttentionModifiers, QueryGain, table_dtype
 from lengthwise.span import Span
 
@@ -37,17 +36,8 @@ class LogN(RoPE):
     allows_no_rotation: ClassVar[bool] = True
     alternatives: ClassVar[dict[str, tuple[float, ...]]] = {"rotary_fraction": (0.5, 0.0)}
 
-    def __init__(
-        self,
-        *,
-        head_dim: int,
-        train_length: int,
-        base: float = 10_000.0,
-        rotary_fraction: float = 1.0,
-        layout: Literal["interleaved", "half"] = "interleaved",
-    ):
-        super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout)
-        require_positive_int("LogN", train_length=train_length)
+    def __init__(self, *, train_length: int, **rope: Unpack[RoPEArguments]):
+        super().__init__(**rope)
         if train_length == 1:
             raise ConfigError("LogN: train_length must be at least 2, because ln 1 = 0 is a divisor, got 1")
         self.train_length = train_length

@@ -1,15 +1,15 @@
 """LongRoPE: RoPE with a divisor for each pair's frequency: one list up to the training length, and one past it."""
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Unpack
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import require_positive, require_positive_int
-from lengthwise.encodings.rope import RoPE, require_factor
+from lengthwise.encodings.base import require_positive
+from lengthwise.encodings.rope import RoPE, RoPEArguments, require_factor
 
 
 class LongRoPE(RoPE):
@@ -50,19 +50,15 @@ class LongRoPE(RoPE):
     def __init__(
         self,
         *,
-        head_dim: int,
         train_length: int,
-        base: float = 10_000.0,
-        rotary_fraction: float = 1.0,
-        layout: Literal["interleaved", "half"] = "interleaved",
         factor: float = 4.0,
         short_factor: tuple[float, ...] | None = None,
         long_factor: tuple[float, ...] | None = None,
         attention_factor: float | None = None,
+        **rope: Unpack[RoPEArguments],
     ):
-        super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout)
+        super().__init__(**rope)
         name, pairs = type(self).__name__, self.rotary_dims // 2
-        require_positive_int(name, train_length=train_length)
         require_factor(name, factor)
         ntk = tuple(factor ** (p / max(pairs - 1, 1)) for p in range(pairs))
         self.short_factor = _divisors(name, "short_factor", short_factor, (1.0,) * pairs)

@@ -1,13 +1,13 @@
 """NTK-aware scaling: RoPE with a larger base, which keeps fast pairs and interpolates slow ones."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Unpack
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.rope import RoPE, require_factor
+from lengthwise.encodings.rope import RoPE, RoPEArguments, require_factor
 from lengthwise.forms import table_dtype
 
 
@@ -31,16 +31,8 @@ class NTKAware(RoPE):
 
     always_shown: ClassVar[tuple[str, ...]] = ("factor",)
 
-    def __init__(
-        self,
-        *,
-        head_dim: int,
-        base: float = 10_000.0,
-        rotary_fraction: float = 1.0,
-        layout: Literal["interleaved", "half"] = "interleaved",
-        factor: float = 4.0,
-    ):
-        super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout)
+    def __init__(self, *, factor: float = 4.0, **rope: Unpack[RoPEArguments]):
+        super().__init__(**rope)
         name = type(self).__name__
         require_factor(name, factor)
         if self.rotary_dims == 2:

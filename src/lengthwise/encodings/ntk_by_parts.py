@@ -1,16 +1,25 @@
 """NTK-by-parts: interpolate the slow pairs of RoPE, keep the fast ones, and blend between."""
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Required, Unpack
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import require_positive, require_positive_int
-from lengthwise.encodings.rope import RoPE, require_factor
-from lengthwise.values import require_bool
+from lengthwise.encodings.base import require_positive
+from lengthwise.encodings.rope import RoPE, RoPEArguments, require_factor
+
+
+class RampArguments(RoPEArguments, total=False):
+    """The arguments of `NTKByParts` except the factor, for `YaRN` and `DynamicYaRN`."""
+
+    train_length: Required[int]
+    beta_fast: float
+    beta_slow: float
+    ramp: Literal["index", "rotations"]
+    truncate: bool
 
 
 class NTKByParts(RoPE):
@@ -47,32 +56,27 @@ class NTKByParts(RoPE):
     def __init__(
         self,
         *,
-        head_dim: int,
         train_length: int,
-        base: float = 10_000.0,
-        rotary_fraction: float = 1.0,
-        layout: Literal["interleaved", "half"] = "interleaved",
         factor: float = 4.0,
         beta_fast: float = 32.0,
         beta_slow: float = 1.0,
         ramp: Literal["index", "rotations"] = "index",
         truncate: bool = True,
+        **rope: Unpack[RoPEArguments],
     ):
-        super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout)
+        super().__init__(**rope)
         name = type(self).__name__
-        require_positive_int(name, train_length=train_length)
         require_factor(name, factor)
         require_positive(name, beta_fast=beta_fast, beta_slow=beta_slow)
-        if base <= 1:
-            raise ConfigError(f"{name}: base must be more than 1, so that later pairs rotate more slowly, got {base}")
+        if self.base <= 1:
+            raise ConfigError(
+                f"{name}: base must be more than 1, so that later pairs rotate more slowly, got {self.base}"
+            )
         if beta_fast <= beta_slow:
             raise ConfigError(
                 f"{name}: beta_fast must be more than beta_slow, got {beta_fast} and {beta_slow}; pairs with beta_fast turns "
                 "keep their frequency and pairs with beta_slow turns are interpolated"
             )
-        if ramp not in ("index", "rotations"):
-            raise ConfigError(f"{name}: ramp must be 'index' or 'rotations', got {ramp!r}")
-        require_bool(name, truncate=truncate)
         if ramp == "rotations" and not truncate:
             raise ConfigError(f"{name}: truncate=False applies only to ramp='index'; leave it out with 'rotations'")
         self.train_length, self.factor, self.ramp, self.truncate = train_length, factor, ramp, truncate

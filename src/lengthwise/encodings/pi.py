@@ -1,11 +1,11 @@
 """PI: RoPE at positions divided by a factor."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Unpack
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lengthwise.encodings.rope import RoPE, require_factor
+from lengthwise.encodings.rope import RoPE, RoPEArguments, require_factor
 
 
 class PI(RoPE):
@@ -28,16 +28,8 @@ class PI(RoPE):
 
     always_shown: ClassVar[tuple[str, ...]] = ("factor",)
 
-    def __init__(
-        self,
-        *,
-        head_dim: int,
-        base: float = 10_000.0,
-        rotary_fraction: float = 1.0,
-        layout: Literal["interleaved", "half"] = "interleaved",
-        factor: float = 4.0,
-    ):
-        super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout)
+    def __init__(self, *, factor: float = 4.0, **rope: Unpack[RoPEArguments]):
+        super().__init__(**rope)
         require_factor("PI", factor)
         self.factor = factor
 

@@ -131,7 +131,6 @@ def _segments_and_gates(parameters: Sequence[Tensor], final: bool) -> tuple[Tens
 def _parameter_gradients(
     parameters: Sequence[Tensor], gates: Tensor, final: bool, grad_slope: Tensor, grad_intercept: Tensor
 ) -> list[Tensor]:
-    """Return the gradient of every parameter."""
     tensors = (*parameters, gates, grad_slope, grad_intercept)
     if not torch.is_grad_enabled() and uses_library(*tensors) and segments.supports(parameters):
         return segments.relu_segments_backward(parameters, gates, final, grad_slope, grad_intercept)
@@ -149,7 +148,7 @@ def _segments_in_torch(parameters: Sequence[Tensor], final: bool) -> tuple[Tenso
     lines = torch.stack([weights[0].T, biases[0][None]])
     gates: list[Tensor] = []
     edges = lines.new_tensor([0.0, 1.0])
-    for n in range(1, len(weights) + final):
+    for weight, bias in [*zip(weights[1:], biases[1:], strict=True), *[(None, None)] * final]:
         left, right = edges[:-1], edges[1:]
         zero = -lines[1] / lines[0]
         edges = torch.cat([edges, zero[(zero > left[:, None]) & (zero < right[:, None])]]).sort().values
@@ -157,7 +156,7 @@ def _segments_in_torch(parameters: Sequence[Tensor], final: bool) -> tuple[Tenso
         parent = torch.searchsorted(right, middle)  # the old segment that contains each new one
         lines, gates = lines[:, parent], [gate[parent] for gate in gates]
         gates.append((torch.addcmul(lines[1], lines[0], middle[:, None]) > 0).to(lines.dtype))
-        lines = _apply_layer(lines * gates[-1], weights[n : n + 1], biases[n : n + 1])
+        lines = _apply_layer(lines * gates[-1], weight, bias)
     return lines, edges[1:-1], gates
 
 
@@ -167,9 +166,9 @@ def _gradients_in_torch(
     """Return the gradient of every parameter as a function of the parameters, so that there are second derivatives too."""
     weights, biases = _weights_and_biases(parameters)
     lines, layer_inputs = torch.stack([weights[0].T, biases[0][None]]), []
-    for n, gate in enumerate(gates, 1):
+    for weight, bias, gate in zip(weights[1:], biases[1:], gates, strict=False):
         layer_inputs.append(lines * gate)
-        lines = _apply_layer(layer_inputs[-1], weights[n : n + 1], biases[n : n + 1])
+        lines = _apply_layer(layer_inputs[-1], weight, bias)
     grad_lines, gradients = torch.stack([grad_slope.T, grad_intercept.T]), []
     if len(gates) == len(weights):
         grad_lines = grad_lines * gates[-1]
@@ -181,16 +180,15 @@ def _gradients_in_torch(
 
 
 def _weights_and_biases(parameters: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the weights and the biases in the dtype of tables."""
     converted = [parameter.to(table_dtype(parameter.device)) for parameter in parameters]
     return converted[::2], converted[1::2]
 
 
-def _apply_layer(lines: Tensor, weight: Sequence[Tensor], bias: Sequence[Tensor]) -> Tensor:
+def _apply_layer(lines: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """Return the lines after the layer, or unchanged if there is none left."""
-    if not weight:
+    if weight is None or bias is None:
         return lines
-    return torch.stack([lines[0] @ weight[0].T, torch.addmm(bias[0], lines[1], weight[0].T)])
+    return torch.stack([lines[0] @ weight.T, torch.addmm(bias, lines[1], weight.T)])
 
 
 def grid_segments(function: Callable[[Tensor], Tensor], like: Tensor) -> Segments:

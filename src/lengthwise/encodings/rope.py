@@ -1,14 +1,23 @@
 """RoPE: rotate queries and keys by their position."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Required, TypedDict
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import RotaryEncoding, require_positive, require_positive_int
+from lengthwise.encodings.base import RotaryEncoding, require_positive
 from lengthwise.forms import table_dtype
+
+
+class RoPEArguments(TypedDict, total=False):
+    """The arguments of `RoPE`, which most rotary encodings take too."""
+
+    head_dim: Required[int]
+    base: float
+    rotary_fraction: float
+    layout: Literal["interleaved", "half"]
 
 
 class RoPE(RotaryEncoding):
@@ -39,14 +48,11 @@ class RoPE(RotaryEncoding):
     ):
         super().__init__()
         name = type(self).__name__
-        require_positive_int(name, head_dim=head_dim)
         require_positive(name, base=base)
         number = isinstance(rotary_fraction, (int, float)) and not isinstance(rotary_fraction, bool)
         if not number or not (0 < rotary_fraction <= 1 or (rotary_fraction == 0 and self.allows_no_rotation)):
             low = "0 or more" if self.allows_no_rotation else "more than 0"
             raise ConfigError(f"{name}: rotary_fraction must be {low} and at most 1, got {rotary_fraction!r}")
-        if layout not in ("interleaved", "half"):
-            raise ConfigError(f"{name}: layout must be 'interleaved' or 'half', got {layout!r}")
         self.rotary_dims = int(rotary_fraction * head_dim + 1e-9)  # 0.58 * 50 is 28.999999999999996
         if (self.rotary_dims < 2 and rotary_fraction) or self.rotary_dims % 2:
             raise ConfigError(

@@ -31,7 +31,7 @@ class Sandwich(DistanceBias):
 
     def __init__(self, *, num_heads: int, dim: int = 128, base: float = 10_000.0):
         super().__init__()
-        require_positive_int("Sandwich", num_heads=num_heads, dim=dim)
+        require_positive_int("Sandwich", dim=dim)
         require_positive("Sandwich", base=base)
         if dim % 2:
             raise ConfigError(f"Sandwich: dim must be even, because sines and cosines come in pairs, got {dim}")

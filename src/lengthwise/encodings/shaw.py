@@ -8,7 +8,6 @@ from torch import nn
 from lengthwise.encodings.base import PositionEncoding, require_positive_int
 from lengthwise.forms import AttentionModifiers, RelativeKeyBias, RelativeValues, table_dtype
 from lengthwise.span import Span
-from lengthwise.values import require_bool
 
 
 class Shaw(PositionEncoding):
@@ -33,8 +32,7 @@ class Shaw(PositionEncoding):
 
     def __init__(self, *, head_dim: int, clip: int = 16, values: bool = True):
         super().__init__()
-        require_positive_int("Shaw", head_dim=head_dim, clip=clip)
-        require_bool("Shaw", values=values)
+        require_positive_int("Shaw", clip=clip)
         self.head_dim, self.clip = head_dim, clip
         self.key_vectors = self._initial_vectors()
         self.value_vectors = self._initial_vectors() if values else None
@@ -44,12 +42,10 @@ class Shaw(PositionEncoding):
 
     def modifiers(self, span: Span) -> AttentionModifiers:
         # Rows are ordered by j - i, a form's table by i - j.
-        keys, values = (
-            None if rows is None else rows.to(table_dtype(span.q.device)).flip(0)[None]
-            for rows in (self.key_vectors, self.value_vectors)
-        )
-        assert keys is not None
+        dtype = table_dtype(span.q.device)
+        vectors = [rows for rows in (self.key_vectors, self.value_vectors) if rows is not None]
+        keys, *values = (rows.to(dtype).flip(0)[None] for rows in vectors)
         return AttentionModifiers(
             terms=(RelativeKeyBias(keys, first=-self.clip),),
-            values=() if values is None else (RelativeValues(values, first=-self.clip),),
+            values=tuple(RelativeValues(table, first=-self.clip) for table in values),
         )

@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
-from lengthwise.encodings.base import PositionEncoding, require_positive, require_positive_int
-from lengthwise.encodings.inputs import require_input, require_positions
+from lengthwise.encodings.arguments import require_input, require_positions, require_positive
+from lengthwise.encodings.base import PositionEncoding
 from lengthwise.forms import table_dtype
 
 
@@ -32,14 +32,11 @@ class Sinusoidal(PositionEncoding):
         self, *, d_model: int, base: float = 10_000.0, layout: Literal["interleaved", "concat"] = "interleaved"
     ):
         super().__init__()
-        require_positive_int("Sinusoidal", d_model=d_model)
         require_positive("Sinusoidal", base=base)
         if d_model % 2:
             raise ConfigError(
                 f"Sinusoidal: d_model must be even, because sines and cosines come in pairs, got {d_model}"
             )
-        if layout not in ("interleaved", "concat"):
-            raise ConfigError(f"Sinusoidal: layout must be 'interleaved' or 'concat', got {layout!r}")
         self.d_model, self.base, self.layout = d_model, base, layout
 
     def table(self, positions: Int[Tensor, "*t"]) -> Float[Tensor, "*t c"]:

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import DistanceBias, require_positive, require_positive_int
 from lengthwise.forms import table_dtype
-from lengthwise.values import require_bool
 
 
 class T5(DistanceBias):
@@ -48,9 +47,8 @@ class T5(DistanceBias):
         bidirectional: bool = False,
     ):
         super().__init__()
-        require_positive_int("T5", num_heads=num_heads, num_buckets=num_buckets, max_distance=max_distance)
+        require_positive_int("T5", num_buckets=num_buckets, max_distance=max_distance)
         require_positive("T5", std=std)
-        require_bool("T5", bidirectional=bidirectional)
         if bidirectional and (num_buckets % 2 or num_buckets < 4):
             raise ConfigError(
                 f"T5: num_buckets must be an even number, at least 4, if bidirectional, got {num_buckets}; each direction "
@@ -73,9 +71,8 @@ class T5(DistanceBias):
         """Return the bucket of each distance (query position - key position; below 0 for keys after the query)."""
         exact, after = self.buckets_per_direction // 2, self.bidirectional * self.buckets_per_direction * (distance < 0)
         distance = distance.abs() if self.bidirectional else distance.clamp(min=0)
-        ratio = torch.log(distance.clamp(min=exact).to(table_dtype(distance.device)) / exact) / math.log(
-            self.max_distance / exact
-        )
+        logarithm = torch.log(distance.clamp(min=exact).to(table_dtype(distance.device)) / exact)
+        ratio = logarithm / math.log(self.max_distance / exact)
         # 1e-9 corrects rounding errors at whole numbers: ln 2 / ln 32 · 5 is 0.9999999999999999 and not 1.
         steps = (ratio * (self.buckets_per_direction - exact) + 1e-9).floor().long()
         far = (exact + steps).clamp(max=self.buckets_per_direction - 1)

@@ -17,7 +17,6 @@ from lengthwise.encodings.base import (
 )
 from lengthwise.forms import AttentionModifiers, KeyBias, RelativeKeyBias, table_dtype
 from lengthwise.span import Span
-from lengthwise.values import require_bool
 
 _CHUNK_SIZE = 32_768  # distances whose sines and cosines are in memory together
 
@@ -62,9 +61,7 @@ class TransformerXL(PositionEncoding):
         bidirectional: bool = False,
     ):
         super().__init__()
-        require_positive_int("TransformerXL", num_heads=num_heads, head_dim=head_dim, d_model=d_model)
         require_positive("TransformerXL", base=base)
-        require_bool("TransformerXL", bidirectional=bidirectional)
         if max_distance is not None:
             require_positive_int("TransformerXL", max_distance=max_distance)
         if d_model % 2:
@@ -102,18 +99,15 @@ class TransformerXL(PositionEncoding):
         return rows.unflatten(1, self.W_R.shape[:2]).transpose(0, 1)
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        last = (
-            span.distance_bound - 1
-            if self.max_distance is None
-            else torch.sym_min(span.distance_bound - 1, self.max_distance)
-        )
+        last = span.distance_bound - 1
+        if self.max_distance is not None:
+            last = torch.sym_min(last, self.max_distance)
         first = -torch.sym_max(1, last) if self.bidirectional else 0
         cols = table_columns(span, first, last + 1, lambda: self.W_R.shape[0] * self.head_dim)
         table = self._vectors_at(cols.distance) if cols.sparse else self.vectors(first, last + 1, span.q.device)
         return AttentionModifiers(terms=(RelativeKeyBias(table, first, self.v, cols.distances), KeyBias(self.u)))
 
     def _vectors_at(self, distance: Int[Tensor, " n"]) -> Float[Tensor, "h n d"]:
-        """Return W_R R of arbitrary distances."""
         sin_weight, cos_weight = self.W_R.to(table_dtype(distance.device)).flatten(0, 1).chunk(2, 1)
         angles = map(self.angles, distance_chunks(distance, _CHUNK_SIZE))
         rows = torch.cat([angle.sin() @ sin_weight.T + angle.cos() @ cos_weight.T for angle in angles])

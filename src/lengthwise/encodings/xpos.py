@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Literal
+from typing import Unpack
 
 import torch
 from jaxtyping import Float
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import require_positive, require_positive_int
-from lengthwise.encodings.rope import RoPE
+from lengthwise.encodings.rope import RoPE, RoPEArguments
 from lengthwise.forms import AttentionModifiers, table_dtype
 from lengthwise.span import Span
 
@@ -48,15 +48,12 @@ class XPos(RoPE):
     def __init__(
         self,
         *,
-        head_dim: int,
-        base: float = 10_000.0,
-        rotary_fraction: float = 1.0,
-        layout: Literal["interleaved", "half"] = "interleaved",
         gamma: float = 0.4,
         scale_base: float = 512.0,
         max_length: int = 32768,
+        **rope: Unpack[RoPEArguments],
     ):
-        super().__init__(head_dim=head_dim, base=base, rotary_fraction=rotary_fraction, layout=layout)
+        super().__init__(**rope)
         require_positive_int("XPos", max_length=max_length)
         require_positive("XPos", gamma=gamma, scale_base=scale_base)
         longest = _MAX_LOG_GAIN * scale_base / math.log1p(1 / gamma) + 1
@@ -81,12 +78,9 @@ class XPos(RoPE):
         rotation = super().modifiers(span).rotation
         assert rotation is not None
         zeta, centre = self.zeta(span.q.device), self.max_length // 2
-        power_q, power_k = (
-            (positions - centre).to(zeta.dtype)[..., None] / self.scale_base for positions in (span.q, span.k)
-        )
-        return AttentionModifiers(
-            rotation=replace(rotation, gain_q=zeta**power_q, gain_k=zeta**-power_k, bidirectional=False)
-        )
+        power_q, power_k = ((p - centre).to(zeta.dtype)[..., None] / self.scale_base for p in (span.q, span.k))
+        rotation = replace(rotation, gain_q=zeta**power_q, gain_k=zeta**-power_k, bidirectional=False)
+        return AttentionModifiers(rotation=rotation)
 
     def zeta(self, device: torch.device) -> Float[Tensor, " pairs"]:
         """Return ζ_i of each pair."""

@@ -1,14 +1,14 @@
 """YaRN: NTK-by-parts with a temperature that makes attention sharper."""
 
 import math
-from typing import Literal
+from typing import Unpack
 
 from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.encodings.base import require_positive
-from lengthwise.encodings.ntk_by_parts import NTKByParts
+from lengthwise.encodings.ntk_by_parts import NTKByParts, RampArguments
 
 
 class YaRN(NTKByParts):
@@ -36,37 +36,17 @@ class YaRN(NTKByParts):
     def __init__(
         self,
         *,
-        head_dim: int,
-        train_length: int,
-        base: float = 10_000.0,
-        rotary_fraction: float = 1.0,
-        layout: Literal["interleaved", "half"] = "interleaved",
         factor: float = 4.0,
-        beta_fast: float = 32.0,
-        beta_slow: float = 1.0,
-        ramp: Literal["index", "rotations"] = "index",
-        truncate: bool = True,
         attention_factor: float | None = None,
         mscale: float = 1.0,
         mscale_all_dim: float = 0.0,
+        **ramp: Unpack[RampArguments],
     ):
-        super().__init__(
-            head_dim=head_dim,
-            train_length=train_length,
-            base=base,
-            rotary_fraction=rotary_fraction,
-            layout=layout,
-            factor=factor,
-            beta_fast=beta_fast,
-            beta_slow=beta_slow,
-            ramp=ramp,
-            truncate=truncate,
-        )
+        super().__init__(factor=factor, **ramp)
         name = type(self).__name__
-        for what, value in {"mscale": mscale, "mscale_all_dim": mscale_all_dim}.items():
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-                raise ConfigError(f"{name}: {what} must be a finite number, 0 or more, got {value!r}")
-        self.attention_factor = magnitude_scale(factor, mscale) / magnitude_scale(factor, mscale_all_dim)
+        require_positive(name, or_zero=True, mscale=mscale, mscale_all_dim=mscale_all_dim)
+        g, g_all_dim = (0.1 * x * math.log(factor) + 1 for x in (mscale, mscale_all_dim))
+        self.attention_factor = g / g_all_dim
         if attention_factor is not None:
             require_positive(name, attention_factor=attention_factor)
             if (mscale, mscale_all_dim) != (1, 0):
@@ -75,12 +55,3 @@ class YaRN(NTKByParts):
 
     def gain(self, length: Int[Tensor, "*n"]) -> float:
         return self.attention_factor
-
-
-def magnitude_scale(scale: float, mscale: float = 1.0) -> float:
-    """Return g(s, x) = 0.1 x ln s + 1.
-
-    >>> magnitude_scale(4.0)
-    1.138629436111989
-    """
-    return 0.1 * mscale * math.log(scale) + 1

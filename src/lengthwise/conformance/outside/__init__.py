@@ -12,7 +12,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import torch
+
 from lengthwise.config import ConfigError, near_miss
+from lengthwise.conformance.answers import NotApplicable
 from lengthwise.encodings import ENCODINGS
 
 if TYPE_CHECKING:
@@ -102,13 +105,12 @@ def select_implementations(encodings: Iterable[str] = ()) -> "list[Implementatio
     return [each for each in implementations if not selected or each.choice.name in selected]
 
 
+@torch.no_grad()
 def ask(implementation: "Implementation", question: "Question", version: str) -> Answer:
     """Return the answer of one implementation to one question.
 
     Ours is evaluated separately, so that an error of ours is never stored as a result of theirs.
     """
-    from lengthwise.conformance.outside.implementation import NotApplicable
-
     answer = Answer(
         implementation.library, version, implementation.name, implementation.label, question.name, Verdict.AGREES,
         tolerance=question.tolerance,
@@ -152,11 +154,4 @@ def check(
     return answers
 
 
-def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
-    """Print the scoreboard, or one JSON object. Return 1 if ours departs from a formula or a difference has no known reason."""
-    from lengthwise.conformance.outside import scoreboard
-
-    return scoreboard.show(list(encodings), json=json)
-
-
-__all__ = ["LIBRARIES", "Answer", "Verdict", "ask", "check", "installed_versions", "main", "select_implementations"]
+__all__ = ["LIBRARIES", "Answer", "Verdict", "ask", "check", "installed_versions", "select_implementations"]

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch import Tensor
 from lengthwise.attention import KVCache, Mask, unsupported_reason, with_content
 from lengthwise.attention.backends import reference
 from lengthwise.config import Choice, ModelConfig
+from lengthwise.conformance.answers import NotApplicable
 from lengthwise.encodings import PositionEncoding
 from lengthwise.forms import DenseBias
 from lengthwise.models import Decoder
@@ -25,10 +26,6 @@ from lengthwise.span import Span
 SHAPE = {"d_model": 96, "num_layers": 2, "num_heads": 6, "num_kv_heads": 2, "head_dim": 16, "d_ff": 128}
 VOCABULARY = 61
 TRAIN_LENGTH = 32  # of the models
-
-
-class NotApplicable(Exception):
-    """The question does not apply to this implementation; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +48,38 @@ class RowInputs:
     def in_float64(self) -> "RowInputs":
         return replace(self, q=self.q.double(), k=self.k.double())
 
+    @property
+    def product(self) -> Tensor:
+        """The products of the query and all keys [h, m], scaled by 1/sqrt(d), in float64."""
+        return (self.q[:, None].double() @ self.k.double().mT)[:, 0] * self.q.shape[-1] ** -0.5
+
+
+def row_explanations(*, float32: str = "", bfloat16: str = "") -> dict[str, str]:
+    """Return the reasons why rows differ: in float32 at far positions, and in bfloat16."""
+    rows = {float32: ("value at 32768", "value at 10^5", "value at 10^6"),
+            bfloat16: ("bfloat16 at 512", "bfloat16 at 32768", "bfloat16 at 10^5")}  # fmt: skip
+    return {question: reason for reason, questions in rows.items() if reason for question in questions}
+
 
 class Model(ABC):
-    """A small causal language model in evaluation mode. All methods map tokens [b, t] to logits [b, t, vocabulary]."""
+    """A small causal language model in evaluation mode. Its questions map tokens [b, t] to logits [b, t, vocabulary]."""
 
     @abstractmethod
     def forward(self, tokens: Tensor) -> Tensor:
         """Return the logits of one forward pass."""
 
     @abstractmethod
+    def extend(self, tokens: Tensor, start: int, end: int, cache: Any) -> tuple[Tensor, Any]:
+        """Return the logits of the tokens from `start` to `end`, and the cache with them. It is None before the first."""
+
     def decode(self, tokens: Tensor, prompt: int) -> Tensor:
         """Return the logits of a forward pass over the first `prompt` tokens, and of decoding the others with the cache."""
+        logits, cache = self.extend(tokens, 0, prompt, None)
+        parts = [logits]
+        for n in range(prompt, tokens.shape[1]):
+            logits, cache = self.extend(tokens, n, n + 1, cache)
+            parts.append(logits)
+        return torch.cat(parts, 1)
 
     def padded(self, tokens: Tensor, padding: Sequence[int]) -> Tensor:
         """Return the logits of one forward pass, in which the first `padding[row]` tokens of a row are padding."""
@@ -77,28 +95,20 @@ class Model(ABC):
 
 
 class OurModel(Model):
-    """Our decoder."""
-
     def __init__(self, decoder: Decoder):
         self.decoder = decoder.eval()
 
-    @torch.no_grad()
     def forward(self, tokens: Tensor) -> Tensor:
         return self.decoder(tokens)
 
-    @torch.no_grad()
-    def decode(self, tokens: Tensor, prompt: int) -> Tensor:
-        cache = KVCache(self.decoder.config.num_layers)
-        parts = [self.decoder(tokens[:, :prompt], cache=cache)]
-        parts += [self.decoder(tokens[:, n : n + 1], cache=cache) for n in range(prompt, tokens.shape[1])]
-        return torch.cat(parts, 1)
+    def extend(self, tokens: Tensor, start: int, end: int, cache: KVCache | None) -> tuple[Tensor, KVCache]:
+        cache = cache or KVCache(self.decoder.config.num_layers)
+        return self.decoder(tokens[:, start:end], cache=cache), cache
 
-    @torch.no_grad()
     def padded(self, tokens: Tensor, padding: Sequence[int]) -> Tensor:
         documents = torch.arange(tokens.shape[1]) >= torch.tensor(padding)[:, None]
         return self.decoder(tokens, documents=documents.long())
 
-    @torch.no_grad()
     def packed(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
         documents = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
         return self.decoder(tokens, documents=documents.expand(len(tokens), -1))
@@ -108,14 +118,14 @@ class Implementation(ABC):
     """One implementation of another library and its counterpart here."""
 
     library: ClassVar[str]
-    explanations: ClassVar[dict[str, str]] = {}  # question: why theirs departs from the formula
     needs_every_key = False  # the logit of a pair depends on the tokens between them
-    bidirectional = False
     has_our_architecture = False  # whether `decoder` can have the weights of `model`
-    train_length = 2048  # of the rows
+    train_length, heads, head_dim = 2048, 12, 64  # of the rows
 
-    def __init__(self, name: str, choice: Choice, *, heads: int = 12, head_dim: int = 64):
-        self.name, self.choice, self.heads, self.head_dim = name, choice, heads, head_dim
+    def __init__(self, name: str, choice: Choice, explanations: dict[str, str] | None = None):
+        self.name, self.choice = name, choice
+        self.bidirectional = dict(choice.settings).get("bidirectional", False)
+        self.explanations = explanations or {}  # question: why theirs departs from the formula
 
     @property
     def label(self) -> str:
@@ -143,9 +153,7 @@ class Implementation(ABC):
 
     def copy_weights(self, encoding: PositionEncoding) -> None:
         """Copy the weights of theirs into our encoding, if it has any."""
-        assert not list(encoding.parameters()), (
-            f"{self.name} must define copy_weights, because its encoding has parameters"
-        )
+        assert not list(encoding.parameters()), f"{self.name} has parameters, so it must define copy_weights"
 
     def decoder(self) -> Decoder:
         """Return our model: with the weights of `model` if `has_our_architecture`, otherwise with random weights."""
@@ -156,12 +164,11 @@ class Implementation(ABC):
     @cached_property
     def encoding(self) -> PositionEncoding:
         torch.manual_seed(0)
-        context = {"num_heads": self.heads, "head_dim": self.head_dim, "d_model": self.heads * self.head_dim}
-        encoding: PositionEncoding = self.choice.build(**context, train_length=self.train_length)
+        sizes = {"num_heads": self.heads, "head_dim": self.head_dim, "d_model": self.heads * self.head_dim}
+        encoding: PositionEncoding = self.choice.build(**sizes, train_length=self.train_length)
         self.copy_weights(encoding)
         return encoding
 
-    @torch.no_grad()
     def our_row(self, inputs: RowInputs, *, rounded_bias: bool = False) -> Tensor:
         """Return our logits [h, m].
 
@@ -172,9 +179,8 @@ class Implementation(ABC):
         span, scale = Span(query, keys, inputs.length), self.head_dim**-0.5
         modifiers, mask = self.encoding.modifiers(span), Mask(1, len(inputs.keys), causal=False)
         if self.encoding.reads_content():
-            modifiers = with_content(
-                modifiers, self.encoding, self.encoding.features(self.layer_inputs(inputs)), span, mask
-            )
+            features = self.encoding.features(self.layer_inputs(inputs))
+            modifiers = with_content(modifiers, self.encoding, features, span, mask)
         q, k = inputs.q[None, :, None], inputs.k[None]
         if rounded_bias and modifiers.terms and not unsupported_reason("sdpa", modifiers, span):
             compute = torch.promote_types(q.dtype, torch.float32)
@@ -185,6 +191,5 @@ class Implementation(ABC):
     def layer_inputs(self, inputs: RowInputs) -> Tensor:
         """Return the input of the attention layer [1, length, d_model], for encodings that depend on the content."""
         generator = torch.Generator().manual_seed(inputs.length)
-        return (
-            torch.randn(1, inputs.length, self.heads * self.head_dim, generator=generator).bfloat16().to(inputs.dtype)
-        )
+        x = torch.randn(1, inputs.length, self.heads * self.head_dim, generator=generator)
+        return x.bfloat16().to(inputs.dtype)

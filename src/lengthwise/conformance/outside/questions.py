@@ -6,16 +6,17 @@ weights or of a token that a model predicts.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from lengthwise.conformance.answers import NotApplicable
 from lengthwise.conformance.outside.implementation import (
     TRAIN_LENGTH,
     VOCABULARY,
     Implementation,
     Model,
-    NotApplicable,
     OurModel,
     RowInputs,
 )
@@ -73,7 +74,6 @@ def row_question(name: str, text: str, length: int, dtype: torch.dtype, *, loade
     """Return a question about one row of attention weights. `loaded`: the model is loaded in the dtype instead of cast to it."""
 
     def measure(row: Callable[[Implementation, RowInputs], Tensor]) -> Measure:
-        @torch.no_grad()
         def error(implementation: Implementation) -> float:
             if implementation.needs_every_key and length > 2**15:
                 raise NotApplicable("its row needs every key, which takes too much memory")
@@ -124,13 +124,9 @@ def whole_model(build: Callable[[Implementation], Model]) -> Measure:
         if not implementation.has_our_architecture:
             raise NotApplicable("its model has another architecture than ours, so the weights do not fit")
         # Each length gets a new model, because "history" asks whether an earlier call matters.
-        return max(
-            model_difference(
-                build(implementation).forward(tokens(2, length)),
-                OurModel(implementation.decoder().double()).forward(tokens(2, length)),
-            )
-            for length in (SHORT, LONG)
-        )
+        texts = [tokens(2, length) for length in (SHORT, LONG)]
+        ours = (OurModel(implementation.decoder().double()).forward(text) for text in texts)
+        return max(map(model_difference, (build(implementation).forward(text) for text in texts), ours))
 
     return error
 
@@ -153,14 +149,9 @@ ModelMeasure = Callable[[Callable[[], Model]], float]  # of a function that buil
 
 def model_question(name: str, text: str, measure: ModelMeasure, our_measure: ModelMeasure | None = None) -> Question:
     """Return a question about models. `our_measure`: the measurement of ours, if it is another one."""
-    ours = our_measure or measure
-    return Question(
-        name,
-        text,
-        FLOAT32_TOLERANCE,
-        lambda implementation: measure(implementation.model),
-        lambda implementation: ours(lambda: our_model(implementation)),
-    )
+    theirs: Measure = lambda implementation: measure(implementation.model)  # noqa: E731
+    ours: Measure = lambda implementation: (our_measure or measure)(lambda: our_model(implementation))  # noqa: E731
+    return Question(name, text, FLOAT32_TOLERANCE, theirs, ours)
 
 
 def decoding_within(build: Callable[[], Model]) -> float:
@@ -197,14 +188,8 @@ def packed(build: Callable[[], Model], method: str = "packed") -> float:
     """Compare two documents that are packed into one row with each document alone."""
     lengths = (SHORT, MIDDLE)
     documents = [tokens(1, length) for length in lengths]
-    logits = getattr(build(), method)(torch.cat(documents, 1), lengths).split(list(lengths), 1)
-    return max(
-        model_difference(part, build().forward(document)) for part, document in zip(logits, documents, strict=True)
-    )
-
-
-def packed_as_called(build: Callable[[], Model]) -> float:
-    return packed(build, "packed_as_called")
+    logits = getattr(build(), method)(torch.cat(documents, 1), lengths).split(lengths, 1)
+    return max(map(model_difference, logits, (build().forward(document) for document in documents)))
 
 
 _ROW = "One row of attention weights at {} tokens, in {}; the training length is 2048"
@@ -227,6 +212,6 @@ QUESTIONS: tuple[Question, ...] = (
     model_question("history", f"{SHORT} or {MIDDLE} tokens read after {LONG} others, and read by a new model", history),
     model_question("left padding", f"{SHORT} tokens padded beside a row of {LONG}, and alone", left_padding),
     model_question("packed", f"Documents of {SHORT} and {MIDDLE} tokens packed into one row, and each alone", packed),
-    model_question("packed, as called", "The same documents in a forward call without further options", packed_as_called,
-                   packed),
+    model_question("packed, as called", "The same documents in a forward call without further options",
+                   partial(packed, method="packed_as_called"), packed),
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""Print the answers of other libraries as tables with the reason of every difference, or as JSON."""
+"""`lengthwise check --outside`: print tables with the reason of every difference, or JSON."""
 
 import json as json_text
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -14,24 +14,20 @@ from lengthwise.conformance.outside.questions import QUESTIONS
 
 ON_GPU = '"ours" is computed as on a CPU, where a bias is float32. On a GPU the sdpa backend rounds a bias to the model\'s dtype'
 
-STYLES = {
-    Verdict.AGREES: "green",
-    Verdict.DIFFERS: "bold red",
-    Verdict.NOT_APPLICABLE: "dim",
-    Verdict.OURS_RAISED: "bold red",
-}
-HEADINGS = {
-    Verdict.DIFFERS: "Differences",
-    Verdict.NOT_APPLICABLE: "Not applicable",
-    Verdict.OURS_RAISED: "Ours raised",
+STYLES = {  # and the heading of the reasons
+    Verdict.AGREES: ("green", ""),
+    Verdict.DIFFERS: ("bold red", "Differences"),
+    Verdict.NOT_APPLICABLE: ("dim", "Not applicable"),
+    Verdict.OURS_RAISED: ("bold red", "Ours raised"),
 }
 
 
-def show(names: Sequence[str], *, json: bool) -> int:
+def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
+    """Print the scoreboard, or one JSON object. Return 1 if ours departs from a formula or a difference has no known reason."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    implementations = select_implementations(names)
+    implementations = select_implementations(encodings)
     columns = (TextColumn("comparing {task.description:<40}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("", total=len(implementations) * len(QUESTIONS))
@@ -40,7 +36,7 @@ def show(names: Sequence[str], *, json: bool) -> int:
     if json:
         print(json_text.dumps(as_data(answers), indent=1, allow_nan=False))
     else:
-        _print(Console(), answers)
+        _print(Console(markup=False, highlight=False), answers)
     return int(not all(answer.explained and not answer.ours_departs for answer in answers))
 
 
@@ -56,10 +52,8 @@ def as_data(answers: Sequence[Answer]) -> dict[str, Any]:
         "ours": f"{ON_GPU}: ours_on_gpu has such a bias",
         "questions": [{"name": q.name, "text": q.text, "tolerance": q.tolerance} for q in QUESTIONS],
         "answers": [{name: finite(value) for name, value in asdict(answer).items()} for answer in answers],
-        "ours_departs": [f"{answer.implementation}, {answer.question}" for answer in answers if answer.ours_departs],
-        "ours_departs_on_gpu": [
-            f"{answer.implementation}, {answer.question}" for answer in answers if answer.ours_departs_on_gpu
-        ],
+        "ours_departs": [f"{a.implementation}, {a.question}" for a in answers if a.ours_departs],
+        "ours_departs_on_gpu": [f"{a.implementation}, {a.question}" for a in answers if a.ours_departs_on_gpu],
     }
 
 
@@ -78,28 +72,24 @@ def _print(console: Any, answers: Sequence[Answer]) -> None:
     console.print(
         "theirs, ours: the largest error of a log-probability in nats, of a key in a row of attention weights or of a token.\n"
     )
-    console.print(f"{on_gpu(answers)}.\n", markup=False, highlight=False)
+    console.print(f"{on_gpu(answers)}.\n")
     for question in QUESTIONS:
         limit = "" if question.tolerance is None else f"; errors up to {question.tolerance:g} nats agree"
-        console.print(f"  {question.name}: {question.text}{limit}", markup=False, highlight=False)
-    for verdict, heading in HEADINGS.items():
-        lines = reasons(answers, verdict)
+        console.print(f"  {question.name}: {question.text}{limit}")
+    for verdict, (style, heading) in STYLES.items():
+        lines = reasons(answers, verdict) if heading else []
         if lines:
-            console.print(f"\n{heading}", style=STYLES[verdict])
+            console.print(f"\n{heading}", style=style)
         for line in lines:
-            console.print(f"  {line}", markup=False, highlight=False)
+            console.print(f"  {line}")
     counts = {verdict: sum(answer.verdict is verdict for answer in answers) for verdict in Verdict}
     totals = [f"{n} {verdict}" for verdict, n in counts.items() if n or verdict is not Verdict.OURS_RAISED]
-    console.print(f"\n{len(answers)} answers: {', '.join(totals)}", highlight=False)
+    console.print(f"\n{len(answers)} answers: {', '.join(totals)}")
     for answer in answers:
         if answer.ours_departs:
-            console.print(
-                f"OURS departs from the formula: {answer.implementation}, {answer.question}: "
-                f"{answer.reason if answer.ours is None else f'{answer.ours:g} nats'}",
-                style="bold red",
-                markup=False,
-                highlight=False,
-            )
+            ours = answer.reason if answer.ours is None else f"{answer.ours:g} nats"
+            line = f"OURS departs from the formula: {answer.implementation}, {answer.question}: {ours}"
+            console.print(line, style="bold red")
 
 
 def _table(answers: Sequence[Answer]) -> Any:
@@ -117,7 +107,7 @@ def _table(answers: Sequence[Answer]) -> Any:
     for answer in answers:
         if answer.verdict is not Verdict.NOT_APPLICABLE:
             name = answer.implementation if answer.implementation != previous else ""
-            verdict = Text(answer.verdict, STYLES[answer.verdict])
+            verdict = Text(answer.verdict, STYLES[answer.verdict][0])
             table.add_row(name, answer.question, figure(answer.theirs), figure(answer.ours), verdict)
             previous = answer.implementation
     return table

@@ -2,26 +2,20 @@
 
 from collections.abc import Callable
 
+from lengthwise.config import choose
 from lengthwise.conformance.outside.implementation import Implementation
-from lengthwise.conformance.outside.rope_types import (
-    DYNAMIC_EXPLANATIONS,
-    LONGROPE_EXPLANATIONS,
-    deepseek,
-    default,
-    dynamic,
-    linear,
-    llama3,
-    longrope,
-    proportional,
-    yarn,
-)
+from lengthwise.conformance.outside.rope_types import NAMES
 from lengthwise.conformance.outside.transformers_biases import Bloom, Mpt, T5Bias
 from lengthwise.conformance.outside.transformers_rotary import GPTJ, GPTNeoX, Llama, SmolLM3
+from lengthwise.encodings import T5
 
 IMPLEMENTATIONS: tuple[Callable[[], Implementation], ...] = (
-    *(lambda p=p, b=b: Llama(p, b) for p, b in (
-        (default, None), (linear, None), (dynamic, DYNAMIC_EXPLANATIONS), (yarn, None), (deepseek, None),
-        (longrope, LONGROPE_EXPLANATIONS), (llama3, None), (proportional, None),
-    )),
-    SmolLM3, GPTNeoX, GPTJ, Bloom, Mpt, T5Bias, lambda: T5Bias(bidirectional=True),
-)  # fmt: skip
+    *(lambda name=name: Llama(name) for name in NAMES),
+    SmolLM3,
+    GPTNeoX,
+    GPTJ,
+    Bloom,
+    Mpt,
+    lambda: T5Bias("T5, causal", choose(T5)),
+    lambda: T5Bias("T5, both ways", choose(T5, bidirectional=True)),
+)

@@ -7,7 +7,8 @@ import torch
 import transformers
 from torch import Tensor
 
-from lengthwise.conformance.outside.implementation import SHAPE, VOCABULARY, Implementation, Model, NotApplicable
+from lengthwise.conformance.answers import NotApplicable
+from lengthwise.conformance.outside.implementation import SHAPE, VOCABULARY, Implementation, Model
 
 transformers.logging.set_verbosity_error()
 
@@ -18,37 +19,28 @@ class CausalModel(Model):
     def __init__(self, model: Any, *, positions: bool = True):
         self.model, self.positions = model.eval(), positions
 
-    @torch.no_grad()
+    def call(self, tokens: Tensor, **options: Any) -> Any:
+        return self.model(tokens, **options)
+
     def forward(self, tokens: Tensor) -> Tensor:
-        return self.model(tokens, use_cache=False).logits
+        return self.call(tokens, use_cache=False).logits
 
-    @torch.no_grad()
-    def decode(self, tokens: Tensor, prompt: int) -> Tensor:
-        output = self.model(tokens[:, :prompt], use_cache=True)
-        logits = [output.logits]
-        for n in range(prompt, tokens.shape[1]):
-            output = self.model(tokens[:, n : n + 1], past_key_values=output.past_key_values, use_cache=True)
-            logits.append(output.logits)
-        return torch.cat(logits, 1)
+    def extend(self, tokens: Tensor, start: int, end: int, cache: Any) -> tuple[Tensor, Any]:
+        output = self.call(tokens[:, start:end], past_key_values=cache, use_cache=True)
+        return output.logits, output.past_key_values
 
-    @torch.no_grad()
     def padded(self, tokens: Tensor, padding: Sequence[int]) -> Tensor:
         mask = (torch.arange(tokens.shape[1]) >= torch.tensor(padding)[:, None]).long()
         options = {"position_ids": (mask.cumsum(1) - 1).clamp(min=0)} if self.positions else {}  # as in generate()
-        return self.model(tokens, attention_mask=mask, use_cache=False, **options).logits
+        return self.call(tokens, attention_mask=mask, use_cache=False, **options).logits
 
-    @torch.no_grad()
     def packed(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        if not self.positions:
-            raise NotApplicable("it takes no position IDs, so a row is one document")
-        positions = torch.cat([torch.arange(n) for n in lengths])[None]
-        return self.model(tokens, position_ids=positions, use_cache=False).logits
+        return self.packed_as_called(tokens, lengths, use_cache=False)
 
-    @torch.no_grad()
-    def packed_as_called(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
+    def packed_as_called(self, tokens: Tensor, lengths: Sequence[int], **options: Any) -> Tensor:
         if not self.positions:
             raise NotApplicable("it takes no position IDs, so a row is one document")
-        return self.model(tokens, position_ids=torch.cat([torch.arange(n) for n in lengths])[None]).logits
+        return self.call(tokens, position_ids=torch.cat([torch.arange(n) for n in lengths])[None], **options).logits
 
 
 class TransformersImplementation(Implementation):

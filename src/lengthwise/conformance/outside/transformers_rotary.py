@@ -1,6 +1,7 @@
 """Hugging Face transformers, rotary encodings: Llama with every rope type, SmolLM3, GPT-NeoX and GPT-J."""
 
-from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
 from typing import Any, ClassVar
 
 import torch
@@ -11,15 +12,9 @@ from transformers.models.gptj import modeling_gptj
 from transformers.models.llama import modeling_llama
 
 from lengthwise.config import Choice, ModelConfig, alternate, choose
-from lengthwise.conformance.outside.implementation import (
-    SHAPE,
-    TRAIN_LENGTH,
-    VOCABULARY,
-    Model,
-    NotApplicable,
-    RowInputs,
-)
-from lengthwise.conformance.outside.rope_types import FLOAT32_EXPLANATIONS, PACKED_EXPLANATIONS, default
+from lengthwise.conformance.answers import NotApplicable
+from lengthwise.conformance.outside.implementation import SHAPE, TRAIN_LENGTH, VOCABULARY, Model, RowInputs
+from lengthwise.conformance.outside.rope_types import EXPLANATIONS, ROTARY_EXPLANATIONS, rope_parameters
 from lengthwise.conformance.outside.transformers_base import CausalModel, TransformersImplementation, config_arguments
 from lengthwise.encodings import NoPE, RoPE
 from lengthwise.models import Decoder
@@ -27,55 +22,50 @@ from lengthwise.models.conversion import encoding_from_rope_parameters
 
 
 class Llama(TransformersImplementation):
-    """`LlamaRotaryEmbedding` and `LlamaForCausalLM` with one `rope_type`."""
+    """`LlamaRotaryEmbedding` and `LlamaForCausalLM` with the `rope_parameters` of one name."""
 
     has_our_architecture = True
     architecture: ClassVar[str] = "Llama"
 
-    def __init__(self, parameters: Callable[[int, int], dict[str, Any]], explanations: dict[str, str] | None = None):
-        self.parameters = parameters  # a function of the training length and the head dimension
-        rope_type = parameters(self.train_length, 64)["rope_type"]
-        choice = encoding_from_rope_parameters(parameters(self.train_length, 64), head_dim=64)
-        name = rope_type if parameters.__name__ == rope_type else f"{rope_type} as {parameters.__name__}"
-        super().__init__(f"{self.architecture}, {name}", choice)
-        self.explanations = {**FLOAT32_EXPLANATIONS, **PACKED_EXPLANATIONS, **(explanations or {})}  # type: ignore[misc]
+    def __init__(self, rope: str = "default"):
+        self.rope = rope
+        rope_type = rope_parameters(rope, self.train_length, self.head_dim)["rope_type"]
+        super().__init__(
+            f"{self.architecture}, {rope if rope == rope_type else f'{rope_type} as {rope}'}",
+            self.counterpart(self.train_length, self.head_dim),
+            {**ROTARY_EXPLANATIONS, **EXPLANATIONS.get(rope, {})},
+        )
+
+    def counterpart(self, train_length: int, head_dim: int) -> Choice:
+        return encoding_from_rope_parameters(rope_parameters(self.rope, train_length, head_dim), head_dim=head_dim)
 
     def model_choice(self) -> Choice:
         """Return the corresponding encoding of ours with the head dimension of the models."""
-        return encoding_from_rope_parameters(
-            self.parameters(TRAIN_LENGTH, SHAPE["head_dim"]), head_dim=SHAPE["head_dim"]
-        )
+        return self.counterpart(TRAIN_LENGTH, SHAPE["head_dim"])
 
     def row(self, inputs: RowInputs) -> Tensor:
-        return rotated_row(inputs, self.rotary().to(inputs.dtype), modeling_llama.apply_rotary_pos_emb)
+        rotary = modeling_llama.LlamaRotaryEmbedding(self.row_config()).to(inputs.dtype)
+        return rotated_row(inputs, rotary, modeling_llama.apply_rotary_pos_emb)
 
     def loaded_row(self, inputs: RowInputs) -> Tensor:
         loaded = transformers.AutoModelForCausalLM.from_config(self.row_config(), dtype=inputs.dtype)
         return rotated_row(inputs, loaded.model.rotary_emb, modeling_llama.apply_rotary_pos_emb)
-
-    def rotary(self) -> Any:
-        return modeling_llama.LlamaRotaryEmbedding(self.row_config())
 
     def row_config(self) -> Any:
         """Return a configuration with the heads of the rows. The rest of the model is as small as possible."""
         return transformers.LlamaConfig(
             hidden_size=self.heads * self.head_dim, num_attention_heads=self.heads, head_dim=self.head_dim, vocab_size=1,
             num_hidden_layers=1, intermediate_size=1, max_position_embeddings=self.train_length,
-            rope_parameters=self.parameters(self.train_length, self.head_dim), bos_token_id=0, eos_token_id=0,
+            rope_parameters=rope_parameters(self.rope, self.train_length, self.head_dim), bos_token_id=0, eos_token_id=0,
         )  # fmt: skip
 
-    def model_config(self) -> Any:
-        shape = {"hidden_size": SHAPE["d_model"], "num_hidden_layers": SHAPE["num_layers"], "rms_norm_eps": 1e-6,
-                 "num_attention_heads": SHAPE["num_heads"], "num_key_value_heads": SHAPE["num_kv_heads"],
-                 "head_dim": SHAPE["head_dim"], "intermediate_size": SHAPE["d_ff"]}  # fmt: skip
-        parameters = self.parameters(TRAIN_LENGTH, SHAPE["head_dim"])
-        return transformers.LlamaConfig(
-            **config_arguments(shape), max_position_embeddings=TRAIN_LENGTH, rope_parameters=parameters
-        )
+    def model_config(self) -> dict[str, Any]:
+        shared = model_arguments(rope_parameters(self.rope, TRAIN_LENGTH, SHAPE["head_dim"]))
+        return {**shared, "num_key_value_heads": SHAPE["num_kv_heads"], "rms_norm_eps": 1e-6}
 
     def causal_model(self) -> Any:
         torch.manual_seed(0)
-        return transformers.LlamaForCausalLM(self.model_config())
+        return transformers.LlamaForCausalLM(transformers.LlamaConfig(**self.model_config()))
 
     def model(self) -> Model:
         return CausalModel(self.causal_model())
@@ -90,7 +80,7 @@ class SmolLM3(Llama):
     architecture = "SmolLM3"
 
     def __init__(self) -> None:
-        super().__init__(default)
+        super().__init__()
         self.name = "SmolLM3, layers without rope"
 
     @property
@@ -104,16 +94,21 @@ class SmolLM3(Llama):
 
     def causal_model(self) -> Any:
         torch.manual_seed(0)
-        config = self.model_config().to_dict()
-        names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-                  "num_key_value_heads", "initializer_range", "rms_norm_eps", "max_position_embeddings", "rope_parameters",
-                  "bos_token_id", "eos_token_id", "pad_token_id")  # fmt: skip
-        return transformers.SmolLM3ForCausalLM(
-            transformers.SmolLM3Config(**{name: config[name] for name in names}, no_rope_layers=[1, 0])
-        )
+        config = transformers.SmolLM3Config(**self.model_config(), no_rope_layers=[1, 0])
+        return transformers.SmolLM3ForCausalLM(config)
 
     def model_choice(self) -> Choice:
         return alternate(super().model_choice(), choose(NoPE))
+
+
+LLAMA_PARTS = {
+    "attention_norm": ("input_layernorm",),
+    "mlp_norm": ("post_attention_layernorm",),
+    "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "out": ("self_attn.o_proj",),
+    "up": ("mlp.gate_proj", "mlp.up_proj"),
+    "down": ("mlp.down_proj",),
+}
 
 
 def with_llama_weights(theirs: Any, choice: Choice) -> Decoder:
@@ -122,20 +117,11 @@ def with_llama_weights(theirs: Any, choice: Choice) -> Decoder:
         ModelConfig.llama(**SHAPE), choice, vocab_size=VOCABULARY, output_size=VOCABULARY, train_length=TRAIN_LENGTH
     )
     weights = theirs.state_dict()
-    state = {
-        "token_embedding.weight": weights["model.embed_tokens.weight"],
-        "norm.weight": weights["model.norm.weight"],
-    }
-    state["lm_head.weight"] = weights["lm_head.weight"]
-    for n in range(SHAPE["num_layers"]):
-        layer, block = f"model.layers.{n}.", f"blocks.{n}."
-        join = lambda *names, at=layer: torch.cat([weights[f"{at}{name}_proj.weight"] for name in names])  # noqa: E731
-        state[block + "attention_norm.weight"] = weights[layer + "input_layernorm.weight"]
-        state[block + "mlp_norm.weight"] = weights[layer + "post_attention_layernorm.weight"]
-        state[block + "qkv.weight"] = join("self_attn.q", "self_attn.k", "self_attn.v")
-        state[block + "out.weight"] = weights[layer + "self_attn.o_proj.weight"]
-        state[block + "up.weight"] = join("mlp.gate", "mlp.up")
-        state[block + "down.weight"] = weights[layer + "mlp.down_proj.weight"]
+    state = {"token_embedding.weight": weights["model.embed_tokens.weight"], "norm.weight": weights["model.norm.weight"],
+             "lm_head.weight": weights["lm_head.weight"]}  # fmt: skip
+    for n, (ours, names) in product(range(SHAPE["num_layers"]), LLAMA_PARTS.items()):
+        joined = torch.cat([weights[f"model.layers.{n}.{name}.weight"] for name in names])
+        state[f"blocks.{n}.{ours}.weight"] = joined
     decoder.load_state_dict(state)
     return decoder
 
@@ -147,47 +133,47 @@ def rotated_row(inputs: RowInputs, rotary: Any, apply: Any) -> Tensor:
     q, k = inputs.q[None, :, None], inputs.k[None]
     rotated_q, _ = apply(q, q, cos[:, -1:], sin[:, -1:])
     _, rotated_k = apply(k, k, cos[:, :-1], sin[:, :-1])
-    return (rotated_q.double() @ rotated_k.double().mT)[0, :, 0] * q.shape[-1] ** -0.5
+    return replace(inputs, q=rotated_q[0, :, 0], k=rotated_k[0]).product
+
+
+def model_arguments(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments that the configurations of Llama and GPT-NeoX share."""
+    shape = {"hidden_size": SHAPE["d_model"], "num_hidden_layers": SHAPE["num_layers"],
+             "num_attention_heads": SHAPE["num_heads"], "intermediate_size": SHAPE["d_ff"]}  # fmt: skip
+    return {**config_arguments(shape), "max_position_embeddings": TRAIN_LENGTH, "rope_parameters": parameters}
 
 
 class GPTNeoX(TransformersImplementation):
     """Rotate r dimensions, a quarter of each head, in pairs (p, p + r/2)."""
 
+    parameters: ClassVar = {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 0.25}
+
     def __init__(self) -> None:
-        super().__init__("GPT-NeoX, a quarter rotated", choose(RoPE, rotary_fraction=0.25, layout="half"))
-        self.explanations = {**FLOAT32_EXPLANATIONS, **PACKED_EXPLANATIONS}  # type: ignore[misc]
+        choice = choose(RoPE, rotary_fraction=0.25, layout="half")
+        super().__init__("GPT-NeoX, a quarter rotated", choice, ROTARY_EXPLANATIONS)
 
     def row(self, inputs: RowInputs) -> Tensor:
         config = transformers.GPTNeoXConfig(
-            hidden_size=self.heads * self.head_dim, num_attention_heads=self.heads, max_position_embeddings=self.train_length,
-            rope_parameters={"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 0.25},
+            hidden_size=self.heads * self.head_dim, num_attention_heads=self.heads,
+            max_position_embeddings=self.train_length, rope_parameters=dict(self.parameters),
         )  # fmt: skip
         rotary = modeling_gpt_neox.GPTNeoXRotaryEmbedding(config).to(inputs.dtype)
         return rotated_row(inputs, rotary, modeling_gpt_neox.apply_rotary_pos_emb)
 
     def model(self) -> Model:
         torch.manual_seed(0)
-        shape = {"hidden_size": SHAPE["d_model"], "num_hidden_layers": SHAPE["num_layers"],
-                 "num_attention_heads": SHAPE["num_heads"], "intermediate_size": SHAPE["d_ff"]}  # fmt: skip
-        parameters = {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 0.25}
-        config = transformers.GPTNeoXConfig(
-            **config_arguments(shape), max_position_embeddings=TRAIN_LENGTH, rope_parameters=parameters
-        )
+        config = transformers.GPTNeoXConfig(**model_arguments(dict(self.parameters)))
         return CausalModel(transformers.GPTNeoXForCausalLM(config))
 
 
 class GPTJ(TransformersImplementation):
     """Rotate the first 16 dimensions of each head in pairs (2p, 2p + 1), with a table of `n_positions` rows."""
 
-    explanations: ClassVar[dict[str, str]] = {}
-
     def __init__(self) -> None:
-        super().__init__("GPT-J, 16 dims, interleaved", choose(RoPE, rotary_fraction=0.25))
-        self.explanations = {  # type: ignore[misc]
-            **FLOAT32_EXPLANATIONS,
-            **PACKED_EXPLANATIONS,
-            "runs past": "its table has n_positions rows, so larger positions do not exist",
-        }
+        table = {"runs past": "its table has n_positions rows, so larger positions do not exist"}
+        super().__init__(
+            "GPT-J, 16 dims, interleaved", choose(RoPE, rotary_fraction=0.25), {**ROTARY_EXPLANATIONS, **table}
+        )
 
     def row(self, inputs: RowInputs) -> Tensor:
         rotary_dims = self.head_dim // 4
@@ -200,16 +186,13 @@ class GPTJ(TransformersImplementation):
 
         q = rotate(inputs.q[None, None], torch.tensor([inputs.query])).transpose(1, 2)
         k = rotate(inputs.k.transpose(0, 1)[None], inputs.keys).transpose(1, 2)
-        return (q.double() @ k.double().mT)[0, :, 0] * self.head_dim**-0.5
+        return replace(inputs, q=q[0, :, 0], k=k[0]).product
 
-    def model(self) -> Model:
-        return CausalModel(self._build(3 * TRAIN_LENGTH))
-
-    def short_model(self) -> Model:
-        return CausalModel(self._build(TRAIN_LENGTH))
-
-    def _build(self, rows: int) -> Any:
+    def model(self, rows: int = 3 * TRAIN_LENGTH) -> Model:
         torch.manual_seed(0)
         shape = {"n_embd": SHAPE["d_model"], "n_layer": SHAPE["num_layers"], "n_head": SHAPE["num_heads"],
                  "n_inner": SHAPE["d_ff"], "rotary_dim": 4, "n_positions": rows}  # fmt: skip
-        return transformers.GPTJForCausalLM(transformers.GPTJConfig(**config_arguments(shape)))
+        return CausalModel(transformers.GPTJForCausalLM(transformers.GPTJConfig(**config_arguments(shape))))
+
+    def short_model(self) -> Model:
+        return self.model(TRAIN_LENGTH)

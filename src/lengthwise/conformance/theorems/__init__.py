@@ -15,7 +15,7 @@ from lengthwise.conformance.theorems import (
 )
 from lengthwise.conformance.theorems.fire_expresses import as_fire
 from lengthwise.conformance.theorems.results import Result, Theorem
-from lengthwise.encodings import ENCODINGS, PositionEncoding
+from lengthwise.encodings import PositionEncoding
 
 THEOREMS: tuple[Theorem, ...] = (
     fire_expresses.THEOREM,
@@ -49,15 +49,4 @@ def run(
     return results
 
 
-def main(json: bool = False, encodings: Iterable[str] = ()) -> int:
-    """Check all theorems (or those about the named encodings) and print a table or JSON.
-
-    Return the exit code: 1 if any theorem does not hold, and 0 otherwise.
-    """
-    from lengthwise.conformance.theorems import table
-
-    makes: list[type[PositionEncoding]] = [ENCODINGS.find(name) for name in encodings]
-    return table.show(makes or None, json=json)
-
-
-__all__ = ["THEOREMS", "Result", "Theorem", "as_fire", "main", "run"]
+__all__ = ["THEOREMS", "Result", "Theorem", "as_fire", "run"]

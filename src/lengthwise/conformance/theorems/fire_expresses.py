@@ -16,6 +16,7 @@ compared too, on every backend that supports it. This tests the linear segments 
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TypeVar, cast
 
 import torch
@@ -42,7 +43,7 @@ class PairwiseFIRE(FIRE):
     """FIRE with an activation for which there are no linear segments, so that its MLP is evaluated for every pair."""
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        return AttentionModifiers(terms=(DenseBias(pairwise_bias(self, span)),))
+        return AttentionModifiers(terms=(DenseBias(self.pairwise_bias(span)),))
 
 
 class StepFIRE(PairwiseFIRE):
@@ -76,14 +77,7 @@ class Heads(PositionEncoding):
         return iter(cast(list[FIRE], list(self.fires)))
 
     def modifiers(self, span: Span) -> AttentionModifiers:
-        return AttentionModifiers(terms=(DenseBias(torch.cat([pairwise_bias(fire, span) for fire in self], 1)),))
-
-
-def pairwise_bias(fire: FIRE, span: Span) -> Float[Tensor, "b h i j"]:
-    """Return b(h, i, j), evaluated with the MLP. Masked keys after the query get the bias of distance 0."""
-    query = span.q[:, :, None]
-    x = fire.coordinate(query, torch.minimum(span.k[:, None, :], query))
-    return fire.f(x[..., None]).movedim(-1, 1)
+        return AttentionModifiers(terms=(DenseBias(torch.cat([fire.pairwise_bias(span) for fire in self], 1)),))
 
 
 def as_fire(encoding: DistanceBias, bound: int) -> Heads:
@@ -99,7 +93,8 @@ def as_fire(encoding: DistanceBias, bound: int) -> Heads:
     with torch.no_grad():
         match encoding:
             case ALiBi():
-                return Heads(fires=[_linear(bound, float(m)) for m in -encoding.bias(torch.tensor([1]))[:, 0]])
+                slopes = encoding.bias(torch.tensor([1]))[:, 0]
+                return Heads(fires=[_fire(FIRE, bound, (slope * bound, 0.0)) for slope in slopes])
             case KerpleLog():
                 pairs = zip(project(encoding.r1, 0.01), project(encoding.r2, 0.01), strict=True)
                 return Heads(fires=[_logarithm(bound, float(r1), float(r2)) for r1, r2 in pairs])
@@ -109,11 +104,15 @@ def as_fire(encoding: DistanceBias, bound: int) -> Heads:
             case T5():
                 distance = torch.arange(bound + 1)
                 bucket, values = encoding.bucket(distance), encoding.bias(distance)
-                borders = distance[1:][bucket[1:] != bucket[:-1]]
-                return Heads(fires=[_steps(bound, borders, head) for head in values])
+                borders = distance[1:][bucket[1:] != bucket[:-1]]  # the bias changes only here
+                steps, width = (1.0, -borders.double() / bound), len(borders)
+                jumps = [(row[borders] - row[borders - 1], row[0]) for row in values]
+                return Heads(fires=[_fire(StepFIRE, bound, steps, layer, width=width) for layer in jumps])
             case Sandwich():
                 theta, divisors = (part(torch.device("cpu")) for part in (encoding.frequencies, encoding.divisors))
-                return Heads(fires=[_cosines(bound, theta, float(by)) for by in divisors])
+                angles, width = (bound * theta[:, None], 0.0), len(theta)
+                sums = [(1 / float(by), -width / float(by)) for by in divisors]
+                return Heads(fires=[_fire(CosineFIRE, bound, angles, layer, width=width) for layer in sums])
     raise ConfigError(
         f"encoding must be a T5, ALiBi, KerpleLog, KerplePower or Sandwich, got {type(encoding).__name__}"
     )
@@ -121,10 +120,6 @@ def as_fire(encoding: DistanceBias, bound: int) -> Heads:
 
 Layer = tuple[Tensor | float, Tensor | float]  # weight and bias; a number fills the whole tensor
 F = TypeVar("F", bound=FIRE)
-
-
-def _linear(bound: int, slope: float) -> FIRE:
-    return _fire(FIRE, bound, (-slope * bound, 0.0))
 
 
 def _logarithm(bound: int, r1: float, r2: float) -> FIRE:
@@ -138,17 +133,6 @@ def _power(bound: int, r1: float, r2: float) -> FIRE:
     fire = _fire(PowerFIRE, bound, (1.0, 0.0), (-r1 * float(bound) ** r2, 0.0))
     fire.exponent = r2
     return fire
-
-
-def _steps(bound: int, borders: Tensor, values: Tensor) -> FIRE:
-    """Return a FIRE with the given values for all distances up to the bound. They change only at the borders."""
-    jumps = values[borders] - values[borders - 1]
-    return _fire(StepFIRE, bound, (1.0, -borders.double() / bound), (jumps, values[0]), width=len(borders))
-
-
-def _cosines(bound: int, theta: Tensor, divisor: float) -> FIRE:
-    inner, outer = (bound * theta[:, None], 0.0), (1 / divisor, -len(theta) / divisor)
-    return _fire(CosineFIRE, bound, inner, outer, width=len(theta))
 
 
 def _fire(make: type[F], bound: int, *layers: Layer, width: int = 1) -> F:
@@ -271,13 +255,10 @@ def prove(make: type[PositionEncoding]) -> Iterator[Result]:
             for backend in differentiable_backends():
                 constructions = [(as_fire(encoding, bound), encoding) for encoding in encodings]
                 if not any(_unsupported(e, backend) for fires, original in constructions for e in (original, *fires)):
-                    pairs = [
-                        pair
-                        for fires, original in constructions
-                        for pair in in_attention(fires, original, bound, backend)
-                    ]
-                    compared = f"attention to position {bound:,}, settings: {len(encodings)}, {backend}"
-                    yield Result.of(THEOREM, make, compared, pairs)
+                    compared = (in_attention(*both, bound, backend) for both in constructions)
+                    pairs = list(chain.from_iterable(compared))
+                    where = f"attention to position {bound:,}, settings: {len(encodings)}, {backend}"
+                    yield Result.of(THEOREM, make, where, pairs)
 
 
 def _unsupported(encoding: PositionEncoding, backend: str) -> str | None:

@@ -46,14 +46,8 @@ def decoder(bound: int, *, num_layers: int = 1, backend: str = "auto", seed: int
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = Decoder(
-            config,
-            choose(NoPE),
-            vocab_size=VOCABULARY,
-            output_size=VOCABULARY,
-            train_length=bound,
-            backend=backend,
-        )
+        sizes = {"vocab_size": VOCABULARY, "output_size": VOCABULARY, "train_length": bound}
+        model = Decoder(config, choose(NoPE), **sizes, backend=backend)
     model = model.double().eval().requires_grad_(False)
     model.norm = nn.Identity()
     for block in blocks(model):
@@ -80,8 +74,7 @@ def set_position_weights(block: Block, bound: int) -> None:
 
 def projections(block: Block) -> tuple[Tensor, Tensor, Tensor]:
     """Return W_Q, W_K and W_V of all heads, [h · d, c] each, as views that can be written to."""
-    rows = block.heads * block.head_dim
-    query, key, value = block.qkv.weight.split(rows)
+    query, key, value = block.qkv.weight.chunk(3)
     return query, key, value
 
 
@@ -91,8 +84,7 @@ def blocks(model: Decoder) -> list[Block]:
 
 def token_ids(length: int, seed: int = 0) -> Int[Tensor, "b t"]:
     """Return sequences of <bos> followed by random tokens."""
-    generator = torch.Generator().manual_seed(seed + length)
-    ids = torch.randint(1, VOCABULARY, (3, length), generator=generator)
+    ids = torch.randint(1, VOCABULARY, (3, length), generator=torch.Generator().manual_seed(seed + length))
     ids[:, 0] = 0
     return ids
 
@@ -107,10 +99,8 @@ def stages(model: Decoder, ids: Int[Tensor, "b t"]) -> dict[str, Float[Tensor, "
 
     hooks = [cast(nn.Embedding, model.token_embedding).register_forward_hook(record("embeddings"))]
     for n, block in enumerate(blocks(model)):
-        hooks += [
-            block.out.register_forward_hook(record(f"attention {n}")),
-            block.register_forward_hook(record(f"{n}")),
-        ]
+        hooks.append(block.out.register_forward_hook(record(f"attention {n}")))
+        hooks.append(block.register_forward_hook(record(f"{n}")))
     try:
         model(ids)
     finally:

@@ -76,9 +76,8 @@ def compare(model: Decoder, bound: int) -> Iterator[Result]:
         expected_out = block.out(relative.transpose(1, 2).flatten(2))
         # Both positions have the error of Theorem 1's block, up to its bound. Each of the head_dim products and additions of
         # a logit is rounded by half an EPS, on both sides.
-        position_error = min(
-            float((outputs["0"][..., PLACE] - t - 1).abs().max()), nope_absolute.position_error_allowed(length)
-        )
+        position_error = float((outputs["0"][..., PLACE] - t - 1).abs().max())
+        position_error = min(position_error, nope_absolute.position_error_allowed(length))
         allowed = 2 * position_error + 2 * block.head_dim * EPS * float((q.abs() @ k.abs().mT)[visible].max())
         logits.append((float((q @ k.mT - expected)[visible].abs().max()), allowed))
         # A weight has the relative error 2 · allowed. Sums of weights and of values over all keys are rounded, on both sides.

@@ -13,7 +13,7 @@ class Result:
     """One comparison: the largest absolute `difference`, and `allowed`, the bound on float64's rounding error."""
 
     theorem: str
-    subject: str
+    encoding: str
     compared: str
     difference: float
     allowed: float
@@ -44,10 +44,5 @@ class Theorem:
 
     def select(self, named: Iterable[type[PositionEncoding]] | None) -> list[type[PositionEncoding]]:
         """Return those of its encodings that are named; all of them if `named` is None."""
-        names = None if named is None else set(named)
-        encodings = list(self.about())
-        return (
-            encodings
-            if names is None or names & set(self.selects_all)
-            else [make for make in encodings if make in names]
-        )
+        names = set(self.about() if named is None else named)
+        return [make for make in self.about() if make in names or names & set(self.selects_all)]

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from lengthwise.conformance.cases import HEAD_DIM, EncodingCase, numbers
 from lengthwise.conformance.theorems.results import EPS, Result, Theorem
-from lengthwise.encodings import ENCODINGS, PositionEncoding, RotaryEncoding
+from lengthwise.conformance.theorems.shift_invariance import invariant
+from lengthwise.encodings import PositionEncoding, RotaryEncoding
 from lengthwise.forms import Rotation
 from lengthwise.span import Span
 
@@ -26,11 +27,7 @@ MIN_CHANGE = 1e-3  # a product that depends on the distance changes by more than
 
 
 def rotary() -> list[type[PositionEncoding]]:
-    return [
-        make
-        for make in ENCODINGS
-        if issubclass(make, RotaryEncoding) and make.shift_invariant and not make.depends_on_length()
-    ]
+    return [make for make in invariant() if issubclass(make, RotaryEncoding)]
 
 
 @torch.no_grad()
@@ -41,9 +38,8 @@ def change(case: EncodingCase) -> float:
     rotation = case.build().modifiers(Span(positions, torch.zeros_like(positions), DISTANCES)).rotation
     assert rotation is not None
     repeated_q, repeated_k = (x.expand(-1, -1, DISTANCES, -1) for x in (q, k))
-    products = (rotation.rotate_query(repeated_q) * rotation.rotate_key(repeated_k)).sum(-1) / (
-        q.norm(dim=-1) * k.norm(dim=-1)
-    )
+    products = (rotation.rotate_query(repeated_q) * rotation.rotate_key(repeated_k)).sum(-1)
+    products = products / (q.norm(dim=-1) * k.norm(dim=-1))
     return float((products.amax(-1) - products.amin(-1)).max())
 
 
