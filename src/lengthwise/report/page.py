@@ -57,6 +57,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
         provenance=provenance.provenance(findings.runs),
         seconds=provenance.seconds,
         value_text=provenance.value_text,
+        facts_table=provenance.facts_table,
         seeds=_seeds(findings),
         baselines=any(t.baselines for t in findings.tasks),
         prompts=any(s.groups for t in findings.tasks for series in t.series for p in series.points for s in p.seeds),
@@ -165,7 +166,10 @@ def _chapters(task: TaskFindings, looks: dict[str, palette.Look]) -> list[dict[s
             if chapter.legend
             else [],
             "sections": [
-                (str(probe.template), [probe.section(summary, task, looks) for summary in task.probes[probe.name]])
+                (
+                    str(probe.file("section.html.j2")),
+                    [{"group": group, **probe.section(group, task, looks)} for group in task.probes[probe.name]],
+                )
                 for probe in probes
             ],
         }

@@ -1,5 +1,6 @@
 """Findings as tables for the terminal, at most 80 columns wide."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lengthwise.analysis import Findings, Ranking, TaskFindings, Ties, ranking
@@ -63,6 +64,20 @@ def table(findings: Findings, ties: Ties = "average") -> "Group":
     return Group(*parts)
 
 
+def empty_table(heads: "Iterable[str | Text]", title: "Text | None" = None, width: int = 24) -> "Table":
+    """Return a table without rows. Its first column, of at most `width` characters, has no head."""
+    from rich import box
+    from rich.table import Table
+
+    shown = Table(
+        title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1)
+    )
+    shown.add_column("", overflow="fold", max_width=width)
+    for head in heads:
+        shown.add_column(head, justify="right", no_wrap=True)
+    return shown
+
+
 def _shown(task: TaskFindings) -> tuple[int, ...]:
     """Return the lengths to show: all, or `MOST` of them with the first, the training length and the last."""
     if len(task.lengths) <= MOST:
@@ -93,24 +108,13 @@ def _notes(task: TaskFindings) -> list["Text"]:
 
 
 def _ranks(order: Ranking, findings: Findings) -> "Table":
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     about = f"  {len(order.tasks)} tasks × {len(order.seeds)} seed{'s' if len(order.seeds) != 1 else ''}"
     left_out = f", {order.dropped} left out because a score is missing" if order.dropped else ""
-    shown = Table(
-        title=Text.assemble(("Mean reciprocal rank", "bold"), about, left_out),
-        title_justify="left",
-        title_style="",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1),
-    )
     cited = findings.published.ranks if findings.published else {}
-    shown.add_column("", overflow="fold", max_width=24)
-    for head in ("longer lengths", "in distribution", *(["published"] if cited else [])):
-        shown.add_column(head, justify="right", no_wrap=True)
+    heads = ["longer lengths", "in distribution", *(["published"] if cited else [])]
+    shown = empty_table(heads, Text.assemble(("Mean reciprocal rank", "bold"), about, left_out))
     for rank in order.ranks:
         cells = [f"{figure(i.mean)} {spread(i)}".strip() if i else "–" for i in (rank.longer, rank.within)]
         shown.add_row(
@@ -128,17 +132,11 @@ def _title(task: TaskFindings) -> "Text":
 
 
 def _table(task: TaskFindings, lengths: tuple[int, ...]) -> "Table":
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    shown.add_column("", overflow="fold", max_width=24)
-    for length in lengths:
-        kind = times(length / task.train_length) if task.is_new(length) else task.kind(length)
-        shown.add_column(Text.assemble(f"{length:,}\n", (kind, "dim")), justify="right", no_wrap=True)
-    longest = max(task.lengths)
-    for series in task.ranked(longest):
+    kinds = {n: times(n / task.train_length) if task.is_new(n) else task.kind(n) for n in lengths}
+    shown = empty_table([Text.assemble(f"{length:,}\n", (kind, "dim")) for length, kind in kinds.items()])
+    for series in task.ranked(max(task.lengths)):
         cells = []
         for length in lengths:
             point, best = series.point_at(length), task.best(length)

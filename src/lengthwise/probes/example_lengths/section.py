@@ -1,17 +1,19 @@
 """Bar charts of the lengths of training and test examples."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.lengths import Histogram
 from lengthwise.probes.example_lengths.summary import ExampleLengthsSummary
 from lengthwise.report.charts.small import bar_chart
+from lengthwise.report.palette import Look
 
 BINS = 24  # bars that fit side by side on a phone
 COLOURS = ("var(--c0)", "var(--c1)")  # of training and test
 
 
-def section(lengths: ExampleLengthsSummary, task: TaskFindings) -> dict[str, Any]:
+def section(lengths: ExampleLengthsSummary, task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any]:
     """Return the template's data for the lengths of one field."""
     bins = lengths.bins(BINS)
     parts = {"train": lengths.train, "test": lengths.test}
