@@ -18,6 +18,7 @@ from lengthwise.analysis.findings import LEARNED
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.analysis.reading import FLOOR_WORDS, MARGIN, remark
 from lengthwise.probes import PROBES, Probe
+from lengthwise.probes.base import Chapter
 from lengthwise.report import bundle, palette, provenance
 from lengthwise.report.charts.lines import interval_text
 from lengthwise.report.charts.spec import CONFIG
@@ -158,7 +159,10 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
 
 def _chapters(task: TaskFindings, looks: dict[str, palette.Look]) -> list[dict[str, Any]]:
     """Return the chapters of the probes that have results, in the order of the list of probes."""
-    shown = [probe for probe in PROBES if task.probes.get(probe.name)]
+    by_chapter: dict[Chapter, list[Probe]] = {}
+    for probe in PROBES:
+        if task.probes.get(probe.name):
+            by_chapter.setdefault(probe.chapter, []).append(probe)
     return [
         {
             "about": chapter,
@@ -173,14 +177,11 @@ def _chapters(task: TaskFindings, looks: dict[str, palette.Look]) -> list[dict[s
                 for probe in probes
             ],
         }
-        for chapter, probes in (
-            (c, [p for p in shown if p.chapter == c]) for c in dict.fromkeys(p.chapter for p in shown)
-        )
+        for chapter, probes in by_chapter.items()
     ]
 
 
 def _labels(task: TaskFindings, probes: list[Probe], looks: dict[str, palette.Look]) -> list[str]:
-    """Return the encodings that the probes' results are about, in the order of `looks`."""
     labels = {label for probe in probes for summary in task.probes[probe.name] for label in probe.labels(summary)}
     return [label for label in looks if label in labels]
 
@@ -278,7 +279,6 @@ def _file(name: str) -> str:
 
 
 def _style() -> str:
-    """Return the style sheet with the palette's colours."""
     light = "".join(f"--c{n}:{c[0]};" for n, c in enumerate(palette.COLOURS))
     dark = "".join(f"--c{n}:{c[1]};" for n, c in enumerate(palette.COLOURS))
     return _file("page.css").replace("/*light*/", light).replace("/*dark*/", dark)

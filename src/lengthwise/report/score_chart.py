@@ -173,14 +173,12 @@ def _longer_region(task: TaskFindings, right: float) -> list[Layer]:
 
 
 def _shorter_region(task: TaskFindings, left: float) -> list[Layer]:
-    """Return the shading of lengths below the shortest training length."""
     data = {"values": [{"left": left, "shortest": task.shortest}]}
     span = {"x": {"field": "left", "type": "quantitative"}, "x2": {"field": "shortest"}}
     return [{"data": data, "mark": {"type": "rect", "color": "var(--new)"}, "encoding": span}]
 
 
 def _baselines(shown: Sequence[Baseline]) -> list[Layer]:
-    """Return a dashed grey line for each baseline."""
     if not shown:
         return []
     values = [

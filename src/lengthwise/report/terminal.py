@@ -92,14 +92,12 @@ def _shown(task: TaskFindings) -> tuple[int, ...]:
 
 
 def _probe_tables(task: TaskFindings) -> list["Table"]:
-    """Return the tables of the probes that have one for the terminal."""
     summaries = ((probe, summary) for probe in PROBES for summary in task.probes.get(probe.name, ()))
     tables = (probe.report_table(summary, task) for probe, summary in summaries)
     return [table for table in tables if table is not None]
 
 
 def _notes(task: TaskFindings) -> list["Text"]:
-    """Return the first notes, and a line that counts the others."""
     from rich.text import Text
 
     more = len(task.notes) - NOTES
