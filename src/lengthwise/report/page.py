@@ -128,10 +128,10 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
             "text": f"{n:,}",
             "times": times(n / task.train_length),
             "new": group["new"],
-            "first": group["first"] and n == group["lengths"][0],
+            "first": group["first"] and not place,
         }
         for group in groups
-        for n in group["lengths"]
+        for place, n in enumerate(group["lengths"])
     ]
     return {
         "task": task,
@@ -193,7 +193,6 @@ def _groups(task: TaskFindings) -> list[dict[str, Any]]:
         "trained": "training lengths" if task.shifted else "in distribution",
         "longer": "longer than training (extrapolation)",
     }
-    groups = [(kind, head, task.of_kind(kind)) for kind, head in heads.items()]
     return [
         {
             "text": head,
@@ -202,8 +201,8 @@ def _groups(task: TaskFindings) -> list[dict[str, Any]]:
             "new": kind == "longer",
             "first": kind == "longer" or lengths[0] > task.lengths[0],
         }
-        for kind, head, lengths in groups
-        if lengths
+        for kind, head in heads.items()
+        if (lengths := task.of_kind(kind))
     ]
 
 
@@ -237,11 +236,9 @@ def _baseline_line(task: TaskFindings, baseline: Baseline) -> dict[str, Any]:
 def _example_counts(task: TaskFindings) -> str:
     """Return the number of examples of a score, such as `512 examples`."""
     scores = [s for series in task.series for p in series.points for s in p.seeds]
-    if not scores:
-        return ""
-    low, high = min(s.n for s in scores), max(s.n for s in scores)
-    noun = example_noun(scores)
-    return f"{low:,} {noun}" if low == high else f"{low:,} to {high:,} {noun}"
+    counts = sorted({s.n for s in scores})
+    ends = f"{counts[0]:,} to {counts[-1]:,}" if len(counts) > 1 else f"{counts[0]:,}" if counts else ""
+    return ends and f"{ends} {example_noun(scores)}"
 
 
 def _seeds(findings: Findings) -> str:

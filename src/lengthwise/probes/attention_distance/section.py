@@ -2,7 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
 
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.intervals import Interval
@@ -13,9 +16,6 @@ from lengthwise.report.palette import Look
 from lengthwise.report.sections import line, sequences_text, table_row
 from lengthwise.report.terminal import empty_table
 from lengthwise.values import join_names
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 MEASURES = {
     "jensen-shannon": "the Jensen–Shannon divergence, from 0 to ln 2",
@@ -58,10 +58,8 @@ def nats(value: float) -> str:
     return f"{value:.4f}" if math.isfinite(value) else "not finite"
 
 
-def report_table(group: AttentionDistanceSummary, task: TaskFindings) -> "Table":
+def report_table(group: AttentionDistanceSummary, task: TaskFindings) -> Table:
     """Return a table of attention distances: the mean over all layers, the first layer and the last one."""
-    from rich.text import Text
-
     pairing = f"{'different seeds' if group.across else 'same seed'}, {group.asked['variant']}, in nats"
     about = f"  {pairing}\n{sequences_text(group, task)}"
     title = Text.assemble((f"Attention distance from {group.reference}", "bold"), about)
