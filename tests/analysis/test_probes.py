@@ -48,8 +48,13 @@ def test_curves_by_layer_with_intervals_over_seeds(runs: dict[Any, RunRow]) -> N
             probes.append(distance(runs["RoPE", seed], runs["NoPE", seed], length, layers))
             probes.append(distance(runs["NoPE", seed], runs["NoPE", (seed + 1) % 3], length, [0.2, 0.2]))
     (found,) = of(list(runs.values()), probes).probes["attention-distance"]
-    assert (found.reference, found.variant, found.across, found.lengths) == ("NoPE", "jensen-shannon", False, (10, 20))
-    assert (found.examples, found.n, found.facts) == (10, 10, {"versions.torch": "2"})
+    assert (found.reference, found.asked["variant"], found.across, found.lengths) == (
+        "NoPE",
+        "jensen-shannon",
+        False,
+        (10, 20),
+    )
+    assert (found.asked["examples"], found.n, found.facts) == (10, 10, {"versions.torch": "2"})
     nope, rope = found.series
     assert (nope.label, nope.baseline, nope.seeds) == ("NoPE", True, 3)
     assert (rope.label, rope.baseline, rope.seeds) == ("RoPE", False, 3)
@@ -90,7 +95,10 @@ def test_what_was_asked_otherwise_is_apart(runs: dict[Any, RunRow]) -> None:
         distance(b, runs["NoPE", 1], 10, [0.6]),
     ]
     found = of(list(runs.values()), probes).probes["attention-distance"]
-    told = {(f.reference, f.variant, f.examples, f.across): [(s.label, s.mean) for s in f.series] for f in found}
+    told = {
+        (f.reference, f.asked["variant"], f.asked["examples"], f.across): [(s.label, s.mean) for s in f.series]
+        for f in found
+    }
     assert told == {
         ("NoPE", "jensen-shannon", 10, False): [("NoPE", 0.6), ("RoPE", 0.1)],
         ("NoPE", "jensen-shannon", 10, True): [("NoPE", 0.6), ("RoPE", 0.5)],
@@ -137,7 +145,7 @@ def test_how_far_back_heads_look(runs: dict[Any, RunRow]) -> None:
         looking(runs["RoPE", 1], 80, [[[12, 0]], [[12, 0]]], [[[1.0, 0.0]], [[1.0, 0.0]]], 12),
     ]
     (found,) = of(list(runs.values()), probes).probes["attended-distance"]
-    assert (found.lengths, found.examples, found.n) == ((20, 80), 100, 100)
+    assert (found.lengths, found.asked["examples"], found.n) == ((20, 80), 100, 100)
     (rope,) = found.series
     assert (rope.label, rope.seeds, rope.queries) == ("RoPE", 2, 32)
     share = (3 + 4 + 0 + 6) / 2 / 16

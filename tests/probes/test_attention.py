@@ -10,13 +10,12 @@ import torch
 from lengthwise.config import ConfigError, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, Learned, NoPE, RoPE
 from lengthwise.positions import Randomized
+from lengthwise.probes.attended_distance import AttendedDistanceQuestion
 from lengthwise.probes.attended_distance import measure as attended
 from lengthwise.probes.attended_distance.measure import attended_distance
-from lengthwise.probes.attended_distance.question import AttendedDistanceQuestion
+from lengthwise.probes.attention_distance import AttentionDistanceQuestion
 from lengthwise.probes.attention_distance import measure as distances
 from lengthwise.probes.attention_distance.distance import attention_distance
-from lengthwise.probes.attention_distance.measure import require_comparable
-from lengthwise.probes.attention_distance.question import AttentionDistanceQuestion
 from lengthwise.probes.measuring import trained_run
 from lengthwise.probes.measuring.trained_run import TrainedRun, load_trained_run
 from lengthwise.tasks import LEGO, Addition, Copy, Parity, Reverse
@@ -34,6 +33,10 @@ def run_of(encoding=NoPE, seed=0, task=Copy, model=TINY, positions=None, **setti
 
 def distance_question(against: str, length: int, **options) -> AttentionDistanceQuestion:
     return AttentionDistanceQuestion(against=against, length=length, **options)
+
+
+def require_comparable(run: Run, other: Run, lengths: list[int]) -> None:
+    distances.require(run, [distance_question(other.key, length) for length in lengths], other)
 
 
 def attended_question(length: int, **options) -> AttendedDistanceQuestion:

@@ -35,7 +35,7 @@ def test_recency():
     rows = [row("a0", RECENCY, recency(flat, late)), row("a1", RECENCY, recency(flat, flat))]
     (found,) = summaries(rows)["recency"]
     (series,) = found.series
-    assert (series.label, series.seeds, found.trained, found.length) == ("NoPE", 2, 4, 11)
+    assert (series.label, series.seeds, found.result["train_length"], found.lengths) == ("NoPE", 2, 4, (11,))
     assert series.layers[0] == pytest.approx([0.0375] * 9 + [0.1125])
     assert series.recent[0].mean == pytest.approx((0.55 + 0.1) / 2), "the mean of a run's heads: 1 and 0.1"
     assert series.best.mean == pytest.approx((1 + 0.1) / 2)
@@ -63,24 +63,20 @@ def test_scores_over_seeds_and_prompts():
 
     rows = [row("a0", MIDDLE, result(0)), row("b0", MIDDLE, result(2)), row("a1", MIDDLE, result(1))]
     (found,) = summaries(rows)["lost-in-the-middle"]
-    answers, serial = found.panels
-    assert [(p.kind, p.at, p.starts) for p in found.panels] == [
-        ("answers", ("begin",), (6,)), ("serial", (0, "none"), (6, 6)),
-    ]  # fmt: skip
-    nope, fire = answers.series
+    nope, fire = found.series
     assert (nope.label, nope.seeds, nope.scores[0].mean) == ("NoPE", 2, 2.5)
     assert nope.scores[0] == over_seeds_and_groups([[1.0, 2, 3], [2.0, 3, 4]])
     assert (fire.seeds, fire.scores[0].basis) == (1, "examples")
-    assert len(serial.series[0].scores) == 2
-    (places,) = found.places
-    assert places.series == {"NoPE": (0.5, 1.0), "FIRE": (2.0, 1.0)}
+    assert len(nope.scores) == 3
+    assert nope.curves == ((0.5, 1.0), (), ())
+    assert fire.curves == ((2.0, 1.0), (), ())
 
 
 def test_what_is_not_finite_has_no_score():
     bad = made("answers", "begin", [1.0, 2.0], curve={"mean": [None, 1.0]}) | {"score": None, "groups": [None, 1.0]}
     (found,) = summaries([row("b0", MIDDLE, {"prompts": [bad]})])["lost-in-the-middle"]
-    assert found.panels[0].series[0].scores == (None,)
-    assert math.isnan(found.places[0].series["FIRE"][0])
+    assert found.series[0].scores == (None,)
+    assert math.isnan(found.series[0].curves[0][0])
 
 
 def test_induction():
@@ -96,7 +92,7 @@ def test_induction():
     assert series.layers[0].half_width == pytest.approx(quantile_t(1) * 0.2)
     assert series.prefix.mean == pytest.approx(0.3)
     assert series.heads == 3, "0.5, 0.8 and 0.5"
-    assert found.uniform["induction"] == 0.1
+    assert found.result["uniform"]["induction"] == 0.1
 
 
 def test_only_what_was_asked_alike_is_put_together():

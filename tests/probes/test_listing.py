@@ -43,7 +43,7 @@ def test_a_probe_imports_no_other_probe() -> None:
 @pytest.mark.parametrize("probe", list(PROBES), ids=lambda probe: probe.name)
 def test_every_probe_is_described(probe: Probe) -> None:
     assert probe.summary.endswith(".")
-    assert probe.template.is_file()
+    assert probe.file("section.html.j2").is_file()
     assert probe.question.__doc__
     question, result = probe.checks()
     for check in (question, result):
@@ -91,7 +91,7 @@ class Entropy(ModelProbe):
 def test_an_incomplete_probe_is_refused() -> None:
     with pytest.raises(TypeError) as caught:
         ProbeList(Recency, Entropy)
-    lacking = "columns, cells, checks, measure, require, section, summarize, a docstring"
+    lacking = "columns, cells, answer.py, measure.py, section.py, summary.py, a docstring"
     assert str(caught.value) == f"the probe Entropy lacks {lacking}; `probes/base.py` describes the protocol"
     with pytest.raises(TypeError, match="two probes have the name 'recency': rename Recency"):
         ProbeList(Recency, Recency)

@@ -9,8 +9,8 @@ import torch
 from lengthwise.analysis.training_set import training_set
 from lengthwise.config import ConfigError, Curriculum, ModelConfig, Run, TrainingConfig, choose
 from lengthwise.encodings import FIRE, NoPE
+from lengthwise.probes.example_lengths import ExampleLengthsQuestion
 from lengthwise.probes.example_lengths.measure import count_lengths
-from lengthwise.probes.example_lengths.question import ExampleLengthsQuestion
 from lengthwise.tasks import PCFG, PFA, SCAN, Addition, Conjunction, Copy, LinearRegression, Parity, Text
 from lengthwise.tasks.base import Batch
 from lengthwise.tasks.sequences import SequenceTask

@@ -7,17 +7,14 @@ from lengthwise.analysis.findings import (
     Baseline,
     Findings,
     Point,
-    Published,
     RunInfo,
     SeedScore,
     Series,
-    StudyInfo,
     TaskFindings,
 )
 from lengthwise.analysis.gather import findings, from_rows
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
 from lengthwise.analysis.kinds import Kind
-from lengthwise.analysis.lengths import Histogram
 from lengthwise.analysis.ranks import (
     Ranking,
     Ties,
@@ -31,16 +28,13 @@ from lengthwise.analysis.ranks import (
 __all__ = [
     "Baseline",
     "Findings",
-    "Histogram",
     "Interval",
     "Kind",
     "Point",
-    "Published",
     "Ranking",
     "RunInfo",
     "SeedScore",
     "Series",
-    "StudyInfo",
     "TaskFindings",
     "Ties",
     "baseline_over_lengths",

@@ -126,23 +126,21 @@ def from_rows(
         [max(times[key] for key in p.runs) for p in panels.values()],
     )
     return Findings(
-        studies=tuple(_study(s) for s in studies),
+        studies=tuple(
+            StudyInfo(**_fields(StudyInfo, study), published=Published(**study.published) if study.published else None)
+            for study in studies
+        ),
         tasks=tuple(
             panel.findings(title, probes, known, times) for panel, title in zip(panels.values(), titles, strict=True)
         ),
-        runs=tuple(_info(run) for run in runs),
+        runs=tuple(RunInfo(**_fields(RunInfo, run), facts=flat(run.facts)) for run in runs),
     )
 
 
-def _study(row: "StudyRow") -> StudyInfo:
-    return StudyInfo(
-        name=row.name,
-        question=row.question,
-        expectation=row.expectation,
-        cost=row.cost,
-        command=row.command,
-        published=Published(**row.published) if row.published else None,
-    )
+def _fields(info: Any, row: Any) -> dict[str, Any]:
+    """Return the attributes of a row that a dataclass has under the same name, without those that need a conversion."""
+    names = {part.name for part in dataclasses.fields(info)} - {"facts", "published"}
+    return {name: getattr(row, name) for name in names}
 
 
 class _Panel:
@@ -213,7 +211,12 @@ class _Panel:
     def point(self, length: int, rows: list[tuple["RunRow", "ScoreRow"]]) -> Point:
         seeds = tuple(
             SeedScore(
-                key=run.key, seed=run.seed, mean=s.mean, standard_error=s.standard_error, n=s.n, groups=_groups(s.facts)
+                key=run.key,
+                seed=run.seed,
+                mean=s.mean,
+                standard_error=s.standard_error,
+                n=s.n,
+                groups=tuple(_details(s.facts).get("groups", ())),
             )
             for run, s in rows
         )
@@ -231,21 +234,25 @@ class _Panel:
         """Return the baselines that are stored with the scores. All runs have the same examples, so any row of a length will do."""
         found: dict[str, dict[int, float]] = {}
         floors: set[str] = set()
-        for by_length in self.scores.values():
-            for length, rows in by_length.items():
-                for _, score in rows:
-                    for name, value, floor in baselines_beside(score.facts):
-                        found.setdefault(name, {}).setdefault(length, value)
-                        floors |= {name} if floor else set()
+        for length, score in self.stored_scores():
+            for name, value, floor in baselines_beside(score.facts):
+                found.setdefault(name, {}).setdefault(length, value)
+                floors |= {name} if floor else set()
         return tuple(
             Baseline(label=name, scores=dict(sorted(scores.items())), floor=name in floors)
             for name, scores in found.items()
         )
 
+    def stored_scores(self) -> "Iterator[tuple[int, ScoreRow]]":
+        """Yield all scores with their lengths."""
+        for by_length in self.scores.values():
+            for length, rows in by_length.items():
+                yield from ((length, score) for _, score in rows)
+
     def notes(self) -> tuple[str, ...]:
         """Return the task's notes on its scores, each once and by length, and the sizes of models without attention."""
-        rows = [(length, s) for by_length in self.scores.values() for length, ss in by_length.items() for _, s in ss]
-        found = [str(s.facts["note"]) for _, s in sorted(rows, key=lambda r: r[0]) if (s.facts or {}).get("note")]
+        rows = sorted(self.stored_scores(), key=lambda row: row[0])
+        found = [str(s.facts["note"]) for _, s in rows if (s.facts or {}).get("note")]
         others = [run for run in self.encodings.values() if _mixer(run) is not None and run is not self.first]
         sizes = [
             f"{run.label} has {', '.join(f'{k} {plain(v)}' for k, v in run.config['model'].items() if v and k != 'mixer')}"
@@ -266,14 +273,12 @@ def probe_summaries(
         if row.key in labels:
             by_probe[row.asked["probe"]].append(row)
     answers = {
-        name: StoredAnswers(rows=some, labels=labels, runs=runs, bounds=bounds) for name, some in by_probe.items()
+        probe: StoredAnswers(rows=by_probe[probe.name], labels=labels, runs=runs, bounds=bounds)
+        for probe in PROBES
+        if probe.name in by_probe
     }
-    found = {probe.name: tuple(probe.summarize(answers[probe.name])) for probe in PROBES if probe.name in answers}
+    found = {probe.name: tuple(probe.summarize(stored)) for probe, stored in answers.items()}
     return {name: summaries for name, summaries in found.items() if summaries}
-
-
-def _groups(facts: Mapping[str, Any] | None) -> tuple[float, ...]:
-    return tuple(_details(facts).get("groups", ()))
 
 
 def baselines_beside(facts: Mapping[str, Any] | None) -> Iterator[tuple[str, float, bool]]:
@@ -306,7 +311,6 @@ def _series(run: "RunRow") -> str:
 
 
 def _encoding(run: "RunRow") -> dict[str, Any]:
-    """Return the settings that distinguish the series of a panel."""
     model, training = run.config.get("model") or {}, run.config.get("training") or {}
     own = {"encoding": run.config.get("encoding", run.encoding), "share_encoding": model.get("share_encoding")}
     if _mixer(run) is not None:
@@ -317,21 +321,6 @@ def _encoding(run: "RunRow") -> dict[str, Any]:
 def _mixer(run: "RunRow") -> str | None:
     """Return the mixer that the run's model uses instead of attention, or None."""
     return (run.config.get("model") or {}).get("mixer")
-
-
-def _info(run: "RunRow") -> RunInfo:
-    return RunInfo(
-        key=run.key,
-        label=run.label,
-        task=run.task,
-        seed=run.seed,
-        status=run.status,
-        step=run.step,
-        steps=run.steps,
-        error=run.error,
-        finished=run.finished,
-        facts=flat(run.facts),
-    )
 
 
 def last_use(run: "RunRow", listed: Mapping[str, float]) -> LastUse:

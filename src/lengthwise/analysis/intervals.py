@@ -153,11 +153,8 @@ def over_seeds_and_groups(
             off += chance.permutation(_quantiles_t(seeds - 1, tuple(shares))) * width
     tail = 0.05 if method == "published" else (1 - CONFIDENCE) / 2
     low, high = (mean + float(end) for end in np.quantile(off, [tail, 1 - tail], method="hazen"))
-    half_width = (high - low) / 2
-    if bounds:
-        low, high = max(low, bounds[0]), min(high, bounds[1])
-    over_seeds = seeds > 1 and method != "published"
-    return Interval(mean, low, high, half_width, "seeds and prompts" if over_seeds else "examples", bootstrap=True)
+    basis: Basis = "seeds and prompts" if seeds > 1 and method != "published" else "examples"
+    return Interval(mean, *_within(bounds, low, high), (high - low) / 2, basis, bootstrap=True)
 
 
 def of_scores(
@@ -175,9 +172,7 @@ def of_scores(
     if len(groups) == len(means) and len(counts) == 1 and min(counts) > 1:
         interval = over_seeds_and_groups(groups)
         mean = math.fsum(means) / len(means)  # the mean of rounded groups of nearly equal size differs slightly from it
-        low, high = interval.low + mean - interval.mean, interval.high + mean - interval.mean
-        if bounds:
-            low, high = max(low, bounds[0]), min(high, bounds[1])
+        low, high = _within(bounds, interval.low + mean - interval.mean, interval.high + mean - interval.mean)
         return replace(interval, mean=mean, low=low, high=high)
     return over_seeds(means, bounds) if len(means) > 1 else over_examples(means[0], standard_error, bounds)
 
@@ -194,7 +189,9 @@ def _quantiles_t(degrees: int, shares: tuple[float, ...]) -> Any:
 
 
 def _interval(mean: float, half_width: float, basis: Basis, bounds: tuple[float, float] | None) -> Interval:
-    low, high = mean - half_width, mean + half_width
-    if bounds and basis != "none":
-        low, high = max(low, bounds[0]), min(high, bounds[1])
-    return Interval(mean, low, high, half_width, basis)
+    ends = _within(bounds if basis != "none" else None, mean - half_width, mean + half_width)
+    return Interval(mean, *ends, half_width, basis)
+
+
+def _within(bounds: tuple[float, float] | None, low: float, high: float) -> tuple[float, float]:
+    return (max(low, bounds[0]), min(high, bounds[1])) if bounds else (low, high)

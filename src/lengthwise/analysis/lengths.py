@@ -1,8 +1,9 @@
 """Histograms of the lengths of examples, from JSON lines."""
 
+import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,12 +39,8 @@ class Histogram:
     @property
     def median(self) -> int:
         """Return the shortest length that at least half of the examples do not exceed."""
-        below = 0
-        for length, count in self.counts.items():
-            below += count
-            if 2 * below >= self.total:
-                return length
-        raise AssertionError("a histogram has examples")
+        below = itertools.accumulate(self.counts.values())
+        return next(length for length, count in zip(self.counts, below, strict=True) if 2 * count >= self.total)
 
     def bins(self, most: int) -> list[tuple[int, int, int]]:
         """First length, last length and count of at most `most` bins of one width (1, 2, 5, 10, 20, ...).
@@ -52,7 +49,7 @@ class Histogram:
         """
         if len(self.counts) <= most:
             return [(length, length, count) for length, count in self.counts.items()]
-        for width in _widths():
+        for width in (digit * 10**power for power in itertools.count() for digit in WIDTHS):
             found: Counter[int] = Counter()
             for length, count in self.counts.items():
                 found[length // width * width] += count
@@ -102,13 +99,6 @@ def _length(line: str | bytes, field: str, number: int) -> int:
         return value
     bound = "not above 10^15" if isinstance(value, int) and value > MOST else "not below 0"
     raise ConfigError(f"{where}: {field} is {_named(value)}; it has to be a text or a whole number, {bound}")
-
-
-def _widths() -> Iterator[int]:
-    power = 1
-    while True:
-        yield from (width * power for width in WIDTHS)
-        power *= 10
 
 
 def _named(value: Any) -> str:

@@ -1,6 +1,5 @@
 """Mean reciprocal ranks of encodings over several tasks, and the scores that they are computed from."""
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -157,15 +156,14 @@ def baseline_over_lengths(task: TaskFindings, baseline: Baseline, kind: Kind) ->
     if not all(length in baseline.scores for length in task.of_kind(kind)):
         return None
     for series in task.series:
-        points = [p for p in series.points if task.kind(p.length) == kind]
-        if overall(task, series, kind):
-            same = [
-                dataclasses.replace(
-                    p, seeds=tuple(dataclasses.replace(s, mean=baseline.scores[p.length]) for s in p.seeds)
-                )
-                for p in points
-            ]
-            return next(iter(overall(task, dataclasses.replace(series, points=tuple(same)), kind).values()))
+        for seed in overall(task, series, kind):
+            counts = {
+                point.length: score.n if task.metric.share else 1
+                for point in series.points
+                for score in point.seeds
+                if task.kind(point.length) == kind and score.seed == seed
+            }
+            return math.fsum(baseline.scores[length] * n for length, n in counts.items()) / sum(counts.values())
     return None
 
 

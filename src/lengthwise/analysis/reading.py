@@ -131,7 +131,6 @@ def _reading(task: TaskFindings) -> str:
 
 
 def _verdict_verbs(task: TaskFindings) -> dict[Verdict, tuple[str, str]]:
-    """Return the words for each verdict, for one encoding and for several."""
     limit = _margin_text(task)
     return {
         "holds": (f"has no significant loss ({limit})", f"have no significant loss ({limit})"),
@@ -261,7 +260,6 @@ def _beside(task: TaskFindings, best: Point) -> str:
 
 
 def _why_no_best(task: TaskFindings, best: Point) -> str:
-    """Return the reason why the leader is not called the best."""
     if beside := _beside(task, best):
         return beside
     return "that of a model that has not learned the task" if task.has_failed(task.ranked(best.length)[0]) else "zero"

@@ -113,7 +113,6 @@ def _count(data: NDArray[np.uint8], ends: NDArray[np.int64], n: int) -> tuple[ND
 def _merge(
     grams: NDArray[np.uint32], counts: NDArray[np.int64], new_grams: NDArray[np.uint32], new_counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Add up two tables of sorted n-grams and their counts."""
     if not len(grams):
         return new_grams, new_counts
     merged, indices = np.unique(np.concatenate([grams, new_grams]), return_inverse=True)

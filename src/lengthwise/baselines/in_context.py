@@ -38,9 +38,8 @@ def least_squares(xs: ArrayLike, ys: ArrayLike) -> Array:
     whose first inputs nearly lie in a smaller subspace.)
     """
     dtype = np.asarray(xs).dtype
-    tolerance = RANK_TOLERANCE
-    if np.issubdtype(dtype, np.floating):
-        tolerance = max(RANK_TOLERANCE, INPUT_EPSILONS * float(np.finfo(dtype).eps))
+    epsilon = float(np.finfo(dtype).eps) if np.issubdtype(dtype, np.floating) else 0.0
+    tolerance = max(RANK_TOLERANCE, INPUT_EPSILONS * epsilon)
     xs, ys = _prompts(xs, ys)
     chunks = [slice(n, n + CHUNK) for n in range(0, len(xs), CHUNK)]
     return np.concatenate([_least_squares(xs[chunk], ys[chunk], tolerance) for chunk in chunks])
@@ -139,9 +138,8 @@ def _nearest(queries: Array, keys: Array, labels: Array, first: int, k: int) -> 
     """Return predictions for queries whose indices among the keys start at `first`. Inputs have coordinates first [d, b, n]."""
     distance = np.zeros((*queries.shape[1:], keys.shape[2]))
     difference = np.empty_like(distance)
-    for query, key in zip(
-        queries, keys, strict=True
-    ):  # differences, not products, so equal examples have equal distances
+    for query, key in zip(queries, keys, strict=True):
+        # Differences, not products, so that equal examples have equal distances.
         np.subtract(query[:, :, None], key[:, None], out=difference)
         np.multiply(difference, difference, out=difference)
         distance += difference
@@ -156,11 +154,7 @@ def _nearest(queries: Array, keys: Array, labels: Array, first: int, k: int) -> 
 
 
 def lasso(
-    xs: ArrayLike,
-    ys: ArrayLike,
-    columns: Sequence[int] | None = None,
-    alpha: float = 0.01,
-    iterations: int = 100_000,
+    xs: ArrayLike, ys: ArrayLike, columns: Sequence[int] | None = None, alpha: float = 0.01, iterations: int = 100_000
 ) -> Array:
     """Return the predictions w · x of scikit-learn's `Lasso` without intercept.
 
@@ -225,8 +219,8 @@ def require(names: Iterable[str]) -> None:
     """Raise `ConfigError` for a baseline that does not exist, or that needs scikit-learn where it is not installed."""
     for name in names:
         if name not in BASELINES:
-            names_text = ", ".join(BASELINES)
-            raise ConfigError(f"there is no baseline {name!r}{near_miss(name, BASELINES)}; available: {names_text}")
+            known = ", ".join(BASELINES)
+            raise ConfigError(f"there is no baseline {name!r}{near_miss(name, BASELINES)}; available: {known}")
         if name == "lasso":
             try:
                 import sklearn.linear_model  # noqa: F401

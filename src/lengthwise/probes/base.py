@@ -1,22 +1,25 @@
 """The protocol of probes: a question with its options, what is stored of its answer, the summary over runs, and the page's section.
 
-A probe's class names its question. Its methods import the modules of its folder when they are called, because only some of them
-need PyTorch, the store or the report. The folder of a probe contains:
+The folder of a probe contains:
 
-    __init__.py        the class
-    question.py        the options, with their defaults and checks
-    answer.py          the checks of a stored question and its result
-    measure.py         what the probe requires of a run, and the measurement; the only module that may import PyTorch
-    summary.py         stored rows to means and intervals
-    section.py         a summary to what the page shows, drawn by section.html.j2
+    __init__.py        the question, which has the options with their defaults and checks, and the class
+    answer.py          QUESTION and RESULT: the checks of a stored question and its result
+    measure.py         `require` and `measure`; of a probe's modules, only this one and what it imports may import PyTorch
+    summary.py         `summarize`: stored rows to means and intervals
+    section.py         `section`: a summary to what the page shows, drawn by section.html.j2
+
+The methods of the class import these modules when they are called, because only some of them need PyTorch, the store or the report.
 """
 
 import dataclasses
 import inspect
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from lengthwise.config import ConfigError, Run
@@ -135,7 +138,7 @@ class StoredAnswers:
     bounds: tuple[float, float] | None = None
 
 
-class Probe(ABC):
+class Probe:
     """A measurement of runs that is stored with them and shown on the page. The docstring of its class describes it."""
 
     question: ClassVar[type[Question]]
@@ -165,22 +168,33 @@ class Probe(ABC):
         """Return the command that applies it to a run."""
         return f"lengthwise probe {self.name} KEY"
 
-    @property
-    def template(self) -> Path:
-        """Return the template of the section. It lies beside the module of the class that defines `section`."""
-        return Path(inspect.getfile(self.section)).with_name("section.html.j2")
+    @classmethod
+    def folder(cls) -> str:
+        """Return the package with the probe's modules. A family of probes has one for all of them."""
+        return cls.__module__
 
-    @abstractmethod
+    @classmethod
+    def file(cls, name: str) -> Path:
+        """Return the path of a file in the probe's folder."""
+        return Path(str(sys.modules[cls.folder()].__file__)).with_name(name)
+
+    @classmethod
+    def module(cls, name: str) -> ModuleType:
+        """Import a module of the probe's folder."""
+        return import_module(f"{cls.folder()}.{name}")
+
     def checks(self) -> "tuple[Check, Check]":
         """Return the checks of a stored question and of its result. They run whenever a row is read or written."""
+        answer = self.module("answer")
+        return answer.QUESTION, answer.RESULT
 
-    @abstractmethod
     def summarize(self, answers: StoredAnswers) -> Sequence[Any]:
         """Return the summaries of the stored answers, one for each group of answers that may be compared. Dataclasses."""
+        return self.module("summary").summarize(answers)
 
-    @abstractmethod
     def section(self, summary: Any, task: "TaskFindings", looks: "Mapping[str, Look]") -> dict[str, Any]:
-        """Return the template's data for one summary."""
+        """Return the template's data for one summary. The template also has the summary itself as `group`."""
+        return self.module("section").section(summary, task, looks)
 
     def labels(self, summary: Any) -> list[str]:
         """Return the labels of the encodings in a summary, for the legend of a chapter."""
@@ -204,7 +218,7 @@ class Column:
     wrap: bool = True
 
 
-class ModelProbe(Probe):
+class ModelProbe(Probe, ABC):
     """A measurement of a trained model, or of two of them, by `lengthwise probe`."""
 
     question: ClassVar[type[ModelQuestion]]
@@ -234,15 +248,16 @@ class ModelProbe(Probe):
         shown: str = part.metadata["shown"]
         return shown or self.default_lengths
 
-    @abstractmethod
     def require(self, run: Run, questions: Sequence[Any], against: Run | None) -> None:
         """Raise `ConfigError` if the run does not support a question, or cannot be compared with `against`. Builds no model."""
+        self.module("measure").require(run, questions, against)
 
-    @abstractmethod
     def measure(
         self, trained: "TrainedRun", question: Any, against: "TrainedRun | None", on_progress: OnProgress = None
     ) -> dict[str, Any]:
         """Return the result as plain data, with the number of examples (`n`)."""
+        runs = [trained] if against is None else [trained, against]
+        return self.module("measure").measure(*runs, question, on_progress)
 
     @abstractmethod
     def cells(self, result: Mapping[str, Any]) -> Sequence[float | str | None]:

@@ -24,9 +24,6 @@ class ProbeList:
     def __iter__(self) -> Iterator[Probe]:
         return iter(self._probes.values())
 
-    def names(self) -> list[str]:
-        return list(self._probes)
-
     @property
     def of_models(self) -> list[ModelProbe]:
         """Return the probes of trained models, which `lengthwise probe` applies."""
@@ -59,8 +56,11 @@ def _find(name: str, known: Mapping[str, P]) -> P:
 
 def require_complete(make: type[Probe]) -> None:
     """Raise `TypeError` with one line for a class that lacks a part of the protocol."""
-    attributes = ["question", "chapter", *(["columns"] if issubclass(make, ModelProbe) else [])]
-    lacking = [*(name for name in attributes if not hasattr(make, name)), *sorted(make.__abstractmethods__)]
+    of_model = issubclass(make, ModelProbe)
+    attributes = ["question", "chapter", *(["columns"] if of_model else [])]
+    modules = ["answer.py", *(["measure.py"] if of_model else []), "section.py", "summary.py"]
+    lacking = [name for name in attributes if not hasattr(make, name)]
+    lacking += [*sorted(getattr(make, "__abstractmethods__", ())), *(f for f in modules if not make.file(f).is_file())]
     if not make.__dict__.get("__doc__"):
         lacking.append("a docstring")
     if lacking:

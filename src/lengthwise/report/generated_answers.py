@@ -12,49 +12,40 @@ SHOWN = 3  # sample answers for each kind and encoding
 
 def generated_answers(task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any] | None:
     """Return the template's data for one task, or None if no answer was decoded."""
-    if task.generated_answers is None:
+    if (answers := task.generated_answers) is None:
         return None
-    groups = [
-        (head, kind, [getattr(series, kind) for series in task.generated_answers.series])
-        for head, kind in (
-            ("shorter than training", "shorter"),
-            ("in distribution", "within"),
-            ("longer than training (extrapolation)", "longer"),
-        )
-    ]
-    groups = [group for group in groups if any(group[2])]
+    heads = {
+        "shorter": "shorter than training",
+        "within": "in distribution",
+        "longer": "longer than training (extrapolation)",
+    }
+    groups = [kind for kind in heads if any(getattr(series, kind) for series in answers.series)]
+    samples = {
+        "Sample answers that could not be read": [(s.label, s.unread[:SHOWN]) for s in answers.series if s.unread],
+        "Sample answers with steps that could not be read": [
+            (s.label, s.broken[:SHOWN]) for s in answers.series if s.broken
+        ],
+    }
     return {
-        "names": task.generated_answers.names,
-        "groups": [{"head": head, "new": kind == "longer"} for head, kind, _ in groups],
+        "names": answers.names,
+        "groups": [{"head": heads[kind], "new": kind == "longer"} for kind in groups],
         "lines": [
             {
                 "label": series.label,
                 "look": looks[series.label],
                 "cells": [
                     {
-                        "text": figure(numbers[n][name]) if name in numbers[n] else "–",
-                        "sort": str(numbers[n].get(name, "")),
+                        "text": figure(numbers[name]) if name in numbers else "–",
+                        "sort": str(numbers.get(name, "")),
                         "new": kind == "longer",
                         "first": kind == "longer" and not column and len(groups) > 1,
                     }
-                    for _, kind, numbers in groups
-                    for column, name in enumerate(task.generated_answers.names)
+                    for kind in groups
+                    for numbers in [getattr(series, kind)]
+                    for column, name in enumerate(answers.names)
                 ],
             }
-            for n, series in enumerate(task.generated_answers.series)
+            for series in answers.series
         ],
-        "samples": [
-            (title, samples)
-            for title, kind in (
-                ("Sample answers that could not be read", "unread"),
-                ("Sample answers with steps that could not be read", "broken"),
-            )
-            if (
-                samples := [
-                    (series.label, getattr(series, kind)[:SHOWN])
-                    for series in task.generated_answers.series
-                    if getattr(series, kind)
-                ]
-            )
-        ],
+        "samples": [(title, found) for title, found in samples.items() if found],
     }

@@ -18,6 +18,7 @@ from lengthwise.analysis.findings import LEARNED
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.analysis.reading import FLOOR_WORDS, MARGIN, remark
 from lengthwise.probes import PROBES, Probe
+from lengthwise.probes.base import Chapter
 from lengthwise.report import bundle, palette, provenance
 from lengthwise.report.charts.lines import interval_text
 from lengthwise.report.charts.spec import CONFIG
@@ -57,6 +58,7 @@ def render(findings: Findings, ties: Ties = "average") -> str:
         provenance=provenance.provenance(findings.runs),
         seconds=provenance.seconds,
         value_text=provenance.value_text,
+        facts_table=provenance.facts_table,
         seeds=_seeds(findings),
         baselines=any(t.baselines for t in findings.tasks),
         prompts=any(s.groups for t in findings.tasks for series in t.series for p in series.points for s in p.seeds),
@@ -126,10 +128,10 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
             "text": f"{n:,}",
             "times": times(n / task.train_length),
             "new": group["new"],
-            "first": group["first"] and n == group["lengths"][0],
+            "first": group["first"] and not place,
         }
         for group in groups
-        for n in group["lengths"]
+        for place, n in enumerate(group["lengths"])
     ]
     return {
         "task": task,
@@ -157,7 +159,10 @@ def _task(task: TaskFindings, number: int, looks: dict[str, palette.Look]) -> di
 
 def _chapters(task: TaskFindings, looks: dict[str, palette.Look]) -> list[dict[str, Any]]:
     """Return the chapters of the probes that have results, in the order of the list of probes."""
-    shown = [probe for probe in PROBES if task.probes.get(probe.name)]
+    by_chapter: dict[Chapter, list[Probe]] = {}
+    for probe in PROBES:
+        if task.probes.get(probe.name):
+            by_chapter.setdefault(probe.chapter, []).append(probe)
     return [
         {
             "about": chapter,
@@ -165,18 +170,18 @@ def _chapters(task: TaskFindings, looks: dict[str, palette.Look]) -> list[dict[s
             if chapter.legend
             else [],
             "sections": [
-                (str(probe.template), [probe.section(summary, task, looks) for summary in task.probes[probe.name]])
+                (
+                    str(probe.file("section.html.j2")),
+                    [{"group": group, **probe.section(group, task, looks)} for group in task.probes[probe.name]],
+                )
                 for probe in probes
             ],
         }
-        for chapter, probes in (
-            (c, [p for p in shown if p.chapter == c]) for c in dict.fromkeys(p.chapter for p in shown)
-        )
+        for chapter, probes in by_chapter.items()
     ]
 
 
 def _labels(task: TaskFindings, probes: list[Probe], looks: dict[str, palette.Look]) -> list[str]:
-    """Return the encodings that the probes' results are about, in the order of `looks`."""
     labels = {label for probe in probes for summary in task.probes[probe.name] for label in probe.labels(summary)}
     return [label for label in looks if label in labels]
 
@@ -188,7 +193,6 @@ def _groups(task: TaskFindings) -> list[dict[str, Any]]:
         "trained": "training lengths" if task.shifted else "in distribution",
         "longer": "longer than training (extrapolation)",
     }
-    groups = [(kind, head, task.of_kind(kind)) for kind, head in heads.items()]
     return [
         {
             "text": head,
@@ -197,8 +201,8 @@ def _groups(task: TaskFindings) -> list[dict[str, Any]]:
             "new": kind == "longer",
             "first": kind == "longer" or lengths[0] > task.lengths[0],
         }
-        for kind, head, lengths in groups
-        if lengths
+        for kind, head in heads.items()
+        if (lengths := task.of_kind(kind))
     ]
 
 
@@ -232,11 +236,9 @@ def _baseline_line(task: TaskFindings, baseline: Baseline) -> dict[str, Any]:
 def _example_counts(task: TaskFindings) -> str:
     """Return the number of examples of a score, such as `512 examples`."""
     scores = [s for series in task.series for p in series.points for s in p.seeds]
-    if not scores:
-        return ""
-    low, high = min(s.n for s in scores), max(s.n for s in scores)
-    noun = example_noun(scores)
-    return f"{low:,} {noun}" if low == high else f"{low:,} to {high:,} {noun}"
+    counts = sorted({s.n for s in scores})
+    ends = f"{counts[0]:,} to {counts[-1]:,}" if len(counts) > 1 else f"{counts[0]:,}" if counts else ""
+    return ends and f"{ends} {example_noun(scores)}"
 
 
 def _seeds(findings: Findings) -> str:
@@ -274,7 +276,6 @@ def _file(name: str) -> str:
 
 
 def _style() -> str:
-    """Return the style sheet with the palette's colours."""
     light = "".join(f"--c{n}:{c[0]};" for n, c in enumerate(palette.COLOURS))
     dark = "".join(f"--c{n}:{c[1]};" for n, c in enumerate(palette.COLOURS))
     return _file("page.css").replace("/*light*/", light).replace("/*dark*/", dark)

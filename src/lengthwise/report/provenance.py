@@ -99,6 +99,11 @@ def value_text(value: Any) -> str:
     return str(value)
 
 
+def facts_table(facts: Mapping[str, Any]) -> Pairs:
+    """Return facts as names and values."""
+    return tuple((readable(name), value_text(value)) for name, value in facts.items())
+
+
 def without_folders(text: str) -> str:
     """Shorten a path to its last part, `/home/someone/texts/novel.txt` → `…/novel.txt`; return other text unchanged."""
     if re.match(r"(/|~|[A-Za-z]:[\\/])", text) and not re.search(r"\s/", text):

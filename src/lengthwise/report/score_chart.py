@@ -140,16 +140,12 @@ def score_chart(task: TaskFindings, looks: Mapping[str, Look]) -> Chart:
 
 def lines(task: TaskFindings, looks: Mapping[str, Look]) -> list[Line]:
     """Return the lines of the encodings."""
-    points = [[series.point_at(length) for length in task.lengths] for series in task.series]
-    return [
-        Line(
-            series.label,
-            looks[series.label],
-            [p.interval if p else None for p in row],
-            [count_text(p) if p else "" for p in row],
-        )
-        for series, row in zip(task.series, points, strict=True)
-    ]
+    found = []
+    for series in task.series:
+        points = [series.point_at(length) for length in task.lengths]
+        scores, counts = [p.interval if p else None for p in points], [count_text(p) if p else "" for p in points]
+        found.append(Line(series.label, looks[series.label], scores, counts))
+    return found
 
 
 def _longer_region(task: TaskFindings, right: float) -> list[Layer]:
@@ -160,27 +156,23 @@ def _longer_region(task: TaskFindings, right: float) -> list[Layer]:
     width = "range('x')[1] - scale('x', datum.train)"
     label = f"{width} > {EXTRAPOLATION_WIDTH} ? '{EXTRAPOLATION}' : '{SHORT_EXTRAPOLATION}'"
     text = {"type": "text", "y": -9, "baseline": "bottom", "fontSize": 12}
+    longer = {"text": {"expr": label}, "color": "var(--soft)", "dx": 6, "align": "left", "fontStyle": "italic"}
     marks: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"type": "rect", "color": "var(--new)"}, x | x2),
         ({"type": "rule", "color": "var(--ink)", "strokeWidth": 1.2, "opacity": 0.75}, x),
         (text | {"text": trained(task), "color": "var(--ink)", "dx": -6, "align": "right"}, x),
-        (
-            text | {"text": {"expr": label}, "color": "var(--soft)", "dx": 6, "align": "left", "fontStyle": "italic"},
-            x,
-        ),
+        (text | longer, x),
     ]
     return [{"data": data, "mark": mark, "encoding": encoding} for mark, encoding in marks]
 
 
 def _shorter_region(task: TaskFindings, left: float) -> list[Layer]:
-    """Return the shading of lengths below the shortest training length."""
     data = {"values": [{"left": left, "shortest": task.shortest}]}
     span = {"x": {"field": "left", "type": "quantitative"}, "x2": {"field": "shortest"}}
     return [{"data": data, "mark": {"type": "rect", "color": "var(--new)"}, "encoding": span}]
 
 
 def _baselines(shown: Sequence[Baseline]) -> list[Layer]:
-    """Return a dashed grey line for each baseline."""
     if not shown:
         return []
     values = [

@@ -1,14 +1,15 @@
-"""What the sections of probes share: line charts with their texts, cells of tables, and the origin of numbers."""
+"""What the sections of probes share: line charts with their texts, and rows and cells of tables."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure, spread
-from lengthwise.report import provenance
+from lengthwise.analysis.probe_rows import ProbeSeries, ProbeSummary
 from lengthwise.report.charts.lines import Columns, Line, line_chart, zero_to
+from lengthwise.report.palette import Look
 from lengthwise.values import join_names
 
 
@@ -34,9 +35,23 @@ def line_panel(
     }
 
 
-def count_text(seeds: int, number: int, noun: str) -> str:
-    """Return what a score is a mean of: `3 seeds × 64 prompts`."""
-    return f"{seeds} seed{'s' if seeds != 1 else ''} × {number:,} {noun}{'s' if number != 1 else ''}"
+def line(
+    series: ProbeSeries,
+    looks: Mapping[str, Look],
+    scores: Sequence[Interval | None],
+    number: int,
+    noun: str,
+    name: str = "",
+) -> Line:
+    """Return an encoding's line, whose tooltip says what a score is a mean of: `3 seeds × 64 prompts`."""
+    seeds = f"{series.seeds} seed{'s' if series.seeds != 1 else ''}"
+    counts = f"{seeds} × {number:,} {noun}{'s' if number != 1 else ''}"
+    return Line(series.label, looks[series.label], scores, counts, name)
+
+
+def table_row(series: ProbeSeries, looks: Mapping[str, Look], cells: Iterable[Mapping[str, str]]) -> dict[str, Any]:
+    """Return an encoding's row of a table, for the macro `numbers`."""
+    return {"label": series.label, "look": looks[series.label], "seeds": series.seeds, "cells": list(cells)}
 
 
 def interval_cell(interval: Interval | None, *, as_percent: bool = False) -> dict[str, str]:
@@ -50,14 +65,9 @@ def interval_cell(interval: Interval | None, *, as_percent: bool = False) -> dic
     return {"mean": figure(interval.mean), "spread": spread(interval), "sort": repr(interval.mean)}
 
 
-def sequences_text(count: int, requested: int, lengths: Sequence[int], task: TaskFindings) -> str:
+def sequences_text(summary: ProbeSummary[Any], task: TaskFindings) -> str:
     """Return what a probe measured: `10 test sequences of 20 symbols`, `10 test sequences of each length (20 and 40 symbols)`."""
-    sequences = f"test sequence{'s' if count != 1 else ''} of"
-    measured = f"{join_names([f'{n:,}' for n in lengths])} {task.unit}"
-    measured = measured if len(lengths) == 1 else f"each length ({measured})"
-    return f"{count}{f' (of {requested} requested)' if count != requested else ''} {sequences} {measured}"
-
-
-def facts_table(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the origin of numbers as names and values."""
-    return [(provenance.readable(name), provenance.value_text(value)) for name, value in facts.items()]
+    requested = f" (of {summary.asked['examples']} requested)" if summary.n != summary.asked["examples"] else ""
+    lengths = f"{join_names([f'{n:,}' for n in summary.lengths])} {task.unit}"
+    of = lengths if len(summary.lengths) == 1 else f"each length ({lengths})"
+    return f"{summary.n}{requested} test sequence{'s' if summary.n != 1 else ''} of {of}"

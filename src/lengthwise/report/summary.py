@@ -79,13 +79,8 @@ def summary(findings: Findings, looks: Mapping[str, Look], ties: Ties = "average
     cells = [_column(values, cited, better, labels, marked) for _, values, cited, better, marked in columns]
     remarks = {s.label: remark(alone, s) for s in alone.series} if alone is not None else {}
     lines = [
-        {
-            "label": label,
-            "look": looks[label],
-            "cells": [column[n] for column in cells],
-            "remark": remarks.get(label, ""),
-        }
-        for n, label in enumerate(labels)
+        {"label": label, "look": looks[label], "cells": row, "remark": remarks.get(label, "")}
+        for label, row in zip(labels, zip(*cells, strict=True), strict=True)
     ]
     return {
         "ranking": order,
@@ -125,13 +120,12 @@ def _has_best(task: TaskFindings, values: Mapping[str, Interval | None], kind: K
 
 def _baseline_lines(task: TaskFindings, kinds: Sequence[Kind]) -> list[dict[str, Any]]:
     """Return the rows of the baselines that have a score in some column. There is a column for each of `kinds`."""
-    lines = []
-    for baseline in task.baselines:
-        means = [baseline_over_lengths(task, baseline, kind) for kind in kinds]
-        if any(mean is not None for mean in means):
-            cells = ["–" if mean is None else figure(mean) for mean in means]
-            lines.append({"label": baseline.label, "kind": baseline.kind, "cells": cells})
-    return lines
+    means = [(b, [baseline_over_lengths(task, b, kind) for kind in kinds]) for b in task.baselines]
+    return [
+        {"label": b.label, "kind": b.kind, "cells": ["–" if value is None else figure(value) for value in values]}
+        for b, values in means
+        if any(value is not None for value in values)
+    ]
 
 
 def _many(task: TaskFindings) -> bool:

@@ -1,16 +1,16 @@
 """Findings as tables for the terminal, at most 80 columns wide."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
 from lengthwise.analysis import Findings, Ranking, TaskFindings, Ties, ranking
 from lengthwise.analysis.numbers import figure, spread, times
 from lengthwise.analysis.reading import FLOOR_WORDS, remark, unlearned
 from lengthwise.probes import PROBES
-
-if TYPE_CHECKING:
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
 
 COLUMNS = 5  # lengths per table; further lengths are in a table below
 NARROW = 9  # with intervals of at most so many characters, five columns fit
@@ -18,14 +18,11 @@ MOST = 12  # lengths per task; of more, these are spread evenly
 NOTES = 2  # notes per task
 
 
-def table(findings: Findings, ties: Ties = "average") -> "Group":
+def table(findings: Findings, ties: Ties = "average") -> Group:
     """Return what rich prints: a table and a conclusion for each task, and the ranks of the encodings.
 
     Each cell has a mean, and below it ± half of its 95 % interval. `ties`: the rule for equal scores, see `ranking`.
     """
-    from rich.console import Group
-    from rich.text import Text
-
     if not findings.runs and findings.unlisted:
         return Group(*_unlisted(findings.unlisted, ""))
     if not findings.runs:
@@ -38,18 +35,16 @@ def table(findings: Findings, ties: Ties = "average") -> "Group":
         parts.append(_title(task))
         parts += [_table(task, lengths[start : start + columns]) for start in range(0, len(lengths), columns)]
         if len(lengths) < len(task.lengths):
-            parts.append(
-                Text(f"({len(lengths)} of {len(task.lengths)} lengths are shown; the page has all)", style="dim")
-            )
+            note = f"({len(lengths)} of {len(task.lengths)} lengths are shown; the page has all)"
+            parts.append(Text(note, style="dim"))
         if task.of_kind("shorter"):
-            trained = (
-                f"the training length{'s' if task.shortest < task.train_length else ''} of {task.training_lengths}"
-            )
-            note = f"(shorter: below {trained} {task.unit}; these count in no score over several lengths)"
+            trained = f"length{'s' if task.shortest < task.train_length else ''} of {task.training_lengths} {task.unit}"
+            note = f"(shorter: below the training {trained}; these count in no score over several lengths)"
             parts.append(Text(note, style="dim"))
         parts += [Text(task.reading), *_notes(task), Text("")]
-        for table in _probe_tables(task):
-            parts += [table, Text("")]
+        for probe in PROBES:
+            for found in filter(None, (probe.report_table(s, task) for s in task.probes.get(probe.name, ()))):
+                parts += [found, Text("")]
     if any(task.baselines for task in findings.tasks):
         parts += [Text(f"Baselines are predictions without a model; {FLOOR_WORDS}."), Text("")]
     if (order := ranking(findings.tasks, ties)) is not None:
@@ -61,6 +56,17 @@ def table(findings: Findings, ties: Ties = "average") -> "Group":
         parts.append(Text(""))
     parts += _missing(findings)
     return Group(*parts)
+
+
+def empty_table(heads: Iterable[str | Text], title: Text | None = None, width: int = 24) -> Table:
+    """Return a table without rows. Its first column, of at most `width` characters, has no head."""
+    shown = Table(
+        title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1)
+    )
+    shown.add_column("", overflow="fold", max_width=width)
+    for head in heads:
+        shown.add_column(head, justify="right", no_wrap=True)
+    return shown
 
 
 def _shown(task: TaskFindings) -> tuple[int, ...]:
@@ -76,41 +82,18 @@ def _shown(task: TaskFindings) -> tuple[int, ...]:
     return tuple(task.lengths[n] for n in chosen)
 
 
-def _probe_tables(task: TaskFindings) -> list["Table"]:
-    """Return the tables of the probes that have one for the terminal."""
-    summaries = ((probe, summary) for probe in PROBES for summary in task.probes.get(probe.name, ()))
-    tables = (probe.report_table(summary, task) for probe, summary in summaries)
-    return [table for table in tables if table is not None]
-
-
-def _notes(task: TaskFindings) -> list["Text"]:
-    """Return the first notes, and a line that counts the others."""
-    from rich.text import Text
-
+def _notes(task: TaskFindings) -> list[Text]:
     more = len(task.notes) - NOTES
     lines = [Text(f"Note: {note}.") for note in task.notes[:NOTES]]
     return [*lines, Text(f"({more} more note{'s' if more > 1 else ''} on the page)")] if more > 0 else lines
 
 
-def _ranks(order: Ranking, findings: Findings) -> "Table":
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
+def _ranks(order: Ranking, findings: Findings) -> Table:
     about = f"  {len(order.tasks)} tasks × {len(order.seeds)} seed{'s' if len(order.seeds) != 1 else ''}"
     left_out = f", {order.dropped} left out because a score is missing" if order.dropped else ""
-    shown = Table(
-        title=Text.assemble(("Mean reciprocal rank", "bold"), about, left_out),
-        title_justify="left",
-        title_style="",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1),
-    )
     cited = findings.published.ranks if findings.published else {}
-    shown.add_column("", overflow="fold", max_width=24)
-    for head in ("longer lengths", "in distribution", *(["published"] if cited else [])):
-        shown.add_column(head, justify="right", no_wrap=True)
+    heads = ["longer lengths", "in distribution", *(["published"] if cited else [])]
+    shown = empty_table(heads, Text.assemble(("Mean reciprocal rank", "bold"), about, left_out))
     for rank in order.ranks:
         cells = [f"{figure(i.mean)} {spread(i)}".strip() if i else "–" for i in (rank.longer, rank.within)]
         shown.add_row(
@@ -119,26 +102,16 @@ def _ranks(order: Ranking, findings: Findings) -> "Table":
     return shown
 
 
-def _title(task: TaskFindings) -> "Text":
-    from rich.text import Text
-
+def _title(task: TaskFindings) -> Text:
     longer = "; × is a multiple of the training length (extrapolation)" if any(map(task.is_new, task.lengths)) else ""
     about = f"{task.metric_label}, {task.metric.better} is better\nlength in {task.unit}{longer}"
     return Text.assemble((task.title, "bold"), f"  {about}")
 
 
-def _table(task: TaskFindings, lengths: tuple[int, ...]) -> "Table":
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    shown.add_column("", overflow="fold", max_width=24)
-    for length in lengths:
-        kind = times(length / task.train_length) if task.is_new(length) else task.kind(length)
-        shown.add_column(Text.assemble(f"{length:,}\n", (kind, "dim")), justify="right", no_wrap=True)
-    longest = max(task.lengths)
-    for series in task.ranked(longest):
+def _table(task: TaskFindings, lengths: tuple[int, ...]) -> Table:
+    kinds = {n: times(n / task.train_length) if task.is_new(n) else task.kind(n) for n in lengths}
+    shown = empty_table([Text.assemble(f"{length:,}\n", (kind, "dim")) for length, kind in kinds.items()])
+    for series in task.ranked(max(task.lengths)):
         cells = []
         for length in lengths:
             point, best = series.point_at(length), task.best(length)
@@ -162,9 +135,7 @@ def _table(task: TaskFindings, lengths: tuple[int, ...]) -> "Table":
     return shown
 
 
-def _missing(findings: Findings) -> list["Text"]:
-    from rich.text import Text
-
+def _missing(findings: Findings) -> list[Text]:
     lines = []
     for state, runs in (("failed", findings.failed), ("not finished", findings.unfinished)):
         if runs:
@@ -178,10 +149,8 @@ def _missing(findings: Findings) -> list["Text"]:
     return [*lines, *_unlisted(findings.unlisted, " more")]
 
 
-def _unlisted(count: int, more: str) -> list["Text"]:
+def _unlisted(count: int, more: str) -> list[Text]:
     """Say how many runs no study lists; nothing if there are none."""
-    from rich.text import Text
-
     belong, are = ("run belongs", "is") if count == 1 else ("runs belong", "are")
     words = f"{count}{more} {belong} to no study and {are} not shown; `lengthwise list runs` lists every run"
     return [Text(words)] if count else []

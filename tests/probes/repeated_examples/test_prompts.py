@@ -4,7 +4,7 @@ import pytest
 
 from lengthwise.config import ConfigError
 from lengthwise.probes import PROBES
-from lengthwise.probes.duplicates.question import DuplicatesQuestion
+from lengthwise.probes.duplicates import DuplicatesQuestion
 from lengthwise.probes.repeated_examples import prompts
 from lengthwise.probes.repeated_examples.prompts import WHERE, Parts
 

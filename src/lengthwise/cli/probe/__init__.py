@@ -65,7 +65,7 @@ def command(
     from lengthwise.cli.app import app
     from lengthwise.store import open_results
 
-    if what in app and what not in PROBES.names():
+    if what in app and PROBES.get(what) is None:
         raise ConfigError(f"{what} is a command and not a probe; see `lengthwise {what} --help`")
 
     selection = dataclasses.replace(selection, run=run, lengths=options.pop("lengths", None))

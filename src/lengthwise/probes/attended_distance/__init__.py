@@ -1,20 +1,19 @@
 """How far back the heads of a model attend."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from lengthwise.config import Run
-from lengthwise.probes.attended_distance.question import AttendedDistanceQuestion
-from lengthwise.probes.base import ATTENTION, Column, ModelProbe, OnProgress, StoredAnswers
-
-if TYPE_CHECKING:
-    from lengthwise.analysis.findings import TaskFindings
-    from lengthwise.probes.attended_distance.summary import AttendedDistanceSummary
-    from lengthwise.probes.measuring.trained_run import TrainedRun
-    from lengthwise.report.palette import Look
-    from lengthwise.store.checks import Check
+from lengthwise.probes.base import ATTENTION, Column, ModelProbe, ModelQuestion
 
 BARS = "▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttendedDistanceQuestion(ModelQuestion):
+    """How far back a run attends."""
+
+    probe: ClassVar[str] = "attended-distance"
 
 
 class AttendedDistance(ModelProbe):
@@ -38,43 +37,9 @@ class AttendedDistance(ModelProbe):
     def lengths(self, train_length: int, evaluated: Sequence[int]) -> Sequence[int]:
         return [length for length in evaluated if length > train_length] or evaluated
 
-    def checks(self) -> "tuple[Check, Check]":
-        from lengthwise.probes.attended_distance.answer import QUESTION, RESULT
-
-        return QUESTION, RESULT
-
-    def require(self, run: Run, questions: Sequence[AttendedDistanceQuestion], against: Run | None) -> None:
-        from lengthwise.probes.attended_distance.measure import require
-
-        require(run, questions)
-
-    def measure(
-        self,
-        trained: "TrainedRun",
-        question: AttendedDistanceQuestion,
-        against: "TrainedRun | None",
-        on_progress: OnProgress = None,
-    ) -> dict[str, Any]:
-        from lengthwise.probes.attended_distance.measure import measure
-
-        return measure(trained, question, on_progress)
-
     def cells(self, result: Mapping[str, Any]) -> Sequence[float | str]:
         """Return a histogram and two shares, averaged over all layers and heads."""
         heads = [head for layer in result["most"] for head in layer]
         shares = [sum(bins) / len(heads) / result["queries"] for bins in zip(*heads, strict=True)]
-        highest = max(shares)
-        strip = "".join(BARS[round(share / highest * (len(BARS) - 1))] for share in shares)
+        strip = "".join(BARS[round(share / max(shares) * (len(BARS) - 1))] for share in shares)
         return [strip, shares[0], shares[-1]]
-
-    def summarize(self, answers: StoredAnswers) -> "Sequence[AttendedDistanceSummary]":
-        from lengthwise.probes.attended_distance.summary import summarize
-
-        return summarize(answers)
-
-    def section(
-        self, summary: "AttendedDistanceSummary", task: "TaskFindings", looks: "Mapping[str, Look]"
-    ) -> dict[str, Any]:
-        from lengthwise.probes.attended_distance.section import section
-
-        return section(summary, task, looks)

@@ -1,6 +1,7 @@
 """How far back the heads of a trained model attend, relative to the number of visible tokens."""
 
-import time
+import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,11 @@ from torch import Tensor
 from lengthwise.attention.tables import scatter_columns
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import check_lengths
+from lengthwise.forms import table_dtype
 from lengthwise.models import Model
 from lengthwise.probes.base import ModelQuestion, OnProgress
 from lengthwise.probes.measuring.rows import AttentionCall, attention_calls, block_rows
-from lengthwise.probes.measuring.trained_run import TrainedRun, example_batches, report, require_attention
-from lengthwise.training.numerics import reproducible
+from lengthwise.probes.measuring.trained_run import TrainedRun, example_batches, measurement, report, require_attention
 
 BINS = 20  # of the normalised distance 0 ... 1, each 0.05 wide
 TOLERANCE = 1e-4  # nats: logits closer than this differ only by rounding, as for repeated tokens without an encoding
@@ -64,8 +65,8 @@ def attended_distance(
 
 
 def _layer(call: AttentionCall, queries: Tensor) -> tuple[Tensor, Tensor]:
-    most: Tensor | int = 0
-    mass: Tensor | int = 0
+    most = torch.zeros(call.heads, BINS, dtype=torch.long, device=call.q.device)
+    mass = most.to(table_dtype(call.q.device))
     index = torch.arange(call.mask.keys, device=call.q.device)
     for rows, keys, logits in call.blocks(block_rows(call.q.device, len(call.q) * call.mask.keys * 3 * call.heads)):
         selected = queries[:, rows]
@@ -76,42 +77,32 @@ def _layer(call: AttentionCall, queries: Tensor) -> tuple[Tensor, Tensor]:
         # argmax of a 0/1 tensor returns the first of the keys whose logits are equal within the tolerance.
         highest = (logits >= logits.amax(-1, keepdim=True) - TOLERANCE).to(torch.uint8).argmax(-1, keepdim=True)
         highest_bin = torch.nn.functional.one_hot(column.gather(-1, highest)[..., 0], BINS)  # [b, h, i, n]
-        most = most + (highest_bin * selected[:, None, :, None]).sum((0, 2))
+        most += (highest_bin * selected[:, None, :, None]).sum((0, 2))
         shares = scatter_columns(logits.softmax(-1), column, BINS)
-        mass = mass + (shares * selected[:, None, :, None]).sum((0, 2))
-    assert isinstance(most, Tensor) and isinstance(mass, Tensor)
+        mass += (shares * selected[:, None, :, None]).sum((0, 2))
     return most, mass
 
 
-def require(run: Run, questions: Sequence[ModelQuestion]) -> None:
+def require(run: Run, questions: Sequence[ModelQuestion], against: Run | None = None) -> None:
     """Raise `ConfigError` if the run has no attention, or does not support a length. Builds no model."""
     require_attention(run)
     check_lengths(run, [question.length for question in questions])
 
 
+@measurement
 def measure(trained: TrainedRun, question: ModelQuestion, on_progress: OnProgress = None) -> dict[str, Any]:
     """Return the result for one run.
 
     `most` and `mass` [layer][head][bin] as in `AttendedDistances`: the number of queries whose highest logit is in a bin, and the
     share of all weights in it. The queries are the tokens that predict the answer (`Task.answer_mask`). `n`: number of examples.
     """
-    start = time.perf_counter()
     parts: list[AttendedDistances] = []
     examples = 0
-    with reproducible(trained.device):
-        for batch, positions in example_batches(trained, question, [trained.run]):
-            queries = trained.task.answer_mask(batch)
-            parts.append(attended_distance(trained.model, batch.inputs, queries=queries, positions=positions[0]))
-            examples += len(batch)
-            report(on_progress, len(batch))
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return {
-        "bins": BINS,
-        "most": total.most.tolist(),
-        "mass": (total.mass.double() / total.queries).tolist(),
-        "queries": total.queries,
-        "n": examples,
-        "seconds": round(time.perf_counter() - start, 3),
-    }
+    for batch, positions in example_batches(trained, question, [trained.run]):
+        queries = trained.task.answer_mask(batch)
+        parts.append(attended_distance(trained.model, batch.inputs, queries=queries, positions=positions[0]))
+        examples += len(batch)
+        report(on_progress, len(batch))
+    total = functools.reduce(operator.add, parts)
+    mass = (total.mass.double() / total.queries).tolist()
+    return {"bins": BINS, "most": total.most.tolist(), "mass": mass, "queries": total.queries, "n": examples}

@@ -2,20 +2,42 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from lengthwise.config import Run
-from lengthwise.probes.attention_distance.question import AttentionDistanceQuestion
-from lengthwise.probes.base import ATTENTION, Column, ModelProbe, OnProgress, StoredAnswers
+from lengthwise.config import ConfigError, near_miss
+from lengthwise.probes.base import ATTENTION, EXAMPLES_AT_LENGTH, Column, ModelProbe, ModelQuestion, option
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from lengthwise.analysis.findings import TaskFindings
     from lengthwise.probes.attention_distance.summary import AttentionDistanceSummary
-    from lengthwise.probes.measuring.trained_run import TrainedRun
-    from lengthwise.report.palette import Look
-    from lengthwise.store.checks import Check
+
+VARIANTS = ("jensen-shannon", "published")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionDistanceQuestion(ModelQuestion):
+    """The distance from the attention of the run with the key `against`."""
+
+    probe: ClassVar[str] = "attention-distance"
+    against: str
+    examples: int = option(EXAMPLES_AT_LENGTH, 10)
+    variant: str = option(
+        "How attention distances are computed: jensen-shannon, or published (as in the NoPE study's code).", VARIANTS[0]
+    )
+
+    def __post_init__(self) -> None:
+        require_variant(self.variant)
+        super().__post_init__()
+
+
+def require_variant(variant: str) -> None:
+    if variant not in VARIANTS:
+        raise ConfigError(
+            f"there is no variant {variant!r}{near_miss(str(variant), VARIANTS)}; available: {', '.join(VARIANTS)}"
+        )
 
 
 class AttentionDistance(ModelProbe):
@@ -31,50 +53,12 @@ class AttentionDistance(ModelProbe):
     compares = True
     columns = (Column("mean"), Column("nats per layer, from first to last", is_text=True))
 
-    def checks(self) -> "tuple[Check, Check]":
-        from lengthwise.probes.attention_distance.answer import QUESTION, RESULT
-
-        return QUESTION, RESULT
-
-    def require(self, run: Run, questions: Sequence[AttentionDistanceQuestion], against: Run | None) -> None:
-        from lengthwise.probes.attention_distance.measure import require_comparable
-
-        assert against is not None
-        require_comparable(run, against, [question.length for question in questions])
-
-    def measure(
-        self,
-        trained: "TrainedRun",
-        question: AttentionDistanceQuestion,
-        against: "TrainedRun | None",
-        on_progress: OnProgress = None,
-    ) -> dict[str, Any]:
-        from lengthwise.probes.attention_distance.measure import measure
-
-        assert against is not None
-        return measure(trained, against, question, on_progress)
-
     def cells(self, result: Mapping[str, Any]) -> Sequence[str]:
         layers = [math.nan if value is None else value for value in result["layers"]]
-        return [_nats(sum(layers) / len(layers)), " ".join(map(_nats, layers))]
-
-    def summarize(self, answers: StoredAnswers) -> "Sequence[AttentionDistanceSummary]":
-        from lengthwise.probes.attention_distance.summary import summarize
-
-        return summarize(answers)
-
-    def section(
-        self, summary: "AttentionDistanceSummary", task: "TaskFindings", looks: "Mapping[str, Look]"
-    ) -> dict[str, Any]:
-        from lengthwise.probes.attention_distance.section import section
-
-        return section(summary, task, looks)
+        mean, *texts = (f"{v:.4f}" if math.isfinite(v) else "–" for v in (sum(layers) / len(layers), *layers))
+        return [mean, " ".join(texts)]
 
     def report_table(self, summary: "AttentionDistanceSummary", task: "TaskFindings") -> "Table":
         from lengthwise.probes.attention_distance.section import report_table
 
         return report_table(summary, task)
-
-
-def _nats(value: float) -> str:
-    return f"{value:.4f}" if math.isfinite(value) else "–"

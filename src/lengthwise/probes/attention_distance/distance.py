@@ -8,8 +8,8 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError
 from lengthwise.models import Model, require_decoder
+from lengthwise.probes.attention_distance import require_variant
 from lengthwise.probes.attention_distance.divergence import DIVERGENCES
-from lengthwise.probes.attention_distance.question import require_variant
 from lengthwise.probes.measuring.rows import AttentionCall, attention_calls, block_rows
 
 
@@ -39,10 +39,10 @@ def attention_distance(
     """
     require_variant(variant)
     a, b = require_decoder(a), require_decoder(b)
-    if len(a.blocks) != len(b.blocks):
+    depths = len(a.blocks), len(b.blocks)
+    if depths[0] != depths[1]:
         raise ConfigError(
-            f"the models must have equal depth, because layers are compared one to one, got {len(a.blocks)} and {len(b.blocks)} "
-            "layers"
+            f"the models must have equal depth, because layers are compared one to one, got {depths[0]} and {depths[1]} layers"
         )
     selected = torch.ones(1, inputs.shape[1], dtype=torch.bool, device=inputs.device) if queries is None else queries
     if not bool(selected.any(-1).all()):
@@ -62,10 +62,9 @@ def pair_distances(
     divergence = DIVERGENCES[variant]
     weight = selected.to(p.dtype)[:, None]
     # Compare one head of A with all of B at a time, which limits memory to a few blocks of rows.
-    sums = [(divergence(p[:, n, None], q) * weight).sum(-1) for n in range(p.shape[1])]
-    distances = torch.stack(sums, 1)
+    distances = torch.stack([(divergence(head[:, None], q) * weight).sum(-1) for head in p.unbind(1)], 1)
     if variant == "published":
-        skipped = torch.ones(distances.shape[1:], dtype=torch.bool, device=distances.device).tril()
+        skipped = torch.ones_like(distances, dtype=torch.bool).tril()
         distances = distances.masked_fill(skipped, torch.inf)
     return distances
 

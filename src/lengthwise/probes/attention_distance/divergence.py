@@ -30,8 +30,9 @@ def published_divergence(p: Float[Tensor, "*#n j"], q: Float[Tensor, "*#n j"]) -
     return divergence.clamp(min=0)  # rounding can make it negative
 
 
-Divergence = Callable[[Tensor, Tensor], Tensor]
-
-DIVERGENCES: dict[str, Divergence] = {"jensen-shannon": jensen_shannon, "published": published_divergence}
+DIVERGENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "jensen-shannon": jensen_shannon,
+    "published": published_divergence,
+}
 """The divergence of each variant of `attention_distance`. "published" also pairs heads as the published code does; see
 `pair_distances`."""

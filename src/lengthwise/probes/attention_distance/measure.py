@@ -2,23 +2,29 @@
 
 import json
 import math
-import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import check_lengths
+from lengthwise.probes.attention_distance import AttentionDistanceQuestion
 from lengthwise.probes.attention_distance.distance import attention_distance
-from lengthwise.probes.attention_distance.question import AttentionDistanceQuestion
 from lengthwise.probes.base import OnProgress
-from lengthwise.probes.measuring.trained_run import TrainedRun, example_batches, numbers, report, require_attention
-from lengthwise.training.numerics import reproducible
+from lengthwise.probes.measuring.trained_run import (
+    TrainedRun,
+    example_batches,
+    measurement,
+    numbers,
+    report,
+    require_attention,
+)
 
 
-def require_comparable(a: Run, b: Run, lengths: Iterable[int] = ()) -> None:
+def require(a: Run, questions: Sequence[AttentionDistanceQuestion], b: Run | None) -> None:
     """Raise `ConfigError` if the runs differ in task or depth, or if one of them does not support a length. Builds no model."""
+    assert b is not None
     if a.key == b.key:
         raise ConfigError(f"run {a.key[:8]} cannot be compared with itself; name another run")
     for run in (a, b):
@@ -28,14 +34,13 @@ def require_comparable(a: Run, b: Run, lengths: Iterable[int] = ()) -> None:
             f"run {a.key[:8]} is trained on {_task_description(a)} and run {b.key[:8]} on {_task_description(b)}, but attention is "
             "compared on the same examples; name runs of the same task with the same settings"
         )
-    layers = a.model.num_layers, b.model.num_layers
-    if layers[0] != layers[1]:
+    if a.model.num_layers != b.model.num_layers:
         raise ConfigError(
-            f"run {a.key[:8]} has {layers[0]} layers and run {b.key[:8]} has {layers[1]}, but layers are compared one to one; name "
-            "runs of equal depth"
+            f"run {a.key[:8]} has {a.model.num_layers} layers and run {b.key[:8]} has {b.model.num_layers}, but layers are "
+            "compared one to one; name runs of equal depth"
         )
     for run in (a, b):
-        check_lengths(run, lengths)
+        check_lengths(run, [question.length for question in questions])
 
 
 def _task_description(run: Run) -> str:
@@ -43,6 +48,7 @@ def _task_description(run: Run) -> str:
     return f"{run.task.name}({settings})"
 
 
+@measurement
 def measure(
     a: TrainedRun, b: TrainedRun, question: AttentionDistanceQuestion, on_progress: OnProgress = None
 ) -> dict[str, Any]:
@@ -52,28 +58,16 @@ def measure(
     means (None for a single example). `n`: number of examples. `places`: number of queries in all examples. Queries up to the last
     scored token count, which are those of question and answer, without padding.
     """
-    start = time.perf_counter()
-    distances, query_count = [], 0
-    with reproducible(a.device):
-        for batch, positions in example_batches(a, question, [a.run, b.run]):
-            queries = batch.scored.flip(1).cumsum(1).flip(1) > 0
-            query_count += int(queries.sum())
-            distance = attention_distance(
-                a.model,
-                b.model,
-                batch.inputs,
-                queries=queries,
-                positions=(positions[0], positions[1]),
-                variant=question.variant,
-            )
-            distances.append(distance.cpu())
-            report(on_progress, len(batch))
-    values = torch.cat(distances).double()
+    parts, query_count = [], 0
+    for batch, (in_a, in_b) in example_batches(a, question, [a.run, b.run]):
+        queries = batch.scored.flip(1).cumsum(1).flip(1) > 0
+        query_count += int(queries.sum())
+        distance = attention_distance(
+            a.model, b.model, batch.inputs, queries=queries, positions=(in_a, in_b), variant=question.variant
+        )
+        parts.append(distance.cpu())
+        report(on_progress, len(batch))
+    values = torch.cat(parts).double()
     errors = values.std(0) / math.sqrt(len(values)) if len(values) > 1 else torch.full(values.shape[1:], math.nan)
-    return {
-        "layers": numbers(values.mean(0)),
-        "standard_errors": numbers(errors),
-        "n": len(values),
-        "places": query_count,
-        "seconds": round(time.perf_counter() - start, 3),
-    }
+    means = {"layers": numbers(values.mean(0)), "standard_errors": numbers(errors)}
+    return {**means, "n": len(values), "places": query_count}

@@ -2,19 +2,20 @@
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
 
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.intervals import Interval
 from lengthwise.probes.attention_distance.summary import AttentionDistanceSummary
-from lengthwise.report.charts.lines import Line, even_columns, line_chart, zero_to
+from lengthwise.report.charts.lines import even_columns, line_chart, zero_to
 from lengthwise.report.charts.scales import top_of_intervals
 from lengthwise.report.palette import Look
-from lengthwise.report.sections import count_text, facts_table, sequences_text
+from lengthwise.report.sections import line, sequences_text, table_row
+from lengthwise.report.terminal import empty_table
 from lengthwise.values import join_names
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 MEASURES = {
     "jensen-shannon": "the Jensen–Shannon divergence, from 0 to ln 2",
@@ -22,42 +23,28 @@ MEASURES = {
 }
 
 
-def section(group: AttentionDistanceSummary, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
-    """Return the template\'s data for one summary."""
+def section(group: AttentionDistanceSummary, task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any]:
+    """Return the template's data for one summary."""
     top = top_of_intervals(i for s in group.series for i in s.layers)
-    count = max(len(s.layers) for s in group.series)
     order = sorted(group.series, key=lambda s: (s.mean if math.isfinite(s.mean) else math.inf, s.label))
-    names = [f"{s.label} (another seed)" if s.baseline else s.label for s in order]
-    layers = [str(n + 1) for n in range(count)]
+    layers = [str(n + 1) for n in range(len(order[0].layers))]
     described = (
         f"{task.title}: line chart of the attention distance from {group.reference} by layer. Horizontal axis: layers 1 to "
-        f"{count}. Vertical axis: distance in nats, from 0 to {top:g}. Lines: {join_names(names)}. The table below has the same "
-        "numbers."
+        f"{len(layers)}. Vertical axis: distance in nats, from 0 to {top:g}. Lines: {join_names([s.name for s in order])}. The "
+        "table below has the same numbers."
     )
-    lines = [
-        Line(s.label, known[s.label], s.layers, count_text(s.seeds, group.n, "example"), name)
-        for s, name in zip(order, names, strict=True)
-    ]
+    lines = [line(s, looks, s.layers, group.n, "example", s.name) for s in order]
     return {
-        "group": group,
         "chart": line_chart(described, lines, even_columns(layers, "layer"), [zero_to(top)]),
-        "measure": MEASURES.get(group.variant, group.variant),
-        "sequences": sequences_text(group.n, group.examples, group.lengths, task),
+        "measure": MEASURES.get(group.asked["variant"], group.asked["variant"]),
+        "sequences": sequences_text(group, task),
         "heads": ["mean", *(f"layer {layer}" for layer in layers)],
         "series": [
-            {
-                "label": s.label,
-                "name": name,
-                "look": known[s.label],
-                "seeds": s.seeds,
-                "cells": [_cell(s.mean), *(_cell(i.mean, i) for i in s.layers)],
-            }
-            for s, name in zip(order, names, strict=True)
+            {**table_row(s, looks, [_cell(s.mean), *(_cell(i.mean, i) for i in s.layers)]), "name": s.name}
+            for s in order
         ],
         "baseline": any(s.baseline for s in group.series),
         "others": any(not s.baseline for s in group.series),
-        "one_seed": any(s.seeds == 1 for s in group.series),
-        "facts": facts_table(group.facts),
     }
 
 
@@ -71,27 +58,13 @@ def nats(value: float) -> str:
     return f"{value:.4f}" if math.isfinite(value) else "not finite"
 
 
-def report_table(group: AttentionDistanceSummary, task: TaskFindings) -> "Table":
+def report_table(group: AttentionDistanceSummary, task: TaskFindings) -> Table:
     """Return a table of attention distances: the mean over all layers, the first layer and the last one."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    pairing = f"{'different seeds' if group.across else 'same seed'}, {group.variant}, in nats"
-    about = f"  {pairing}\n{sequences_text(group.n, group.examples, group.lengths, task)}"
-    shown = Table(
-        title=Text.assemble((f"Attention distance from {group.reference}", "bold"), about),
-        title_justify="left",
-        title_style="",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1),
-    )
-    shown.add_column("", overflow="fold", max_width=34)
-    for head in ("seeds", "all layers", "first", "last"):
-        shown.add_column(head, justify="right", no_wrap=True)
+    pairing = f"{'different seeds' if group.across else 'same seed'}, {group.asked['variant']}, in nats"
+    about = f"  {pairing}\n{sequences_text(group, task)}"
+    title = Text.assemble((f"Attention distance from {group.reference}", "bold"), about)
+    shown = empty_table(("seeds", "all layers", "first", "last"), title, width=34)
     for series in group.series:
         ends = (series.mean, series.layers[0].mean, series.layers[-1].mean)
-        name = f"{series.label} (another seed)" if series.baseline else series.label
-        shown.add_row(Text(name), f"{series.seeds}", *map(nats, ends))
+        shown.add_row(Text(series.name), f"{series.seeds}", *map(nats, ends))
     return shown

@@ -3,13 +3,23 @@
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from lengthwise.analysis.gather import canonical
 from lengthwise.analysis.intervals import Interval, over_examples, over_seeds
-from lengthwise.analysis.probe_rows import at_common_lengths, by_label, by_run, joint_facts, of_one_shape
+from lengthwise.analysis.probe_rows import (
+    ProbeSeries,
+    ProbeSummary,
+    at_common_lengths,
+    mean,
+    mean_of,
+    nan_for_none,
+    of_one_shape,
+    summary_fields,
+)
 from lengthwise.probes.base import StoredAnswers
 
 if TYPE_CHECKING:
@@ -19,39 +29,33 @@ LN2 = math.log(2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistanceSeries:
-    """An encoding's distance from the reference in each layer, first to last, in nats. `seeds`: the number of runs.
+class DistanceSeries(ProbeSeries):
+    """An encoding's distance from the reference in each layer, first to last, in nats.
 
     `baseline`: whether these are the reference's own runs, compared with its runs of other seeds.
     """
 
-    label: str
     baseline: bool
     layers: tuple[Interval, ...]
-    seeds: int
 
     @property
     def mean(self) -> float:
-        return math.fsum(layer.mean for layer in self.layers) / len(self.layers)
+        return mean([layer.mean for layer in self.layers])
+
+    @property
+    def name(self) -> str:
+        return f"{self.label} (another seed)" if self.baseline else self.label
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionDistanceSummary:
+class AttentionDistanceSummary(ProbeSummary[DistanceSeries]):
     """Comparable distances: from runs of one reference encoding, by one measure, on the same examples.
 
-    For each run, they are means over `lengths`, and at each length over at most `examples` test examples (`n`: the smallest actual
-    number). `across`: whether a run and its reference have different seeds. `variant`: "jensen-shannon" or "published". `facts`:
-    the origin of the numbers, flat.
+    `across`: whether a run and its reference have different seeds.
     """
 
     reference: str
-    variant: str
     across: bool
-    examples: int
-    n: int
-    lengths: tuple[int, ...]
-    series: tuple[DistanceSeries, ...]
-    facts: Mapping[str, Any]
 
 
 def summarize(answers: StoredAnswers) -> tuple[AttentionDistanceSummary, ...]:
@@ -73,56 +77,21 @@ def summarize(answers: StoredAnswers) -> tuple[AttentionDistanceSummary, ...]:
         reference, _ = json.loads(name)
         own = by_kind.pop("null", [])
         for which, rows in by_kind.items() or [("true", [])]:
-            found += _summaries(labels, reference, json.loads(which), [*rows, *own])
+            for some in at_common_lengths(of_one_shape([*rows, *own])):
+                fields = summary_fields(some, labels, partial(_series, reference))
+                found.append(AttentionDistanceSummary(reference=reference, across=json.loads(which), **fields))
     return tuple(found)
 
 
-def _summaries(
-    labels: Mapping[str, str], reference: str, across: bool, rows: Sequence["ProbeRow"]
-) -> list[AttentionDistanceSummary]:
-    summaries = []
-    for lengths, some in at_common_lengths(of_one_shape(rows), lambda row: (row.key, row.asked["against"])):
-        first = some[0].asked
-        # The published divergence, half the sum of KL(M‖P) and KL(M‖Q), is not negative either; it has no upper end.
-        bounds = (0.0, LN2 if first["variant"] == "jensen-shannon" else math.inf)
-        of_run = by_run(some)
-        series = tuple(
-            DistanceSeries(
-                label=label,
-                baseline=label == reference,
-                layers=tuple(_layer(layer, [of_run[key] for key in keys], bounds) for layer in _layers(some)),
-                seeds=len(keys),
-            )
-            for label, keys in by_label(labels, of_run).items()
-        )
-        summaries.append(
-            AttentionDistanceSummary(
-                reference=reference,
-                variant=first["variant"],
-                across=across,
-                examples=first["examples"],
-                n=min(row.result["n"] for row in some),
-                lengths=lengths,
-                series=series,
-                facts=joint_facts(some),
-            )
-        )
-    return summaries
-
-
-def _layers(rows: Sequence["ProbeRow"]) -> range:
-    return range(min(len(row.result["layers"]) for row in rows))
-
-
-def _layer(layer: int, runs: Sequence[Sequence["ProbeRow"]], bounds: tuple[float, float]) -> Interval:
-    """Return the interval over runs in one layer. Each run counts with the mean over its questions."""
-
-    def numbers(rows: Sequence["ProbeRow"], name: str) -> list[float]:
-        found = (row.result[name][layer] for row in rows)
-        return [math.nan if value is None else value for value in found]
-
-    means = [math.fsum(values) / len(values) for values in (numbers(rows, "layers") for rows in runs)]
-    if len(means) > 1:
-        return over_seeds(means, bounds)
-    errors = numbers(runs[0], "standard_errors")
-    return over_examples(means[0], math.sqrt(math.fsum(e * e for e in errors)) / len(errors), bounds)
+def _series(reference: str, label: str, runs: "Sequence[Sequence[ProbeRow]]") -> DistanceSeries:
+    """Return the intervals over runs in each layer. Each run counts with the mean over its questions."""
+    # The published divergence, half the sum of KL(M‖P) and KL(M‖Q), is not negative either; it has no upper end.
+    bounds = (0.0, LN2 if runs[0][0].asked["variant"] == "jensen-shannon" else math.inf)
+    means = [mean_of([nan_for_none(row.result["layers"]) for row in rows]) for rows in runs]
+    if len(runs) > 1:
+        layers = [over_seeds(layer, bounds) for layer in zip(*means, strict=True)]
+    else:
+        errors = zip(*(nan_for_none(row.result["standard_errors"]) for row in runs[0]), strict=True)
+        pooled = [math.sqrt(math.fsum(e * e for e in layer)) / len(layer) for layer in errors]
+        layers = [over_examples(*layer, bounds) for layer in zip(means[0], pooled, strict=False)]
+    return DistanceSeries(label=label, seeds=len(runs), baseline=label == reference, layers=tuple(layers))

@@ -1,17 +1,35 @@
 """The lengths of a run's training and test examples, which need no model."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-from lengthwise.probes.base import EXAMPLES, Probe, StoredAnswers
-from lengthwise.probes.example_lengths.question import ExampleLengthsQuestion
+from lengthwise.config import ConfigError, near_miss
+from lengthwise.probes.base import EXAMPLES, Probe, Question
 
 if TYPE_CHECKING:
-    from lengthwise.analysis.findings import TaskFindings
-    from lengthwise.probes.example_lengths.summary import ExampleLengthsSummary
-    from lengthwise.report.palette import Look
-    from lengthwise.store.checks import Check
     from lengthwise.store.rows import ProbeRow
+
+FIELDS = ("input", "target", "length")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleLengthsQuestion(Question):
+    """The words of the questions (`field` is "input"), the words of the answers ("target"), or the task's "length".
+
+    `examples` and `lengths`: how many training examples are drawn, and for which lengths test examples are drawn; None if all
+    examples of a fixed data set are counted.
+    """
+
+    probe: ClassVar[str] = "lengths"
+    field: str
+    examples: int | None = None
+    lengths: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.field not in FIELDS:
+            known = f"{near_miss(self.field, FIELDS)}; available: {', '.join(FIELDS)}"
+            raise ConfigError(f"there is no field {self.field!r}{known}")
 
 
 class ExampleLengths(Probe):
@@ -20,23 +38,6 @@ class ExampleLengths(Probe):
     question = ExampleLengthsQuestion
     chapter = EXAMPLES
     command = "lengthwise lengths KEY"
-
-    def checks(self) -> "tuple[Check, Check]":
-        from lengthwise.probes.example_lengths.answer import QUESTION, RESULT
-
-        return QUESTION, RESULT
-
-    def summarize(self, answers: StoredAnswers) -> "Sequence[ExampleLengthsSummary]":
-        from lengthwise.probes.example_lengths.summary import summarize
-
-        return summarize(answers)
-
-    def section(
-        self, summary: "ExampleLengthsSummary", task: "TaskFindings", looks: "Mapping[str, Look]"
-    ) -> dict[str, Any]:
-        from lengthwise.probes.example_lengths.section import section
-
-        return section(summary, task)
 
     def stored_note(self, key: str, rows: "Sequence[ProbeRow]") -> str:
         return f"the lengths of its examples are stored; `lengthwise lengths {key}` shows them"

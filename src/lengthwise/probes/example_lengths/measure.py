@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from lengthwise.config import ConfigError, Run
-from lengthwise.probes.example_lengths.question import ExampleLengthsQuestion
+from lengthwise.probes.example_lengths import ExampleLengthsQuestion
 from lengthwise.tasks.base import Batch, generator
 from lengthwise.tasks.sequences import SequenceTask
 

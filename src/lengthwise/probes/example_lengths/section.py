@@ -1,34 +1,33 @@
 """Bar charts of the lengths of training and test examples."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.lengths import Histogram
 from lengthwise.probes.example_lengths.summary import ExampleLengthsSummary
 from lengthwise.report.charts.small import bar_chart
+from lengthwise.report.palette import Look
 
 BINS = 24  # bars that fit side by side on a phone
 COLOURS = ("var(--c0)", "var(--c1)")  # of training and test
 
 
-def section(lengths: ExampleLengthsSummary, task: TaskFindings) -> dict[str, Any]:
+def section(lengths: ExampleLengthsSummary, task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any]:
     """Return the template's data for the lengths of one field."""
     bins = lengths.bins(BINS)
-    parts = {"train": lengths.train, "test": lengths.test}
-    shares = [
-        [count / part.total for count, part in zip(counts, parts.values(), strict=True)] for _, _, *counts in bins
-    ]
-    highest = max(max(pair) for pair in shares)
+    train, test = lengths.train, lengths.test
+    shares = [(of_train / train.total, of_test / test.total) for _, _, of_train, of_test in bins]
+    highest = max(map(max, shares))
     title = lengths.unit or task.unit
     top = f"{highest:.0%}" if highest >= 0.1 else f"{highest:.1%}"
-    shortest, longest = min(p.shortest for p in parts.values()), max(p.longest for p in parts.values())
-    summaries = {split: _summary(part) for split, part in parts.items()}
+    summaries = {"train": _summary(train), "test": _summary(test)}
     return {
         "title": title,
         "chart": bar_chart(
-            f"{task.title}: bar chart of the lengths of examples. Horizontal axis: {title}, from {shortest:,} to "
-            f"{longest:,}. Vertical axis: share of examples, from 0 % to {top}. Training: {summaries['train']}. "
-            f"Test: {summaries['test']}. The table below has all numbers.",
+            f"{task.title}: bar chart of the lengths of examples. Horizontal axis: {title}, from "
+            f"{min(train.shortest, test.shortest):,} to {max(train.longest, test.longest):,}. Vertical axis: share of examples, "
+            f"from 0 % to {top}. Training: {summaries['train']}. Test: {summaries['test']}. The table below has all numbers.",
             dict(zip(COLOURS, zip(*shares, strict=True), strict=True)),
             (highest, top),
             {n + 0.5: f"{first:,}" for n, (first, *_) in enumerate(bins)},

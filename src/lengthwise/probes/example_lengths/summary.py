@@ -55,9 +55,9 @@ def summarize(answers: StoredAnswers) -> tuple[ExampleLengthsSummary, ...]:
 
 def example_lengths(row: "ProbeRow") -> ExampleLengthsSummary:
     """Return the stored lengths of a run. Raise `ConfigError` if a split has no examples."""
-    parts = {split: {int(length): count for length, count in row.result[split].items()} for split in ("train", "test")}
-    for split, counts in parts.items():
-        if not counts:
+    parts = {}
+    for split in ("train", "test"):
+        if not row.result[split]:
             raise ConfigError(f"run {row.key[:8]} has no {split} examples to count")
-    train, test = (Histogram(dict(sorted(parts[split].items()))) for split in ("train", "test"))
-    return ExampleLengthsSummary(field=row.asked["field"], drawn=row.asked.get("examples"), train=train, test=test)
+        parts[split] = Histogram(dict(sorted((int(length), count) for length, count in row.result[split].items())))
+    return ExampleLengthsSummary(field=row.asked["field"], drawn=row.asked.get("examples"), **parts)

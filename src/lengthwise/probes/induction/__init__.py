@@ -1,19 +1,31 @@
 """Induction heads: the attention to what followed the same x earlier."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from lengthwise.config import Run
-from lengthwise.probes.base import Column, OnProgress, StoredAnswers
-from lengthwise.probes.in_context import InContextProbe
-from lengthwise.probes.induction.question import InductionQuestion
+from lengthwise.config import ConfigError
+from lengthwise.probes.base import LENGTH, Column, ModelQuestion, option
+from lengthwise.probes.in_context import POINTS, REPEATS, InContextProbe
 
-if TYPE_CHECKING:
-    from lengthwise.analysis.findings import TaskFindings
-    from lengthwise.probes.induction.summary import InductionSummary
-    from lengthwise.probes.measuring.trained_run import TrainedRun
-    from lengthwise.report.palette import Look
-    from lengthwise.store.checks import Check
+
+@dataclass(frozen=True, kw_only=True)
+class InductionQuestion(ModelQuestion):
+    """The attention in prompts that repeat `points` examples, and in the second half of prompts with `length` examples."""
+
+    probe: ClassVar[str] = "induction"
+    length: int = option(LENGTH, 80, minimum=2)
+    points: int = option(POINTS, 12)
+    repeats: int = option(REPEATS, 4, minimum=2)
+    neighbours: int = option("Number of nearest neighbours that the induction probe considers.", 1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.neighbours > (limit := self.length // 2):
+            raise ConfigError(
+                f"neighbours must be at most {limit} in prompts of {self.length} examples, got {self.neighbours}; use fewer, or "
+                "longer prompts"
+            )
 
 
 class Induction(InContextProbe):
@@ -26,37 +38,6 @@ class Induction(InContextProbe):
     question = InductionQuestion
     columns = (Column("prefix score"), Column("best head"), Column("nearest-neighbour score"))
 
-    def checks(self) -> "tuple[Check, Check]":
-        from lengthwise.probes.induction.answer import QUESTION, RESULT
-
-        return QUESTION, RESULT
-
-    def require(self, run: Run, questions: Sequence[InductionQuestion], against: Run | None) -> None:
-        from lengthwise.probes.induction.measure import require
-
-        require(run, questions)
-
-    def measure(
-        self,
-        trained: "TrainedRun",
-        question: InductionQuestion,
-        against: "TrainedRun | None",
-        on_progress: OnProgress = None,
-    ) -> dict[str, Any]:
-        from lengthwise.probes.induction.measure import measure
-
-        return measure(trained, question, on_progress)
-
     def cells(self, result: Mapping[str, Any]) -> Sequence[float]:
         best = max(head or 0.0 for layer in result["induction"] for head in layer)
         return [result["prefix_score"] or 0.0, best, result["nearest_score"] or 0.0]
-
-    def summarize(self, answers: StoredAnswers) -> "Sequence[InductionSummary]":
-        from lengthwise.probes.induction.summary import summarize
-
-        return summarize(answers)
-
-    def section(self, summary: "InductionSummary", task: "TaskFindings", looks: "Mapping[str, Look]") -> dict[str, Any]:
-        from lengthwise.probes.induction.section import section
-
-        return section(summary, task, looks)

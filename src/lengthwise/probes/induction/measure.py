@@ -1,39 +1,25 @@
 """The measurement of induction: the attention to what followed the same x, or a similar one, earlier in the prompt."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.config import Run
 from lengthwise.models import Model
 from lengthwise.probes.base import OnProgress
-from lengthwise.probes.induction.question import InductionQuestion
-from lengthwise.probes.measuring.in_context import (
-    examples_of_prompts,
-    prompt_batches,
-    require_function_task,
-    require_lengths,
-)
+from lengthwise.probes.induction import InductionQuestion
+from lengthwise.probes.measuring.in_context import repeated_prompts
 from lengthwise.probes.measuring.rows import AttentionCall, attention_calls, block_rows
-from lengthwise.probes.measuring.trained_run import TrainedRun, number, numbers, report, require_attention
-from lengthwise.training.numerics import reproducible
+from lengthwise.probes.measuring.trained_run import TrainedRun, measurement, number, numbers, report
 
 Numbers = Float[Tensor, "b t w"]
 
 
-def require(run: Run, questions: Sequence[InductionQuestion]) -> None:
-    """Raise `ConfigError` if the run has another kind of task or no attention, or the prompts are too long. Builds no model."""
-    for question in questions:
-        require_function_task(run, question)
-        require_attention(run)
-        require_lengths(run, [question.length, question.points * question.repeats])
-
-
+@measurement
 def measure(trained: TrainedRun, question: InductionQuestion, on_progress: OnProgress = None) -> dict[str, Any]:
     """Return the result for one run.
 
@@ -41,35 +27,29 @@ def measure(trained: TrainedRun, question: InductionQuestion, on_progress: OnPro
     equal weights. `prefix_score` and `nearest_score`: as published, the means over all layers and heads (the former of the weights
     on single occurrences, so it is at most 2 / `repeats`).
     """
-    start, points, repeats = time.perf_counter(), question.points, question.repeats
-    first_query = question.length // 2 + 1
-    shares: dict[str, Tensor] = {}
-    uniform: dict[str, float | None] = {}
-    with reproducible(trained.device):
-        for name, length in (("induction", points), ("nearest", question.length)):
-            xs, ys = examples_of_prompts(trained, question, length)
-            if name == "induction":
-                xs, ys = xs.repeat(1, repeats, 1), ys.repeat(1, repeats)
-            parts, uniform_sum = [], 0.0
-            for batch, positions in prompt_batches(trained, question, xs, ys):
-                if name == "induction":
-                    mass = induction(trained.model, batch.inputs, points, positions)
-                else:
-                    mass = nearest(trained.model, batch.inputs, first_query, question.neighbours, positions)
-                parts.append(mass.shares.cpu())
-                uniform_sum += mass.uniform * len(batch)
-                report(on_progress, len(batch) / 2)
-            shares[name] = torch.cat(parts, 1).mean(1)
-            uniform[name] = number(uniform_sum / question.examples, 6)
+    start, repeats = question.length // 2 + 1, question.repeats
+
+    def mean_mass(mass: Callable[..., AttentionMass], length: int, repeats: int) -> tuple[Tensor, float | None]:
+        parts, uniform = [], 0.0
+        for batch, positions in repeated_prompts(trained, question, length, repeats):
+            found = mass(trained.model, batch.inputs, positions=positions)
+            parts.append(found.shares.cpu())
+            uniform += found.uniform * len(batch)
+            report(on_progress, len(batch) / 2)
+        return torch.cat(parts, 1).mean(1), number(uniform / question.examples, 6)
+
+    of_copies, even_copies = mean_mass(partial(induction, points=question.points), question.points, repeats)
+    by_nearest = partial(nearest, start=start, neighbours=question.neighbours)
+    of_neighbours, even_neighbours = mean_mass(by_nearest, question.length, 1)
     return {
-        **{name: numbers(values, 6) for name, values in shares.items()},
-        "uniform": uniform,
+        "induction": numbers(of_copies, 6),
+        "nearest": numbers(of_neighbours, 6),
+        "uniform": {"induction": even_copies, "nearest": even_neighbours},
         # Repeats 2, 3, ... have 1, 2, ... earlier occurrences: R (R − 1) / 2 pairs for R − 1 queries.
-        "prefix_score": number(float(shares["induction"].mean()) * 2 / repeats, 6),
-        "nearest_score": number(float(shares["nearest"].mean()), 6),
-        "start": first_query,
+        "prefix_score": number(float(of_copies.mean()) * 2 / repeats, 6),
+        "nearest_score": number(float(of_neighbours.mean()), 6),
+        "start": start,
         "n": question.examples,
-        "seconds": round(time.perf_counter() - start, 3),
     }
 
 

@@ -1,17 +1,18 @@
 """Stored induction scores to means and intervals over seeds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.probe_rows import (
+    ProbeSeries,
+    ProbeSummary,
     by_question,
-    joint_facts,
     nan_for_none,
-    of_one_shape,
-    results_by_label,
     share_over_seeds,
+    shares_over_seeds,
+    summary_fields,
 )
 from lengthwise.probes.base import StoredAnswers
 
@@ -22,65 +23,32 @@ HALF = 0.5  # smallest share of the weights with which a head counts as an induc
 
 
 @dataclass(frozen=True, kw_only=True)
-class InductionSeries:
+class InductionSeries(ProbeSeries):
     """An encoding's induction scores.
 
     `layers`: the best head of each layer. `prefix`, `nearest`: the published scores, means over all layers and heads. `heads`: the
     number of heads, over all seeds, with at least half of their weight on the labels of earlier occurrences of the same x.
     """
 
-    label: str
-    seeds: int
     layers: tuple[Interval, ...]
     prefix: Interval
     nearest: Interval
     heads: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class InductionSummary:
-    """Induction scores of all encodings. `uniform`: the scores of equal weights, for induction and for nearest neighbours."""
-
-    length: int
-    start: int
-    points: int
-    repeats: int
-    neighbours: int
-    prompts: int
-    uniform: Mapping[str, float]
-    series: tuple[InductionSeries, ...]
-    facts: Mapping[str, Any]
-
-
-def summarize(answers: StoredAnswers) -> tuple[InductionSummary, ...]:
+def summarize(answers: StoredAnswers) -> tuple[ProbeSummary[InductionSeries], ...]:
     """Return the stored results, with those of all runs that were asked the same."""
-    return tuple(_summary(answers.labels, of_one_shape(rows)) for rows in by_question(answers.rows))
+    return tuple(ProbeSummary(**summary_fields(r, answers.labels, _series)) for r in by_question(answers.rows))
 
 
-def _summary(labels: Mapping[str, str], rows: Sequence["ProbeRow"]) -> InductionSummary:
-    series = []
-    for label, results in results_by_label(labels, rows):
-        layers = [[max(nan_for_none(layer)) for layer in result["induction"]] for result in results]
-        heads = [head for result in results for layer in result["induction"] for head in nan_for_none(layer)]
-        series.append(
-            InductionSeries(
-                label=label,
-                seeds=len(results),
-                layers=tuple(share_over_seeds([run[n] for run in layers]) for n in range(len(layers[0]))),
-                prefix=share_over_seeds(nan_for_none([result["prefix_score"] for result in results])),
-                nearest=share_over_seeds(nan_for_none([result["nearest_score"] for result in results])),
-                heads=sum(head >= HALF for head in heads),
-            )
-        )
-    asked, result = rows[0].asked, rows[0].result
-    return InductionSummary(
-        length=asked["length"],
-        start=result["start"],
-        points=asked["points"],
-        repeats=asked["repeats"],
-        neighbours=asked["neighbours"],
-        prompts=result["n"],
-        uniform=result["uniform"],
-        series=tuple(series),
-        facts=joint_facts(rows),
+def _series(label: str, runs: "Sequence[Sequence[ProbeRow]]") -> InductionSeries:
+    results = [row.result for (row,) in runs]
+    shares = [[nan_for_none(layer) for layer in result["induction"]] for result in results]  # [run][layer][head]
+    return InductionSeries(
+        label=label,
+        seeds=len(runs),
+        layers=shares_over_seeds([max(layer) for layer in run] for run in shares),
+        prefix=share_over_seeds(nan_for_none(result["prefix_score"] for result in results)),
+        nearest=share_over_seeds(nan_for_none(result["nearest_score"] for result in results)),
+        heads=sum(head >= HALF for run in shares for layer in run for head in layer),
     )

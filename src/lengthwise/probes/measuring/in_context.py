@@ -13,13 +13,14 @@ from lengthwise.tasks.base import Batch
 from lengthwise.tasks.functions import FunctionTask
 
 
-def require_function_task(run: Run, question: ModelQuestion) -> None:
-    """Raise `ConfigError` for a run with another kind of task. Builds no model."""
+def require_function_task(run: Run, probe: str) -> int:
+    """Return the number of dimensions of the run's task. Raise `ConfigError` for another kind of task. Builds no model."""
     if not issubclass(run.task.cls, FunctionTask):
         raise ConfigError(
-            f"{question.probe} needs a run that learns functions in context, got run {run.key[:8]} on {run.task.label}; name a "
-            "run of such a task (linear regression, for example)"
+            f"{probe} needs a run that learns functions in context, got run {run.key[:8]} on {run.task.label}; name a run of "
+            "such a task (linear regression, for example)"
         )
+    return int(run.task.build().dims)
 
 
 def require_lengths(run: Run, lengths: Collection[int]) -> None:
@@ -45,3 +46,11 @@ def prompt_batches(
     positions = positions_of(trained.task, trained.run, prompts, question, xs.shape[1])
     for batch, (ids,) in in_batches(prompts, [positions], trained.device, tokens):
         yield batch, ids
+
+
+def repeated_prompts(
+    trained: TrainedRun, question: ModelQuestion, length: int, repeats: int = 1
+) -> Iterator[tuple[Batch, Tensor | None]]:
+    """Yield batches of the test prompts with this length, each with its examples `repeats` times, as `prompt_batches` does."""
+    xs, ys = examples_of_prompts(trained, question, length)
+    yield from prompt_batches(trained, question, xs.repeat(1, repeats, 1), ys.repeat(1, repeats))

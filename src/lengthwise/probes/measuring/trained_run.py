@@ -1,10 +1,12 @@
 """Trained runs, batches of their test examples, and numbers for the store."""
 
+import functools
 import math
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import torch
 from torch import Tensor
@@ -15,6 +17,10 @@ from lengthwise.positions import position_scheme_for
 from lengthwise.probes.base import ModelQuestion, OnProgress
 from lengthwise.tasks.base import Batch, Task, generator
 from lengthwise.training import load_weights
+from lengthwise.training.numerics import reproducible
+
+P = ParamSpec("P")
+Result = dict[str, Any]
 
 TOKENS = 4096  # tokens per batch; q and k of all layers are held in memory
 
@@ -37,6 +43,21 @@ def load_trained_run(
 ) -> TrainedRun:
     """Return the run with its trained model from a folder. Raise `CheckpointError` if the weights are missing or damaged."""
     return TrainedRun(run, load_weights(folder, run, device=device, backend=backend).eval(), run.task.build())
+
+
+def measurement(
+    measure: Callable[Concatenate[TrainedRun, P], Result],
+) -> Callable[Concatenate[TrainedRun, P], Result]:
+    """Let a measurement of a run be reproducible, and add its duration in seconds to the result."""
+
+    @functools.wraps(measure)
+    def timed(trained: TrainedRun, /, *args: P.args, **options: P.kwargs) -> Result:
+        start = time.perf_counter()
+        with reproducible(trained.device), torch.no_grad():
+            result = measure(trained, *args, **options)
+        return {**result, "seconds": round(time.perf_counter() - start, 3)}
+
+    return timed
 
 
 def require_attention(run: Run) -> None:

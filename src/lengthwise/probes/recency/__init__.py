@@ -1,19 +1,22 @@
 """Which examples of a prompt the last question attends to."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from lengthwise.config import Run
-from lengthwise.probes.base import Column, OnProgress, StoredAnswers
-from lengthwise.probes.in_context import InContextProbe
-from lengthwise.probes.recency.question import RecencyQuestion
+from lengthwise.probes.base import EXAMPLES_AT_LENGTH, LENGTH, Column, ModelQuestion, option
+from lengthwise.probes.in_context import POINTS, REPEATS, InContextProbe
 
-if TYPE_CHECKING:
-    from lengthwise.analysis.findings import TaskFindings
-    from lengthwise.probes.measuring.trained_run import TrainedRun
-    from lengthwise.probes.recency.summary import RecencySummary
-    from lengthwise.report.palette import Look
-    from lengthwise.store.checks import Check
+
+@dataclass(frozen=True, kw_only=True)
+class RecencyQuestion(ModelQuestion):
+    """The attention of the last x of prompts with `length` examples, and of prompts that repeat `points` examples."""
+
+    probe: ClassVar[str] = "recency"
+    length: int = option(LENGTH, times_training=4, minimum=2)
+    examples: int = option(EXAMPLES_AT_LENGTH, 64)
+    points: int = option(POINTS, times_training=1)
+    repeats: int = option(REPEATS, 4, minimum=2)
 
 
 class Recency(InContextProbe):
@@ -26,40 +29,9 @@ class Recency(InContextProbe):
     question = RecencyQuestion
     columns = (Column("most recent tenth: first layer"), Column("last layer"), Column("best head"))
 
-    def checks(self) -> "tuple[Check, Check]":
-        from lengthwise.probes.recency.answer import QUESTION, RESULT
-
-        return QUESTION, RESULT
-
-    def require(self, run: Run, questions: Sequence[RecencyQuestion], against: Run | None) -> None:
-        from lengthwise.probes.recency.measure import require
-
-        require(run, questions)
-
-    def measure(
-        self,
-        trained: "TrainedRun",
-        question: RecencyQuestion,
-        against: "TrainedRun | None",
-        on_progress: OnProgress = None,
-    ) -> dict[str, Any]:
-        from lengthwise.probes.recency.measure import measure
-
-        return measure(trained, question, on_progress)
-
     def cells(self, result: Mapping[str, Any]) -> Sequence[float]:
         from lengthwise.probes.recency.summary import recent
 
         layers = [[recent([weight or 0.0 for weight in head]) for head in layer] for layer in result["layers"]]
         means = [sum(layer) / len(layer) for layer in layers]
         return [means[0], means[-1], max(map(max, layers))]
-
-    def summarize(self, answers: StoredAnswers) -> "Sequence[RecencySummary]":
-        from lengthwise.probes.recency.summary import summarize
-
-        return summarize(answers)
-
-    def section(self, summary: "RecencySummary", task: "TaskFindings", looks: "Mapping[str, Look]") -> dict[str, Any]:
-        from lengthwise.probes.recency.section import section
-
-        return section(summary, task, looks)

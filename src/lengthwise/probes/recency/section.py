@@ -7,71 +7,68 @@ from typing import Any
 from lengthwise.analysis.findings import TaskFindings
 from lengthwise.analysis.intervals import Interval
 from lengthwise.analysis.numbers import figure
-from lengthwise.probes.recency.summary import RecencySummary
+from lengthwise.analysis.probe_rows import ProbeSummary
+from lengthwise.probes.recency.summary import RecencySeries
 from lengthwise.report.charts.scales import robust_top
 from lengthwise.report.charts.small import curve_chart, ramp
 from lengthwise.report.palette import Look
-from lengthwise.report.sections import facts_table, interval_cell
-
-KINDS = ("trained", "long", "repeated")  # of prompts
+from lengthwise.report.sections import interval_cell, table_row
 
 
-def section(group: RecencySummary, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
-    """Return the template\'s data for one summary."""
+def section(group: ProbeSummary[RecencySeries], task: TaskFindings, looks: Mapping[str, Look]) -> dict[str, Any]:
+    """Return the template's data for one summary."""
     top = robust_top(weight for s in group.series for layer in s.layers for weight in layer)
+    length, points, repeats = (group.asked[name] for name in ("length", "points", "repeats"))
+    titles = {
+        "trained": f"prompts of {group.result['train_length']:,} examples, the training length",
+        "long": f"prompts of {length:,} examples",
+        "repeated": f"prompts of {points:,} examples, repeated {repeats} times",
+    }
+    about = "line chart of the last question's attention weights on"
     return {
-        "group": group,
-        "uniform": f"{1 / (2 * group.length - 1):.2g}",
+        "uniform": f"{1 / (2 * length - 1):.2g}",
         "series": [
             {
-                "label": s.label,
-                "look": known[s.label],
-                "seeds": s.seeds,
+                **table_row(s, looks, (interval_cell(i, as_percent=True) for i in (*s.recent, s.best))),
                 "chart": curve_chart(
-                    f"{task.title}, {s.label}: line chart of the last question's attention weights on labels. Horizontal axis: the "
-                    f"{group.length:,} labels, from the farthest to the latest. Vertical axis: weight, from 0 to {top:g}. One line "
-                    f"per layer. The most recent tenth has {_share(s.recent[0])} of the weights in layer 1 and "
-                    f"{_share(s.recent[-1])} in the last layer.",
-                    ramp(s.layers, known[s.label]),
+                    f"{task.title}, {s.label}: {about} labels. Horizontal axis: the {length:,} labels, from the farthest to the "
+                    f"latest. Vertical axis: weight, from 0 to {top:g}. One line per layer. The most recent tenth has "
+                    f"{_share(s.recent[0])} of the weights in layer 1 and {_share(s.recent[-1])} in the last layer.",
+                    ramp(s.layers, looks[s.label]),
                     top,
                     ("0, farthest", "1, latest"),
                 ),
-                "cells": [interval_cell(i, as_percent=True) for i in (*s.recent, s.best)],
             }
             for s in group.series
         ],
-        "layers": max(len(s.recent) for s in group.series),
-        "heads": [_heads(group, kind, task, known) for kind in KINDS],
-        "facts": facts_table(group.facts),
+        "layers": len(group.series[0].recent),
+        "heads": [
+            {"title": title, "series": _heads(group, kind, f"{about} inputs, {title}", task, looks)}
+            for kind, title in titles.items()
+        ],
     }
 
 
-def _heads(group: RecencySummary, kind: str, task: TaskFindings, known: Mapping[str, Look]) -> dict[str, Any]:
+def _heads(
+    group: ProbeSummary[RecencySeries], kind: str, about: str, task: TaskFindings, looks: Mapping[str, Look]
+) -> list[dict[str, Any]]:
     """Return the charts of one kind of prompt: for each encoding, a line for each head of the last layer."""
     top = robust_top(weight for s in group.series for head in s.heads[kind] for weight in head)
-    titles = {
-        "trained": f"prompts of {group.trained:,} examples, the training length",
-        "long": f"prompts of {group.length:,} examples",
-        "repeated": f"prompts of {group.points:,} examples, repeated {group.repeats} times",
-    }
-    return {
-        "title": titles[kind],
-        "series": [
-            {
-                "label": s.label,
-                "look": known[s.label],
-                "chart": curve_chart(
-                    f"{task.title}, {s.label}: line chart of the last question's attention weights on inputs, {titles[kind]}. "
-                    f"Horizontal axis: inputs, from the farthest to the question itself. Vertical axis: weight, from 0 to {top:g}. "
-                    f"One line per head of the last layer. The highest weight is {figure(max(map(max, s.heads[kind])))}.",
-                    ramp(s.heads[kind], known[s.label]),
-                    top,
-                    ("0, farthest", "1, itself"),
-                ),
-            }
-            for s in group.series
-        ],
-    }
+    return [
+        {
+            "label": s.label,
+            "look": looks[s.label],
+            "chart": curve_chart(
+                f"{task.title}, {s.label}: {about}. Horizontal axis: inputs, from the farthest to the question itself. Vertical "
+                f"axis: weight, from 0 to {top:g}. One line per head of the last layer. The highest weight is "
+                f"{figure(max(map(max, s.heads[kind])))}.",
+                ramp(s.heads[kind], looks[s.label]),
+                top,
+                ("0, farthest", "1, itself"),
+            ),
+        }
+        for s in group.series
+    ]
 
 
 def _share(interval: Interval) -> str:

@@ -1,6 +1,5 @@
 """Scores on prompts with repeated examples, which need no attention and so work with every model."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -8,20 +7,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lengthwise.config import Run
 from lengthwise.probes.base import OnProgress
-from lengthwise.probes.measuring.in_context import (
-    examples_of_prompts,
-    function_task,
-    prompt_batches,
-    require_function_task,
-    require_lengths,
-)
-from lengthwise.probes.measuring.trained_run import TrainedRun, number, numbers, report
+from lengthwise.probes.measuring.in_context import examples_of_prompts, function_task, prompt_batches
+from lengthwise.probes.measuring.trained_run import TrainedRun, measurement, number, numbers, report
+from lengthwise.probes.repeated_examples import RepeatedExamplesQuestion
 from lengthwise.probes.repeated_examples.prompts import Prompt
-from lengthwise.probes.repeated_examples.question import RepeatedExamplesQuestion
 from lengthwise.tasks.base import generator
-from lengthwise.training.numerics import reproducible
 
 TOKENS = 16_384  # per forward pass; more than for attention, because only scores are needed
 GROUPS = 40  # of prompts; their means are stored for a later bootstrap over groups
@@ -29,15 +20,7 @@ GROUPS = 40  # of prompts; their means are stored for a later bootstrap over gro
 Prompts = Callable[[int], list[Prompt]]  # of a task with this number of dimensions
 
 
-def require(run: Run, question: RepeatedExamplesQuestion, prompts: Prompts) -> None:
-    """Raise `ConfigError` if the run has another kind of task, the prompts cannot be built, or they are too long for it. Builds no
-    model."""
-    require_function_task(run, question)
-    dims = int(run.task.build().dims)
-    require_lengths(run, [question.points, *(len(prompt.examples) for prompt in prompts(dims))])
-
-
-@torch.no_grad()
+@measurement
 def measure(
     trained: TrainedRun, question: RepeatedExamplesQuestion, prompts: Prompts, on_progress: OnProgress = None
 ) -> dict[str, Any]:
@@ -48,23 +31,20 @@ def measure(
     with one duplicate, which is the last of the points among copies of the second to last. Intervals are the 2.5 to 97.5
     percentiles of a bootstrap over prompts.
     """
-    start, task = time.perf_counter(), function_task(trained)
-    with reproducible(trained.device):
-        all_prompts = prompts(task.dims)
-        resamples = _resamples(question)
-        xs, ys = examples_of_prompts(trained, question, question.points)
-        results = []
-        for prompt in all_prompts:
-            examples = torch.tensor(prompt.examples) + (question.points - 2 if prompt.kind == "serial" else 0)
-            parts = []
-            for batch, positions in prompt_batches(trained, question, xs[:, examples], ys[:, examples], TOKENS):
-                inputs = batch.inputs
-                logits = trained.model(inputs) if positions is None else trained.model(inputs, positions=positions)
-                parts.append(task.curve(logits, batch).cpu())
-                report(on_progress, len(batch) / len(all_prompts))
-            results.append(_prompt_result(prompt, torch.cat(parts).double(), resamples))
-    result = {"prompts": results, "metric": task.metric.name, "better": task.metric.better, "n": question.examples}
-    return {**result, "seconds": round(time.perf_counter() - start, 3)}
+    task, resamples = function_task(trained), _resamples(question)
+    all_prompts = prompts(task.dims)
+    xs, ys = examples_of_prompts(trained, question, question.points)
+    results = []
+    for prompt in all_prompts:
+        examples = torch.tensor(prompt.examples) + (question.points - 2 if prompt.kind == "serial" else 0)
+        parts = []
+        for batch, positions in prompt_batches(trained, question, xs[:, examples], ys[:, examples], TOKENS):
+            inputs = batch.inputs
+            logits = trained.model(inputs) if positions is None else trained.model(inputs, positions=positions)
+            parts.append(task.curve(logits, batch).cpu())
+            report(on_progress, len(batch) / len(all_prompts))
+        results.append(_prompt_result(prompt, torch.cat(parts).double(), resamples))
+    return {"prompts": results, "metric": task.metric.name, "better": task.metric.better, "n": question.examples}
 
 
 def _prompt_result(prompt: Prompt, values: Float[Tensor, "b n"], resamples: Int[Tensor, "r b"]) -> dict[str, Any]:

@@ -260,7 +260,6 @@ def _pixel(value: float, choice: Range, height: int) -> float:
 
 
 def _tips(line: Line) -> list[dict[str, Any] | None]:
-    """Return the texts of the tooltip for each score."""
     counts = [line.counts] * len(line.scores) if isinstance(line.counts, str) else line.counts
     return [
         None
