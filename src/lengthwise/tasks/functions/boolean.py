@@ -1,6 +1,7 @@
 """The base class of Boolean functions: inputs of -1 and +1, labels -1 and +1, scored by accuracy."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -19,6 +20,7 @@ CONSTANT_BASELINES = ("always −1", "best constant label")
 ONE_NEIGHBOUR = (*LINEAR_BASELINES, "nearest neighbour", *CONSTANT_BASELINES)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BooleanFunction(FunctionTask):
     """Boolean functions of x uniform in {-1, +1}^d, with labels -1 and +1. Readable text shows them as bits 0 and 1.
 
@@ -35,9 +37,10 @@ class BooleanFunction(FunctionTask):
     metric = ACCURACY
     baseline_names: ClassVar[tuple[str, ...]] = (*LINEAR_BASELINES, "3 nearest neighbours", *CONSTANT_BASELINES)
 
-    def __init__(self, *, dims: int = 16, noise: float = 0.0):
-        self.noise = noise
-        super().__init__(dims=dims)
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.curriculum_dims = None
 
     @classmethod

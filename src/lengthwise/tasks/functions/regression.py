@@ -1,5 +1,6 @@
 """The base class of real functions: normal or other inputs, scored by squared error."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -15,6 +16,7 @@ from lengthwise.tasks.functions.prompts import FunctionTask
 MAX_SCALE = 1e6  # the smallest scale is its inverse
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Regression(FunctionTask):
     """Real functions of x ~ N(0, I). Loss and score are the squared error of a prediction.
 
@@ -40,18 +42,10 @@ class Regression(FunctionTask):
         "zero",
     )
 
-    def __init__(
-        self,
-        *,
-        dims: int = 16,
-        noise: float = 0.0,
-        inputs: Inputs = "normal",
-        input_scale: float = 1.0,
-        label_scale: float = 1.0,
-    ):
-        self.noise, self.inputs = noise, inputs
-        self.input_scale, self.label_scale = input_scale, label_scale
-        super().__init__(dims=dims)
+    noise: float = 0.0
+    inputs: Inputs = "normal"
+    input_scale: float = 1.0
+    label_scale: float = 1.0
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
