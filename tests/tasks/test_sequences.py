@@ -18,8 +18,8 @@ from lengthwise.tasks import (
     Summation,
     generator,
 )
-from lengthwise.tasks.pairs import Pairs, draw_distinct, draw_with_repeats
-from lengthwise.tasks.sequences import ENUMERABLE, SequenceTask, close_gaps, combinations
+from lengthwise.tasks.pairs import Pairs, close_gaps, draw_distinct, draw_with_repeats
+from lengthwise.tasks.sequences import ENUMERABLE, SequenceTask, combinations
 from lengthwise.tasks.splits import held_out
 
 OF_WORDS = [

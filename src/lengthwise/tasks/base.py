@@ -5,7 +5,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -42,12 +42,16 @@ class Batch:
         padded = [[pad(tensor, (0, width - tensor.shape[1])) for tensor in tensors] for tensors in fields]
         return Batch(*(torch.cat(tensors) for tensors in padded))
 
-    def __getitem__(self, rows: slice) -> "Batch":
+    def __getitem__(self, rows: slice) -> Self:
         """Return a part of the examples as a batch."""
-        return Batch(self.inputs[rows], self.targets[rows], self.scored[rows])
+        return self.map(lambda tensor: tensor[rows])
 
-    def to(self, device: torch.device | str) -> "Batch":
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in (self.inputs, self.targets, self.scored)))
+    def to(self, device: torch.device | str) -> Self:
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """Return a batch with all tensors changed."""
+        return type(self)(**{name: change(tensor) for name, tensor in vars(self).items()})
 
 
 @dataclass(frozen=True)
@@ -96,9 +100,7 @@ class Task(ABC):
     version: ClassVar[int] = 1  # part of a run's key; raise it in the class whenever its examples or scores change
     metric: ClassVar[Metric]
     unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"
-    per_token: ClassVar[
-        bool
-    ]  # the score is a mean over tokens: an evaluation takes a number of tokens, not of examples
+    per_token: ClassVar[bool]  # scores are means over tokens: an evaluation takes a number of tokens, not of examples
     excluded_from_key: ClassVar[tuple[str, ...]] = ()  # settings that are not part of a run's key
     settings_of_others: ClassVar[tuple[str, ...]] = ("scratchpad",)  # an error message names the tasks that have them
     decodes: bool = False  # scored by generating answers token by token (`AnsweringTask`), not by one forward pass
@@ -194,9 +196,17 @@ class Task(ABC):
         """Return facts beyond the settings that identify the data."""
         return {}
 
-    @abstractmethod
     def check_length(self, length: int, split: str = "test") -> None:
         """Raise `ConfigError` if no example of this length can exist."""
+        if split not in SPLITS:
+            near = near_miss(str(split), SPLITS)
+            raise ConfigError(f"there is no split {split!r}{near}; available: {', '.join(SPLITS)}")
+        if length < 1:
+            raise ConfigError(f"length must be at least 1, got {length} {self.unit}")
+        if length > MAX_LENGTH:
+            raise ConfigError(
+                f"length must be at most {MAX_LENGTH:,}, got {length} {self.unit}; longer sequences do not fit into memory"
+            )
 
     def note(self, length: int, num_examples: int | None = None) -> str | None:
         """Return a remark to show beside the scores of this length, or None.
@@ -252,20 +262,6 @@ class PrefixTask(Task):
         pass of its own.
         """
         return True
-
-
-def require_split(split: str) -> None:
-    if split not in SPLITS:
-        raise ConfigError(f"there is no split {split!r}{near_miss(str(split), SPLITS)}; available: {', '.join(SPLITS)}")
-
-
-def require_length(length: int, unit: str) -> None:
-    if length < 1:
-        raise ConfigError(f"length must be at least 1, got {length} {unit}")
-    if length > MAX_LENGTH:
-        raise ConfigError(
-            f"length must be at most {MAX_LENGTH:,}, got {length} {unit}; longer sequences do not fit into memory"
-        )
 
 
 def mean_nats(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:

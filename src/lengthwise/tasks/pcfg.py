@@ -12,8 +12,7 @@ from torch import Tensor
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.tasks.base import generator
 from lengthwise.tasks.finite import FiniteTask
-from lengthwise.tasks.pairs import Pairs
-from lengthwise.tasks.sequences import pad_rows
+from lengthwise.tasks.pairs import Pairs, pad_rows
 
 UNARY: dict[str, Callable[[list[Any]], list[Any]]] = {
     "copy": lambda x: x,

@@ -10,8 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.tasks.finite import FiniteTask
-from lengthwise.tasks.pairs import Pairs
-from lengthwise.tasks.sequences import pad_rows
+from lengthwise.tasks.pairs import Pairs, pad_rows
 
 VERBS = {"walk": "I_WALK", "look": "I_LOOK", "run": "I_RUN", "jump": "I_JUMP"}
 TURNS = {"left": "I_TURN_LEFT", "right": "I_TURN_RIGHT"}

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.tasks.base import Batch, GradedAnswers
-from lengthwise.tasks.pairs import NO_WORD, Pairs
+from lengthwise.tasks.numbers import split
+from lengthwise.tasks.pairs import NO_WORD, Pairs, pad_rows
 from lengthwise.tasks.sequences import SequenceTask
 
 COMPONENTS = ("input", "computation", "output", "variables", "remaining")
@@ -38,10 +39,6 @@ class Step:
     output: Words = ()
     variables: Words = ()
     remaining: Words = ()
-
-    def restrict(self, components: Sequence[str]) -> "Step":
-        """Return the step with these components only; the others are empty."""
-        return Step(**{name: getattr(self, name) for name in components})
 
 
 @dataclass(frozen=True)
@@ -120,15 +117,10 @@ def parse(words: Sequence[str], components: Sequence[str]) -> ParsedAnswer:
     """
     words = list(words)
     end = words.index(THUS) if THUS in words else len(words)
-    steps: list[list[str]] = [[]]
-    for word in words[:end]:
-        if word == NEXT_STEP:
-            steps.append([])
-        else:
-            steps[-1].append(word)
+    steps = tuple(_parse_step(step, components) for step in split(words[:end], NEXT_STEP))
     answer = tuple(words[end + 1 :])
     readable = bool(answer) and not set(answer) & set(MARK_WORDS)
-    return ParsedAnswer(tuple(_parse_step(step, components) for step in steps), answer if readable else None)
+    return ParsedAnswer(steps, answer if readable else None)
 
 
 def _parse_step(words: list[str], components: Sequence[str]) -> Step | None:
@@ -275,6 +267,4 @@ class ScratchpadTask(SequenceTask):
             steps = self.steps([self.words[t] for t in question if t != NO_WORD])
             step_ids = [self._word_id[word] for word in write(steps, (), self.selected)]
             rows.append(step_ids + [t for t in answer if t != NO_WORD])
-        width = max(map(len, rows), default=0)
-        padded = [row + [NO_WORD] * (width - len(row)) for row in rows]
-        return torch.tensor(padded, dtype=torch.int64).view(len(rows), width)
+        return pad_rows(rows)

@@ -14,7 +14,7 @@ from lengthwise.baselines.corpus import NgramModel
 from lengthwise.config import ConfigError
 from lengthwise.metrics import CROSS_ENTROPY
 from lengthwise.tasks import corpus
-from lengthwise.tasks.base import Baseline, Batch, Task, generator, mean_nats, require_length, require_split
+from lengthwise.tasks.base import Baseline, Batch, Task, generator, mean_nats
 
 BOS = 256
 NGRAMS = {"uniform": 0, "unigram": 1, "bigram": 2, "trigram": 3}  # baselines and their order
@@ -160,8 +160,7 @@ class Text(Task):
         return facts | {"ngram_smoothing": SMOOTHING}
 
     def check_length(self, length: int, split: str = "test") -> None:
-        require_split(split)
-        require_length(length, self.unit)
+        super().check_length(length, split)
         longest = self.documents[split].longest
         if length > longest:
             name = "training" if split == "train" else "validation"

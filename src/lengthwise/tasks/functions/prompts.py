@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lengthwise.baselines.in_context import CONSTANTS, FITTED, predictions, require
 from lengthwise.config import ConfigError, settings_of
-from lengthwise.tasks.base import Baseline, Batch, PrefixTask, require_length, require_split
+from lengthwise.tasks.base import Baseline, Batch, PrefixTask
 from lengthwise.values import require_at_most, require_bool, require_integer
 
 BASELINE_PROMPTS = 64  # prompts per call of a baseline that is fitted one by one; evaluation can stop between two calls
@@ -155,10 +155,6 @@ class FunctionTask(PrefixTask):
         columns = [n - 1 for n in lengths]
         predicted = torch.from_numpy(predictions(name, xs.numpy(), ys.numpy(), columns))
         return self.score_predictions(predicted, ys.double()[:, columns])
-
-    def check_length(self, length: int, split: str = "test") -> None:
-        require_split(split)
-        require_length(length, self.unit)
 
     def render(self, batch: Batch) -> list[dict[str, Any]]:
         rows = []
