@@ -23,7 +23,8 @@ from lengthwise.evaluation.score_checks import (
 )
 from lengthwise.evaluation.untrained import baseline_details, baseline_scores, baselines_of
 from lengthwise.positions import PositionScheme, position_scheme_for
-from lengthwise.tasks.base import AnsweringTask, Batch, GradedAnswers, PrefixTask, Task, generator
+from lengthwise.tasks.base import Batch, GradedAnswers, PrefixTask, Task, generator
+from lengthwise.tasks.sequences import SequenceTask
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 
@@ -317,7 +318,7 @@ class _Work:
             scores.append(part.cpu())
         return torch.cat(scores).double()
 
-    def score_answers(self, task: AnsweringTask, examples: Batch, length: int) -> tuple[Tensor, dict[str, Any]]:
+    def score_answers(self, task: SequenceTask, examples: Batch, length: int) -> tuple[Tensor, dict[str, Any]]:
         """Return the score of each example from the model's generated answer, and details of the answers."""
         generated, nan_masks = [], []
         for _, batch in self.batches(examples, length):

@@ -103,7 +103,7 @@ class Task(ABC):
     per_token: ClassVar[bool]  # scores are means over tokens: an evaluation takes a number of tokens, not of examples
     excluded_from_key: ClassVar[tuple[str, ...]] = ()  # settings that are not part of a run's key
     settings_of_others: ClassVar[tuple[str, ...]] = ("scratchpad",)  # an error message names the tasks that have them
-    decodes: bool = False  # scored by generating answers token by token (`AnsweringTask`), not by one forward pass
+    decodes: bool = False  # scored by generating answers token by token, not by one forward pass
 
     vocab_size: int | None
     output_size: int
@@ -219,27 +219,6 @@ class Task(ABC):
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """Raise `ConfigError` for invalid settings. May return completed settings (see `config.choose`)."""
         return settings
-
-
-class AnsweringTask(Task):
-    """A task whose examples end in an answer. A model can generate the answer token by token, and the task grades it."""
-
-    @abstractmethod
-    def answer_tokens(self, length: int) -> int:
-        """Return the largest number of tokens in an answer of this length, including the end token."""
-
-    @property
-    @abstractmethod
-    def stop(self) -> int:
-        """The token that ends an answer."""
-
-    @abstractmethod
-    def answer_words(self, tokens: list[int]) -> list[str]:
-        """Return the words of a generated answer. Any tokens are accepted."""
-
-    @abstractmethod
-    def grade(self, generated: list[list[str]], batch: Batch) -> GradedAnswers:
-        """Grade generated answers to the questions of a batch. An unreadable answer is wrong, not an error."""
 
 
 class PrefixTask(Task):

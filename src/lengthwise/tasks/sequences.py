@@ -12,14 +12,7 @@ from torch import Tensor
 from lengthwise.class_versions import source_location, wrong_return
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.metrics import EXACT_MATCH
-from lengthwise.tasks.base import (
-    AnsweringTask,
-    Baseline,
-    Batch,
-    GradedAnswers,
-    exact_match,
-    generator,
-)
+from lengthwise.tasks.base import Baseline, Batch, GradedAnswers, Task, exact_match, generator
 from lengthwise.tasks.pairs import (
     NO_WORD,
     LazyPairs,
@@ -43,7 +36,7 @@ WORDINGS = ("paper", "repository")  # of a published study: the text in the pape
 UNENDED = "[...]"  # shown after a generated answer without EOS
 
 
-class SequenceTask(AnsweringTask):
+class SequenceTask(Task):
     """Answer a question in words. A subclass defines the vocabulary, `words`, and draws questions with their answers.
 
         inputs   BOS question SEP answer
@@ -241,14 +234,11 @@ class SequenceTask(AnsweringTask):
         return (indices == counts.argmax()).double()[:, None]
 
     def answer_tokens(self, length: int) -> int:
+        """Return the largest number of tokens in an answer of this length, including the end token."""
         return self.tokens(length) - 1 - self.checked_widths(length)[0]
 
-    @property
-    def stop(self) -> int:
-        return self.eos
-
     def answer_words(self, tokens: Sequence[int]) -> list[str]:
-        """Return the words up to EOS, with [BOS] and [SEP] for these tokens, and [...] at the end if there is no EOS.
+        """Return the words of any tokens up to EOS, with [BOS] and [SEP] for these, and [...] at the end if there is no EOS.
 
         No task has these as words.
         """
@@ -257,7 +247,7 @@ class SequenceTask(AnsweringTask):
         return [*((*self.words, *SPECIAL)[t] for t in answer), *([] if ended else [UNENDED])]
 
     def grade(self, generated: list[list[str]], batch: Batch) -> GradedAnswers:
-        """Score 1 for exactly the words of the answer, followed by EOS."""
+        """Grade generated answers to the questions of a batch: 1 for exactly the words of the answer, followed by EOS."""
         correct = [float(words == answer) for words, (_, answer) in zip(generated, self.pairs(batch), strict=True)]
         unreadable = [n for n, words in enumerate(generated) if not words or not self._word_id.keys() >= set(words)]
         return GradedAnswers(torch.tensor(correct, dtype=torch.float64), {}, unreadable)
