@@ -59,19 +59,18 @@ def parse_components(task: str, scratchpad: str, available: Sequence[str] = COMP
     if scratchpad == "none":
         return None
     bits = re.fullmatch("i([01])c([01])o([01])v([01])r([01])", scratchpad)
-    missing = [name for name in COMPONENTS if name not in available]
-    if bits:
-        selected = tuple(name for name, bit in zip(COMPONENTS, bits.groups(), strict=True) if bit == "1")
-        unavailable = [name for name in missing if name in selected]
-    else:
-        selected = tuple(name for name in NAMES.get(scratchpad, ()) if name in available)
-        unavailable = [name for name in missing if scratchpad == f"no-{name}"]
-        if scratchpad not in NAMES:
-            names = [*(("none", *NAMES)), "i1c0o1v0r1"]
-            raise ConfigError(
-                f"{task} has no scratchpad {scratchpad!r}{near_miss(scratchpad, names)}; available: {', '.join(names)} "
-                "(any five bits of input, computation, output, variables, remaining)"
-            )
+    if not bits and scratchpad not in NAMES:
+        names = ["none", *NAMES, "i1c0o1v0r1"]
+        raise ConfigError(
+            f"{task} has no scratchpad {scratchpad!r}{near_miss(scratchpad, names)}; available: {', '.join(names)} "
+            "(any five bits of input, computation, output, variables, remaining)"
+        )
+    named = (
+        NAMES[scratchpad] if not bits else [n for n, bit in zip(COMPONENTS, bits.groups(), strict=True) if bit == "1"]
+    )
+    selected = tuple(name for name in named if name in available)
+    # The bits and `no-NAME` name single components, which the task must have.
+    unavailable = [n for n in COMPONENTS if n not in available and (n in named if bits else scratchpad == f"no-{n}")]
     if unavailable:
         raise ConfigError(
             f"{task}.scratchpad is {scratchpad!r}, but its steps have no {unavailable[0]}; leave {unavailable[0]} out "
