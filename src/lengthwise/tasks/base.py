@@ -158,10 +158,8 @@ class Task(ABC):
         lengths `shortest ... longest` alternate, so all are equally frequent. If a length has few questions, some questions
         appear under several numbers. A task with a finite set of examples overrides this and numbers its own examples.
         """
-        lengths = [shortest + n % (longest - shortest + 1) for n in numbers]
-        return Batch.join(
-            [self.sample(generator(seed, "fixed", n), 1, length) for n, length in zip(numbers, lengths, strict=True)]
-        )
+        count = longest - shortest + 1
+        return Batch.join([self.sample(generator(seed, "fixed", n), 1, shortest + n % count) for n in numbers])
 
     def available(self, length: int, split: str = "test") -> int | None:
         """Return the number of different examples, or None if there are too many to count in advance."""

@@ -85,27 +85,10 @@ def require_pairs(task: Any, method: str, pairs: Any, low: int, high: int) -> No
             raise wrong_return(task, method, expected, f"{int(ids.min())} to {int(ids.max())}")
 
 
-def draw_with_repeats(draw: Callable[[int], Pairs | LazyPairs], count: int, split: str) -> Pairs:
-    """Return `count` examples of a split. `draw(n)` draws n examples of both splits together."""
-    parts: list[Pairs | LazyPairs] = []
-    missing, draws = count, 0
-    while missing > 0 or not parts:
-        pairs = draw(_draws_needed(missing, split))
-        draws += len(pairs)
-        for chunk in _chunks(pairs, split):
-            selected = chunk.in_split[:missing]
-            parts.append(chunk.select(selected))
-            missing -= len(selected)
-            if not missing:
-                break
-        _require_questions(count - missing, draws, split)
-    return Pairs.join(parts)
+def draw_pairs(draw: Callable[[int], Pairs | LazyPairs], count: int, split: str, *, distinct: bool) -> Pairs:
+    """Return the first `count` questions of a split that are drawn, with their answers. `draw(n)` draws n of both splits together.
 
-
-def draw_distinct(draw: Callable[[int], Pairs | LazyPairs], count: int, split: str) -> Pairs:
-    """Return the first `count` distinct questions of a split that are drawn, with their answers.
-
-    If no question repeats, they are those of `draw_with_repeats`. Fewer are returned if there are no others: drawing ends when each
+    `distinct`: without those that were drawn before. Then fewer are returned if there are no others: drawing ends when each
     question found has been drawn 32 times on average since the last new one. A question that is 2.5 times rarer than the average
     is missed with probability 3e-6.
     """
@@ -116,14 +99,13 @@ def draw_distinct(draw: Callable[[int], Pairs | LazyPairs], count: int, split: s
         pairs = draw(_draws_needed(max(missing, min(repeats, MAX_DRAWS)), split))
         draws += len(pairs)
         for chunk in _chunks(pairs, split):
-            new = _first_occurrences(chunk.hashes, seen)
+            new = _first_occurrences(chunk.hashes, seen) if distinct else list(range(len(chunk.hashes)))
             repeats = len(chunk.hashes) - 1 - new[-1] if new else repeats + len(chunk.hashes)
-            selected = chunk.in_split[new[:missing]]
-            parts.append(chunk.select(selected))
-            missing -= len(selected)
+            parts.append(chunk.select(chunk.in_split[new[:missing]]))
+            missing -= len(parts[-1])
             if not missing:
                 break
-        _require_questions(len(seen), draws, split)
+        _require_questions(count - missing, draws, split)
     return Pairs.join(parts)
 
 
@@ -142,7 +124,7 @@ def draw_balanced(
     """Return `count` distinct questions of a split with their answers, equally many of each kind.
 
     `draw(kinds)` draws one example of each of these kinds. `order`: a permutation of all kinds; if their number does not divide
-    `count`, the first ones have one example more. Fewer are returned if a kind runs out (see `draw_distinct`); then no kind has
+    `count`, the first ones have one example more. Fewer are returned if a kind runs out (see `draw_pairs`); then no kind has
     more examples than that one. Every kind must have at least one.
     """
     num_kinds = len(order)

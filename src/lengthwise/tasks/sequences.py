@@ -19,8 +19,7 @@ from lengthwise.tasks.pairs import (
     Pairs,
     close_gaps,
     draw_balanced,
-    draw_distinct,
-    draw_with_repeats,
+    draw_pairs,
     require_pairs,
 )
 from lengthwise.tasks.splits import hash_words, held_out
@@ -160,18 +159,15 @@ class SequenceTask(Task):
         return self.pack(self._draw_pairs(generator, batch, length, split))
 
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
-        lengths = [shortest + n % (longest - shortest + 1) for n in numbers]
-        pairs = [
-            self._draw_pairs(generator(seed, "fixed", n), 1, length, "train")
-            for n, length in zip(numbers, lengths, strict=True)
-        ]
+        count = longest - shortest + 1
+        pairs = [self._draw_pairs(generator(seed, "fixed", n), 1, shortest + n % count, "train") for n in numbers]
         return self.pack(Pairs.join(pairs))  # all in one call, because packing takes longer than drawing
 
     def _draw_pairs(self, generator: torch.Generator, count: int, length: int, split: str) -> Pairs:
         self.check_length(length, split)
         if pools := self._pools(length):
             return pools[split][torch.randint(len(pools[split]), (count,), generator=generator)]
-        return draw_with_repeats(lambda n: self.draw(generator, n, length), count, split)
+        return draw_pairs(lambda n: self.draw(generator, n, length), count, split, distinct=False)
 
     def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
         self.check_length(length, split)
@@ -182,7 +178,7 @@ class SequenceTask(Task):
             order = torch.randperm(num_kinds, generator=g)  # so that any kind can be one that has one example more
             pairs = draw_balanced(lambda kinds: self.draw_kinds(g, kinds, length), order, count, split)
         else:
-            return self.pack(draw_distinct(lambda n: self.draw(g, n, length), count, split))
+            return self.pack(draw_pairs(lambda n: self.draw(g, n, length), count, split, distinct=True))
         return self.pack(pairs[torch.randperm(len(pairs), generator=g)[:count]])  # no question twice
 
     def available(self, length: int, split: str = "test") -> int | None:

@@ -180,9 +180,7 @@ class Text(Task):
 
     def _batch(self, documents: "_Documents", starts: Int[Tensor, " b"], length: int) -> Batch:
         targets = documents.data[starts[:, None] + torch.arange(length)].long()
-        inputs = torch.empty_like(targets)
-        inputs[:, 0] = BOS
-        inputs[:, 1:] = targets[:, :-1]
+        inputs = torch.cat([torch.full_like(targets[:, :1], BOS), targets[:, :-1]], 1)
         return Batch(inputs, targets, torch.ones_like(targets, dtype=torch.bool))
 
 

@@ -17,6 +17,7 @@ from lengthwise.values import require_at_most, require_bool, require_integer
 
 BASELINE_PROMPTS = 64  # prompts per call of a baseline that is fitted one by one; evaluation can stop between two calls
 MAX_WIDTH = 100_000  # of a prompt's vectors, or of a network; larger ones exceed the memory
+LINEAR_BASELINES = ("least squares", "averaging")
 Functions = tuple[Tensor, ...]
 """The parameters of one function for each prompt; the first dimension of each tensor is that of the prompts."""
 
@@ -47,7 +48,7 @@ class FunctionTask(PrefixTask):
     per_token = False
     vocab_size = None
     output_size = 1
-    baseline_names: ClassVar[tuple[str, ...]] = ()  # names in `baselines.in_context`
+    baseline_names: ClassVar[Sequence[str]] = ()  # names in `baselines.in_context`
     largest: ClassVar[Mapping[str, int]] = {}  # further settings that count something, and their largest values
     at_most_dims: ClassVar[tuple[str, ...]] = ()  # settings that count coordinates
 

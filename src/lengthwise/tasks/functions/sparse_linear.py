@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from lengthwise.tasks.functions.linear import LinearRegression
-from lengthwise.tasks.functions.prompts import Functions, random_subset
+from lengthwise.tasks.functions.prompts import LINEAR_BASELINES, Functions, random_subset
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -23,7 +23,7 @@ class SparseLinearRegression(LinearRegression):
     labels are 0.
     """
 
-    baseline_names = ("least squares", "averaging", "3 nearest neighbours", "lasso", "mean label", "zero")
+    baseline_names = (*LINEAR_BASELINES, "3 nearest neighbours", "lasso", "mean label", "zero")
     at_most_dims = ("nonzero",)
 
     nonzero: int = 3
