@@ -83,17 +83,6 @@ def parse_components(task: str, scratchpad: str, available: Sequence[str] = COMP
     return selected
 
 
-def canonical_name(task: str, scratchpad: str, available: Sequence[str] = COMPONENTS) -> str:
-    """Return the unique spelling of a scratchpad setting: its name if it has one, otherwise its bits."""
-    selected = parse_components(task, scratchpad, available)
-    if selected is None:
-        return "none"
-    for name in NAMES:
-        if tuple(c for c in NAMES[name] if c in available) == selected:
-            return name
-    return "".join(f"{name[0]}{int(name in selected)}" for name in COMPONENTS)
-
-
 def write(steps: Sequence[Step], answer: Sequence[str], components: Sequence[str]) -> list[str]:
     """Return the words of steps and answer: `in 7 8 comp 7 + 8 + 0 = 1 5 out 5 [ 1 ] re 5 + 6 # in ... thus 1 2 5`."""
     words: list[str] = []
@@ -147,15 +136,6 @@ def step_accuracy(
     return {**shares, FAILED: float(failed)}
 
 
-def repository_scratchpad(steps: Sequence[dict[str, str]], answer_sentence: str, components: Sequence[str]) -> str:
-    """Return steps (a text for each component) and the answer sentence as the code of Kazemnejad et al. writes them."""
-    texts = []
-    for step in steps:
-        parts = (f"{MARKS[n]} {step[n]} " + (f"{CLOSE} " if n == "variables" else "") for n in components)
-        texts.append("".join(parts))
-    return f"Thinking step by step:  {' # '.join(texts)} . Thus,  {answer_sentence}"
-
-
 class ScratchpadTask(SequenceTask):
     """A task in words whose answer can follow a scratchpad: the steps that lead to it.
 
@@ -187,7 +167,13 @@ class ScratchpadTask(SequenceTask):
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        return {**settings, "scratchpad": canonical_name(cls.__name__, settings["scratchpad"], cls.components)}
+        """Replace the scratchpad by its unique spelling: its name if it has one, otherwise its bits."""
+        selected = parse_components(cls.__name__, settings["scratchpad"], cls.components)
+        if selected is None:
+            return settings
+        bits = "".join(f"{name[0]}{int(name in selected)}" for name in COMPONENTS)
+        names = {tuple(c for c in parts if c in cls.components): name for name, parts in reversed(NAMES.items())}
+        return {**settings, "scratchpad": names.get(selected, bits)}
 
     # ---- defined by a subclass ---------------------------------------------------------------------------------
 
@@ -232,7 +218,11 @@ class ScratchpadTask(SequenceTask):
         texts = []
         for question, target_words in self.pairs(batch):
             prompt, sentence = self.repository_text(question, parse(target_words, self.selected).answer or ())
-            target = repository_scratchpad(self.repository_steps(question), sentence, self.selected)
+            steps = []
+            for step in self.repository_steps(question):
+                parts = (f"{MARKS[n]} {step[n]} " + (f"{CLOSE} " if n == "variables" else "") for n in self.selected)
+                steps.append("".join(parts))
+            target = f"Thinking step by step:  {' # '.join(steps)} . Thus,  {sentence}"
             texts.append({"prompt": prompt, "separator": self.separator, "target": target})
         return texts
 
