@@ -13,15 +13,7 @@ from lengthwise.class_versions import source_location, wrong_return
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.metrics import EXACT_MATCH
 from lengthwise.tasks.base import Baseline, Batch, GradedAnswers, Task, exact_match, generator
-from lengthwise.tasks.pairs import (
-    NO_WORD,
-    LazyPairs,
-    Pairs,
-    close_gaps,
-    draw_balanced,
-    draw_pairs,
-    require_pairs,
-)
+from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs, close_gaps, draw_balanced, draw_pairs, require_pairs
 from lengthwise.tasks.splits import hash_words, held_out
 
 ENUMERABLE = 4096  # a length with up to this many questions lists them; with more, no split is ever empty
