@@ -340,7 +340,6 @@ def _prompt_length(config: EvaluationConfig) -> int:
 
 
 def _num_examples(task: Task, config: EvaluationConfig, length: int) -> int:
-    """Return the number of examples to score at one length: those of the config, or fewer if fewer exist."""
     count = max(1, -(-config.tokens // task.tokens(length))) if task.per_token else config.examples
     available = task.available(length, "test")
     return count if available is None else min(count, available)

@@ -51,7 +51,8 @@ class Batch:
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
         """Return a batch with all tensors changed."""
-        return type(self)(**{name: change(tensor) for name, tensor in vars(self).items()})
+        fields = {name: change(x) if isinstance(x, Tensor) else x for name, x in vars(self).items()}
+        return type(self)(**fields)
 
 
 @dataclass(frozen=True)
