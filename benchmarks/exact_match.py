@@ -54,7 +54,7 @@ class Asked:
         prompts, _ = left_padded(self.task.examples(0, FEW, self.length))
         begin = time.process_time()
         with torch.no_grad():
-            self.model.generate(prompts, self.task.answer_tokens(self.length), stop=self.task.stop, cached=False)
+            self.model.generate(prompts, self.task.answer_tokens(self.length), stop=self.task.eos, cached=False)
         return (time.process_time() - begin) / FEW
 
     def _evaluate(self, decode: bool) -> float:

@@ -68,9 +68,9 @@ def run_of(task: type[LinearRegression] = LinearRegression) -> Run:
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    untrained._curves.clear()
+    untrained._cached_curve.cache_clear()
     yield
-    untrained._curves.clear()
+    untrained._cached_curve.cache_clear()
 
 
 @pytest.fixture
@@ -143,12 +143,8 @@ def test_lasso_is_fitted_at_the_lengths_asked_alone(asked_for: list[tuple[str, l
     assert more["lasso"][5] == pytest.approx((error**2).mean(), rel=1e-5)
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(untrained, "MAX_CACHED", 6)
-    task = LinearRegression(dims=2)
-    for seed in range(5):
-        untrained.baseline_scores(task, task.examples(seed, 4, 3), [3])
-        assert len(untrained._curves) <= 6
+def test_what_is_kept_is_bounded() -> None:
+    assert untrained._cached_curve.cache_info().maxsize == 256
 
 
 def test_a_stop_comes_between_baselines() -> None:

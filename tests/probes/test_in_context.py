@@ -16,8 +16,7 @@ from lengthwise.probes.measuring.rows import attention_calls
 from lengthwise.probes.measuring.trained_run import TrainedRun
 from lengthwise.probes.recency import measure as recency
 from lengthwise.probes.repeated_examples import measure as scores
-from lengthwise.tasks import Copy, LinearRegression, generator
-from lengthwise.tasks.functions import CNF, Conjunction, ParityFunction, SparseMajority
+from lengthwise.tasks import CNF, Conjunction, Copy, LinearRegression, ParityFunction, SparseMajority, generator
 from lengthwise.training import build
 
 MODEL = ModelConfig.llama(d_model=16, num_layers=2, num_heads=2)

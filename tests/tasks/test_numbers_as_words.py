@@ -1,7 +1,7 @@
 import torch
 
 from lengthwise.tasks.numbers import digits, split
-from lengthwise.tasks.sequences import close_gaps
+from lengthwise.tasks.pairs import close_gaps
 
 
 def test_gaps_are_closed():

@@ -29,5 +29,5 @@ def test_published_text():
     prompt, target = task.repository_text(["1", "0", "1", "1"], ["No"])
     assert prompt == "Is the number of 1's even in the sequence [ 1, 0, 1, 1 ] ? "
     assert target == "The answer is No."
-    assert task.bits(["1", "0", "1", "1"]) == [1, 0, 1, 1]
+    assert task.operands(["1", "0", "1", "1"]) == [1, 0, 1, 1]
     assert {"input": "1 0 1 1", "target": "No", "length": 4} in task.render(task.pack(task.all_examples(4)))

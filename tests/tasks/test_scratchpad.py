@@ -193,6 +193,10 @@ def test_the_steps_lead_to_the_answer(choice):
             assert steps[-1].remaining == () or choice.name in ("Addition", "LEGO")
 
 
+def restricted(step, components):
+    return Step(**{name: getattr(step, name) for name in components})
+
+
 @pytest.mark.parametrize("make", WITH)
 def test_every_combination_is_written_and_read_back(make):
     for bits in bits_of(make):
@@ -203,7 +207,7 @@ def test_every_combination_is_written_and_read_back(make):
             assert plain.targets.shape[1] < batch.targets.shape[1] <= task.tokens(length)
             for question, whole in task.pairs(batch):
                 found = parse(whole, task.selected)
-                assert list(found.steps) == [step.restrict(task.selected) for step in task.steps(question)]
+                assert list(found.steps) == [restricted(step, task.selected) for step in task.steps(question)]
                 assert set(found.answer) <= task.plain_words
                 assert write(found.steps, found.answer, task.selected) == whole
                 assert len(whole) <= task.scratchpad_width(length) + task.widths(length)[1]
@@ -214,7 +218,7 @@ def test_every_combination_is_written_and_read_back(make):
 def test_reading_undoes_writing(data):
     on = tuple(name for name in COMPONENTS if data.draw(st.booleans())) or ("output",)
     words = st.lists(st.sampled_from(["0", "1", "+", "a", "-", "[BOS]"]), max_size=4).map(tuple)
-    step = st.builds(Step, words, words, words, words, words).map(lambda step: step.restrict(on))
+    step = st.builds(Step, words, words, words, words, words).map(lambda step: restricted(step, on))
     steps = tuple(data.draw(st.lists(step, min_size=1, max_size=5)))
     answer = data.draw(words.filter(bool))
     found = parse(write(steps, answer, on), on)

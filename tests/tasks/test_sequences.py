@@ -18,8 +18,8 @@ from lengthwise.tasks import (
     Summation,
     generator,
 )
-from lengthwise.tasks.pairs import Pairs, draw_distinct, draw_with_repeats
-from lengthwise.tasks.sequences import ENUMERABLE, SequenceTask, close_gaps, combinations
+from lengthwise.tasks.pairs import Pairs, close_gaps, draw_pairs
+from lengthwise.tasks.sequences import ENUMERABLE, SequenceTask, combinations
 from lengthwise.tasks.splits import held_out
 
 OF_WORDS = [
@@ -208,7 +208,7 @@ def test_gaps_in_a_row_do_not_decide_its_split():
 def test_what_is_drawn_is_the_first_of_its_split(split):
     """However many questions are written and hash_words at a time, and answers go with their questions."""
     every = Sorting(items="numbers").draw(generator(0), 5000, 4)
-    kept = draw_with_repeats(lambda count: every[:count], 300, split)
+    kept = draw_pairs(lambda count: every[:count], 300, split, distinct=False)
     written = every.compute()
     first = written[(held_out(written.questions) == (split == "test")).nonzero()[:300, 0]]
     assert kept.questions.equal(first.questions)
@@ -319,11 +319,11 @@ def test_different_questions_by_hand(split):
         return every[torch.arange(*begins[-2:]) % 300]
 
     own = every.questions[held_out(every.questions) == (split == "test")].tolist()
-    found = draw_distinct(draw, 300, split)
+    found = draw_pairs(draw, 300, split, distinct=True)
     assert found.questions.tolist() == [list(row) for row in dict.fromkeys(map(tuple, own))]
     assert found.answers.tolist() == [[2 if sum(row) % 2 else 3] for row in found.questions.tolist()]
     begins[:] = [0]
-    assert draw_distinct(draw, 3, split).questions.equal(found.questions[:3])
+    assert draw_pairs(draw, 3, split, distinct=True).questions.equal(found.questions[:3])
 
 
 class OneQuestion(SequenceTask):

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from lengthwise.config import ConfigError
 from lengthwise.positions import Consecutive, PositionScheme, RandomPositions
-from lengthwise.tasks.base import AnsweringTask, Batch, GradedAnswers, Task
+from lengthwise.tasks.base import Batch, GradedAnswers, Task
+from lengthwise.tasks.sequences import SequenceTask
 
 MAX_STORED = 3  # stored answers per length and kind (unreadable answers, and answers with unreadable steps)
 MAX_CHARACTERS = 2000  # of a stored answer
@@ -17,13 +18,13 @@ MAX_CHARACTERS = 2000  # of a stored answer
 PADDING, PROMPT = -1, 0  # document IDs of the left padding and of the prompt
 
 
-def decodable(task: Task, scheme: PositionScheme) -> AnsweringTask:
+def decodable(task: Task, scheme: PositionScheme) -> SequenceTask:
     """Return the task as one whose answers can be decoded token by token.
 
     Raises `ConfigError` if the task has no answers, or if the position scheme does not assign 0, 1, 2, ... in evaluation:
     decoded tokens get consecutive positions.
     """
-    if not isinstance(task, AnsweringTask):
+    if not isinstance(task, SequenceTask):
         raise ConfigError(f"{type(task).__name__} has no answers to decode; evaluate it with decode=False")
     is_consecutive = isinstance(scheme, Consecutive) or (
         isinstance(scheme, RandomPositions) and not scheme.draws(training=False)
@@ -38,7 +39,7 @@ def decodable(task: Task, scheme: PositionScheme) -> AnsweringTask:
 
 def greedy_decode(
     model: nn.Module,
-    task: AnsweringTask,
+    task: SequenceTask,
     batch: Batch,
     length: int,
     before_token: Callable[[], None] | None = None,
@@ -59,16 +60,13 @@ def greedy_decode(
 
     handle = model.register_forward_hook(check_logits)
     try:
-        tokens = model.generate(prompts, task.answer_tokens(length), documents=documents, stop=task.stop)  # type: ignore[operator]
+        tokens = model.generate(prompts, task.answer_tokens(length), documents=documents, stop=task.eos)  # type: ignore[operator]
     finally:
         handle.remove()
-    answers = tokens.tolist()
-    sizes = [
-        row.index(task.stop) + 1 if task.stop in row else len(row) for row in answers
-    ]  # up to the first stop token
-    in_answer = torch.arange(tokens.shape[1], device=tokens.device) < torch.tensor(sizes, device=tokens.device)[:, None]
+    ends = (tokens == task.eos).int()
+    in_answer = ends.cumsum(1) == ends  # up to the first EOS
     has_nan = (torch.stack(nan_steps[: tokens.shape[1]], 1) & in_answer).any(1)
-    return [task.answer_words(row) for row in answers], has_nan
+    return [task.answer_words(row) for row in tokens.tolist()], has_nan
 
 
 def left_padded(batch: Batch) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"] | None]:
@@ -89,18 +87,16 @@ def answer_details(task: Task, generated: list[list[str]], examples: Batch, grad
     answers and some of them ("kept"); and, if there are any, some answers with unreadable steps ("broken").
     """
     means = {name: float(values.double().mean()) for name, values in graded.details.items()}
-    unreadable, unreadable_steps = (
-        [
-            {
-                "question": _shorten(task.render(examples[n : n + 1])[0]["input"]),
-                "generated": _shorten(" ".join(generated[n])),
-            }
-            for n in indices[:MAX_STORED]
-        ]
-        for indices in (graded.unreadable, graded.unreadable_steps)
+
+    def stored(n: int) -> dict[str, str]:
+        question = task.render(examples[n : n + 1])[0]["input"]
+        return {"question": _shorten(question), "generated": _shorten(" ".join(generated[n]))}
+
+    unreadable, broken = (
+        [stored(n) for n in some[:MAX_STORED]] for some in (graded.unreadable, graded.unreadable_steps)
     )
     details = {"means": means, "order": list(means), "unreadable": len(graded.unreadable), "kept": unreadable}
-    return details | ({"broken": unreadable_steps} if unreadable_steps else {})
+    return details | ({"broken": broken} if broken else {})
 
 
 def _shorten(text: str) -> str:

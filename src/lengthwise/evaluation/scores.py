@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +23,8 @@ from lengthwise.evaluation.score_checks import (
 )
 from lengthwise.evaluation.untrained import baseline_details, baseline_scores, baselines_of
 from lengthwise.positions import PositionScheme, position_scheme_for
-from lengthwise.tasks.base import AnsweringTask, Batch, GradedAnswers, PrefixTask, Task, generator
+from lengthwise.tasks.base import Batch, GradedAnswers, PrefixTask, Task, generator
+from lengthwise.tasks.sequences import SequenceTask
 from lengthwise.training.numerics import reproducible
 from lengthwise.training.progress import Pace, Progress, Reporter, Stopped
 
@@ -60,7 +60,7 @@ def evaluation_question(
     """Return the settings that identify the evaluation at one length. An evaluation with a stored score is not repeated."""
     amount = {"tokens": config.tokens} if task.per_token else {"examples": config.examples}
     question: dict[str, Any] = {"length": length, **amount, "seed": config.seed}
-    if _has_prefixes(task):
+    if issubclass(task if isinstance(task, type) else type(task), PrefixTask):
         question["prompt"] = _prompt_length(config)
     return question | ({"shift": dict(shift)} if shift else {})
 
@@ -172,33 +172,39 @@ def evaluate(
         forward_lengths = [_prompt_length(config)] if task.prefixes_are_examples() else lengths
     encodings = [m for m in model.modules() if getattr(m, "kind", None) == "encoding"]
     _check(task, encodings, scheme, dict.fromkeys([*lengths, *forward_lengths]), decode)
-    device = next(model.parameters()).device
     counts = {length: _num_examples(task, config, length) for length in forward_lengths}
     batch_tokens *= DECODING_FACTOR if decode else 1
-    work = _Work(task, counts, batch_tokens, Reporter(on_progress), should_stop)
+    work = _Work(model, task, counts, batch_tokens, Reporter(on_progress), should_stop)
     was_training = model.training
     model.eval()
     try:
-        with torch.no_grad(), reproducible(device):
+        with torch.no_grad(), reproducible(work.device):
             begin, scores = time.perf_counter(), []
             for length in forward_lengths:
-                examples = task.examples(config.seed, work.counts[length], length, "test")
+                examples = task.examples(config.seed, counts[length], length, "test")
                 work.set_count(length, len(examples))
+                results: dict[int, tuple[Tensor, dict[str, Any]]]
                 if decode:
-                    results = {length: _score_answers(model, decodable(task, scheme), examples, work, length, device)}
+                    results = {length: work.score_answers(decodable(task, scheme), examples, length)}
                 else:
-                    results = _score_logits(model, task, examples, scheme, config, work, length, device, lengths)
-                curves = baseline_scores(task, examples, list(results), partial(work.check_stop, length))
+                    # Drawn for all examples together, so that they do not depend on the batch size.
+                    g = generator(config.seed, "layout", length)
+                    values = work.score_logits(
+                        examples, scheme.positions(examples.inputs, None, g, training=False), length
+                    )
+                    if isinstance(task, PrefixTask):
+                        scored_lengths = lengths if task.prefixes_are_examples() else [length]
+                        results = {n: (values[:, n - 1], _group_means(values[:, n - 1])) for n in scored_lengths}
+                    else:
+                        results = {length: (values, {})}
+                curves = baseline_scores(task, examples, list(results), work.check_stop)
                 seconds, begin = time.perf_counter() - begin, time.perf_counter()
                 for scored_length, (values, details) in results.items():
-                    question, seconds_each = (
-                        evaluation_question(task, config, scored_length, shift),
-                        seconds / len(results),
-                    )
+                    question = evaluation_question(task, config, scored_length, shift)
                     baselines = baseline_details(task, curves, scored_length)
                     details |= {"baselines": baselines} if baselines else {}
                     is_longer = scored_length > train_length
-                    scores.append(_make_score(task, question, values, details, is_longer, seconds_each))
+                    scores.append(_make_score(task, question, values, details, is_longer, seconds / len(results)))
             return scores
     finally:
         model.train(was_training)
@@ -234,92 +240,30 @@ def _make_score(
     )
 
 
-def _score_logits(
-    model: nn.Module,
-    task: Task,
-    examples: Batch,
-    scheme: PositionScheme,
-    config: EvaluationConfig,
-    work: "_Work",
-    length: int,
-    device: torch.device,
-    lengths: list[int],
-) -> dict[int, tuple[Tensor, dict[str, Any]]]:
-    """Return by length: the score of each example from one forward pass, and details.
-
-    For a task with prefixes these are all `lengths`, and the details are means of groups of sequences, with the same groups at
-    every length.
-    """
-    # Drawn for all examples together, so that they do not depend on the batch size.
-    all_positions = scheme.positions(examples.inputs, None, generator(config.seed, "layout", length), training=False)
-    scores = []
-    for rows in work.batches(length, len(examples)):
-        positions = None if all_positions is None else all_positions[rows].to(device)
-        scores.append(_forward(model, task, examples[rows].to(device), positions, work, length).cpu())
-    values = torch.cat(scores).double()
-    if not isinstance(task, PrefixTask):
-        return {length: (values, {})}
-    scored_lengths = lengths if task.prefixes_are_examples() else [length]
-    return {n: (values[:, n - 1], _group_means(values[:, n - 1])) for n in scored_lengths}
-
-
 def _group_means(values: Tensor) -> dict[str, list[float]]:
-    """Return the means of groups of examples, for a bootstrap over examples. The group sizes differ by at most one."""
+    """Return the means of groups of examples, for a bootstrap over examples. The group sizes differ by at most one.
+
+    The groups of a task with prefixes consist of the same sequences at every length.
+    """
     return {"groups": [float(f"{float(part.mean()):.6g}") for part in values.tensor_split(min(GROUPS, len(values)))]}
 
 
-def _score_answers(
-    model: nn.Module, task: AnsweringTask, examples: Batch, work: "_Work", length: int, device: torch.device
-) -> tuple[Tensor, dict[str, Any]]:
-    """Return the score of each example from the model's generated answer, and details of the answers."""
-    generated, nan_masks = [], []
-    for rows in work.batches(length, len(examples)):
-        work.check_stop(length)
-        answers, has_nan = greedy_decode(
-            model, task, examples[rows].to(device), length, lambda: work.check_stop(length)
-        )
-        generated += answers
-        nan_masks.append(has_nan.cpu())
-        work.finish_forward(length, len(answers))
-    graded: Any = task.grade(generated, examples)
-    if not isinstance(graded, GradedAnswers):
-        raise wrong_return(task, "grade", "lengthwise.tasks.GradedAnswers", graded)
-    has_nan = torch.cat(nan_masks)
-    scores = required_scores(graded.scores, "grade", task, len(examples))
-    require_own_scores_finite(scores, has_nan, "grade", task, length)
-    scores = scores.masked_fill(has_nan, math.nan)
-    return scores, answer_details(task, generated, examples, graded)
-
-
-def _forward(
-    model: nn.Module, task: Task, batch: Batch, positions: Tensor | None, work: "_Work", length: int
-) -> Tensor:
-    work.check_stop(length)
-    logits = model(batch.inputs) if positions is None else model(batch.inputs, positions=positions)
-    method = "curve" if isinstance(task, PrefixTask) else "score"
-    scores = required_scores(getattr(task, method)(logits, batch), method, task, len(batch))
-    if not bool(scores.isfinite().all()):
-        from_nan = ~logits.isfinite().flatten(1).all(1)
-        require_own_scores_finite(scores, from_nan, method, task, length)
-    work.finish_forward(length, len(batch))
-    return scores
-
-
 class _Work:
-    """The forward passes of an evaluation: their batches, progress reports, and requests to stop."""
+    """The forward passes of an evaluation: their batches, the scores, progress reports, and requests to stop."""
 
     def __init__(
         self,
+        model: nn.Module,
         task: Task,
         counts: dict[int, int],
         batch_tokens: int,
         reporter: Reporter,
         should_stop: Callable[[], bool] | None,
     ):
-        self.counts, self.reporter, self.should_stop = counts, reporter, should_stop
+        self.model, self.task, self.counts, self.batch_tokens = model, task, counts, batch_tokens
+        self.reporter, self.should_stop = reporter, should_stop
+        self.device = next(model.parameters()).device
         self.token_slots = {length: task.tokens(length) for length in counts}  # per example
-        self.batch_tokens = batch_tokens
-        self.forwards = {length: -(-n // self.batch_size(length)) for length, n in counts.items()}
         self.forwards_done = self.slots_done = 0
         self.pace = Pace(0, self.total_slots)
 
@@ -327,37 +271,67 @@ class _Work:
     def total_slots(self) -> int:
         return sum(n * self.token_slots[length] for length, n in self.counts.items())
 
+    @property
+    def total_forwards(self) -> int:
+        return sum(-(-n // self.batch_size(length)) for length, n in self.counts.items())
+
     def set_count(self, length: int, examples: int) -> None:
         """Set the number of examples, which can be smaller than the task knew in advance (see `Task.examples`)."""
         self.counts[length] = examples
-        self.forwards[length] = -(-examples // self.batch_size(length))
         self.pace.total = self.total_slots
 
     def batch_size(self, length: int) -> int:
         """Return the number of examples per forward pass."""
         return max(1, self.batch_tokens // self.token_slots[length])
 
-    def batches(self, length: int, examples: int) -> list[slice]:
-        """Return the examples of each forward pass."""
+    def batches(self, examples: Batch, length: int) -> Iterator[tuple[slice, Batch]]:
+        """Yield the examples of each forward pass, on the model's device. Reports progress after each."""
         size = self.batch_size(length)
-        return [slice(n, n + size) for n in range(0, examples, size)]
+        for start in range(0, len(examples), size):
+            self.check_stop()
+            rows = slice(start, start + size)
+            batch = examples[rows].to(self.device)
+            yield rows, batch
+            self.forwards_done += 1
+            self.slots_done += len(batch) * self.token_slots[length]
+            total = self.total_forwards
+            if self.reporter.is_due(last=self.forwards_done == total):
+                eta = self.pace.update(self.slots_done)
+                rate = (total - self.forwards_done) / eta if eta else 0.0
+                self.reporter.report(Progress("evaluate", self.forwards_done, total, None, rate, eta, length))
 
-    def check_stop(self, length: int) -> None:
+    def check_stop(self) -> None:
         if self.should_stop is not None and self.should_stop():
-            raise Stopped("evaluate", self.forwards_done, sum(self.forwards.values()))
+            raise Stopped("evaluate", self.forwards_done, self.total_forwards)
 
-    def finish_forward(self, length: int, examples: int) -> None:
-        self.forwards_done += 1
-        self.slots_done += examples * self.token_slots[length]
-        total = sum(self.forwards.values())
-        if self.reporter.is_due(last=self.forwards_done == total):
-            eta = self.pace.update(self.slots_done)
-            rate = (total - self.forwards_done) / eta if eta else 0.0
-            self.reporter.report(Progress("evaluate", self.forwards_done, total, None, rate, eta, length))
+    def score_logits(self, examples: Batch, all_positions: Tensor | None, length: int) -> Tensor:
+        """Return the score of each example from one forward pass, for a task with prefixes at every length: [b] or [b, n]."""
+        task, scores = self.task, []
+        method = "curve" if isinstance(task, PrefixTask) else "score"
+        for rows, batch in self.batches(examples, length):
+            positions = {} if all_positions is None else {"positions": all_positions[rows].to(self.device)}
+            logits = self.model(batch.inputs, **positions)
+            part = required_scores(getattr(task, method)(logits, batch), method, task, len(batch))
+            if not bool(part.isfinite().all()):
+                from_nan = ~logits.isfinite().flatten(1).all(1)
+                require_own_scores_finite(part, from_nan, method, task, length)
+            scores.append(part.cpu())
+        return torch.cat(scores).double()
 
-
-def _has_prefixes(task: Task | type[Task]) -> bool:
-    return issubclass(task if isinstance(task, type) else type(task), PrefixTask)
+    def score_answers(self, task: SequenceTask, examples: Batch, length: int) -> tuple[Tensor, dict[str, Any]]:
+        """Return the score of each example from the model's generated answer, and details of the answers."""
+        generated, nan_masks = [], []
+        for _, batch in self.batches(examples, length):
+            answers, has_nan = greedy_decode(self.model, task, batch, length, self.check_stop)
+            generated += answers
+            nan_masks.append(has_nan.cpu())
+        graded: Any = task.grade(generated, examples)
+        if not isinstance(graded, GradedAnswers):
+            raise wrong_return(task, "grade", "lengthwise.tasks.GradedAnswers", graded)
+        has_nan = torch.cat(nan_masks)
+        scores = required_scores(graded.scores, "grade", task, len(examples))
+        require_own_scores_finite(scores, has_nan, "grade", task, length)
+        return scores.masked_fill(has_nan, math.nan), answer_details(task, generated, examples, graded)
 
 
 def _prompt_length(config: EvaluationConfig) -> int:
@@ -366,7 +340,6 @@ def _prompt_length(config: EvaluationConfig) -> int:
 
 
 def _num_examples(task: Task, config: EvaluationConfig, length: int) -> int:
-    """Return the number of examples to score at one length: those of the config, or fewer if fewer exist."""
     count = max(1, -(-config.tokens // task.tokens(length))) if task.per_token else config.examples
     available = task.available(length, "test")
     return count if available is None else min(count, available)

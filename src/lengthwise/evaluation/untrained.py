@@ -2,8 +2,8 @@
 
 import hashlib
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -14,10 +14,7 @@ from lengthwise.config import ConfigError, near_miss
 from lengthwise.metrics import METRICS
 from lengthwise.tasks.base import Baseline, Batch, PrefixTask, Task
 
-MAX_CACHED = 256  # curves in the cache, which drops the least recently used; a curve has one number for each length
-
 Curve = dict[int, float]  # mean score by length, without lengths at which the baseline makes no prediction
-_curves: OrderedDict[tuple[str, ...], Curve] = OrderedDict()
 
 
 def baselines_of(task: Task) -> list[Baseline]:
@@ -58,14 +55,11 @@ def baseline_scores(
         missing = [n for n in lengths if n not in curve]
         if missing:
             all_prefixes = isinstance(task, PrefixTask) and not baseline.fit_per_length
-            new = _curve(
-                type(task).__name__, baseline, examples, range(1, max(lengths) + 1) if all_prefixes else missing, before
-            )
+            new_lengths = range(1, max(lengths) + 1) if all_prefixes else missing
+            new = _curve(type(task).__name__, baseline, examples, new_lengths, before)
             for length, score in new.items():
                 if not math.isfinite(score) or not low <= score <= high:
-                    limits = (
-                        "" if task.metric.limits is None else f" from {low:g} to {high:g}, the limits of its metric"
-                    )
+                    limits = f" from {low:g} to {high:g}, the limits of its metric" if task.metric.limits else ""
                     raise ConfigError(
                         f"the baseline {baseline.name!r} of {type(task).__name__} must have finite scores{limits}, or return None, "
                         f"got {score} at length {length}"
@@ -99,18 +93,14 @@ def _curve(task: str, baseline: Baseline, examples: Batch, lengths: Sequence[int
                 )
             sums += scores.double().sum(0)
             count += len(scores)
-    return (
-        dict(zip(lengths, (float(f"{value:.6g}") for value in (sums / count).tolist()), strict=True)) if count else {}
-    )
+    means = (sums / count).tolist() if count else []
+    return {length: float(f"{mean:.6g}") for length, mean in zip(lengths, means, strict=False)}
 
 
+@lru_cache(maxsize=256)  # a curve has one number for each length
 def _cached_curve(*key: str) -> Curve:
-    """Return the cached part of a curve; the caller adds to it in place."""
-    curve = _curves.setdefault(key, {})
-    _curves.move_to_end(key)
-    while len(_curves) > MAX_CACHED:
-        _curves.popitem(last=False)
-    return curve
+    """Return the cached part of a curve, at first empty; the caller adds to it in place."""
+    return {}
 
 
 def _hash(examples: Batch) -> str:

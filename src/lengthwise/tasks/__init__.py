@@ -5,23 +5,21 @@ from lengthwise.tasks.addition import Addition
 from lengthwise.tasks.automata import PFA
 from lengthwise.tasks.base import Batch, Task, exact_match, generator, mean_nats
 from lengthwise.tasks.copy import Copy
-from lengthwise.tasks.functions import (
-    CNF,
-    DNF,
-    Conjunction,
-    DecisionTree,
-    Disjunction,
-    IntegerHalfspace,
-    LinearRegression,
-    ParityFunction,
-    QuadraticRegression,
-    ReLUNetwork,
-    SparseDisjunction,
-    SparseLinearRegression,
-    SparseMajority,
-    SparseParity,
-    Threshold,
-)
+from lengthwise.tasks.functions.cnf import CNF
+from lengthwise.tasks.functions.conjunction import Conjunction
+from lengthwise.tasks.functions.disjunction import Disjunction
+from lengthwise.tasks.functions.dnf import DNF
+from lengthwise.tasks.functions.halfspace import IntegerHalfspace
+from lengthwise.tasks.functions.linear import LinearRegression
+from lengthwise.tasks.functions.majority import SparseMajority
+from lengthwise.tasks.functions.parity import ParityFunction
+from lengthwise.tasks.functions.quadratic import QuadraticRegression
+from lengthwise.tasks.functions.relu import ReLUNetwork
+from lengthwise.tasks.functions.sparse_disjunction import SparseDisjunction
+from lengthwise.tasks.functions.sparse_linear import SparseLinearRegression
+from lengthwise.tasks.functions.sparse_parity import SparseParity
+from lengthwise.tasks.functions.threshold import Threshold
+from lengthwise.tasks.functions.tree import DecisionTree
 from lengthwise.tasks.lego import LEGO
 from lengthwise.tasks.parity import Parity
 from lengthwise.tasks.pcfg import PCFG

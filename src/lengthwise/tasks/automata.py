@@ -13,7 +13,7 @@ from torch import Tensor
 from lengthwise.baselines.ngrams import NGRAMS, WITHOUT_ORDER, Predictor
 from lengthwise.config import ConfigError
 from lengthwise.metrics import TOTAL_VARIATION
-from lengthwise.tasks.base import Baseline, Batch, PrefixTask, require_length, require_split
+from lengthwise.tasks.base import Baseline, Batch, PrefixTask
 from lengthwise.tasks.sequences import symbol_names
 from lengthwise.values import require_at_most, require_integer
 
@@ -46,9 +46,7 @@ class Automata:
         start, offset = rows - 1, np.arange(count) * rows
         states, transitions = (np.empty(uniform.shape, np.int64) for _ in range(2))
         state = np.full(count, start)
-        for t in range(
-            len(uniform)
-        ):  # each step depends on the one before; a numpy call has less overhead than torch's
+        for t in range(len(uniform)):  # a numpy call has less overhead than torch's
             states[t] = state
             index = offset + state
             transitions[t] = index * width + (uniform[t] * edges.take(index)).astype(np.int64)
@@ -75,15 +73,6 @@ class AutomatonBatch(Batch):
 
     states: Int[Tensor, "b t"]
     probabilities: Float[Tensor, "b r v"]
-
-    def __getitem__(self, rows: slice) -> "AutomatonBatch":
-        return AutomatonBatch(
-            self.inputs[rows], self.targets[rows], self.scored[rows], self.states[rows], self.probabilities[rows]
-        )
-
-    def to(self, device: torch.device | str) -> "AutomatonBatch":
-        tensors = (self.inputs, self.targets, self.scored, self.states, self.probabilities)
-        return AutomatonBatch(*(tensor.to(device, non_blocking=True) for tensor in tensors))
 
     def target_probabilities(self) -> Float[Tensor, "b t v"]:
         """Return the distribution that each target was drawn from."""
@@ -148,10 +137,6 @@ class PFA(PrefixTask):
 
     def tokens(self, length: int) -> int:
         return length
-
-    def check_length(self, length: int, split: str = "test") -> None:
-        require_split(split)
-        require_length(length, self.unit)
 
     def sample(self, generator: torch.Generator, batch: int, length: int, split: str = "train") -> AutomatonBatch:
         self.check_length(length, split)

@@ -5,7 +5,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -42,12 +42,17 @@ class Batch:
         padded = [[pad(tensor, (0, width - tensor.shape[1])) for tensor in tensors] for tensors in fields]
         return Batch(*(torch.cat(tensors) for tensors in padded))
 
-    def __getitem__(self, rows: slice) -> "Batch":
+    def __getitem__(self, rows: slice) -> Self:
         """Return a part of the examples as a batch."""
-        return Batch(self.inputs[rows], self.targets[rows], self.scored[rows])
+        return self.map(lambda tensor: tensor[rows])
 
-    def to(self, device: torch.device | str) -> "Batch":
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in (self.inputs, self.targets, self.scored)))
+    def to(self, device: torch.device | str) -> Self:
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """Return a batch with all tensors changed."""
+        fields = {name: change(x) if isinstance(x, Tensor) else x for name, x in vars(self).items()}
+        return type(self)(**fields)
 
 
 @dataclass(frozen=True)
@@ -96,12 +101,10 @@ class Task(ABC):
     version: ClassVar[int] = 1  # part of a run's key; raise it in the class whenever its examples or scores change
     metric: ClassVar[Metric]
     unit: ClassVar[str]  # what `length` counts: "bytes", "symbols"
-    per_token: ClassVar[
-        bool
-    ]  # the score is a mean over tokens: an evaluation takes a number of tokens, not of examples
+    per_token: ClassVar[bool]  # scores are means over tokens: an evaluation takes a number of tokens, not of examples
     excluded_from_key: ClassVar[tuple[str, ...]] = ()  # settings that are not part of a run's key
     settings_of_others: ClassVar[tuple[str, ...]] = ("scratchpad",)  # an error message names the tasks that have them
-    decodes: bool = False  # scored by generating answers token by token (`AnsweringTask`), not by one forward pass
+    decodes: bool = False  # scored by generating answers token by token, not by one forward pass
 
     vocab_size: int | None
     output_size: int
@@ -156,10 +159,8 @@ class Task(ABC):
         lengths `shortest ... longest` alternate, so all are equally frequent. If a length has few questions, some questions
         appear under several numbers. A task with a finite set of examples overrides this and numbers its own examples.
         """
-        lengths = [shortest + n % (longest - shortest + 1) for n in numbers]
-        return Batch.join(
-            [self.sample(generator(seed, "fixed", n), 1, length) for n, length in zip(numbers, lengths, strict=True)]
-        )
+        count = longest - shortest + 1
+        return Batch.join([self.sample(generator(seed, "fixed", n), 1, shortest + n % count) for n in numbers])
 
     def available(self, length: int, split: str = "test") -> int | None:
         """Return the number of different examples, or None if there are too many to count in advance."""
@@ -194,9 +195,17 @@ class Task(ABC):
         """Return facts beyond the settings that identify the data."""
         return {}
 
-    @abstractmethod
     def check_length(self, length: int, split: str = "test") -> None:
         """Raise `ConfigError` if no example of this length can exist."""
+        if split not in SPLITS:
+            near = near_miss(str(split), SPLITS)
+            raise ConfigError(f"there is no split {split!r}{near}; available: {', '.join(SPLITS)}")
+        if length < 1:
+            raise ConfigError(f"length must be at least 1, got {length} {self.unit}")
+        if length > MAX_LENGTH:
+            raise ConfigError(
+                f"length must be at most {MAX_LENGTH:,}, got {length} {self.unit}; longer sequences do not fit into memory"
+            )
 
     def note(self, length: int, num_examples: int | None = None) -> str | None:
         """Return a remark to show beside the scores of this length, or None.
@@ -209,27 +218,6 @@ class Task(ABC):
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """Raise `ConfigError` for invalid settings. May return completed settings (see `config.choose`)."""
         return settings
-
-
-class AnsweringTask(Task):
-    """A task whose examples end in an answer. A model can generate the answer token by token, and the task grades it."""
-
-    @abstractmethod
-    def answer_tokens(self, length: int) -> int:
-        """Return the largest number of tokens in an answer of this length, including the end token."""
-
-    @property
-    @abstractmethod
-    def stop(self) -> int:
-        """The token that ends an answer."""
-
-    @abstractmethod
-    def answer_words(self, tokens: list[int]) -> list[str]:
-        """Return the words of a generated answer. Any tokens are accepted."""
-
-    @abstractmethod
-    def grade(self, generated: list[list[str]], batch: Batch) -> GradedAnswers:
-        """Grade generated answers to the questions of a batch. An unreadable answer is wrong, not an error."""
 
 
 class PrefixTask(Task):
@@ -252,20 +240,6 @@ class PrefixTask(Task):
         pass of its own.
         """
         return True
-
-
-def require_split(split: str) -> None:
-    if split not in SPLITS:
-        raise ConfigError(f"there is no split {split!r}{near_miss(str(split), SPLITS)}; available: {', '.join(SPLITS)}")
-
-
-def require_length(length: int, unit: str) -> None:
-    if length < 1:
-        raise ConfigError(f"length must be at least 1, got {length} {unit}")
-    if length > MAX_LENGTH:
-        raise ConfigError(
-            f"length must be at most {MAX_LENGTH:,}, got {length} {unit}; longer sequences do not fit into memory"
-        )
 
 
 def mean_nats(logits: Float[Tensor, "b t v"], batch: Batch) -> Float[Tensor, " b"]:

@@ -52,10 +52,10 @@ def _require_pairs(where: str, task: SequenceTask, pairs: Any, length: int) -> N
     widths = task.checked_widths(length)
     for question, answer in zip(pairs.questions.tolist(), pairs.answers.tolist(), strict=True):
         words = [[task.words[n] for n in row if n != NO_WORD] for row in (question, answer)]
-        for name, row, width in zip(("question", "answer"), words, widths, strict=True):
+        for name, row, width in zip(("a question", "an answer"), words, widths, strict=True):
             if len(row) > width:
                 raise ConfigError(
-                    f"{where}.draw returned {_with_article(name)} of {len(row)} words at length {length}, but widths({length}) "
+                    f"{where}.draw returned {name} of {len(row)} words at length {length}, but widths({length}) "
                     f"allows at most {width}; correct one of the two methods"
                 )
         if (returned := task.length_of(*words)) != length:
@@ -63,10 +63,6 @@ def _require_pairs(where: str, task: SequenceTask, pairs: Any, length: int) -> N
                 f"{where}.draw was called with length {length}, but length_of returns {returned} for its example "
                 f"({' '.join(words[0])} → {' '.join(words[1])}); correct one of the two methods"
             )
-
-
-def _with_article(name: str) -> str:
-    return f"an {name}" if name.startswith("a") else f"a {name}"
 
 
 def _equal(first: Any, second: Any) -> bool:

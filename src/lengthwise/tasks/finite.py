@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from lengthwise.config import ConfigError
-from lengthwise.tasks.base import Batch, generator, require_length, require_split
+from lengthwise.tasks.base import Batch, generator
 from lengthwise.tasks.order import shuffled
 from lengthwise.tasks.pairs import Pairs
 from lengthwise.tasks.sequences import SequenceTask
@@ -36,11 +36,11 @@ class FiniteTask(SequenceTask):
         assert examples is not None, "a finite set lists every question"
         return examples[torch.randint(len(examples), (count,), generator=generator)]
 
-    def split_examples(self, examples: Pairs, length: int) -> tuple[Pairs, Pairs, bool]:
+    def split_examples(self, examples: Pairs, length: int) -> dict[str, Pairs]:
         if length > self.longest_trained:
-            return examples[:0], examples, False
+            return {"train": examples[:0], "test": examples}
         if not self.held_out:
-            return examples, examples[:0], False
+            return {"train": examples, "test": examples[:0]}
         return super().split_examples(examples, length)
 
     def require_examples(self, length: int) -> None:
@@ -67,19 +67,18 @@ class FiniteTask(SequenceTask):
         return self.pack(pool[shuffled(torch.tensor(numbers), len(pool), generator(seed, "fixed"))])
 
     def check_length(self, length: int, split: str = "test") -> None:
-        require_split(split)
-        require_length(length, self.unit)
+        super().check_length(length, split)
         name = type(self).__name__
         if length not in self.sizes:
-            near = [n for n in (self._below(length), self._above(length)) if n is not None]
+            near = [*[n for n in self.sizes if n < length][-1:], *[n for n in self.sizes if n > length][:1]]
+            nearest = "lengths with examples are" if len(near) > 1 else "length with examples is"
             raise ConfigError(
-                f"{name} has no example of {length} {self.unit}; the nearest {'lengths' if len(near) > 1 else 'length'} "
-                f"with examples {'are' if len(near) > 1 else 'is'} {' and '.join(map(str, near))}"
+                f"{name} has no example of {length} {self.unit}; the nearest {nearest} {' and '.join(map(str, near))}"
             )
         if split == "test" and length <= self.longest_trained and not self.held_out:
             raise ConfigError(
                 f"{name} with this split trains on every example of up to {self.longest_trained} {self.unit}, so it has no test of "
-                f"{length}; take at least {self._above(self.longest_trained)}, or a split that holds some out"
+                f"{length}; take at least {min(n for n in self.sizes if n > self.longest_trained)}, or a split that holds some out"
             )
         if split == "train" and length > self.longest_trained:
             raise ConfigError(
@@ -87,16 +86,10 @@ class FiniteTask(SequenceTask):
                 "for tests"
             )
 
-    def _below(self, length: int) -> int | None:
-        return max((n for n in self.sizes if n < length), default=None)
-
-    def _above(self, length: int) -> int | None:
-        return min((n for n in self.sizes if n > length), default=None)
-
     def _training_examples(self, shortest: int, longest: int) -> Pairs:
         if self._training_pool is None or self._training_pool[:2] != (shortest, longest):
             for length in {shortest, longest}:
                 self.check_length(length, "train")
-            pools = [self._pool(n, "train")[0] for n in self.sizes if shortest <= n <= longest]
-            self._training_pool = shortest, longest, Pairs.join([pool for pool in pools if pool is not None])
+            pools = [pools["train"] for n in self.sizes if shortest <= n <= longest and (pools := self._pools(n))]
+            self._training_pool = shortest, longest, Pairs.join(pools)
         return self._training_pool[2]

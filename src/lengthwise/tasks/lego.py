@@ -1,5 +1,6 @@
 """LEGO: follow a chain of variables, each equal to the one before it or its opposite."""
 
+import itertools
 import string
 from collections.abc import Sequence
 
@@ -10,7 +11,6 @@ from torch import Tensor
 from lengthwise.config import ConfigError
 from lengthwise.tasks.pairs import LazyPairs, Pairs
 from lengthwise.tasks.scratchpad import COMPONENTS, ScratchpadTask, Step
-from lengthwise.tasks.sequences import combinations
 
 VARIABLES = string.ascii_lowercase
 LOW, HIGH, OPPOSITE, SAME, QUERY = "-1", "+1", "-", "+", "?"
@@ -67,12 +67,10 @@ class LEGO(ScratchpadTask):
     def all_examples(self, length: int) -> Pairs | None:
         if length != 2:
             return None  # there are more than a hundred thousand
-        choices = combinations([len(VARIABLES)] * 2 + [2, 2])
-        choices = choices if choices is None else choices[choices[:, 0] != choices[:, 1]]
-        if choices is None:
-            return None
-        rows = choices[:, :2], choices[:, 2:], torch.ones(len(choices), 1).long()
-        return LazyPairs(rows, self._question, self._answer).compute()
+        letters = range(len(VARIABLES))
+        names = torch.tensor(list(itertools.permutations(letters, 2))).repeat_interleave(4, 0)
+        positive = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]]).repeat(len(names) // 4, 1)
+        return LazyPairs((names, positive, torch.ones_like(names[:, :1])), self._question, self._answer).compute()
 
     def widths(self, length: int) -> tuple[int, int]:
         return 3 * length + 1, 1

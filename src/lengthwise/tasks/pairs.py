@@ -1,7 +1,7 @@
 """Questions with their answers, and three ways to draw those of a split: with repeats, distinct, or balanced over kinds."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lengthwise.class_versions import wrong_return
 from lengthwise.config import ConfigError
-from lengthwise.tasks.splits import HELD_OUT, hash_words, held_out, is_test_hash
+from lengthwise.tasks.splits import HELD_OUT, hash_words, is_test_hash
 
 NO_WORD = -1  # an entry of a row without a word: padding at its end, or a gap that `pack` closes
 CHUNK = 640  # drawn questions are built and hashed this many at a time, so that they fit into a CPU cache
@@ -85,28 +85,10 @@ def require_pairs(task: Any, method: str, pairs: Any, low: int, high: int) -> No
             raise wrong_return(task, method, expected, f"{int(ids.min())} to {int(ids.max())}")
 
 
-def draw_with_repeats(draw: Callable[[int], Pairs | LazyPairs], count: int, split: str) -> Pairs:
-    """Return `count` examples of a split. `draw(n)` draws n examples of both splits together."""
-    parts: list[Pairs | LazyPairs] = []
-    missing, draws = count, 0
-    while missing > 0 or not parts:
-        pairs = draw(_draws_needed(missing, split))
-        draws += len(pairs)
-        for chunk in (pairs[n : n + CHUNK] for n in range(0, len(pairs), CHUNK)):
-            questions = chunk.questions
-            selected = (held_out(questions) == (split == "test")).nonzero()[:missing, 0]
-            parts.append(Pairs(questions[selected], chunk[selected].answers))
-            missing -= len(selected)
-            if not missing:
-                break
-        _require_questions(count - missing, draws, split)
-    return Pairs.join(parts)
+def draw_pairs(draw: Callable[[int], Pairs | LazyPairs], count: int, split: str, *, distinct: bool) -> Pairs:
+    """Return the first `count` questions of a split that are drawn, with their answers. `draw(n)` draws n of both splits together.
 
-
-def draw_distinct(draw: Callable[[int], Pairs | LazyPairs], count: int, split: str) -> Pairs:
-    """Return the first `count` distinct questions of a split that are drawn, with their answers.
-
-    If no question repeats, they are those of `draw_with_repeats`. Fewer are returned if there are no others: drawing ends when each
+    `distinct`: without those that were drawn before. Then fewer are returned if there are no others: drawing ends when each
     question found has been drawn 32 times on average since the last new one. A question that is 2.5 times rarer than the average
     is missed with probability 3e-6.
     """
@@ -116,18 +98,14 @@ def draw_distinct(draw: Callable[[int], Pairs | LazyPairs], count: int, split: s
     while not parts or (missing > 0 and repeats <= PATIENCE * len(seen)):
         pairs = draw(_draws_needed(max(missing, min(repeats, MAX_DRAWS)), split))
         draws += len(pairs)
-        for chunk in (pairs[n : n + CHUNK] for n in range(0, len(pairs), CHUNK)):
-            questions = chunk.questions
-            hashes = hash_words(questions)
-            in_split = (is_test_hash(hashes) == (split == "test")).nonzero()[:, 0]
-            new = _first_occurrences(hashes[in_split].tolist(), seen)
-            repeats = len(in_split) - 1 - new[-1] if new else repeats + len(in_split)
-            selected = in_split[new[:missing]]
-            parts.append(Pairs(questions[selected], chunk[selected].answers))
-            missing -= len(selected)
+        for chunk in _chunks(pairs, split):
+            new = _first_occurrences(chunk.hashes, seen) if distinct else list(range(len(chunk.hashes)))
+            repeats = len(chunk.hashes) - 1 - new[-1] if new else repeats + len(chunk.hashes)
+            parts.append(chunk.select(chunk.in_split[new[:missing]]))
+            missing -= len(parts[-1])
             if not missing:
                 break
-        _require_questions(len(seen), draws, split)
+        _require_questions(count - missing, draws, split)
     return Pairs.join(parts)
 
 
@@ -146,7 +124,7 @@ def draw_balanced(
     """Return `count` distinct questions of a split with their answers, equally many of each kind.
 
     `draw(kinds)` draws one example of each of these kinds. `order`: a permutation of all kinds; if their number does not divide
-    `count`, the first ones have one example more. Fewer are returned if a kind runs out (see `draw_distinct`); then no kind has
+    `count`, the first ones have one example more. Fewer are returned if a kind runs out (see `draw_pairs`); then no kind has
     more examples than that one. Every kind must have at least one.
     """
     num_kinds = len(order)
@@ -160,15 +138,11 @@ def draw_balanced(
         spare = -(-SPARE_DRAWS // len(missing))
         sizes = [_draws_needed(min(max(n, repeats[kind]), MAX_DRAWS), split, spare) for kind, n in missing]
         kinds = torch.tensor([kind for kind, _ in missing]).repeat_interleave(torch.tensor(sizes))
-        pairs = draw(kinds)
-        for start in range(0, len(pairs), CHUNK):
-            chunk, chunk_kinds = pairs[start : start + CHUNK], kinds[start : start + CHUNK].tolist()
-            questions = chunk.questions
-            hashes = hash_words(questions)
-            in_split = (is_test_hash(hashes) == (split == "test")).nonzero()[:, 0]
+        for chunk, chunk_kinds in zip(_chunks(draw(kinds), split), kinds.split(CHUNK), strict=True):
             new: list[int] = []
-            for n, key in zip(in_split.tolist(), hashes[in_split].tolist(), strict=True):
-                kind = chunk_kinds[n]
+            for n, kind, key in zip(
+                chunk.in_split.tolist(), chunk_kinds[chunk.in_split].tolist(), chunk.hashes, strict=True
+            ):
                 if key in seen:
                     repeats[kind] += 1
                 elif len(rows[kind]) < quotas[kind]:
@@ -176,14 +150,30 @@ def draw_balanced(
                     repeats[kind] = 0
                     rows[kind].append((len(parts), len(new)))
                     new.append(n)
-            selected = torch.tensor(new, dtype=torch.int64)
-            parts.append(Pairs(questions[selected], chunk[selected].answers))
+            parts.append(chunk.select(torch.tensor(new, dtype=torch.int64)))
         for kind, _ in missing:
             if repeats[kind] > PATIENCE * len(rows[kind]):
                 quotas = [min(n, len(rows[kind])) for n in quotas]
     starts = [0, *itertools.accumulate(map(len, parts))]
     chosen = [starts[part] + n for kind in range(num_kinds) for part, n in rows[kind][: quotas[kind]]]
     return Pairs.join(parts or [draw(order[:0])])[torch.tensor(chosen, dtype=torch.int64)]
+
+
+class _Chunk:
+    """Drawn questions, few enough to fit into a CPU cache: the rows that belong to a split, and the hashes of these."""
+
+    def __init__(self, pairs: Pairs | LazyPairs, split: str):
+        self.pairs, self.questions = pairs, pairs.questions
+        hashes = hash_words(self.questions)
+        self.in_split = (is_test_hash(hashes) == (split == "test")).nonzero()[:, 0]
+        self.hashes = hashes[self.in_split].tolist()
+
+    def select(self, rows: Tensor) -> Pairs:
+        return Pairs(self.questions[rows], self.pairs[rows].answers)
+
+
+def _chunks(pairs: Pairs | LazyPairs, split: str) -> Iterator[_Chunk]:
+    return (_Chunk(pairs[n : n + CHUNK], split) for n in range(0, len(pairs), CHUNK))
 
 
 def _first_occurrences(keys: Sequence[int], seen: set[int]) -> list[int]:
@@ -205,3 +195,21 @@ def _draws_needed(count: int, split: str, spare: int = SPARE_DRAWS) -> int:
 def _concatenate(parts: Sequence[Tensor]) -> Tensor:
     width = max(part.shape[1] for part in parts)
     return torch.cat([torch.nn.functional.pad(part, (0, width - part.shape[1]), value=NO_WORD) for part in parts])
+
+
+def pad_rows(rows: Sequence[Sequence[int]]) -> Int[Tensor, "b n"]:
+    """Return rows of ids as one tensor, padded with -1. Its dtype is int32, because it may hold a whole data set."""
+    sizes = torch.tensor([len(row) for row in rows], dtype=torch.int64)
+    width = int(sizes.max()) if len(rows) else 0
+    result = torch.full((len(rows), width), NO_WORD, dtype=torch.int32)
+    result[torch.arange(width) < sizes[:, None]] = torch.tensor([n for row in rows for n in row], dtype=torch.int32)
+    return result
+
+
+def close_gaps(rows: Int[Tensor, "b w"]) -> Int[Tensor, "b v"]:
+    """Move every -1 to the end of its row and keep the order of the rest. The result is as wide as the longest row then is."""
+    is_word = rows != NO_WORD
+    columns = is_word.cumsum(1)
+    width = int(columns[:, -1].max()) if len(rows) else 0
+    result = rows.new_full((len(rows), rows.shape[1] + 1), NO_WORD)  # column 0 takes the entries without a word
+    return result.scatter_(1, columns.mul_(is_word), rows)[:, 1 : width + 1]

@@ -9,11 +9,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lengthwise.config import ConfigError, near_miss
+from lengthwise.config import ConfigError
 from lengthwise.tasks.base import generator
 from lengthwise.tasks.finite import FiniteTask
-from lengthwise.tasks.pairs import Pairs
-from lengthwise.tasks.sequences import pad_rows
+from lengthwise.tasks.pairs import Pairs, pad_rows
 
 UNARY: dict[str, Callable[[list[Any]], list[Any]]] = {
     "copy": lambda x: x,
@@ -120,22 +119,6 @@ class PCFG(FiniteTask):
 
     def repository_text(self, question: Sequence[str], answer: Sequence[str]) -> tuple[str, str]:
         return f"Solve: {' '.join(question)}", " ".join(answer)
-
-
-def interpret(question: Sequence[str]) -> list[str]:
-    """Return the answer to a question: `append A1 B2 , C3` → A1 B2 C3. Raises `ConfigError` for an invalid question."""
-    for word in question:
-        if word not in WORDS:
-            raise ConfigError(f"PCFG has no word {word!r}{near_miss(word, WORDS)}")
-    try:
-        answer = _answer([WORDS.index(word) for word in question])
-    except IndexError:
-        raise ConfigError(
-            f"{' '.join(question)!r} is not a valid PCFG question; write a function and its argument, or two arguments with a "
-            "comma between them, where an argument is a function or a string of symbols, and nothing after the last argument"
-        ) from None
-    assert answer is not None, "without a bound there is always an answer"
-    return [WORDS[n] for n in answer]
 
 
 def training_sizes() -> dict[int, int]:
@@ -251,39 +234,23 @@ def _write_tree(kinds: Sequence[int], functions: Sequence[int], strings: Iterato
     return words
 
 
-def _answer(question: Sequence[int], longest: int | None = None) -> list[int] | None:
-    """Return the answer's ids, or None if it is longer than `longest`; such answers are never computed in full.
-
-    Raises `IndexError` for an invalid question.
-    """
-    end = len(question)
+def _answer(question: Sequence[int], longest: int) -> list[int] | None:
+    """Return the answer's ids, or None if it is longer than `longest`; such answers are never computed in full."""
 
     def argument(start: int) -> tuple[list[int] | None, int]:
         """Return the value of the argument that starts at an index (None if it is longer than `longest`), and its end."""
         word = question[start]
         if word > _COMMA:
-            stop = start + 1
-            while stop < end and question[stop] > _COMMA:
-                stop += 1
+            stop = next((n for n in range(start, len(question)) if question[n] <= _COMMA), len(question))
             return list(question[start:stop]), stop
-        if word == _COMMA:
-            raise IndexError("a comma is no argument")
         first, stop = argument(start + 1)
         if word < len(UNARY):
-            return bounded(None if first is None else _BY_ID[word](first)), stop
-        if question[stop] != _COMMA:
-            raise IndexError("no comma")
-        second, stop = argument(stop + 1)
-        if word == _REMOVE_FIRST:
-            return second, stop
-        if word == _REMOVE_SECOND:
-            return first, stop
-        return bounded(None if first is None or second is None else _BY_ID[word](first, second)), stop
+            value = None if first is None else _BY_ID[word](first)
+        else:
+            second, stop = argument(stop + 1)  # after the comma
+            if word in (_REMOVE_FIRST, _REMOVE_SECOND):
+                return second if word == _REMOVE_FIRST else first, stop
+            value = None if first is None or second is None else _BY_ID[word](first, second)
+        return None if value is None or len(value) > longest else value, stop
 
-    def bounded(value: list[int] | None) -> list[int] | None:
-        return None if value is None or (longest is not None and len(value) > longest) else value
-
-    answer, stop = argument(0)
-    if stop < end:
-        raise IndexError("words after the last argument")
-    return answer
+    return argument(0)[0]

@@ -10,8 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lengthwise.tasks.finite import FiniteTask
-from lengthwise.tasks.pairs import Pairs
-from lengthwise.tasks.sequences import pad_rows
+from lengthwise.tasks.pairs import Pairs, pad_rows
 
 VERBS = {"walk": "I_WALK", "look": "I_LOOK", "run": "I_RUN", "jump": "I_JUMP"}
 TURNS = {"left": "I_TURN_LEFT", "right": "I_TURN_RIGHT"}
@@ -112,7 +111,6 @@ def _verbs() -> list[Phrase]:
 
 @lru_cache(maxsize=64)
 def _commands(length: int) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b a"]]:
-    """Return words and actions of all commands with `length` actions, as ids."""
     commands: list[Phrase] = [phrase for phrase in phrases() if len(phrase[1]) == length]
     for (words, actions), (more_words, more_actions) in product(phrases(), repeat=2):
         if len(actions) + len(more_actions) == length:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.tasks.base import Batch, GradedAnswers
-from lengthwise.tasks.pairs import NO_WORD, Pairs
+from lengthwise.tasks.numbers import split
+from lengthwise.tasks.pairs import NO_WORD, Pairs, pad_rows
 from lengthwise.tasks.sequences import SequenceTask
 
 COMPONENTS = ("input", "computation", "output", "variables", "remaining")
@@ -39,10 +40,6 @@ class Step:
     variables: Words = ()
     remaining: Words = ()
 
-    def restrict(self, components: Sequence[str]) -> "Step":
-        """Return the step with these components only; the others are empty."""
-        return Step(**{name: getattr(self, name) for name in components})
-
 
 @dataclass(frozen=True)
 class ParsedAnswer:
@@ -62,19 +59,18 @@ def parse_components(task: str, scratchpad: str, available: Sequence[str] = COMP
     if scratchpad == "none":
         return None
     bits = re.fullmatch("i([01])c([01])o([01])v([01])r([01])", scratchpad)
-    missing = [name for name in COMPONENTS if name not in available]
-    if bits:
-        selected = tuple(name for name, bit in zip(COMPONENTS, bits.groups(), strict=True) if bit == "1")
-        unavailable = [name for name in missing if name in selected]
-    else:
-        selected = tuple(name for name in NAMES.get(scratchpad, ()) if name in available)
-        unavailable = [name for name in missing if scratchpad == f"no-{name}"]
-        if scratchpad not in NAMES:
-            names = [*(("none", *NAMES)), "i1c0o1v0r1"]
-            raise ConfigError(
-                f"{task} has no scratchpad {scratchpad!r}{near_miss(scratchpad, names)}; available: {', '.join(names)} "
-                "(any five bits of input, computation, output, variables, remaining)"
-            )
+    if not bits and scratchpad not in NAMES:
+        names = ["none", *NAMES, "i1c0o1v0r1"]
+        raise ConfigError(
+            f"{task} has no scratchpad {scratchpad!r}{near_miss(scratchpad, names)}; available: {', '.join(names)} "
+            "(any five bits of input, computation, output, variables, remaining)"
+        )
+    named = (
+        NAMES[scratchpad] if not bits else [n for n, bit in zip(COMPONENTS, bits.groups(), strict=True) if bit == "1"]
+    )
+    selected = tuple(name for name in named if name in available)
+    # The bits and `no-NAME` name single components, which the task must have.
+    unavailable = [n for n in COMPONENTS if n not in available and (n in named if bits else scratchpad == f"no-{n}")]
     if unavailable:
         raise ConfigError(
             f"{task}.scratchpad is {scratchpad!r}, but its steps have no {unavailable[0]}; leave {unavailable[0]} out "
@@ -85,17 +81,6 @@ def parse_components(task: str, scratchpad: str, available: Sequence[str] = COMP
             f"{task}.scratchpad must have at least one component, got {scratchpad!r}; for no steps take none"
         )
     return selected
-
-
-def canonical_name(task: str, scratchpad: str, available: Sequence[str] = COMPONENTS) -> str:
-    """Return the unique spelling of a scratchpad setting: its name if it has one, otherwise its bits."""
-    selected = parse_components(task, scratchpad, available)
-    if selected is None:
-        return "none"
-    for name in NAMES:
-        if tuple(c for c in NAMES[name] if c in available) == selected:
-            return name
-    return "".join(f"{name[0]}{int(name in selected)}" for name in COMPONENTS)
 
 
 def write(steps: Sequence[Step], answer: Sequence[str], components: Sequence[str]) -> list[str]:
@@ -120,15 +105,10 @@ def parse(words: Sequence[str], components: Sequence[str]) -> ParsedAnswer:
     """
     words = list(words)
     end = words.index(THUS) if THUS in words else len(words)
-    steps: list[list[str]] = [[]]
-    for word in words[:end]:
-        if word == NEXT_STEP:
-            steps.append([])
-        else:
-            steps[-1].append(word)
+    steps = tuple(_parse_step(step, components) for step in split(words[:end], NEXT_STEP))
     answer = tuple(words[end + 1 :])
     readable = bool(answer) and not set(answer) & set(MARK_WORDS)
-    return ParsedAnswer(tuple(_parse_step(step, components) for step in steps), answer if readable else None)
+    return ParsedAnswer(steps, answer if readable else None)
 
 
 def _parse_step(words: list[str], components: Sequence[str]) -> Step | None:
@@ -154,15 +134,6 @@ def step_accuracy(
     pairs = list(zip(generated, expected, strict=True)) if comparable else []
     shares = {n: sum(getattr(a, n) == getattr(b, n) for a, b in pairs) / len(expected) for n in components}
     return {**shares, FAILED: float(failed)}
-
-
-def repository_scratchpad(steps: Sequence[dict[str, str]], answer_sentence: str, components: Sequence[str]) -> str:
-    """Return steps (a text for each component) and the answer sentence as the code of Kazemnejad et al. writes them."""
-    texts = []
-    for step in steps:
-        parts = (f"{MARKS[n]} {step[n]} " + (f"{CLOSE} " if n == "variables" else "") for n in components)
-        texts.append("".join(parts))
-    return f"Thinking step by step:  {' # '.join(texts)} . Thus,  {answer_sentence}"
 
 
 class ScratchpadTask(SequenceTask):
@@ -196,7 +167,13 @@ class ScratchpadTask(SequenceTask):
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        return {**settings, "scratchpad": canonical_name(cls.__name__, settings["scratchpad"], cls.components)}
+        """Replace the scratchpad by its unique spelling: its name if it has one, otherwise its bits."""
+        selected = parse_components(cls.__name__, settings["scratchpad"], cls.components)
+        if selected is None:
+            return settings
+        bits = "".join(f"{name[0]}{int(name in selected)}" for name in COMPONENTS)
+        names = {tuple(c for c in parts if c in cls.components): name for name, parts in reversed(NAMES.items())}
+        return {**settings, "scratchpad": names.get(selected, bits)}
 
     # ---- defined by a subclass ---------------------------------------------------------------------------------
 
@@ -241,7 +218,11 @@ class ScratchpadTask(SequenceTask):
         texts = []
         for question, target_words in self.pairs(batch):
             prompt, sentence = self.repository_text(question, parse(target_words, self.selected).answer or ())
-            target = repository_scratchpad(self.repository_steps(question), sentence, self.selected)
+            steps = []
+            for step in self.repository_steps(question):
+                parts = (f"{MARKS[n]} {step[n]} " + (f"{CLOSE} " if n == "variables" else "") for n in self.selected)
+                steps.append("".join(parts))
+            target = f"Thinking step by step:  {' # '.join(steps)} . Thus,  {sentence}"
             texts.append({"prompt": prompt, "separator": self.separator, "target": target})
         return texts
 
@@ -275,6 +256,4 @@ class ScratchpadTask(SequenceTask):
             steps = self.steps([self.words[t] for t in question if t != NO_WORD])
             step_ids = [self._word_id[word] for word in write(steps, (), self.selected)]
             rows.append(step_ids + [t for t in answer if t != NO_WORD])
-        width = max(map(len, rows), default=0)
-        padded = [row + [NO_WORD] * (width - len(row)) for row in rows]
-        return torch.tensor(padded, dtype=torch.int64).view(len(rows), width)
+        return pad_rows(rows)

@@ -12,25 +12,8 @@ from torch import Tensor
 from lengthwise.class_versions import source_location, wrong_return
 from lengthwise.config import ConfigError, near_miss
 from lengthwise.metrics import EXACT_MATCH
-from lengthwise.tasks.base import (
-    AnsweringTask,
-    Baseline,
-    Batch,
-    GradedAnswers,
-    exact_match,
-    generator,
-    require_length,
-    require_split,
-)
-from lengthwise.tasks.pairs import (
-    NO_WORD,
-    LazyPairs,
-    Pairs,
-    draw_balanced,
-    draw_distinct,
-    draw_with_repeats,
-    require_pairs,
-)
+from lengthwise.tasks.base import Baseline, Batch, GradedAnswers, Task, exact_match, generator
+from lengthwise.tasks.pairs import NO_WORD, LazyPairs, Pairs, close_gaps, draw_balanced, draw_pairs, require_pairs
 from lengthwise.tasks.splits import hash_words, held_out
 
 ENUMERABLE = 4096  # a length with up to this many questions lists them; with more, no split is ever empty
@@ -44,7 +27,7 @@ WORDINGS = ("paper", "repository")  # of a published study: the text in the pape
 UNENDED = "[...]"  # shown after a generated answer without EOS
 
 
-class SequenceTask(AnsweringTask):
+class SequenceTask(Task):
     """Answer a question in words. A subclass defines the vocabulary, `words`, and draws questions with their answers.
 
         inputs   BOS question SEP answer
@@ -85,7 +68,7 @@ class SequenceTask(AnsweringTask):
         self.bos, self.sep, self.eos = range(len(self.words), len(self.words) + 3)
         self.vocab_size = self.output_size = len(self.words) + 3
         self._word_id = {word: n for n, word in enumerate(self.words)}
-        self._pools: dict[int, tuple[Pairs, Pairs, bool] | None] = {}  # by length
+        self._pools_by_length: dict[int, dict[str, Pairs] | None] = {}
 
     # ---- defined by a subclass ---------------------------------------------------------------------------------
 
@@ -138,12 +121,12 @@ class SequenceTask(AnsweringTask):
         """Return all lengths that have examples if the questions are a finite set, or None if every length has examples."""
         return None
 
-    def split_examples(self, examples: Pairs, length: int) -> tuple[Pairs, Pairs, bool]:
-        """Split all examples of a length into (train, test, shared).
-
-        `shared`: one split would be empty, so both contain all examples.
-        """
-        return _split_by_hash(examples)
+    def split_examples(self, examples: Pairs, length: int) -> dict[str, Pairs]:
+        """Return all examples of a length by split. If one split would be empty, both are `examples` itself."""
+        test = held_out(examples.questions)
+        if 0 < int(test.sum()) < len(examples):
+            return {"train": examples[~test], "test": examples[test]}
+        return {"train": examples, "test": examples}
 
     def require_examples(self, length: int) -> None:
         """Raise `ConfigError` for a length without examples in any split."""
@@ -168,31 +151,27 @@ class SequenceTask(AnsweringTask):
         return self.pack(self._draw_pairs(generator, batch, length, split))
 
     def fixed_examples(self, seed: int, numbers: Sequence[int], shortest: int, longest: int) -> Batch:
-        lengths = [shortest + n % (longest - shortest + 1) for n in numbers]
-        pairs = [
-            self._draw_pairs(generator(seed, "fixed", n), 1, length, "train")
-            for n, length in zip(numbers, lengths, strict=True)
-        ]
+        count = longest - shortest + 1
+        pairs = [self._draw_pairs(generator(seed, "fixed", n), 1, shortest + n % count, "train") for n in numbers]
         return self.pack(Pairs.join(pairs))  # all in one call, because packing takes longer than drawing
 
     def _draw_pairs(self, generator: torch.Generator, count: int, length: int, split: str) -> Pairs:
         self.check_length(length, split)
-        pool, _ = self._pool(length, split)
-        if pool is not None:
-            return pool[torch.randint(len(pool), (count,), generator=generator)]
-        return draw_with_repeats(lambda n: self.draw(generator, n, length), count, split)
+        if pools := self._pools(length):
+            return pools[split][torch.randint(len(pools[split]), (count,), generator=generator)]
+        return draw_pairs(lambda n: self.draw(generator, n, length), count, split, distinct=False)
 
     def examples(self, seed: int, count: int, length: int, split: str = "test") -> Batch:
         self.check_length(length, split)
-        pool, _ = self._pool(length, split)
         g = generator(seed, split, length)
-        if pool is None and (num_kinds := self.kinds(length)) > 1:
+        if pools := self._pools(length):
+            pairs = pools[split]
+        elif (num_kinds := self.kinds(length)) > 1:
             order = torch.randperm(num_kinds, generator=g)  # so that any kind can be one that has one example more
             pairs = draw_balanced(lambda kinds: self.draw_kinds(g, kinds, length), order, count, split)
-            return self.pack(pairs[torch.randperm(len(pairs), generator=g)])
-        if pool is None:
-            return self.pack(draw_distinct(lambda n: self.draw(g, n, length), count, split))
-        return self.pack(pool[torch.randperm(len(pool), generator=g)[:count]])  # no question twice
+        else:
+            return self.pack(draw_pairs(lambda n: self.draw(g, n, length), count, split, distinct=True))
+        return self.pack(pairs[torch.randperm(len(pairs), generator=g)[:count]])  # no question twice
 
     def available(self, length: int, split: str = "test") -> int | None:
         """Return the number of different examples, or None if there are too many to list (more than ENUMERABLE in both splits).
@@ -200,8 +179,8 @@ class SequenceTask(AnsweringTask):
         After None, `examples` finds out by drawing whether there are as many as requested.
         """
         self.check_length(length, split)
-        pool, _ = self._pool(length, split)
-        return None if pool is None else len(pool)
+        pools = self._pools(length)
+        return len(pools[split]) if pools else None
 
     def whole(self, length: int) -> dict[str, Pairs]:
         """Return all examples of a length by the split that they belong to: "train", "test", or "train and test".
@@ -209,20 +188,19 @@ class SequenceTask(AnsweringTask):
         Raises `ConfigError` if there are too many to list.
         """
         self.require_examples(length)
-        train, shared = self._pool(length, "train")
-        test, _ = self._pool(length, "test")
+        pools = self._pools(length)
         if type(self).all_examples is SequenceTask.all_examples:
             raise ConfigError(
                 f"{type(self).__name__} does not list its questions; define its method all_examples, or draw a sample instead"
             )
-        if train is None or test is None:
+        if pools is None:
             raise ConfigError(
                 f"{type(self).__name__} has too many questions of {length} {self.unit} to list them all "
                 f"(more than {ENUMERABLE}); take a shorter length, or draw a sample instead"
             )
-        if shared:
-            return {"train and test": test}
-        return {split: pairs for split, pairs in (("train", train), ("test", test)) if len(pairs)}
+        if pools["train"] is pools["test"]:
+            return {"train and test": pools["test"]}
+        return {split: pairs for split, pairs in pools.items() if len(pairs)}
 
     def score(self, logits: Tensor, batch: Batch) -> Tensor:
         return exact_match(logits, batch)
@@ -244,14 +222,11 @@ class SequenceTask(AnsweringTask):
         return (indices == counts.argmax()).double()[:, None]
 
     def answer_tokens(self, length: int) -> int:
+        """Return the largest number of tokens in an answer of this length, including the end token."""
         return self.tokens(length) - 1 - self.checked_widths(length)[0]
 
-    @property
-    def stop(self) -> int:
-        return self.eos
-
     def answer_words(self, tokens: Sequence[int]) -> list[str]:
-        """Return the words up to EOS, with [BOS] and [SEP] for these tokens, and [...] at the end if there is no EOS.
+        """Return the words of any tokens up to EOS, with [BOS] and [SEP] for these, and [...] at the end if there is no EOS.
 
         No task has these as words.
         """
@@ -260,7 +235,7 @@ class SequenceTask(AnsweringTask):
         return [*((*self.words, *SPECIAL)[t] for t in answer), *([] if ended else [UNENDED])]
 
     def grade(self, generated: list[list[str]], batch: Batch) -> GradedAnswers:
-        """Score 1 for exactly the words of the answer, followed by EOS."""
+        """Grade generated answers to the questions of a batch: 1 for exactly the words of the answer, followed by EOS."""
         correct = [float(words == answer) for words, (_, answer) in zip(generated, self.pairs(batch), strict=True)]
         unreadable = [n for n, words in enumerate(generated) if not words or not self._word_id.keys() >= set(words)]
         return GradedAnswers(torch.tensor(correct, dtype=torch.float64), {}, unreadable)
@@ -309,28 +284,18 @@ class SequenceTask(AnsweringTask):
                 raise ConfigError(f"{type(self).__name__} has no word {word!r}{near_miss(word, self.words)}")
         return [self._word_id[word] for word in words]
 
-    def check_length(self, length: int, split: str = "test") -> None:
-        require_split(split)
-        require_length(length, self.unit)
-
     def note(self, length: int, num_examples: int | None = None) -> str | None:
         self.require_examples(length)
-        pool, shared = self._pool(length, "test")
-        if pool is None:
-            return (
-                None
-                if num_examples is None
-                else _few_examples(length, num_examples, self.kinds_name if self.kinds(length) > 1 else "")
-            )
-        if not len(pool):
-            return None
-        if shared:
-            return (
-                f"at length {length} there {_only(len(pool), 'question')}, too few to split: train and test share them"
-            )
+        pools = self._pools(length)
+        if pools is None:
+            balanced = f" with as many of each of the {self.kinds_name}" if self.kinds(length) > 1 else ""
+            return None if num_examples is None else _only(length, num_examples, "different test example") + balanced
+        count = len(pools["test"])
+        if pools["train"] is pools["test"]:
+            return f"{_only(length, count, 'question')}, too few to split: train and test share them"
         # A finite set with fewer examples than requested is complete, so it needs no note.
-        few = len(pool) < FEW_EXAMPLES or (num_examples and self.lengths() is None)
-        return _few_examples(length, len(pool)) if few else None
+        few = count < FEW_EXAMPLES or (num_examples and self.lengths() is None)
+        return _only(length, count, "different test example") if few and count else None
 
     def pack(self, pairs: Pairs) -> Batch:
         """Make a batch of questions and answers: each row is BOS question SEP answer EOS, padded with EOS."""
@@ -350,48 +315,21 @@ class SequenceTask(AnsweringTask):
         scored = (slot >= start) & (slot < sizes[:, None] - 1)
         return Batch(rows[:, :-1].contiguous(), rows[:, 1:].contiguous(), scored)
 
-    def _pool(self, length: int, split: str) -> tuple[Pairs | None, bool]:
-        """Return (all examples of a split, shared), with None for examples that cannot be listed.
-
-        `shared`: one split would be empty, so both contain all examples.
-        """
-        if length not in self._pools:
+    def _pools(self, length: int) -> dict[str, Pairs] | None:
+        """Return all examples by split (see `split_examples`), or None if they cannot be listed."""
+        if length not in self._pools_by_length:
             examples = self.all_examples(length)
             if examples is not None:
                 most = ENUMERABLE if self.lengths() is None else MOST_OF_A_FINITE_SET
                 require_pairs(self, "all_examples", examples, 1, most)
-            self._pools[length] = None if examples is None else self.split_examples(examples, length)
-        pools = self._pools[length]
-        if pools is None:
-            return None, False
-        train, test, shared = pools
-        return (test if split == "test" else train), shared
+            self._pools_by_length[length] = None if examples is None else self.split_examples(examples, length)
+        return self._pools_by_length[length]
 
 
-def _few_examples(length: int, examples: int, kinds: str = "") -> str:
-    balanced = f" with as many of each of the {kinds}" if kinds else ""
-    return f"at length {length} there {_only(examples, 'different test example')}{balanced}"
-
-
-def _only(count: int, noun: str) -> str:
-    """Return `are only 3 questions` or `is only one question`."""
-    return f"is only one {noun.removeprefix('different ')}" if count == 1 else f"are only {count} {noun}s"
-
-
-def _split_by_hash(examples: Pairs) -> tuple[Pairs, Pairs, bool]:
-    test = held_out(examples.questions)
-    if 0 < int(test.sum()) < len(examples):
-        return examples[~test], examples[test], False
-    return examples, examples, True
-
-
-def close_gaps(rows: Int[Tensor, "b w"]) -> Int[Tensor, "b v"]:
-    """Move every -1 to the end of its row and keep the order of the rest. The result is as wide as the longest row then is."""
-    is_word = rows != NO_WORD
-    columns = is_word.cumsum(1)
-    width = int(columns[:, -1].max()) if len(rows) else 0
-    result = rows.new_full((len(rows), rows.shape[1] + 1), NO_WORD)  # column 0 takes the entries without a word
-    return result.scatter_(1, columns.mul_(is_word), rows)[:, 1 : width + 1]
+def _only(length: int, count: int, noun: str) -> str:
+    """Return `at length 2 there are only 3 questions`, or `... is only one question`."""
+    only = f"is only one {noun.removeprefix('different ')}" if count == 1 else f"are only {count} {noun}s"
+    return f"at length {length} there {only}"
 
 
 def combinations(sizes: Sequence[int], limit: int = ENUMERABLE) -> Int[Tensor, "m n"] | None:
@@ -407,12 +345,3 @@ def combinations(sizes: Sequence[int], limit: int = ENUMERABLE) -> Int[Tensor, "
 def symbol_names(count: int) -> tuple[str, ...]:
     """Return names for `count` symbols: letters and digits if they suffice, otherwise numbers."""
     return tuple(LETTERS[:count]) if count <= len(LETTERS) else tuple(map(str, range(count)))
-
-
-def pad_rows(rows: Sequence[Sequence[int]]) -> Int[Tensor, "b n"]:
-    """Return rows of ids as one tensor, padded with -1. Its dtype is int32, because it may hold a whole data set."""
-    sizes = torch.tensor([len(row) for row in rows], dtype=torch.int64)
-    width = int(sizes.max()) if len(rows) else 0
-    result = torch.full((len(rows), width), NO_WORD, dtype=torch.int32)
-    result[torch.arange(width) < sizes[:, None]] = torch.tensor([n for row in rows for n in row], dtype=torch.int32)
-    return result

@@ -146,7 +146,6 @@ class Sorting(ScratchpadTask):
         return int("".join(item)) if self.items == "numbers" else self._word_id[item[0]]
 
     def _lazy_pairs(self, items: Int[Tensor, "b n"]) -> LazyPairs:
-        """Return the example of each row of symbol ids or numbers."""
         return LazyPairs((items,), self._to_words, lambda rows: self._to_words(rows.sort(1).values))
 
     def _to_words(self, items: Int[Tensor, "b n"]) -> Int[Tensor, "b w"]:

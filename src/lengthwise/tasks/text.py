@@ -14,7 +14,7 @@ from lengthwise.baselines.corpus import NgramModel
 from lengthwise.config import ConfigError
 from lengthwise.metrics import CROSS_ENTROPY
 from lengthwise.tasks import corpus
-from lengthwise.tasks.base import Baseline, Batch, Task, generator, mean_nats, require_length, require_split
+from lengthwise.tasks.base import Baseline, Batch, Task, generator, mean_nats
 
 BOS = 256
 NGRAMS = {"uniform": 0, "unigram": 1, "bigram": 2, "trigram": 3}  # baselines and their order
@@ -70,7 +70,7 @@ class Text(Task):
     def __init__(
         self, *, path: str = "python", glob: str = "**/*", validation: float = 0.1, sha256: str = "", chunk: int = 2048
     ):
-        _require(validation, sha256, chunk)
+        self.check({"path": path, "glob": glob, "validation": validation, "sha256": sha256, "chunk": chunk})
         self.corpus, self.validation = corpus.read(path, glob), validation
         if sha256 and self.corpus.sha256 != sha256:
             version = f" of Python {self.corpus.python}" if self.corpus.python else ""
@@ -86,9 +86,14 @@ class Text(Task):
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
         """Check the values, make the path absolute, and fill in the text's hash. With a `sha256` the text is not read yet."""
-        path, sha256 = settings["path"], settings["sha256"]
-        _require(settings["validation"], sha256, settings["chunk"])
-        path = corpus.absolute(path)
+        validation, sha256 = settings["validation"], settings["sha256"]
+        if not 0 < validation < 1:
+            raise ConfigError(f"Text.validation, a share of the text, must be above 0 and below 1, got {validation}")
+        if settings["chunk"] < 1:
+            raise ConfigError(f"Text.chunk must be at least 1 byte, got {settings['chunk']}")
+        if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
+            raise ConfigError(f"Text.sha256 must be 64 lower-case hexadecimal digits, or empty, got {sha256!r}")
+        path = corpus.absolute(settings["path"])
         return {**settings, "path": path, "sha256": sha256 or corpus.read(path, settings["glob"]).sha256}
 
     def tokens(self, length: int) -> int:
@@ -160,8 +165,7 @@ class Text(Task):
         return facts | {"ngram_smoothing": SMOOTHING}
 
     def check_length(self, length: int, split: str = "test") -> None:
-        require_split(split)
-        require_length(length, self.unit)
+        super().check_length(length, split)
         longest = self.documents[split].longest
         if length > longest:
             name = "training" if split == "train" else "validation"
@@ -181,9 +185,7 @@ class Text(Task):
 
     def _batch(self, documents: "_Documents", starts: Int[Tensor, " b"], length: int) -> Batch:
         targets = documents.data[starts[:, None] + torch.arange(length)].long()
-        inputs = torch.empty_like(targets)
-        inputs[:, 0] = BOS
-        inputs[:, 1:] = targets[:, :-1]
+        inputs = torch.cat([torch.full_like(targets[:, :1], BOS), targets[:, :-1]], 1)
         return Batch(inputs, targets, torch.ones_like(targets, dtype=torch.bool))
 
 
@@ -222,12 +224,3 @@ def readable(tokens: list[int]) -> str:
     start = "<BOS>" if tokens[:1] == [BOS] else ""
     text = bytes(tokens[1:] if start else tokens).replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
     return start + "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _require(validation: float, sha256: str, chunk: int) -> None:
-    if not 0 < validation < 1:
-        raise ConfigError(f"Text.validation, a share of the text, must be above 0 and below 1, got {validation}")
-    if chunk < 1:
-        raise ConfigError(f"Text.chunk must be at least 1 byte, got {chunk}")
-    if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
-        raise ConfigError(f"Text.sha256 must be 64 lower-case hexadecimal digits, or empty, got {sha256!r}")

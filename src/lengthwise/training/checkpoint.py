@@ -6,7 +6,6 @@ import re
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -118,11 +117,8 @@ class RunFolder:
             )
         written_with, environment = _json_fact(path, facts, "made_with"), _environment()
         if path != self.weights and written_with != environment:
-            changed = ", ".join(
-                f"{n} {written_with.get(n)} then, {value} now"
-                for n, value in environment.items()
-                if written_with.get(n) != value
-            )
+            then = {name: written_with.get(name) for name in environment}
+            changed = ", ".join(f"{n} {then[n]} then, {now} now" for n, now in environment.items() if then[n] != now)
             _warn(
                 f"{path} was written under other conditions ({changed}); the last digits may differ from an uninterrupted run"
             )
@@ -153,13 +149,10 @@ def _is_training_result(trained: Mapping[str, Any]) -> bool:
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Return parameters and buffers by name. A shared one (tied embeddings, one encoding for all layers) appears once."""
-    seen: set[int] = set()
-    tensors: dict[str, Tensor] = {}
+    by_id: dict[int, tuple[str, Tensor]] = {}
     for name, t in model.state_dict(keep_vars=True).items():
-        if id(t) not in seen:
-            seen.add(id(t))
-            tensors[name] = t.detach()
-    return tensors
+        by_id.setdefault(id(t), (name, t.detach()))
+    return dict(by_id.values())
 
 
 def load_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -203,26 +196,20 @@ def load_optimizer(
         optimizer.state[p][key] = t
 
 
-@dataclass(frozen=True)
-class CheckpointTensors:
-    """The tensors of a checkpoint in three parts, which a file stores as "model/NAME", "optimizer/NAME" and "history/NAME"."""
+def flatten(**parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a checkpoint's parts as a file stores them: "model/NAME", "optimizer/NAME" and "history/NAME"."""
+    return {f"{part}/{name}": t for part, tensors in parts.items() for name, t in tensors.items()}
 
-    model: dict[str, Tensor]
-    optimizer: dict[str, Tensor]
-    history: dict[str, Tensor]
 
-    def flatten(self) -> dict[str, Tensor]:
-        return {f"{part}/{name}": t for part, tensors in vars(self).items() for name, t in tensors.items()}
-
-    @classmethod
-    def split(cls, tensors: Mapping[str, Tensor], path: Path) -> "CheckpointTensors":
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "history": {}}
-        for key, t in tensors.items():
-            part, _, name = key.partition("/")
-            if part not in parts:
-                raise CheckpointError(f"{path} has tensors that no checkpoint has; remove it to train again")
-            parts[part][name] = t
-        return cls(**parts)
+def split(tensors: Mapping[str, Tensor], path: Path) -> dict[str, dict[str, Tensor]]:
+    """Invert `flatten`."""
+    parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "history": {}}
+    for key, t in tensors.items():
+        part, _, name = key.partition("/")
+        if part not in parts:
+            raise CheckpointError(f"{path} has tensors that no checkpoint has; remove it to train again")
+        parts[part][name] = t
+    return parts
 
 
 def _environment() -> dict[str, str | int]:

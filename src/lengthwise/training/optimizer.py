@@ -34,14 +34,13 @@ def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Adam
     It is fused if the devices and dtypes allow: for 0.8 M parameters on one core a step takes 0.6 ms, with foreach 2.9 ms.
     """
     parameters = dict(model.named_parameters())
-    with_decay, without = decayed(model)
     groups = [
-        {"params": [parameters[n] for n in with_decay], "weight_decay": config.weight_decay},
-        {"params": [parameters[n] for n in without], "weight_decay": 0.0},
+        {"params": [parameters[name] for name in names], "weight_decay": decay}
+        for names, decay in zip(decayed(model), (config.weight_decay, 0.0), strict=True)
+        if names
     ]
     kinds = {p.device.type for p in parameters.values()} | {str(p.dtype) for p in parameters.values()}
     fused = kinds <= {"cpu", "cuda", "torch.float32", "torch.float64", "torch.bfloat16"}
-    groups = [g for g in groups if g["params"]]
     return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), fused=fused)
 
 

@@ -63,11 +63,8 @@ def check_training(run: Run, task: Task, limit: int | None) -> None:
     num_positions = scheme.checked_num_positions(task.tokens(longest), training=True)
     if limit is not None and num_positions > limit:
         positions = run.training.positions
-        with_scheme, fix = (
-            (f" with {positions.label}", "choose a position scheme that needs fewer")
-            if positions
-            else ("", "train on shorter sequences")
-        )
+        with_scheme = f" with {positions.label}" if positions else ""
+        fix = "choose a position scheme that needs fewer" if positions else "train on shorter sequences"
         raise ConfigError(
             f"train_length {longest} needs {num_positions} positions{with_scheme}, but the encoding has {limit}; give it a "
             f"larger max_length, or {fix}"

@@ -1,7 +1,6 @@
 """Timing of training: the seconds of every step, and the share spent in forward, backward and optimizer."""
 
 import time
-from types import TracebackType
 
 import numpy as np
 import torch
@@ -38,9 +37,7 @@ class Stopwatch:
         else:
             self._entered_at = time.perf_counter()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.cuda:
             self._events[-1][1].record()
             if len(self._events) >= 1000:

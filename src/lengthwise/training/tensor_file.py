@@ -85,16 +85,11 @@ def _read_bytes(path: Path) -> bytes:
     except MemoryError as error:
         raise CheckpointError(f"cannot read {path}: there is not enough memory for it") from error
     except OSError as error:
-        if is_not_regular(path):  # a folder or a socket cannot be opened like a file
+        if os.path.lexists(path) and not path.is_file():  # a folder or a socket cannot be opened like a file
             raise DamagedFile(f"{path} is not a regular file") from error
         if error.errno == errno.EFBIG:
             raise DamagedFile(f"{path} is damaged: it is larger than {MAX_BYTES:,} bytes") from error
         raise CheckpointError(f"cannot read {path}: {_reason(error)}") from error
-
-
-def is_not_regular(path: Path) -> bool:
-    """Return whether `path` exists and is neither a regular file nor a link to one."""
-    return os.path.lexists(path) and not path.is_file()
 
 
 def digest(tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:

@@ -16,11 +16,12 @@ from lengthwise.positions import position_scheme_for
 from lengthwise.tasks.base import Batch, Task, generator
 from lengthwise.tasks.order import shuffled
 from lengthwise.training.checkpoint import (
-    CheckpointTensors,
+    flatten,
     load_model,
     load_optimizer,
     model_tensors,
     optimizer_tensors,
+    split,
 )
 from lengthwise.training.numerics import seed_step
 from lengthwise.training.optimizer import learning_rate, make_optimizer
@@ -137,9 +138,7 @@ class Trainer:
         self.steps_done += 1
 
     def to_device(self, part: Batch) -> Batch:
-        if self.device.type == "cuda":
-            part = Batch(part.inputs.pin_memory(), part.targets.pin_memory(), part.scored.pin_memory())
-        return part.to(self.device)
+        return (part.map(Tensor.pin_memory) if self.device.type == "cuda" else part).to(self.device)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return a context for bfloat16 on a CUDA device; on other devices everything is computed in float32."""
@@ -186,29 +185,30 @@ class Trainer:
             "places": torch.from_numpy(self.token_slots[: self.steps_done]),
             "seconds": torch.from_numpy(self.stopwatch.steps[: self.steps_done]),
         }
-        tensors = CheckpointTensors(model_tensors(self.model), optimizer_tensors(self.optimizer, self.model), history)
+        optimizer = optimizer_tensors(self.optimizer, self.model)
         total, busy = self.stopwatch.totals()
-        return tensors.flatten(), {"seconds": total, "busy": busy}
+        tensors = flatten(model=model_tensors(self.model), optimizer=optimizer, history=history)
+        return tensors, {"seconds": total, "busy": busy}
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any], path: Path) -> None:
         """Continue from a checkpoint. Raises `CheckpointError` if it does not have the contents of `state`."""
-        parts = CheckpointTensors.split(tensors, path)
-        step = state.get("step")
+        parts = split(tensors, path)
+        history, step = parts["history"], state.get("step")
         if type(step) is not int or not 0 <= step <= self.run.training.steps:
             raise CheckpointError(f"{path} has a step that this run does not have; remove it to train again")
         expected = {"measured": ((2, step), torch.float32), "places": ((step,), torch.int64)}
         expected["seconds"] = ((step,), torch.float64)
         seconds, busy = state.get("seconds"), state.get("busy")
-        if expected != {name: (tuple(t.shape), t.dtype) for name, t in parts.history.items()} or not (
+        if expected != {name: (tuple(t.shape), t.dtype) for name, t in history.items()} or not (
             isinstance(seconds, (int, float)) and isinstance(busy, (int, float))
         ):
             raise CheckpointError(f"{path} does not have the history of {step} steps; remove it to train again")
-        load_model(self.model, parts.model, path)
-        load_optimizer(self.optimizer, self.model, parts.optimizer, path)
+        load_model(self.model, parts["model"], path)
+        load_optimizer(self.optimizer, self.model, parts["optimizer"], path)
         self.steps_done = step
-        self.loss_and_norm[:, :step] = parts.history["measured"].to(self.device)
-        self.token_slots[:step] = parts.history["places"].numpy()
-        self.stopwatch.restore(parts.history["seconds"].numpy(), seconds, busy)
+        self.loss_and_norm[:, :step] = history["measured"].to(self.device)
+        self.token_slots[:step] = history["places"].numpy()
+        self.stopwatch.restore(history["seconds"].numpy(), seconds, busy)
         self.steps_checked = step
 
     def curve(self) -> list[dict[str, float]]:
@@ -218,15 +218,9 @@ class Trainer:
             end = min(begin + self.steps_per_row, self.steps_done)
             loss, norm = (float(x) for x in loss_and_norm[:, begin:end].mean(1))
             seconds = float(self.stopwatch.steps[begin:end].sum())
-            rows.append(
-                {
-                    "step": end,
-                    "loss": loss,
-                    "learning_rate": learning_rate(self.run.training, end - 1),
-                    "gradient_norm": norm,
-                    "tokens_per_second": float(self.token_slots[begin:end].sum()) / seconds if seconds else 0.0,
-                }
-            )
+            row = {"step": end, "loss": loss, "learning_rate": learning_rate(self.run.training, end - 1)}
+            tokens = float(self.token_slots[begin:end].sum())
+            rows.append({**row, "gradient_norm": norm, "tokens_per_second": tokens / seconds if seconds else 0.0})
         return rows
 
     def result(self) -> Trained:

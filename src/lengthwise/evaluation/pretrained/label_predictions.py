@@ -3,7 +3,7 @@
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -142,45 +142,45 @@ def predict_labels(
     log-probabilities that are not finite.
     """
     require_integer("a check of a pretrained model", 1, batch_size=batch_size)
-    cells = [(choice, setting, count) for choice in plan.tasks for setting in plan.settings for count in plan.examples]
-    prompts = {choice: _prompts(plan, choice) for choice in plan.tasks}
-    tokenized = {}
-    for choice, setting, count in cells:
-        texts, labels = prompts[choice][setting, count]
-        tokenized[choice, setting, count] = [tokenize_prompt(model, text) for text in texts], labels
-        _require_positions(model, tokenized[choice, setting, count][0], count)
+    cells = []
+    for choice, setting, count, texts, labels in _prompts(plan):
+        prompts = [tokenize_prompt(model, text) for text in texts]
+        _require_positions(model, prompts, count)
+        cells.append((choice, setting, count, prompts, labels))
     results: list[LabelPredictions] = []
 
     def report(done: int) -> None:
         if on_progress is not None:
             on_progress(len(results) * plan.prompts + done, len(cells) * plan.prompts)
 
-    for (choice, setting, count), (cell_prompts, labels) in tokenized.items():
-        log_p = log_probabilities(model, cell_prompts, batch_size, report)
+    for choice, setting, count, prompts, labels in cells:
+        log_p = log_probabilities(model, prompts, batch_size, report)
         if not bool(log_p.isfinite().all()):
             raise EvaluationError(
                 f"log-probabilities of {choice.label} with {count} examples are not finite; try --dtype float32"
             )
-        longest = max(len(prompt.shared) for prompt in cell_prompts)
-        results.append(
-            LabelPredictions(choice.label, setting, count, longest, [(a, b) for a, b in log_p.tolist()], labels)
-        )
+        longest = max(len(prompt.shared) for prompt in prompts)
+        pairs = [(zero, one) for zero, one in log_p.tolist()]
+        results.append(LabelPredictions(choice.label, setting, count, longest, pairs, labels))
     return results
 
 
-def _prompts(plan: Plan, choice: Choice) -> dict[tuple[str, int], tuple[list[str], list[int]]]:
-    """Return prompts and correct labels of a task, by setting and number of examples."""
-    task: BooleanFunction = choice.build()
+def _prompts(plan: Plan) -> Iterator[tuple[Choice, str, int, list[str], list[int]]]:
+    """Yield each task, setting and number of examples with its prompts and their correct labels."""
     last = max(plan.examples)
-    xs, ys = (part.tolist() for part in task.examples_of(task.examples(plan.seed, plan.prompts, last + 1)))
-    prompts = {}
-    for setting, count in itertools.product(plan.settings, plan.examples):
-        order = SETTINGS[setting](count, last)
-        texts = [
-            prompt_text(plan.form, [x[n] for n in order], [y[n] for n in order]) for x, y in zip(xs, ys, strict=True)
-        ]
-        prompts[setting, count] = texts, [int(y[order[-1]] > 0) for y in ys]
-    return prompts
+    for choice in dict.fromkeys(plan.tasks):
+        task: BooleanFunction = choice.build()
+        xs, ys = (part.tolist() for part in task.examples_of(task.examples(plan.seed, plan.prompts, last + 1)))
+        for setting, count in dict.fromkeys(itertools.product(plan.settings, plan.examples)):
+            order = SETTINGS[setting](count, last)
+            drawn = [([x[n] for n in order], [y[n] for n in order]) for x, y in zip(xs, ys, strict=True)]
+            yield (
+                choice,
+                setting,
+                count,
+                [prompt_text(plan.form, *d) for d in drawn],
+                [int(y[-1] > 0) for _, y in drawn],
+            )
 
 
 def tokenize_prompt(model: Pretrained, text: str) -> TokenizedPrompt:
@@ -234,8 +234,10 @@ def log_probabilities(
         for label in (0, 1):
             rows[prompt.rows[label]].append((n, label))
     done = 0
-    for _, same_length in itertools.groupby(sorted(rows, key=len), key=len):
-        for batch in _batches(list(same_length), batch_size):
+    for _, group in itertools.groupby(sorted(rows, key=len), key=len):
+        same_length = list(group)
+        for start in range(0, len(same_length), batch_size):
+            batch = same_length[start : start + batch_size]
             num_last = max(len(prompts[n].labels[label]) for row in batch for n, label in rows[row])
             batch_log_p = _last_log_probabilities(model, batch, num_last)
             for row, log_p in zip(batch, batch_log_p, strict=True):
@@ -247,18 +249,13 @@ def log_probabilities(
     return result
 
 
-def _batches(rows: list[Tokens], size: int) -> list[list[Tokens]]:
-    return [rows[n : n + size] for n in range(0, len(rows), size)]
-
-
 @torch.no_grad()
 def _last_log_probabilities(model: Pretrained, rows: Sequence[Tokens], num_last: int) -> Tensor:
     """Return the log-probabilities [rows, num_last, vocab] of the tokens that follow the last `num_last` token slots, float64."""
     tokens = torch.tensor(rows, device=model.model.device)
     # The logits of whole prompts can take more memory than the model.
-    options = (
-        {"logits_to_keep": num_last} if "logits_to_keep" in inspect.signature(model.model.forward).parameters else {}
-    )
+    can_omit = "logits_to_keep" in inspect.signature(model.model.forward).parameters
+    options = {"logits_to_keep": num_last} if can_omit else {}
     # Some layers load their kernel in the first call.
     with transformers_call(model.folder, "compute its logits", computing=True):
         output = model.model(input_ids=tokens, attention_mask=torch.ones_like(tokens), use_cache=False, **options)

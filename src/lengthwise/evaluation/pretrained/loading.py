@@ -9,7 +9,7 @@ import copy
 import hashlib
 import json
 import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ class Pretrained:
             "dtype": str(parameters[0].dtype).removeprefix("torch."),
             "attention": self.model.config._attn_implementation,
             "device": str(parameters[0].device),
-            "sha256": {path.name: _digest(path) for path in _model_files(self.folder)},
+            "sha256": _digests(self.folder),
         }
 
 
@@ -95,10 +95,8 @@ def load(folder: str | Path, *, device: str = "cpu", dtype: str = "float32") -> 
         config = transformers.AutoConfig.from_pretrained(path, **local)
         _return_objects(config)
         # These arguments need `config` beside them: settings that transformers reads from the file would override them.
-        implementations = {
-            "attn_implementation": _attention(transformers, architecture),
-            "experts_implementation": "eager",
-        }
+        attention = "sdpa" if getattr(getattr(transformers, architecture), "_supports_sdpa", False) else "eager"
+        implementations = {"attn_implementation": attention, "experts_implementation": "eager"}
     require_a_layer(path, config)
     max_positions = _max_positions(path, config)
     with transformers_call(path, "read its tokenizer"):
@@ -198,11 +196,6 @@ def _weight_files(path: Path, settings: dict[str, Any]) -> Iterator[tuple[str, A
         yield from ((index.name, shard) for shard in (shards.values() if isinstance(shards, dict) else [None]))
 
 
-def _attention(transformers: Any, architecture: str) -> str:
-    """Return the attention implementation: torch's fused attention if transformers supports it for this class."""
-    return "sdpa" if getattr(getattr(transformers, architecture), "_supports_sdpa", False) else "eager"
-
-
 def _import_transformers() -> Any:
     try:
         import transformers
@@ -285,12 +278,13 @@ def _scaled_positions(path: Path, positions: int, factor: Any) -> int:
     )
 
 
-def _model_files(path: Path) -> Iterable[Path]:
-    """Return the files that determine what a model computes."""
-    patterns = ("config.json", "*.safetensors", "*token*", "vocab*")
-    return sorted({file for pattern in patterns for file in path.glob(pattern) if file.is_file()})
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of the files that determine what a model computes."""
+    digests = {}
+    for path in sorted(
+        {p for name in ("config.json", "*.safetensors", "*token*", "vocab*") for p in folder.glob(name)}
+    ):
+        if path.is_file():
+            with path.open("rb") as file:
+                digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests

@@ -95,7 +95,6 @@ def require_numbers_stored(file: Path, settings: dict[str, Any], stored: dict[st
 
 
 def _integers(value: Any, key: str = "") -> Iterator[tuple[str, int]]:
-    """Yield all integers with the settings that contain them, also those in lists."""
     if isinstance(value, int):
         yield key, value
     elif isinstance(value, dict):

@@ -80,12 +80,8 @@ def silent(*, native: bool) -> Iterator[None]:
     disabled = logging.root.manager.disable
     logging.disable(sys.maxsize)
     try:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(warnings.catch_warnings())
-            warnings.simplefilter("ignore")
-            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-            if native:
-                stack.enter_context(_stderr_discarded())
+        discarded = _stderr_discarded() if native else contextlib.nullcontext()
+        with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()), discarded:
             yield
     finally:
         logging.disable(disabled)

@@ -1,6 +1,7 @@
 """The base class of Boolean functions: inputs of -1 and +1, labels -1 and +1, scored by accuracy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -11,14 +12,14 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from lengthwise.config import ConfigError
 from lengthwise.metrics import ACCURACY
 from lengthwise.tasks.base import Batch
-from lengthwise.tasks.functions.prompts import Functions, FunctionTask
+from lengthwise.tasks.functions.prompts import LINEAR_BASELINES, Functions, FunctionTask
 
-LINEAR_BASELINES = ("least squares", "averaging")
 CONSTANT_BASELINES = ("always −1", "best constant label")
 # Conjunctions, disjunctions and majorities have one neighbour, as published.
 ONE_NEIGHBOUR = (*LINEAR_BASELINES, "nearest neighbour", *CONSTANT_BASELINES)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BooleanFunction(FunctionTask):
     """Boolean functions of x uniform in {-1, +1}^d, with labels -1 and +1. Readable text shows them as bits 0 and 1.
 
@@ -33,11 +34,12 @@ class BooleanFunction(FunctionTask):
     """
 
     metric = ACCURACY
-    baseline_names: ClassVar[tuple[str, ...]] = (*LINEAR_BASELINES, "3 nearest neighbours", *CONSTANT_BASELINES)
+    baseline_names: ClassVar[Sequence[str]] = (*LINEAR_BASELINES, "3 nearest neighbours", *CONSTANT_BASELINES)
 
-    def __init__(self, *, dims: int = 16, noise: float = 0.0):
-        self.noise = noise
-        super().__init__(dims=dims)
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.curriculum_dims = None
 
     @classmethod

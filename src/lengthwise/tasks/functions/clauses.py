@@ -1,6 +1,7 @@
 """The base classes of functions of clauses (conjunction, disjunction and their normal forms), with balanced inputs."""
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -8,9 +9,9 @@ from torch import Tensor
 
 from lengthwise.tasks.functions.boolean import BooleanFunction, draw_rows, literals
 from lengthwise.tasks.functions.prompts import Functions
-from lengthwise.values import require_bool
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ClauseFunction(BooleanFunction):
     """Functions of one or more clauses of literals x_i and ¬x_i.
 
@@ -33,15 +34,7 @@ class ClauseFunction(BooleanFunction):
     clauses: ClassVar[int] = 1
     share: ClassVar[float] = 0.3
 
-    def __init__(self, *, dims: int, noise: float, mismatched_balance: bool):
-        self.mismatched_balance = mismatched_balance
-        super().__init__(dims=dims, noise=noise)
-
-    @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        settings = super().check(settings)
-        require_bool(cls.__name__, mismatched_balance=settings["mismatched_balance"])
-        return settings
+    mismatched_balance: bool = False
 
     def apply(self, functions: Functions, xs: Float[Tensor, "b n d"]) -> Float[Tensor, "b n"]:
         (w,) = functions  # [b, clauses, d]
@@ -62,6 +55,7 @@ class ClauseFunction(BooleanFunction):
         return self.functions(generator, len(functions[0]), self.dims) if self.mismatched_balance else functions
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RandomClauses(ClauseFunction):
     """Clauses in which each coordinate occurs with probability `literal_probability`, and then is negated with probability 1/2.
 
@@ -71,23 +65,13 @@ class RandomClauses(ClauseFunction):
 
     literal_probability: ClassVar[float]
 
-    def __init__(
-        self, *, dims: int = 16, resample_empty: bool = True, mismatched_balance: bool = False, noise: float = 0.0
-    ):
-        self.resample_empty = resample_empty
-        super().__init__(dims=dims, noise=noise, mismatched_balance=mismatched_balance)
-
-    @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        settings = super().check(settings)
-        require_bool(cls.__name__, resample_empty=settings["resample_empty"])
-        return settings
+    resample_empty: bool = True
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
         """Draw w [b, clauses, d]."""
-        w = draw_rows(
-            lambda rows: literals(generator, rows, self.dims, self.literal_probability),
-            count * self.clauses,
-            self.resample_empty,
-        )
+
+        def draw(rows: int) -> Float[Tensor, "b d"]:
+            return literals(generator, rows, self.dims, self.literal_probability)
+
+        w = draw_rows(draw, count * self.clauses, self.resample_empty)
         return (w.view(count, self.clauses, self.dims),)

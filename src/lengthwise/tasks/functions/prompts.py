@@ -1,7 +1,8 @@
 """The base class of functions to learn in context: prompts x_1, y_1, x_2, y_2, ... of real vectors."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -11,15 +12,17 @@ from torch import Tensor
 
 from lengthwise.baselines.in_context import CONSTANTS, FITTED, predictions, require
 from lengthwise.config import ConfigError, settings_of
-from lengthwise.tasks.base import Baseline, Batch, PrefixTask, require_length, require_split
-from lengthwise.values import require_at_most, require_integer
+from lengthwise.tasks.base import Baseline, Batch, PrefixTask
+from lengthwise.values import require_at_most, require_bool, require_integer
 
 BASELINE_PROMPTS = 64  # prompts per call of a baseline that is fitted one by one; evaluation can stop between two calls
 MAX_WIDTH = 100_000  # of a prompt's vectors, or of a network; larger ones exceed the memory
+LINEAR_BASELINES = ("least squares", "averaging")
 Functions = tuple[Tensor, ...]
 """The parameters of one function for each prompt; the first dimension of each tensor is that of the prompts."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FunctionTask(PrefixTask):
     """Predict y_n after the examples (x_1, f(x_1)), ..., (x_{n-1}, f(x_{n-1})) and x_n. `length` n counts the examples,
     including the predicted one.
@@ -35,7 +38,8 @@ class FunctionTask(PrefixTask):
     Every prompt has a new random function from the class, so training and test share none. One forward pass of a long prompt scores
     all its prefixes: the score at length n is that of the n-th prediction.
 
-    A subclass draws functions, applies them, draws xs and ys with them, and scores predictions.
+    A subclass draws functions, applies them, draws xs and ys with them, and scores predictions. Its settings are fields of a
+    dataclass.
 
     Source: Garg et al. 2022, "What Can Transformers Learn In-Context?", section 2.
     """
@@ -44,18 +48,30 @@ class FunctionTask(PrefixTask):
     per_token = False
     vocab_size = None
     output_size = 1
-    baseline_names: ClassVar[tuple[str, ...]] = ()  # names in `baselines.in_context`
+    baseline_names: ClassVar[Sequence[str]] = ()  # names in `baselines.in_context`
+    largest: ClassVar[Mapping[str, int]] = {}  # further settings that count something, and their largest values
+    at_most_dims: ClassVar[tuple[str, ...]] = ()  # settings that count coordinates
 
-    def __init__(self, *, dims: int):
-        """Check all settings together. A subclass sets its own settings first."""
-        self.dims = dims
+    dims: int = 16
+
+    def __post_init__(self) -> None:
         self.check({name: getattr(self, name) for name in settings_of(type(self))})
-        self.input_width = self.curriculum_dims = dims
+        self.input_width = self.curriculum_dims = self.dims
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        require_integer(cls.__name__, 1, dims=settings["dims"])
-        require_at_most(cls.__name__, MAX_WIDTH, dims=settings["dims"])
+        task, dims = cls.__name__, settings["dims"]
+        for name, high in {"dims": MAX_WIDTH, **cls.largest}.items():
+            require_integer(task, 1, **{name: settings[name]})
+            require_at_most(task, high, **{name: settings[name]})
+        for name in cls.at_most_dims:
+            require_integer(task, 1, **{name: settings[name]})
+            if settings[name] > dims:
+                raise ConfigError(
+                    f"{task}: {name} must be at most dims={dims}, got {settings[name]}; raise dims or lower {name}"
+                )
+        switches = [name for name, p in settings_of(cls).items() if isinstance(p.default, bool)]
+        require_bool(task, **{name: settings[name] for name in switches})
         return settings
 
     @abstractmethod
@@ -141,10 +157,6 @@ class FunctionTask(PrefixTask):
         predicted = torch.from_numpy(predictions(name, xs.numpy(), ys.numpy(), columns))
         return self.score_predictions(predicted, ys.double()[:, columns])
 
-    def check_length(self, length: int, split: str = "test") -> None:
-        require_split(split)
-        require_length(length, self.unit)
-
     def render(self, batch: Batch) -> list[dict[str, Any]]:
         rows = []
         for xs, ys in zip(*(part.tolist() for part in self.examples_of(batch)), strict=True):
@@ -161,15 +173,6 @@ class FunctionTask(PrefixTask):
     def label_text(self, y: float) -> str:
         """Return a label as readable text."""
         return f"{y:.2f}"
-
-
-def require_at_most_dims(task: str, settings: dict[str, Any], name: str) -> None:
-    """Raise `ConfigError` unless the setting `name`, which counts coordinates, is at least 1 and at most dims."""
-    require_integer(task, 1, **{name: settings[name]})
-    if settings[name] > settings["dims"]:
-        raise ConfigError(
-            f"{task}: {name} must be at most dims={settings['dims']}, got {settings[name]}; raise dims or lower {name}"
-        )
 
 
 def random_subset(

@@ -1,5 +1,7 @@
 """The base class of real functions: normal or other inputs, scored by squared error."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -10,11 +12,12 @@ from lengthwise.config import ConfigError, near_miss
 from lengthwise.metrics import SQUARED_ERROR
 from lengthwise.tasks.base import Batch
 from lengthwise.tasks.functions.inputs import INPUTS, LAST, Inputs, change_last, mix_covariance
-from lengthwise.tasks.functions.prompts import FunctionTask
+from lengthwise.tasks.functions.prompts import LINEAR_BASELINES, FunctionTask
 
 MAX_SCALE = 1e6  # the smallest scale is its inverse
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Regression(FunctionTask):
     """Real functions of x ~ N(0, I). Loss and score are the squared error of a prediction.
 
@@ -32,26 +35,12 @@ class Regression(FunctionTask):
     """
 
     metric = SQUARED_ERROR
-    baseline_names: ClassVar[tuple[str, ...]] = (
-        "least squares",
-        "averaging",
-        "3 nearest neighbours",
-        "mean label",
-        "zero",
-    )
+    baseline_names: ClassVar[Sequence[str]] = (*LINEAR_BASELINES, "3 nearest neighbours", "mean label", "zero")
 
-    def __init__(
-        self,
-        *,
-        dims: int = 16,
-        noise: float = 0.0,
-        inputs: Inputs = "normal",
-        input_scale: float = 1.0,
-        label_scale: float = 1.0,
-    ):
-        self.noise, self.inputs = noise, inputs
-        self.input_scale, self.label_scale = input_scale, label_scale
-        super().__init__(dims=dims)
+    noise: float = 0.0
+    inputs: Inputs = "normal"
+    input_scale: float = 1.0
+    label_scale: float = 1.0
 
     @classmethod
     def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
@@ -80,9 +69,7 @@ class Regression(FunctionTask):
     ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b n"]]:
         self._require_room(length, dims)
         xs = self._inputs(generator, count, length, dims)
-        ys = self.apply(self.functions(generator, count, dims), xs)
-        if self.label_scale != 1:
-            ys = ys * self.label_scale
+        ys = self.label_scale * self.apply(self.functions(generator, count, dims), xs)
         if self.noise:
             ys = ys + self.noise * torch.randn(ys.shape, generator=generator)
         return xs, ys
@@ -108,7 +95,7 @@ class Regression(FunctionTask):
         xs[:, :, dims:] = 0
         if self.inputs in LAST:
             xs = change_last(generator, xs, self.inputs)
-        return xs if self.input_scale == 1 else xs * self.input_scale
+        return xs * self.input_scale
 
     def _require_room(self, length: int, dims: int) -> None:
         if self.inputs == "orthogonal" and length > dims:

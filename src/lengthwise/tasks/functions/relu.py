@@ -1,18 +1,18 @@
 """Two-layer ReLU networks."""
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.tasks.functions.inputs import Inputs
 from lengthwise.tasks.functions.prompts import MAX_WIDTH, Functions
 from lengthwise.tasks.functions.regression import Regression
-from lengthwise.values import require_at_most, require_integer
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ReLUNetwork(Regression):
     """y = √(2 / r) Σ_j a_j max(0, w_j·x), a network with r = `width` hidden units whose w and a are drawn from N(0, 1). `length`
     counts the examples. Of 3 examples in 2 dims, the network being r = 2, w = (1, 0), (1, -1), a = (1, 2):
@@ -24,25 +24,9 @@ class ReLUNetwork(Regression):
     Source: Garg et al. 2022, section 5.
     """
 
-    def __init__(
-        self,
-        *,
-        dims: int = 16,
-        width: int = 100,
-        noise: float = 0.0,
-        inputs: Inputs = "normal",
-        input_scale: float = 1.0,
-        label_scale: float = 1.0,
-    ):
-        self.width = width
-        super().__init__(dims=dims, noise=noise, inputs=inputs, input_scale=input_scale, label_scale=label_scale)
+    largest: ClassVar = {"width": MAX_WIDTH}
 
-    @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        settings = super().check(settings)
-        require_integer(cls.__name__, 1, width=settings["width"])
-        require_at_most(cls.__name__, MAX_WIDTH, width=settings["width"])
-        return settings
+    width: int = 100
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
         """Draw w [b, r, d] and a [b, r]."""

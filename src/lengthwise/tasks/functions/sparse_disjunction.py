@@ -1,13 +1,14 @@
 """Disjunctions of few coordinates."""
 
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 
 from lengthwise.tasks.functions.clauses import ClauseFunction
-from lengthwise.tasks.functions.prompts import Functions, random_subset, require_at_most_dims
+from lengthwise.tasks.functions.prompts import Functions, random_subset
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SparseDisjunction(ClauseFunction):
     """At least one of `literals` coordinates is true; none is negated. `length` counts the examples. Of 3 examples in 5 dims, the
     function being x_4 ∨ x_5:
@@ -23,15 +24,9 @@ class SparseDisjunction(ClauseFunction):
 
     conjunctive = False
 
-    def __init__(self, *, dims: int = 16, literals: int = 4, mismatched_balance: bool = False, noise: float = 0.0):
-        self.literals = literals
-        super().__init__(dims=dims, noise=noise, mismatched_balance=mismatched_balance)
+    at_most_dims = ("literals",)
 
-    @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        settings = super().check(settings)
-        require_at_most_dims(cls.__name__, settings, "literals")
-        return settings
+    literals: int = 4
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
         """Draw w [b, 1, d]."""

@@ -1,14 +1,14 @@
 """Linear regression with few nonzero weights."""
 
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 
-from lengthwise.tasks.functions.inputs import Inputs
 from lengthwise.tasks.functions.linear import LinearRegression
-from lengthwise.tasks.functions.prompts import Functions, random_subset, require_at_most_dims
+from lengthwise.tasks.functions.prompts import LINEAR_BASELINES, Functions, random_subset
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SparseLinearRegression(LinearRegression):
     """y = w·x, w ~ N(0, I) at `nonzero` random coordinates, 0 at the others. `length` counts the examples. Of 3 examples in 3
     dims, the function being w = (0, -2, 0):
@@ -23,26 +23,10 @@ class SparseLinearRegression(LinearRegression):
     labels are 0.
     """
 
-    baseline_names = ("least squares", "averaging", "3 nearest neighbours", "lasso", "mean label", "zero")
+    baseline_names = (*LINEAR_BASELINES, "3 nearest neighbours", "lasso", "mean label", "zero")
+    at_most_dims = ("nonzero",)
 
-    def __init__(
-        self,
-        *,
-        dims: int = 16,
-        nonzero: int = 3,
-        noise: float = 0.0,
-        inputs: Inputs = "normal",
-        input_scale: float = 1.0,
-        label_scale: float = 1.0,
-    ):
-        self.nonzero = nonzero
-        super().__init__(dims=dims, noise=noise, inputs=inputs, input_scale=input_scale, label_scale=label_scale)
-
-    @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        settings = super().check(settings)
-        require_at_most_dims(cls.__name__, settings, "nonzero")
-        return settings
+    nonzero: int = 3
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
         """Draw w [b, d]."""

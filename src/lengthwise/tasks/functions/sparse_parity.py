@@ -1,6 +1,6 @@
 """Parities of few coordinates."""
 
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -8,9 +8,10 @@ from torch import Tensor
 
 from lengthwise.tasks.functions.boolean import BooleanFunction
 from lengthwise.tasks.functions.parity import odd
-from lengthwise.tasks.functions.prompts import Functions, random_subset, require_at_most_dims
+from lengthwise.tasks.functions.prompts import Functions, random_subset
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SparseParity(BooleanFunction):
     """The number of ones among `bits` coordinates is odd. `length` counts the examples. Of 3 examples in 5 dims, the function
     being the parity of x_2 and x_5:
@@ -22,15 +23,9 @@ class SparseParity(BooleanFunction):
     Source: Bhattamishra et al. 2023 and its code.
     """
 
-    def __init__(self, *, dims: int = 16, bits: int = 2, noise: float = 0.0):
-        self.bits = bits
-        super().__init__(dims=dims, noise=noise)
+    at_most_dims = ("bits",)
 
-    @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        settings = super().check(settings)
-        require_at_most_dims(cls.__name__, settings, "bits")
-        return settings
+    bits: int = 2
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
         """Draw w [b, d]."""

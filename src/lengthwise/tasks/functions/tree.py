@@ -1,19 +1,19 @@
 """Decision trees."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.tasks.functions.inputs import Inputs
 from lengthwise.tasks.functions.prompts import Functions
 from lengthwise.tasks.functions.regression import Regression
-from lengthwise.values import require_at_most, require_integer
 
 MAX_DEPTH = 16  # 65,536 leaves for every prompt
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DecisionTree(Regression):
     """y is the value of the leaf that x reaches in a full binary tree of the given `depth`. `length` counts the examples. Of 3
     examples in 2 dims, the tree of depth 2 being "x_1 > 0? no: x_2 > 0? (leaves 1, 2); yes: x_2 > 0? (leaves 3, 4)":
@@ -27,25 +27,9 @@ class DecisionTree(Regression):
     them.
     """
 
-    def __init__(
-        self,
-        *,
-        dims: int = 16,
-        depth: int = 4,
-        noise: float = 0.0,
-        inputs: Inputs = "normal",
-        input_scale: float = 1.0,
-        label_scale: float = 1.0,
-    ):
-        self.depth = depth
-        super().__init__(dims=dims, noise=noise, inputs=inputs, input_scale=input_scale, label_scale=label_scale)
+    largest: ClassVar = {"depth": MAX_DEPTH}
 
-    @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        settings = super().check(settings)
-        require_integer(cls.__name__, 1, depth=settings["depth"])
-        require_at_most(cls.__name__, MAX_DEPTH, depth=settings["depth"])
-        return settings
+    depth: int = 4
 
     def functions(self, generator: torch.Generator, count: int, dims: int) -> Functions:
         """Draw the coordinates that inner nodes test [b, 2^depth - 1], and the values of the leaves [b, 2^depth].

@@ -1,7 +1,7 @@
 """The base class of Boolean functions of a weighted sum."""
 
 from abc import abstractmethod
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -9,9 +9,9 @@ from torch import Tensor
 
 from lengthwise.tasks.functions.boolean import BooleanFunction, draw_rows
 from lengthwise.tasks.functions.prompts import Functions
-from lengthwise.values import require_bool
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class WeightedFunction(BooleanFunction):
     """y = sign(w·x - 1/2) with integer weights w, unless a subclass defines another function of w. The inputs are uniform.
 
@@ -19,15 +19,7 @@ class WeightedFunction(BooleanFunction):
     (False).
     """
 
-    def __init__(self, *, dims: int = 16, resample_empty: bool = True, noise: float = 0.0):
-        self.resample_empty = resample_empty
-        super().__init__(dims=dims, noise=noise)
-
-    @classmethod
-    def check(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        settings = super().check(settings)
-        require_bool(cls.__name__, resample_empty=settings["resample_empty"])
-        return settings
+    resample_empty: bool = True
 
     @abstractmethod
     def weights(self, generator: torch.Generator, count: int) -> Float[Tensor, "b d"]:
