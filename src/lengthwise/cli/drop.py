@@ -26,16 +26,11 @@ def command(
 
     Example: lengthwise drop 3f9a 77c0; lengthwise drop --study quickstart; lengthwise drop --study quickstart --finished
 
-    Parameters
-    ----------
-    runs
-        Keys of the runs, or their first digits.
-    study
-        Study to delete, with its runs.
-    finished
-        Also delete finished runs, with their trained models and all results.
-    results
-        Results folder.
+    Args:
+        runs: Keys of the runs, or their first digits.
+        study: Study to delete, with its runs.
+        finished: Also delete finished runs, with their trained models and all results.
+        results: Results folder.
     """
     from lengthwise.store import StoreError, open_results
 

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from lengthwise.cli.options import RESULTS, Results, require_no_option
-from lengthwise.cli.printing import one_line, print_json, stdout
+from lengthwise.cli.printing import one_line, plain_table, print_json, stdout
 from lengthwise.config import ConfigError
 
 if TYPE_CHECKING:
@@ -39,16 +39,11 @@ def command(
     Example: lengthwise lengths data.jsonl --field target; lengthwise sample pcfg --all --json | lengthwise lengths -;
     lengthwise lengths 3f9a
 
-    Parameters
-    ----------
-    file
-        A file with one JSON object per line, - for standard input, or a run's key (or its first digits).
-    field
-        Field to count: the number of words of a text (input, target), or the value of a whole number (length).
-    results
-        Results folder, if a run's key is given.
-    json
-        Print JSON with one entry per length.
+    Args:
+        file: A file with one JSON object per line, - for standard input, or a run's key (or its first digits).
+        field: Field to count: the number of words of a text (input, target), or the value of a whole number (length).
+        results: Results folder, if a run's key is given.
+        json: Print JSON with one entry per length.
     """
     if KEY.fullmatch(file) and not Path(file).exists():
         return _show_run(file, field, results, json)
@@ -126,17 +121,14 @@ def _bounded(lines: IO[bytes]) -> Iterator[bytes]:
 
 
 def _print_table(histogram: "Histogram", field: str) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     bins = histogram.bins(ROWS)
     highest = max(count for _, _, count in bins)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in (Text(f"{one_line(field)}, length"), "examples", "share"):
+    table = plain_table()
+    for name in (f"{one_line(field)}, length", "examples", "share"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for first, last, count in bins:
-        bar = Text("█" * round(BAR_WIDTH * count / highest) or "▏")
+        bar = "█" * round(BAR_WIDTH * count / highest) or "▏"
         table.add_row(_interval(first, last), f"{count:,}", f"{count / histogram.total:.1%}", bar)
     stdout().print(table)
     print(f"\n{_sentence(histogram, 'examples')}")
@@ -147,21 +139,18 @@ def _print_splits(example_lengths: "ExampleLengthsSummary", unit: str, name: str
 
     `unit`: what the lengths count.
     """
-    from rich.table import Table
-    from rich.text import Text
-
     bins = example_lengths.bins(ROWS)
     highest = max(
         max(train / example_lengths.train.total, test / example_lengths.test.total) for *_, train, test in bins
     )
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for header in (Text(unit), "train", "", "test", ""):
+    table = plain_table()
+    for header in (unit, "train", "", "test", ""):
         table.add_column(header, justify="right" if header else "left", no_wrap=True)
     for first, last, *counts in bins:
-        cells: list[str | Text] = []
+        cells = []
         for count, total in zip(counts, (example_lengths.train.total, example_lengths.test.total), strict=True):
             bar = "█" * round(SPLIT_BAR_WIDTH * count / total / highest) or ("▏" if count else "")
-            cells += [f"{count:,}" if count else "", Text(bar)]
+            cells += [f"{count:,}" if count else "", bar]
         table.add_row(_interval(first, last), *cells)
     stdout().print(table)
     print(f"\n{one_line(name)}: {example_lengths.origin}")

@@ -1,11 +1,12 @@
 """`lengthwise list`: encodings, tasks, position schemes, probes, runs, studies."""
 
+import dataclasses
 import importlib
 from itertools import chain
 from typing import Any
 
 from lengthwise.cli.options import RESULTS, Results
-from lengthwise.cli.printing import one_line, own_docstring, print_json, stdout
+from lengthwise.cli.printing import one_line, own_docstring, plain_table, print_json, stdout
 from lengthwise.config import ConfigError, Registry, near_miss, settings_of
 from lengthwise.metrics import Metric
 
@@ -24,18 +25,12 @@ def command(what: str, /, *names: str, study: str | None = None, results: Result
 
     Example: lengthwise list encodings; lengthwise list encodings fire; lengthwise list runs --study quickstart
 
-    Parameters
-    ----------
-    what
-        What to list: encodings, tasks, positions (position schemes), probes, runs or studies.
-    names
-        Encodings, tasks, position schemes or probes to describe.
-    study
-        List only the runs of this study.
-    results
-        Results folder.
-    json
-        Print JSON.
+    Args:
+        what: What to list: encodings, tasks, positions (position schemes), probes, runs or studies.
+        names: Encodings, tasks, position schemes or probes to describe.
+        study: List only the runs of this study.
+        results: Results folder.
+        json: Print JSON.
     """
     list_name = what.lower()
     if list_name not in LISTS and f"{list_name}s" in LISTS:
@@ -133,12 +128,9 @@ def _summary(documentation: str) -> str:
 
 
 def _print_method_table(list_name: str, rows: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     kind = METHODS[list_name][0]
-    table.add_column(kind, no_wrap=True)
+    table.add_column(kind, style="bold", no_wrap=True)
     table.add_column("description")
     if kind == "task":
         table.add_column("score", no_wrap=True)
@@ -147,9 +139,7 @@ def _print_method_table(list_name: str, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         settings = ", ".join(f"{k}={v}" if v != "" else f"{k}=''" for k, v in row["settings"].items())
         score = [f"{row['metric']}, {row['better']} is better", row["unit"]] if kind == "task" else []
-        table.add_row(
-            Text(row["name"], style="bold"), Text(row["summary"]), *map(Text, score), Text(settings or "none")
-        )
+        table.add_row(row["name"], row["summary"], *score, settings or "none")
     stdout().print(table)
     examples = {
         "encoding": "fire:hidden_layers=1",
@@ -164,8 +154,7 @@ def _print_method_table(list_name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def _list_probes(names: tuple[str, ...], json: bool) -> None:
-    from rich.table import Table
-    from rich.text import Text
+    from rich.table import Column
 
     from lengthwise.probes import PROBES
 
@@ -179,13 +168,10 @@ def _list_probes(names: tuple[str, ...], json: bool) -> None:
     if names:
         _print_descriptions(rows)
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("probe", no_wrap=True)
-    table.add_column("description")
-    table.add_column("options and their defaults")
+    table = plain_table(Column("probe", style="bold", no_wrap=True), "description", "options and their defaults")
     for row in rows:
         options = ", ".join(f"{_option(name)}: {default}" for name, default in row["settings"].items())
-        table.add_row(Text(row["name"], style="bold"), Text(row["summary"]), Text(options or "none"))
+        table.add_row(row["name"], row["summary"], options or "none")
     stdout().print(table)
     print("\nFull description: lengthwise list probes recency. Help for the options: lengthwise probe --help")
 
@@ -199,11 +185,6 @@ def _option(setting: str) -> str:
 
 
 def _list_runs(study: str | None, results: str, json: bool) -> None:
-    import dataclasses
-
-    from rich.table import Table
-    from rich.text import Text
-
     from lengthwise.analysis.gather import differences, flat, last_use, listing_times
     from lengthwise.store import open_results
 
@@ -229,8 +210,9 @@ def _list_runs(study: str | None, results: str, json: bool) -> None:
     ]
     notes = differences(columns, [flat(row.config) for row in rows], [last_use(row, listed) for row in rows])
     show_studies = study is None and len({name for names in studies_of.values() for name in names}) > 1
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("key", *(["study"] if show_studies else []), "encoding", "task"):
+    table = plain_table()
+    table.add_column("key", style="bold", overflow="fold")
+    for name in (*(["study"] if show_studies else []), "encoding", "task"):
         table.add_column(name, overflow="fold")
     for name in ("seed", "training length", "steps"):
         table.add_column(name, justify="right")
@@ -241,24 +223,19 @@ def _list_runs(study: str | None, results: str, json: bool) -> None:
         status = f"{row.status}: {row.error}" if row.error else row.status
         status += ", in no study" if row.key not in listed else ""
         table.add_row(
-            Text(row.key[:8], style="bold"),
-            *([Text(", ".join(studies_of[row.key]) or "–")] if show_studies else []),
-            Text(f"{row.label} ({note})" if note else row.label),
-            Text(row.task),
+            row.key[:8],
+            *([", ".join(studies_of[row.key]) or "–"] if show_studies else []),
+            f"{row.label} ({note})" if note else row.label,
+            row.task,
             f"{row.seed}",
             f"{row.train_length}",
             f"{done}/{steps}",
-            Text(status),
+            status,
         )
     stdout().print(table)
 
 
 def _list_studies(results: str, json: bool) -> None:
-    import dataclasses
-
-    from rich.table import Table
-    from rich.text import Text
-
     from lengthwise.store import open_results
 
     with open_results(results, create=False) as store:
@@ -270,12 +247,12 @@ def _list_studies(results: str, json: bool) -> None:
     if not rows:
         print(one_line(f"There are no studies in {store_name}."))
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("study", overflow="fold")
+    table = plain_table()
+    table.add_column("study", style="bold", overflow="fold")
     table.add_column("runs", justify="right")
     table.add_column("status")
     table.add_column("question")
     for row in rows:
         status = ", ".join(f"{number} {name}" for name, number in row.progress.items() if number)
-        table.add_row(Text(row.name, style="bold"), f"{sum(row.progress.values())}", status, Text(row.question))
+        table.add_row(row.name, f"{sum(row.progress.values())}", status, row.question)
     stdout().print(table)

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from lengthwise.cli.options import Integer, NameList, option_class, require_no_option, split_names, whole_numbers
 from lengthwise.cli.output_file import output_file
-from lengthwise.cli.printing import duration, json_text, one_line, print_json, stdout
+from lengthwise.cli.printing import duration, json_text, one_line, plain_table, print_json, stdout
 from lengthwise.cli.progress_bar import progress
 
 if TYPE_CHECKING:
@@ -65,10 +65,8 @@ def command(
 
     Example: lengthwise pretrained models/mpt-7b --tasks conjunction,parity-function --examples 0,10,40 --output mpt.json
 
-    Parameters
-    ----------
-    folder
-        The model's folder, with config.json, the tokenizer and *.safetensors.
+    Args:
+        folder: The model's folder, with config.json, the tokenizer and *.safetensors.
     """
     from lengthwise.evaluation import pretrained
     from lengthwise.studies import execution
@@ -177,21 +175,16 @@ def _interval(predictions: "LabelPredictions") -> "Interval":
 
 
 def _table(results: "list[LabelPredictions]") -> Any:
-    from rich.table import Table
-    from rich.text import Text
+    from rich.table import Column
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("task", overflow="fold")
-    table.add_column("setting")
+    table = plain_table(Column("task", overflow="fold"), "setting")
     for name in ("examples", "accuracy", "interval", "n", "one label", "P(0 or 1)"):
         table.add_column(name, justify="right", no_wrap=True)
     previous = None
     for predictions in results:
         group, interval = (predictions.task, predictions.setting), _interval(predictions)
-        names = [Text(name) for name in group] if group != previous else [Text(), Text()]
-        previous = group
         table.add_row(
-            *names,
+            *(group if group != previous else ("", "")),
             f"{predictions.examples}",
             f"{predictions.accuracy:.3f}",
             f"{interval.low:.3f} … {interval.high:.3f}",
@@ -199,4 +192,5 @@ def _table(results: "list[LabelPredictions]") -> Any:
             f"{predictions.constant_accuracy:.3f}",
             f"{predictions.label_mass:.3f}",
         )
+        previous = group
     return table

@@ -211,7 +211,7 @@ class Live:
         from rich.table import Column
 
         self.overview, self.results = Overview(study), results
-        terminal = console(stderr=True, highlight=False)
+        terminal = console(stderr=True)
         self.bars = Progress(
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
             BarColumn(bar_width=24 if terminal.width >= 110 else 8),
@@ -274,4 +274,4 @@ class Live:
             self.bars.remove_task(self.rows.pop(key))
 
     def _print(self, line: str) -> None:
-        self.bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self.bars.console.print(line, soft_wrap=True)

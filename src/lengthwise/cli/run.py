@@ -22,10 +22,8 @@ def command(study: str, /, *, execution: Execution = DEFAULT_EXECUTION) -> int:
 
     Example: lengthwise run studies/quickstart.py --workers 2
 
-    Parameters
-    ----------
-    study
-        A Python file that defines a variable named `study`.
+    Args:
+        study: A Python file that defines a variable named `study`.
     """
     from lengthwise.studies import load
 

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from lengthwise.cli.options import RESULTS, Results
-from lengthwise.cli.printing import figure, print_json, stdout
+from lengthwise.cli.printing import figure, plain_table, print_json, stdout
 from lengthwise.metrics import Metric
 from lengthwise.probes import PROBES
 from lengthwise.probes.base import stored_note
@@ -31,14 +31,10 @@ def command(run: str, /, *, results: Results = RESULTS, json: bool = False) -> i
 
     Example: lengthwise show 3f9a (`lengthwise list runs` shows the keys)
 
-    Parameters
-    ----------
-    run
-        The run's key, or its first digits.
-    results
-        Results folder.
-    json
-        Print JSON.
+    Args:
+        run: The run's key, or its first digits.
+        results: Results folder.
+        json: Print JSON.
     """
     from lengthwise.store import open_results
 
@@ -64,29 +60,26 @@ def command(run: str, /, *, results: Results = RESULTS, json: bool = False) -> i
 
 
 def print_run(run: "RunRow", scores: "list[ScoreRow]", curve: "list[CurveRow]") -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     from lengthwise.analysis.training_set import training_set
 
     console = stdout()
-    console.print(Text(f"{run.label} on {run.task}, seed {run.seed}", style="bold"))
-    facts = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    console.print(f"{run.label} on {run.task}, seed {run.seed}", style="bold")
+    facts = plain_table(show_header=False)
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
     facts.add_row("key", run.key)
-    facts.add_row("status", Text(f"{run.status}: {run.error}" if run.error else run.status))
+    facts.add_row("status", f"{run.status}: {run.error}" if run.error else run.status)
     if run.finished is None and run.steps:
         facts.add_row("step", f"{run.step} of {run.steps}")
     for name in ("encoding", "task", "model", "training"):
-        facts.add_row(name, Text(_settings(run.config.get(name))))
+        facts.add_row(name, _settings(run.config.get(name)))
     if training := run.config.get("training"):
         facts.add_row("examples", training_set(training))
     for name, value in ({"metric": {}} | run.facts).items():
         text = _settings(value)
         if name == "metric":
             text = ", ".join(filter(None, [run.metric, f"{run.better} is better", text]))
-        facts.add_row(name, Text(text))
+        facts.add_row(name, text)
     console.print(facts)
     if curve:
         losses = [point.loss for point in curve]
@@ -97,18 +90,16 @@ def print_run(run: "RunRow", scores: "list[ScoreRow]", curve: "list[CurveRow]") 
         for score, (name, problem) in itertools.product(scores, STORED_ANSWERS.items()):
             for answer in _details(score).get(name, []):
                 console.print()
-                console.print(Text(f"{problem}, length {score.length}: {answer['question']}", style="bold"))
-                console.print(Text(answer["generated"] or "(nothing was generated)"))
+                console.print(f"{problem}, length {score.length}: {answer['question']}", style="bold")
+                console.print(answer["generated"] or "(nothing was generated)")
 
 
 def scores_table(run: "RunRow", scores: "list[ScoreRow]") -> Any:
     """Return a table with one row per score: the score, further means of decoded answers, and the baselines' scores."""
-    from rich.table import Table
-
     from lengthwise.analysis.gather import baselines_beside, metric_of
     from lengthwise.analysis.kinds import length_kind_of_score
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     decoded = any("unreadable" in _details(score) for score in scores)
     means = list(dict.fromkeys(name for score in scores for name in ordered_means(_details(score))))
     baseline_scores = [{name: value for name, value, _ in baselines_beside(score.facts)} for score in scores]

@@ -33,26 +33,16 @@ def command(
 
     Example: lengthwise inspect alibi; lengthwise inspect fire --set L=64 --length 256; lengthwise inspect rope --json
 
-    Parameters
-    ----------
-    encoding
-        The encoding, optionally with settings: fire or fire:hidden_layers=1.
-    num_heads
-        Number of attention heads.
-    head_dim
-        Dimensions of each head.
-    d_model
-        Width of the model. [default: num_heads x head_dim]
-    train_length
-        Training length that the encoding is built for.
-    length
-        Number of positions to show. [default: 2x the training length]
-    set
-        A setting of the encoding as name=value. May be repeated.
-    seed
-        Seed of the initial values of learned parameters.
-    json
-        Print one JSON object with unrounded numbers.
+    Args:
+        encoding: The encoding, optionally with settings: fire or fire:hidden_layers=1.
+        num_heads: Number of attention heads.
+        head_dim: Dimensions of each head.
+        d_model: Width of the model. [default: num_heads x head_dim]
+        train_length: Training length that the encoding is built for.
+        length: Number of positions to show. [default: 2x the training length]
+        set: A setting of the encoding as name=value. May be repeated.
+        seed: Seed of the initial values of learned parameters.
+        json: Print one JSON object with unrounded numbers.
     """
     from lengthwise import inspection
 

@@ -13,10 +13,9 @@ from lengthwise.cli.inspect.tables import (
     evenly_spaced,
     note_lines,
     omission_note,
-    plain_table,
     title_line,
 )
-from lengthwise.cli.printing import figure
+from lengthwise.cli.printing import figure, plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -49,23 +48,22 @@ def pictures(data: Data, description: str) -> list["RenderableType"]:
 
 def _heading(data: Data, description: str) -> "RenderableType":
     from rich.console import Group
-    from rich.text import Text
 
-    facts = plain_table(header=False)
+    facts = plain_table(show_header=False)
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
     heads = f"{data['num_heads']} head{'s' if data['num_heads'] > 1 else ''}"
     sizes = f"{heads} of {data['head_dim']}, d_model {data['d_model']}"
     facts.add_row("sizes", f"{sizes}; training length {data['train_length']:,}, shown at length {data['length']:,}")
     settings = ", ".join(f"{name}={value}" for name, value in data["settings"].items())
-    facts.add_row("settings", Text(settings or "none"))
+    facts.add_row("settings", settings or "none")
     shapes = ", ".join(f"{n} {'×'.join(map(str, s)) or 'scalar'}" for n, s in data["parameters"].items())
     learned = f"{data['learned']:,} numbers ({shapes}), initialized with seed {data['seed']}" if shapes else "none"
-    facts.add_row("parameters", Text(learned))
+    facts.add_row("parameters", learned)
     if data["forms"]:
         backends = ", ".join(name for name, reason in data["backends"].items() if reason is None)
         facts.add_row("forms", f"{', '.join(data['forms'])}; supported by {backends}")
-    return Group(Text(data["label"], style="bold"), Text(description), "", facts)
+    return Group(title_line(data["label"]), description, "", facts)
 
 
 def _rotation(data: Data, key: str) -> list["RenderableType"]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lengthwise.cli.printing import figure
+from lengthwise.cli.printing import figure, plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -105,7 +105,10 @@ class FittedTable:
             )
 
     def _without(self, dropped: tuple[str, ...]) -> "Table":
-        table, columns = plain_table(), [k for k, name in enumerate(self.names) if name not in dropped]
+        table, columns = (
+            plain_table(header_style="dim"),
+            [k for k, name in enumerate(self.names) if name not in dropped],
+        )
         for k in columns:
             table.add_column(self.names[k], justify="left" if self.names[k] in self.left else "right", no_wrap=True)
         for row in self.rows:
@@ -121,7 +124,7 @@ class ShadedMatrix:
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> Iterator["RenderableType"]:
         n = len(self.values)
-        table = plain_table(header=False)
+        table = plain_table(show_header=False)
         table.add_column(justify="right", style="dim", no_wrap=True)
         table.add_column(no_wrap=True)
         keys = evenly_spaced(n, max(2, min(48, options.max_width - len(f"{n - 1:,}") - 2)))
@@ -134,18 +137,6 @@ def title_line(text: str) -> "RenderableType":
     from rich.text import Text
 
     return Text(text, style="bold")
-
-
-def plain_table(header: bool = True) -> "Table":
-    from rich.table import Table
-
-    return Table(
-        header_style="dim",
-        show_header=header,
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-    )
 
 
 def note_lines(lines: Sequence[str]) -> list["RenderableType"]:

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from lengthwise.cli.derived_options import with_options
 from lengthwise.cli.options import RESULTS, Integer, Results, number_ranges
-from lengthwise.cli.printing import figure, one_line, print_json, stdout
+from lengthwise.cli.printing import figure, one_line, plain_table, print_json, stdout
 from lengthwise.cli.probe.options import Selection, description_of_probes, question_options
 from lengthwise.cli.progress_bar import progress
 from lengthwise.config import ConfigError
@@ -47,20 +47,13 @@ def command(
     lengthwise probe attention-distance --study quickstart --against nope; lengthwise probe recency --study icfl;
     lengthwise probe attended-distance --study sums --task addition:scratchpad=full
 
-    Parameters
-    ----------
-    what
-        Name of the probe; `lengthwise list probes` lists them.
-    run
-        The run's key, or its first digits.
-    results
-        Results folder.
-    device
-        Device to run on: cpu, cuda, cuda:1, ...
-    threads
-        Number of CPU threads.
-    json
-        Print JSON.
+    Args:
+        what: Name of the probe; `lengthwise list probes` lists them.
+        run: The run's key, or its first digits.
+        results: Results folder.
+        device: Device to run on: cpu, cuda, cuda:1, ...
+        threads: Number of CPU threads.
+        json: Print JSON.
     """
     from lengthwise.cli.app import app
     from lengthwise.store import open_results
@@ -220,10 +213,7 @@ def _data(result: "ProbeResult") -> dict[str, Any]:
 
 
 def table_of_results(probe: ModelProbe, results: "Sequence[ProbeResult]") -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     table.add_column("run", overflow="fold")
     several_tasks = len({result.job.run.task for result in results}) > 1
     if several_tasks:
@@ -239,10 +229,10 @@ def table_of_results(probe: ModelProbe, results: "Sequence[ProbeResult]") -> Any
             table.add_column(column.header, justify="right")
     for entry in results:
         run, against, result = entry.job.run, entry.job.against, entry.row.result
-        cells = [Text(f"{run.label}, seed {run.seed}, {run.key[:8]}"), *([Text(run.task)] if several_tasks else [])]
+        cells = [f"{run.label}, seed {run.seed}, {run.key[:8]}", *([run.task] if several_tasks else [])]
         if against is not None:
-            cells.append(Text(f"{against.label}, seed {against.seed}"))
-        cells += [Text(f"{entry.job.question.length}"), Text(f"{result['n']}")]
+            cells.append(f"{against.label}, seed {against.seed}")
+        cells += [f"{entry.job.question.length}", f"{result['n']}"]
         own = [cell if isinstance(cell, str) else figure(cell, 3) for cell in probe.cells(result)]
         table.add_row(*cells, *own)
     return table
