@@ -104,9 +104,6 @@ def whole(low: int = -(2**63), high: int = 2**63 - 1) -> Check:
     return check
 
 
-count, size = whole(low=0), whole(low=1)
-
-
 COUNT, SIZE = whole(low=0), whole(low=1)
 
 
@@ -159,11 +156,7 @@ def optional(check: Check) -> Check:
 
 def parsed(check: Check) -> Check:
     """Return a check that parses a cell's JSON and checks the result."""
-
-    def read(value: Any) -> Any:
-        return check(parse(letters(value)))
-
-    return read
+    return lambda value: check(parse(letters(value)))
 
 
 def parse(value: str) -> Any:

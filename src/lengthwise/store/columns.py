@@ -11,11 +11,7 @@ from typing import Any
 from sqlalchemy import Table
 
 from lengthwise.probes import PROBES as KNOWN_PROBES
-from lengthwise.store.checks import (
-    Check,
-    Unreadable,
-    escaped,
-)
+from lengthwise.store.checks import Check, Unreadable, escaped
 from lengthwise.store.errors import StoreWarning, Unstorable
 from lengthwise.store.shapes import GENERATED
 
@@ -37,7 +33,7 @@ def readable(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
         try:
             values = _checked(table, cells)
         except Unreadable as error:
-            name = _row_name(table.name, cells)
+            name = " ".join(escaped(cells[column]) for column in NAMES[table.name])
             warnings.warn(StoreWarning(f"{table.name}: skipped the row {name}, {error}"), stacklevel=2)
         else:
             yield values
@@ -81,8 +77,3 @@ def _check_row(what: str, values: Mapping[str, Any]) -> None:
     if what == "probes" and (probe := KNOWN_PROBES.get(values["question"]["probe"])) is not None:
         for column, check in zip(("question", "result"), probe.checks(), strict=True):
             _cell(column, check, values[column])
-
-
-def _row_name(what: str, cells: Mapping[str, Any]) -> str:
-    """Return the cells that identify a row."""
-    return " ".join(escaped(cells[column]) for column in NAMES[what])

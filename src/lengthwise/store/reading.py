@@ -2,17 +2,19 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, and_, or_, select
+from sqlalchemy import Connection, Select, Table, and_, or_, select
 
 from lengthwise.config import near_miss
 from lengthwise.store import schema
 from lengthwise.store.checks import escaped
 from lengthwise.store.columns import readable
 from lengthwise.store.errors import StoreError
-from lengthwise.store.rows import STATUSES, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, canonical
+from lengthwise.store.rows import STATUSES, RunRow, StudyRow, canonical
 from lengthwise.store.workers import is_dead
+
+R = TypeVar("R")
 
 
 def require_study(connection: Connection, study: str) -> None:
@@ -159,21 +161,8 @@ def full_key(connection: Connection, prefix: str, name: str) -> str:
 # ---- numbers ----------------------------------------------------------------------------------------------------
 
 
-def scores(connection: Connection, key: str) -> list[ScoreRow]:
-    table = schema.scores
-    query = select(table).where(table.c.key == key).order_by(table.c.length, table.c.question)
-    rows = readable(schema.scores, connection.execute(query))
-    return [ScoreRow(asked=row.pop("question"), **row) for row in rows]
-
-
-def curve(connection: Connection, key: str) -> list[CurveRow]:
-    table = schema.curve
-    query = select(table).where(table.c.key == key).order_by(table.c.step)
-    rows = readable(schema.curve, connection.execute(query))
-    return [CurveRow(**row) for row in rows]
-
-
-def probes(connection: Connection, key: str) -> list[ProbeRow]:
-    table = schema.probes
-    rows = connection.execute(select(table).where(table.c.key == key).order_by(table.c.question))
-    return [ProbeRow(asked=row.pop("question"), **row) for row in readable(schema.probes, rows)]
+def rows_of(connection: Connection, table: Table, row: type[R], key: str) -> list[R]:
+    """Return the rows of a run: its scores, its training curve or its probe results."""
+    order = [table.c[name] for name in ("length", "step", "question") if name in table.c]
+    rows = readable(table, connection.execute(select(table).where(table.c.key == key).order_by(*order)))
+    return [row(**{"asked" if name == "question" else name: value for name, value in cells.items()}) for cells in rows]

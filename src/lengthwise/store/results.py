@@ -44,20 +44,17 @@ class Store:
     def __init__(self, database: Database):
         self._database = database
         self.name, self.url, self.path, self.readonly = database.name, database.url, database.path, database.readonly
+        self._folder = None if database.path is None else database.path.parent
         self._transaction, self._now = database.transaction, database.now
 
     @property
     def folder(self) -> Path:
         """Return the results folder, which contains the database's file. Raises `StoreError` for a database on a server."""
-        if self.path is None:
+        if self._folder is None:
             raise StoreError(
                 f"{self.name} is on a server and has no folder on this machine; give a results folder instead"
             )
-        return self.path.parent
-
-    @property
-    def _folder_or_none(self) -> Path | None:
-        return None if self.path is None else self.path.parent
+        return self._folder
 
     def __repr__(self) -> str:
         return f"Store({self.name!r}{', readonly=True' if self.readonly else ''})"
@@ -120,11 +117,10 @@ class Store:
             now = self._now(connection)
             unlisted = reading.listed(connection, name, questions, now)
             study = {"name": name, **about, "published": numbers, "created": now, "updated": now}
-            upsert(connection, self._database.insert(studies_table), ["name"], [study], ["created"])
+            upsert(connection, self._database.insert(studies_table), [study], ["created"])
             fresh = {"created": now, "claims": 0, "step": 0, "steps": 0}
-            upsert(
-                connection, self._database.insert(runs_table), ["key"], [row | fresh for row in rows], [*fresh, "facts"]
-            )
+            fresh_rows = [row | fresh for row in rows]
+            upsert(connection, self._database.insert(runs_table), fresh_rows, [*fresh, "facts"])
             defaults = {"facts": "{}", "started": None, "finished": None, "error": None}
             repair(connection, keys, fresh | _CLAIM_OVER | defaults)
             failed = runs_table.c.error.is_not(None)
@@ -237,9 +233,7 @@ class Store:
         without `finished`, if one is trained. Only runs whose files cannot be deleted remain (`Dropped.stuck`).
         """
         with self._transaction(writes=True) as connection:
-            return dropping.drop_runs(
-                connection, keys, finished, self._now(connection), self.name, self._folder_or_none
-            )
+            return dropping.drop_runs(connection, keys, finished, self._now(connection), self.name, self._folder)
 
     def drop_study(self, study: str, *, finished: bool = False) -> Dropped:
         """Delete a study and its runs with their files, except for runs that another study lists too.
@@ -248,9 +242,7 @@ class Store:
         are trained. The study stays if any of these runs does.
         """
         with self._transaction(writes=True) as connection:
-            return dropping.drop_study(
-                connection, plain_text(study), finished, self._now(connection), self._folder_or_none
-            )
+            return dropping.drop_study(connection, plain_text(study), finished, self._now(connection), self._folder)
 
     def _holding(self, connection: Connection, key: str, worker: str | None) -> Any:
         """Lock and return the run's row. Raises `ClaimLost` unless `worker` holds it; with None, unless no worker holds it."""
@@ -288,13 +280,7 @@ class Store:
             self._holding(connection, key, worker)
             now = self._now(connection)
             remove_unreadable(connection, scores_table, scores_table.c.key == key)
-            upsert(
-                connection,
-                self._database.insert(scores_table),
-                ["key", "question"],
-                [v | {"created": now} for v in values],
-                None,
-            )
+            upsert(connection, self._database.insert(scores_table), [v | {"created": now} for v in values])
 
     def add_curve(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
         """Store points of the training curve: dicts or dataclasses with the columns of `CurveRow`.
@@ -316,12 +302,12 @@ class Store:
     def scores(self, keys: Iterable[str]) -> list[ScoreRow]:
         """Return all scores of these runs, in the order of the keys and then by length."""
         with self._transaction(writes=False) as connection:
-            return [row for key in keys for row in reading.scores(connection, key)]
+            return [row for key in keys for row in reading.rows_of(connection, scores_table, ScoreRow, key)]
 
     def curve(self, key: str) -> list[CurveRow]:
         """Return the run's training curve, ordered by step."""
         with self._transaction(writes=False) as connection:
-            return reading.curve(connection, key)
+            return reading.rows_of(connection, curve_table, CurveRow, key)
 
     # ---- probes -------------------------------------------------------------------------------------------------
 
@@ -331,25 +317,18 @@ class Store:
             raise StoreError(
                 f'a probe of run {key}: asked must be an object with at least {{"probe": NAME}}, got {asked!r}'
             )
-        row = {"key": key, "question": canonical(asked, f"a probe of run {key}: asked")}
-        row |= {"result": canonical(result, f"a probe of run {key}: result")}
-        row |= {"facts": canonical(facts, f"a probe of run {key}: facts")}
-        columns.require_readable(
-            probes_table,
-            {name: row[name] for name in ("question", "result", "facts")},
-            f"a probe of run {key}",
-        )
+        given = (("question", "asked", asked), ("result", "result", result), ("facts", "facts", facts))
+        row: dict[str, Any] = {
+            column: canonical(value, f"a probe of run {key}: {name}") for column, name, value in given
+        }
+        columns.require_readable(probes_table, row, f"a probe of run {key}")
+        row["key"] = key
         with self._transaction(writes=True) as connection:
             if connection.scalar(select(runs_table.c.key).where(runs_table.c.key == key)) is None:
                 raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
             remove_unreadable(connection, probes_table, probes_table.c.key == key)
-            upsert(
-                connection,
-                self._database.insert(probes_table),
-                ["key", "question"],
-                [row | {"created": self._now(connection)}],
-                None,
-            )
+            row["created"] = self._now(connection)
+            upsert(connection, self._database.insert(probes_table), [row])
 
     def probe(self, key: str, asked: dict[str, Any]) -> ProbeRow | None:
         """Return the result for one question, or None if it was not asked yet."""
@@ -359,7 +338,7 @@ class Store:
     def probes(self, keys: Iterable[str]) -> list[ProbeRow]:
         """Return all probe results of these runs, in the order of the keys."""
         with self._transaction(writes=False) as connection:
-            return [row for key in keys for row in reading.probes(connection, key)]
+            return [row for key in keys for row in reading.rows_of(connection, probes_table, ProbeRow, key)]
 
     # ---- runs ---------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Statements for both databases. Each runs inside a transaction that is already open."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, and_, delete, insert, select, update
@@ -22,11 +22,7 @@ def insert_rows(connection: Connection, table: Any, rows: list[dict[str, Any]]) 
 
 
 def upsert(
-    connection: Connection,
-    statement: Any,
-    key: list[str],
-    rows: list[dict[str, Any]],
-    keep: list[str] | None,
+    connection: Connection, statement: Any, rows: list[dict[str, Any]], keep: Collection[str] | None = None
 ) -> None:
     """Insert rows. Where the key exists, update the other columns except `keep`; with `keep=None`, leave the row unchanged.
 
@@ -34,6 +30,7 @@ def upsert(
     """
     if not rows:
         return
+    key = statement.table.primary_key.columns.keys()
     if keep is None:
         statement = statement.on_conflict_do_nothing(index_elements=key)
     else:

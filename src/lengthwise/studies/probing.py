@@ -127,27 +127,13 @@ def is_encoding(name: str) -> bool:
     return True
 
 
-def can_be_probed(run: RunRow, needs_attention: bool = True) -> bool:
-    """Return whether the run is finished, and has attention if it needs some."""
-    return run.finished is not None and (has_attention(run) or not needs_attention)
-
-
-def unsupported_reasons(runs: Iterable[RunRow], needs_attention: bool = True) -> list[str]:
-    """Return why runs cannot be probed, for those that are unfinished or have no attention although it is needed."""
-    return [
-        f"{_description(run)} "
-        + (
-            "has no attention"
-            if needs_attention and not has_attention(run)
-            else f"is not trained (its status is {run.status}); run its study"
-        )
-        for run in runs
-        if not can_be_probed(run, needs_attention)
-    ]
-
-
-def has_attention(run: RunRow) -> bool:
-    return run.config["model"].get("mixer") is None
+def why_not_probed(run: RunRow, needs_attention: bool = True) -> str | None:
+    """Return why the run cannot be probed: it is unfinished, or has no attention although it needs some. None if it can be."""
+    if needs_attention and run.config["model"].get("mixer") is not None:
+        return f"{_description(run)} has no attention"
+    if run.finished is None:
+        return f"{_description(run)} is not trained (its status is {run.status}); run its study"
+    return None
 
 
 def require_no_misspelling(key: str) -> None:
@@ -191,11 +177,11 @@ def partners(
     choice, _ = encoding(encoding_name)
     is_reference = _has_encoding(encoding_name)
     references: dict[str, dict[int, RunRow]] = defaultdict(dict)
-    finished = [run for run in runs if can_be_probed(run)]
+    finished = [run for run in runs if why_not_probed(run) is None]
     for run in filter(is_reference, finished):
         references[_protocol(run)][run.seed] = run
     pairs: list[tuple[RunRow, RunRow]] = []
-    reasons = unsupported_reasons(runs)
+    reasons = list(filter(None, map(why_not_probed, runs)))
     for run in finished:
         next_seed = across_seeds or is_reference(run)
         other = _reference(references[_protocol(run)], run.seed, next_seed)

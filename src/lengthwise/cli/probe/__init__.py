@@ -134,8 +134,9 @@ def _jobs(
         return probing.jobs_of_runs(probe, [store.run(selection.run)], lengths, **options)
     runs = _runs_of_study(store, selection)
     needs_attention = probe.needs_attention and not probe.skips_unsupported
-    skipped += probing.unsupported_reasons(runs, needs_attention)
-    runs = [run for run in runs if probing.can_be_probed(run, needs_attention)]
+    problems = [probing.why_not_probed(run, needs_attention) for run in runs]
+    skipped += filter(None, problems)
+    runs = [run for run, problem in zip(runs, problems, strict=True) if problem is None]
     _require_any(runs, selection.study, skipped)
     jobs = probing.jobs_of_runs(probe, runs, lengths, **options)
     if not probe.skips_unsupported:

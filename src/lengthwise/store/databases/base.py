@@ -24,6 +24,7 @@ class Database(ABC):
 
     drivers: ClassVar[tuple[str, ...]]  # what comes before :// in its addresses
     shared: ClassVar[bool]  # tables of other programs may lie beside ours
+    insert: ClassVar[Any]  # a function: the dialect's INSERT statement for a table, which has `on_conflict_do_update`
     foreign_objects: ClassVar[str]  # a query for the views, triggers and the like at the table :n, see `require_plain`
     path: Path | None = None
     readonly: bool = False
@@ -37,10 +38,6 @@ class Database(ABC):
     @abstractmethod
     def open(cls, url: URL, create: bool, timeout: float) -> Self:
         """Open the database at an address, as `open_store` describes. Raises `StoreError`."""
-
-    @abstractmethod
-    def insert(self, table: Any) -> Any:
-        """Return the dialect's INSERT statement for a table, which has `on_conflict_do_update`."""
 
     @abstractmethod
     def explain(self, error: DBAPIError) -> str | None:

@@ -12,7 +12,7 @@ _DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 _SMALLEST = 512  # bytes; SQLite would treat a smaller file as an empty database and overwrite it
 _JOURNAL = bytes.fromhex(
     "d9d505f920a163d7"
-)  # starts each part of a rollback journal, and ends a journal with a super-journal
+)  # starts each part of a rollback journal, and ends one with a super-journal
 
 
 def file_of(url: URL) -> str:
