@@ -1,5 +1,6 @@
 """`lengthwise check`: the conformance suite, the papers' theorems, and the comparison with other libraries."""
 
+from importlib import import_module
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -26,16 +27,8 @@ def command(
         outside: Compare our encodings with those of transformers and x-transformers, instead of the conformance suite.
         json: Print JSON.
     """
-    if outside:
-        if theorems:
-            raise ConfigError("--theorems and --outside cannot be combined; give one of them")
-        from lengthwise.conformance import outside as other_libraries
-
-        return other_libraries.main(json=json, encodings=(*names, *split_names(encodings)))
-    if theorems:
-        from lengthwise.conformance import theorems as theorem_checks
-
-        return theorem_checks.main(json=json, encodings=(*names, *split_names(encodings)))
-    from lengthwise import conformance
-
-    return conformance.main(json=json, encodings=(*names, *split_names(encodings)))
+    if outside and theorems:
+        raise ConfigError("--theorems and --outside cannot be combined; give one of them")
+    suite = "lengthwise.conformance" + (".outside" if outside else ".theorems" if theorems else "")
+    code: int = import_module(suite).main(json=json, encodings=(*names, *split_names(encodings)))
+    return code

@@ -145,17 +145,12 @@ def _name(settings: Mapping[str, Any], task: Choice, runs: tuple[Run, ...]) -> s
     in_key = [name for config in (TrainingConfig, ModelConfig) for name in SETTINGS[config] if name != "train_length"]
     changed = [f"{name} {settings[name]}" for name in in_key if settings[name] != defaults[name]]
     labels = sorted({run.label for run in runs})
-    task_settings = dict(task.settings)
+    task_settings, task_name = dict(task.settings), task.label
     if "sha256" in task_settings:
         task_name = f"text {Path(task_settings['path']).name} {task_settings['sha256'][:6]}"
-    else:
-        task_name = task.label
-    name = _slug(" ".join(["compare", task_name, str(settings["train_length"]), *labels, *changed]))
+    words = " ".join(["compare", task_name, str(settings["train_length"]), *labels, *changed])
+    name = re.sub(r"[^\w.]+", "-", words).strip("-").lower()
     if len(name) <= MAX_NAME_LENGTH:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     return f"{name[: MAX_NAME_LENGTH - 9]}-{digest}"
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^\w.]+", "-", text).strip("-").lower()

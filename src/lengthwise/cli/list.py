@@ -10,10 +10,10 @@ from lengthwise.cli.printing import one_line, own_docstring, plain_table, print_
 from lengthwise.config import ConfigError, Registry, near_miss, settings_of
 from lengthwise.metrics import Metric
 
-METHODS = {  # list: what it is a list of, the package that defines it, and its name there
-    "encodings": ("encoding", "lengthwise.encodings", "ENCODINGS"),
-    "tasks": ("task", "lengthwise.tasks", "TASKS"),
-    "positions": ("position scheme", "lengthwise.positions", "POSITION_SCHEMES"),
+METHODS = {  # list: what it is a list of, the package that defines it, its name there, and an example
+    "encodings": ("encoding", "lengthwise.encodings", "ENCODINGS", "fire:hidden_layers=1"),
+    "tasks": ("task", "lengthwise.tasks", "TASKS", "copy:symbols=10"),
+    "positions": ("position scheme", "lengthwise.positions", "POSITION_SCHEMES", "randomized:max_length=4096"),
 }
 LISTS = (*METHODS, "probes", "runs", "studies")
 
@@ -59,19 +59,20 @@ def _list_methods(list_name: str, names: tuple[str, ...], json: bool) -> None:
     if not names and not json and (rows := _rows_from_source(list_name)) is not None:
         _print_method_table(list_name, rows)
         return
-    _, package, registry_name = METHODS[list_name]
+    _, package, registry_name, _ = METHODS[list_name]
     registry: Registry = getattr(importlib.import_module(package), registry_name)
     classes = [registry.find(name) for name in names] or list(registry)
     rows = [method_row(make) for make in classes]
-    if json:
-        print_json(rows)
-    elif names:
-        _print_descriptions(rows)
+    if json or names:
+        _print_descriptions(rows, json)
     else:
         _print_method_table(list_name, rows)
 
 
-def _print_descriptions(rows: list[dict[str, Any]]) -> None:
+def _print_descriptions(rows: list[dict[str, Any]], json: bool) -> None:
+    if json:
+        print_json(rows)
+        return
     for row in rows:
         print(f"{row['name']}: {row['documentation']}\n")
         settings = ", ".join(f"{k}={v!r}" for k, v in row["settings"].items())
@@ -85,7 +86,7 @@ def _rows_from_source(list_name: str) -> list[dict[str, Any]] | None:
     from lengthwise.cli.source_reading import NotLiteral, listed
     from lengthwise.plugins import loaded_plugins
 
-    _, package, registry_name = METHODS[list_name]
+    _, package, registry_name, _ = METHODS[list_name]
     if loaded_plugins() or entry_points(group=package):
         return None
     try:
@@ -129,7 +130,7 @@ def _summary(documentation: str) -> str:
 
 def _print_method_table(list_name: str, rows: list[dict[str, Any]]) -> None:
     table = plain_table()
-    kind = METHODS[list_name][0]
+    kind, _, _, example = METHODS[list_name]
     table.add_column(kind, style="bold", no_wrap=True)
     table.add_column("description")
     if kind == "task":
@@ -141,12 +142,6 @@ def _print_method_table(list_name: str, rows: list[dict[str, Any]]) -> None:
         score = [f"{row['metric']}, {row['better']} is better", row["unit"]] if kind == "task" else []
         table.add_row(row["name"], row["summary"], *score, settings or "none")
     stdout().print(table)
-    examples = {
-        "encoding": "fire:hidden_layers=1",
-        "task": "copy:symbols=10",
-        "position scheme": "randomized:max_length=4096",
-    }
-    example = examples[kind]
     print(f"\nWith settings: {example}. Full description: lengthwise list {list_name} {example.partition(':')[0]}")
 
 
@@ -162,11 +157,8 @@ def _list_probes(names: tuple[str, ...], json: bool) -> None:
         {"name": p.name, "summary": p.summary, "settings": p.settings, "documentation": p.documentation}
         for p in ([PROBES.find(name.lower()) for name in names] or PROBES)
     ]
-    if json:
-        print_json(rows)
-        return
-    if names:
-        _print_descriptions(rows)
+    if json or names:
+        _print_descriptions(rows, json)
         return
     table = plain_table(Column("probe", style="bold", no_wrap=True), "description", "options and their defaults")
     for row in rows:

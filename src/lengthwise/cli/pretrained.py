@@ -48,9 +48,6 @@ class PretrainedOptions:
     json: bool = False
     """Print the same JSON instead of a table."""
 
-    def example_counts(self) -> tuple[int, ...]:
-        return tuple(dict.fromkeys(whole_numbers(self.examples, "--examples", 0, "0,5,10,20,40")))
-
 
 DEFAULTS = PretrainedOptions()
 
@@ -73,7 +70,7 @@ def command(
     from lengthwise.training.numerics import use_process
 
     file = None if options.output is None else output_file(options.output, "JSON file")
-    counts = options.example_counts()
+    counts = tuple(dict.fromkeys(whole_numbers(options.examples, "--examples", 0, "0,5,10,20,40")))
     tasks = pretrained.boolean_tasks(split_names(options.tasks), options.dims)
     settings = tuple(dict.fromkeys(part.strip() for part in options.settings.split(",") if part.strip()))
 

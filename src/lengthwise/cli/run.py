@@ -56,15 +56,11 @@ def run_study(study: "Study", execution: Execution) -> int:
         runs = {run.key: run for run in study.runs}
         for key, error in outcome.failed:
             run = runs[key]
-            print(
-                one_line(f"lengthwise: failed: {run.label} on {run.task.label}, seed {run.seed} ({key[:8]}): {error}"),
-                file=sys.stderr,
-            )
+            line = f"lengthwise: failed: {run.label} on {run.task.label}, seed {run.seed} ({key[:8]}): {error}"
+            print(one_line(line), file=sys.stderr)
         number = len(outcome.failed)
         failed = "the run" if len(study.runs) == 1 else f"{number} of {len(study.runs)} runs"
-        print(
-            f"lengthwise: {failed} failed; run the same command again to retry {'it' if number == 1 else 'them'}",
-            file=sys.stderr,
-        )
+        retry = f"run the same command again to retry {'it' if number == 1 else 'them'}"
+        print(f"lengthwise: {failed} failed; {retry}", file=sys.stderr)
         return 1
     return 0

@@ -6,6 +6,7 @@ import json as json_module
 import math
 from typing import TYPE_CHECKING, Any
 
+from lengthwise.cli.inspect.tables import draw_strip
 from lengthwise.cli.options import RESULTS, Results
 from lengthwise.cli.printing import figure, plain_table, print_json, stdout
 from lengthwise.metrics import Metric
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from lengthwise.analysis.kinds import Kind
     from lengthwise.store import CurveRow, ProbeRow, RunRow, ScoreRow
 
-BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 60
 LENGTH_KINDS: "dict[Kind, str]" = {
     "shorter": "shorter than training",
@@ -42,11 +42,10 @@ def command(run: str, /, *, results: Results = RESULTS, json: bool = False) -> i
         row = store.run(run)
         scores, curve, probes = store.scores([row.key]), store.curve(row.key), store.probes([row.key])
     if json:
-        data = dataclasses.asdict(row)
-        data["scores"] = [dataclasses.asdict(score) for score in scores]
-        data["curve"] = [dataclasses.asdict(point) for point in curve]
-        data["probes"] = [dataclasses.asdict(probe) for probe in probes]
-        print_json(data)
+        lists: dict[str, list[Any]] = {"scores": scores, "curve": curve, "probes": probes}
+        print_json(
+            dataclasses.asdict(row) | {name: list(map(dataclasses.asdict, rows)) for name, rows in lists.items()}
+        )
         return 0
     print_run(row, scores, curve)
     by_probe: dict[str, list[ProbeRow]] = {}
@@ -117,18 +116,11 @@ def scores_table(run: "RunRow", scores: "list[ScoreRow]") -> Any:
         baseline_cells = [f"{of_baselines[name]:.4f}" if name in of_baselines else "–" for name in baselines]
         table.add_row(*row, *numbers, *unreadable, *baseline_cells, length_kind)
     for kind in ("trained", "longer"):  # shorter lengths are in neither mean
-        if overall := overall_score(
-            metric_of(run), [score for score in scores if length_kind_of_score(run, score) == kind]
-        ):
+        of_kind = [score for score in scores if length_kind_of_score(run, score) == kind]
+        if overall := overall_score(metric_of(run), of_kind):
             mean, examples = overall
-            table.add_row(
-                "all",
-                f"{mean:.4f}",
-                "",
-                f"{examples}",
-                *("" for _ in extra_columns),
-                f"{LENGTH_KINDS[kind]}, all lengths",
-            )
+            blank = [""] * len(extra_columns)
+            table.add_row("all", f"{mean:.4f}", "", f"{examples}", *blank, f"{LENGTH_KINDS[kind]}, all lengths")
     return table
 
 
@@ -162,10 +154,8 @@ def _settings(value: Any) -> str:
     if isinstance(value, dict):
         version = value.get("class") if "is" in value else None
         note = f" ({_settings(version).replace('=', ' ')})" if isinstance(version, dict) else ""
-        name = f"{value['is']}{note} " if "is" in value else ""
-        return name + ", ".join(
-            f"{k}={_settings(v)}" for k, v in value.items() if "is" not in value or k not in ("is", "class")
-        )
+        name, hidden = (f"{value['is']}{note} ", ("is", "class")) if "is" in value else ("", ())
+        return name + ", ".join(f"{k}={_settings(v)}" for k, v in value.items() if k not in hidden)
     if value is None:
         return "–"
     return value if isinstance(value, str) else json_module.dumps(value, ensure_ascii=False)
@@ -175,7 +165,4 @@ def _bars(values: list[float]) -> str:
     """Return the values as a row of block characters, scaled from the lowest to the highest value."""
     step = max(1, math.ceil(len(values) / CURVE_WIDTH))
     finite = [value for value in values[::step] if math.isfinite(value)]
-    if not finite:
-        return ""
-    low, span = min(finite), (max(finite) - min(finite)) or 1.0
-    return "".join(BARS[round((value - low) / span * (len(BARS) - 1))] for value in finite)
+    return draw_strip(finite, min(finite), max(finite)) if finite else ""

@@ -85,13 +85,11 @@ def summary(make: type) -> str:
 
     The class docstring is used for classes from outside, whose file may define several classes.
     """
-    from_module = (
-        (python.getdoc(python.getmodule(make)) or "").partition("\n")[0].partition(": ")[2]
-        if is_builtin_class(make)
-        else ""
-    )
-    from_class = own_docstring(make).partition("\n\n")[0]
-    return from_module[:1].upper() + from_module[1:] or " ".join(from_class.split())
+    if is_builtin_class(make):
+        of_module = (python.getdoc(python.getmodule(make)) or "").partition("\n")[0].partition(": ")[2]
+        if of_module:
+            return of_module[0].upper() + of_module[1:]
+    return " ".join(own_docstring(make).partition("\n\n")[0].split())
 
 
 def with_settings(choice: Choice, settings: Sequence[str]) -> Choice:
