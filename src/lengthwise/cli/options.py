@@ -120,7 +120,7 @@ def option_class(owner: type[T]) -> type[T]:
 
 @option_class
 class Execution:
-    """How runs are executed. Only `threads`, `device` and `backend` can change results, in the last digits."""
+    """Arguments of `execute`. Only `threads`, `device` and `backend` can change results, in the last digits."""
 
     results: Results = RESULTS
     """Folder for the results database, the trained models and the report."""

@@ -38,17 +38,7 @@ def run_study(study: "Study", execution: Execution) -> int:
 
     folder = Path(execution.results)
     with display(study, folder) as show:
-        outcome = execute(
-            study,
-            folder,
-            workers=execution.workers,
-            device=execution.device,
-            backend=execution.backend,
-            threads=execution.threads,
-            executor=execution.executor,
-            estimate=True,
-            on_event=show,
-        )
+        outcome = execute(study, **vars(execution), estimate=True, on_event=show)
     with open_results(folder, create=False) as store:
         page = print_table(store, study.name, store.folder / "report.html")
     print(f"Report: {one_line(page)}")

@@ -85,11 +85,9 @@ class Choice:
         """Return plain JSON data: the name, the version of the class (see `class_version`), and every setting."""
         settings = {k: list(v) if isinstance(v, tuple) else v for k, v in self.settings}  # JSON has no tuples
         data = {"is": self.name, "class": class_version(self.cls), **settings}
-        return (
-            {**data, "remaining_layers": [choice.to_data() for choice in self.remaining_layers]}
-            if self.remaining_layers
-            else data
-        )
+        if self.remaining_layers:
+            data["remaining_layers"] = [choice.to_data() for choice in self.remaining_layers]
+        return data
 
     def identity(self) -> dict[str, Any]:
         """Return the part of `to_data` that enters the run key. A path is excluded if the file's hash is included."""
@@ -121,11 +119,10 @@ def choose(make: type, **settings: Any) -> Choice:
         raise ConfigError(f"choose() takes the class of an encoding, a task or a position scheme, got {make!r}")
     require_complete(make)
     Registry.known[kind].require_own_name(make)
-    known = settings_of(make)
     _require_settings(make, settings)
     complete = {
         name: cast(settings.get(name, p.default), annotation(make, p), f"{make.__name__}.{name}")
-        for name, p in known.items()
+        for name, p in settings_of(make).items()
     }
     if check := getattr(make, "check", None):
         try:
@@ -188,14 +185,11 @@ def alternate(*choices: Choice) -> Choice:
 def require_choice(caller: str, value: object, kind: str = "encoding") -> None:
     """Raise `ConfigError` unless `value` is a choice of that kind, and not a class, an instance or a name."""
     if not isinstance(value, Choice):
-        name = value.__name__ if isinstance(value, type) else type(value).__name__ if kind_of(value) else repr(value)
-        raise ConfigError(f"{caller} takes choices, got {name}; write choose({name if kind_of(value) else 'RoPE'})")
+        has_kind = getattr(value, "kind", None)
+        name = value.__name__ if isinstance(value, type) else type(value).__name__ if has_kind else repr(value)
+        raise ConfigError(f"{caller} takes choices, got {name}; write choose({name if has_kind else 'RoPE'})")
     if value.kind != kind:
         raise ConfigError(f"{caller} takes an {kind}, got the {value.kind} {value.label}")
-
-
-def kind_of(value: object) -> str | None:
-    return getattr(value, "kind", None)
 
 
 def annotation(make: type, parameter: inspect.Parameter) -> Any:
@@ -235,20 +229,16 @@ class Registry:
         try:
             make = point.load()
         except (Exception, SystemExit) as error:
-            self.broken[point.name] = (
-                f"{where} cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())}; fix or remove that package"
-            )
-            return
-        if not isinstance(make, type) or getattr(make, "kind", None) != self.kind:
-            self.broken[point.name] = (
-                f"{where} must be a class of kind {self.kind}, got {make!r}; fix or remove that package"
-            )
-        elif (clash := self._clash(point.name, make)) is not None:
-            self.broken[point.name] = (
-                f"{where} has the same name as {clash.__name__}, which is already listed; fix or remove that package"
-            )
+            problem = f"cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())}"
         else:
-            self._classes[point.name] = make
+            if not isinstance(make, type) or getattr(make, "kind", None) != self.kind:
+                problem = f"must be a class of kind {self.kind}, got {make!r}"
+            elif (clash := self._clash(point.name, make)) is not None:
+                problem = f"has the same name as {clash.__name__}, which is already listed"
+            else:
+                self._classes[point.name] = make
+                return
+        self.broken[point.name] = f"{where} {problem}; fix or remove that package"
 
     def __contains__(self, name: str) -> bool:
         self._all()

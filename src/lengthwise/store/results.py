@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, delete, select, update
 
-from lengthwise.store import columns, dropping, reading
+from lengthwise.store import columns, dropping, reading, schema
 from lengthwise.store.checks import LONGEST, Unreadable, escaped, parse, require_key
 from lengthwise.store.databases.base import Database
 from lengthwise.store.dropping import Dropped
@@ -22,13 +22,6 @@ from lengthwise.store.rows import (
     plain_text,
     take,
 )
-from lengthwise.store.schema import asked as asked_table
-from lengthwise.store.schema import curve as curve_table
-from lengthwise.store.schema import probes as probes_table
-from lengthwise.store.schema import runs as runs_table
-from lengthwise.store.schema import scores as scores_table
-from lengthwise.store.schema import studies as studies_table
-from lengthwise.store.schema import study_runs
 from lengthwise.store.workers import is_dead
 from lengthwise.store.writing import batches, insert_rows, remove_unreadable, repair, upsert
 
@@ -105,37 +98,37 @@ class Store:
             require_key(row["key"], f"run {number} of study {name!r}: key")
             row["config"] = canonical(row["config"], f"run {row['key']}: config")
             row["facts"] = canonical(row["facts"] or {}, f"run {row['key']}: facts")
-            columns.require_readable(runs_table, row, f"run {row['key']}")
+            columns.require_readable(schema.runs, row, f"run {row['key']}")
         name = plain_text(name)
         about = {"question": question, "expectation": expectation, "cost": cost, "command": command}
         about = {k: plain_text(v) for k, v in about.items()}
         about["evaluation"] = canonical(evaluation, f"study {name!r}: evaluation")
         numbers = None if published is None else canonical(published, f"study {name!r}: published")
-        columns.require_readable(studies_table, about | {"name": name, "published": numbers}, f"study {escaped(name)}")
+        columns.require_readable(schema.studies, about | {"name": name, "published": numbers}, f"study {escaped(name)}")
         keys = [row["key"] for row in rows]
         with self._transaction(writes=True) as connection:
             now = self._now(connection)
             unlisted = reading.listed(connection, name, questions, now)
             study = {"name": name, **about, "published": numbers, "created": now, "updated": now}
-            upsert(connection, self._database.insert(studies_table), [study], ["created"])
+            upsert(connection, self._database.insert(schema.studies), [study], ["created"])
             fresh = {"created": now, "claims": 0, "step": 0, "steps": 0}
             fresh_rows = [row | fresh for row in rows]
-            upsert(connection, self._database.insert(runs_table), fresh_rows, [*fresh, "facts"])
+            upsert(connection, self._database.insert(schema.runs), fresh_rows, [*fresh, "facts"])
             defaults = {"facts": "{}", "started": None, "finished": None, "error": None}
             repair(connection, keys, fresh | _CLAIM_OVER | defaults)
-            failed = runs_table.c.error.is_not(None)
+            failed = schema.runs.c.error.is_not(None)
             for batch in batches(keys):
-                connection.execute(update(runs_table).where(runs_table.c.key.in_(batch), failed).values(error=None))
-            connection.execute(delete(study_runs).where(study_runs.c.study == name))
-            connection.execute(delete(asked_table).where(asked_table.c.study == name))
+                connection.execute(update(schema.runs).where(schema.runs.c.key.in_(batch), failed).values(error=None))
+            connection.execute(delete(schema.study_runs).where(schema.study_runs.c.study == name))
+            connection.execute(delete(schema.asked).where(schema.asked.c.study == name))
             members = [{"study": name, "key": key, "position": n} for n, key in enumerate(keys)]
-            insert_rows(connection, study_runs, members)
+            insert_rows(connection, schema.study_runs, members)
             asked = [
                 {"study": name, "key": key, "question": question, "position": n}
                 for key, texts in questions.items()
                 for n, question in enumerate(texts)
             ]
-            insert_rows(connection, asked_table, asked)
+            insert_rows(connection, schema.asked, asked)
         return unlisted
 
     def studies(self) -> list[StudyRow]:
@@ -168,8 +161,8 @@ class Store:
                 # SQLite allows one writer at a time. On a server, two workers may choose the same run: then the number of its
                 # claims has changed, the second update matches no row, and that worker takes the next run. The server may also
                 # still execute the last transaction of a dead worker, after which the run may be finished or have no worker.
-                unchanged = runs_table.c.claims == claims, runs_table.c.worker.is_not_distinct_from(holder)
-                claim = update(runs_table).where(runs_table.c.key == key, *unchanged)
+                unchanged = schema.runs.c.claims == claims, schema.runs.c.worker.is_not_distinct_from(holder)
+                claim = update(schema.runs).where(schema.runs.c.key == key, *unchanged)
                 claim = claim.values(
                     worker=worker,
                     heartbeat=now,
@@ -213,7 +206,7 @@ class Store:
                 )
             facts = _data(row.facts, self.name) | facts
             written = canonical(facts, f"run {key}: facts")
-            columns.require_readable(runs_table, {"facts": written}, f"run {key}")
+            columns.require_readable(schema.runs, {"facts": written}, f"run {key}")
             values = {**_CLAIM_OVER, "error": None, "finished": self._now(connection), "facts": written}
             connection.execute(_held(key, worker).values(values))
 
@@ -222,8 +215,8 @@ class Store:
         changed = 0
         with self._transaction(writes=True) as connection:
             for batch in batches(list(keys)):
-                free = runs_table.c.key.in_(batch), runs_table.c.worker.is_(None), runs_table.c.finished.is_not(None)
-                changed += connection.execute(update(runs_table).where(*free).values(finished=None)).rowcount
+                free = schema.runs.c.key.in_(batch), schema.runs.c.worker.is_(None), schema.runs.c.finished.is_not(None)
+                changed += connection.execute(update(schema.runs).where(*free).values(finished=None)).rowcount
         return changed
 
     def drop(self, keys: Sequence[str], *, finished: bool = False) -> Dropped:
@@ -246,7 +239,7 @@ class Store:
 
     def _holding(self, connection: Connection, key: str, worker: str | None) -> Any:
         """Lock and return the run's row. Raises `ClaimLost` unless `worker` holds it; with None, unless no worker holds it."""
-        row = connection.execute(select(runs_table).where(runs_table.c.key == key).with_for_update()).one_or_none()
+        row = connection.execute(select(schema.runs).where(schema.runs.c.key == key).with_for_update()).one_or_none()
         if row is None:
             raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
         if row.worker != worker:
@@ -274,13 +267,13 @@ class Store:
             value = take(row, f"a score of run {key}", given_types(ScoreRow), {"facts": None})
             value["question"] = _questions([value.pop("asked")], f"a score of run {key}: asked")[0]
             value["facts"] = canonical(value["facts"] or {}, f"a score of run {key}: facts")
-            columns.require_readable(scores_table, value, f"a score of run {key}")
+            columns.require_readable(schema.scores, value, f"a score of run {key}")
             values.append({"key": key, **value})
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
             now = self._now(connection)
-            remove_unreadable(connection, scores_table, scores_table.c.key == key)
-            upsert(connection, self._database.insert(scores_table), [v | {"created": now} for v in values])
+            remove_unreadable(connection, schema.scores, schema.scores.c.key == key)
+            upsert(connection, self._database.insert(schema.scores), [v | {"created": now} for v in values])
 
     def add_curve(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
         """Store points of the training curve: dicts or dataclasses with the columns of `CurveRow`.
@@ -288,31 +281,32 @@ class Store:
         They replace all stored points from their first step on, so a training that resumed from an earlier checkpoint leaves a
         single curve. `worker`: as in `add_scores`.
         """
-        values = {
-            value["step"]: value
-            for value in (take(row, f"the curve of run {key}", given_types(CurveRow)) for row in rows)
-        }
+        points = [take(row, f"the curve of run {key}", given_types(CurveRow)) for row in rows]
+        values = {point["step"]: point for point in points}
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
             if values:
-                old = curve_table.c.key == key, curve_table.c.step >= min(values)
-                connection.execute(delete(curve_table).where(*old))
-                insert_rows(connection, curve_table, [{"key": key, **value} for value in values.values()])
+                old = schema.curve.c.key == key, schema.curve.c.step >= min(values)
+                connection.execute(delete(schema.curve).where(*old))
+                insert_rows(connection, schema.curve, [{"key": key, **value} for value in values.values()])
 
     def scores(self, keys: Iterable[str]) -> list[ScoreRow]:
         """Return all scores of these runs, in the order of the keys and then by length."""
         with self._transaction(writes=False) as connection:
-            return [row for key in keys for row in reading.rows_of(connection, scores_table, ScoreRow, key)]
+            return [row for key in keys for row in reading.rows_of(connection, schema.scores, ScoreRow, key)]
 
     def curve(self, key: str) -> list[CurveRow]:
         """Return the run's training curve, ordered by step."""
         with self._transaction(writes=False) as connection:
-            return reading.rows_of(connection, curve_table, CurveRow, key)
+            return reading.rows_of(connection, schema.curve, CurveRow, key)
 
     # ---- probes -------------------------------------------------------------------------------------------------
 
-    def add_probe(self, key: str, asked: dict[str, Any], result: dict[str, Any], facts: dict[str, Any]) -> None:
-        """Store the result of a probe. A question that already has a result keeps it. No worker needs to hold the run."""
+    def add_probe(self, key: str, asked: dict[str, Any], result: dict[str, Any], facts: dict[str, Any]) -> ProbeRow:
+        """Store the result of a probe, and return what is stored. No worker needs to hold the run.
+
+        A question that already has a result keeps it.
+        """
         if not isinstance(asked, dict) or not asked.get("probe"):
             raise StoreError(
                 f'a probe of run {key}: asked must be an object with at least {{"probe": NAME}}, got {asked!r}'
@@ -321,14 +315,17 @@ class Store:
         row: dict[str, Any] = {
             column: canonical(value, f"a probe of run {key}: {name}") for column, name, value in given
         }
-        columns.require_readable(probes_table, row, f"a probe of run {key}")
+        columns.require_readable(schema.probes, row, f"a probe of run {key}")
         row["key"] = key
         with self._transaction(writes=True) as connection:
-            if connection.scalar(select(runs_table.c.key).where(runs_table.c.key == key)) is None:
+            if connection.scalar(select(schema.runs.c.key).where(schema.runs.c.key == key)) is None:
                 raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
-            remove_unreadable(connection, probes_table, probes_table.c.key == key)
+            remove_unreadable(connection, schema.probes, schema.probes.c.key == key)
             row["created"] = self._now(connection)
-            upsert(connection, self._database.insert(probes_table), [row])
+            upsert(connection, self._database.insert(schema.probes), [row])
+        stored = self.probe(key, asked)
+        assert stored is not None
+        return stored
 
     def probe(self, key: str, asked: dict[str, Any]) -> ProbeRow | None:
         """Return the result for one question, or None if it was not asked yet."""
@@ -338,7 +335,7 @@ class Store:
     def probes(self, keys: Iterable[str]) -> list[ProbeRow]:
         """Return all probe results of these runs, in the order of the keys."""
         with self._transaction(writes=False) as connection:
-            return [row for key in keys for row in reading.rows_of(connection, probes_table, ProbeRow, key)]
+            return [row for key in keys for row in reading.rows_of(connection, schema.probes, ProbeRow, key)]
 
     # ---- runs ---------------------------------------------------------------------------------------------------
 
@@ -371,4 +368,4 @@ def _data(text: str, name: str) -> Any:
 
 
 def _held(key: str, worker: str) -> Any:
-    return update(runs_table).where(runs_table.c.key == key, runs_table.c.worker == worker)
+    return update(schema.runs).where(schema.runs.c.key == key, schema.runs.c.worker == worker)

@@ -19,7 +19,7 @@ from lengthwise.probes.example_lengths.measure import count_lengths, lengths_que
 from lengthwise.probes.measuring.trained_run import TrainedRun, load_trained_run
 from lengthwise.store import ProbeRow, RunRow, Store, StoreError, run_folder
 from lengthwise.studies.provenance import facts
-from lengthwise.studies.stored import stored_run, without_versions
+from lengthwise.studies.stored import described, stored_run, without_versions
 from lengthwise.studies.study import encoding, task
 from lengthwise.training.checkpoint import WEIGHTS
 from lengthwise.training.tensor_file import CheckpointError, DamagedFile
@@ -39,8 +39,8 @@ class ProbeJob:
 
     @property
     def name(self) -> str:
-        against = f" against {_description(self.against)}" if self.against else ""
-        return f"{_description(self.run)}{against}, length {self.question.length}"
+        against = f" against {described(self.against)}" if self.against else ""
+        return f"{described(self.run)}{against}, length {self.question.length}"
 
     @property
     def work(self) -> float:
@@ -89,7 +89,7 @@ def split_supported(jobs: Iterable[ProbeJob]) -> tuple[list[ProbeJob], list[str]
         try:
             job.probe.require(stored_run(job.run), [job.question], None)
         except ConfigError as error:
-            reasons.append(f"{_description(job.run)}: {error}")
+            reasons.append(f"{described(job.run)}: {error}")
         else:
             supported.append(job)
     return supported, reasons
@@ -130,9 +130,9 @@ def is_encoding(name: str) -> bool:
 def why_not_probed(run: RunRow, needs_attention: bool = True) -> str | None:
     """Return why the run cannot be probed: it is unfinished, or has no attention although it needs some. None if it can be."""
     if needs_attention and run.config["model"].get("mixer") is not None:
-        return f"{_description(run)} has no attention"
+        return f"{described(run)} has no attention"
     if run.finished is None:
-        return f"{_description(run)} is not trained (its status is {run.status}); run its study"
+        return f"{described(run)} is not trained (its status is {run.status}); run its study"
     return None
 
 
@@ -188,7 +188,7 @@ def partners(
         if other is None:
             seed = "another seed" if next_seed else "seed"
             reasons.append(
-                f"{_description(run)} has no finished run of {choice.label} with its task, model, training and {seed}"
+                f"{described(run)} has no finished run of {choice.label} with its task, model, training and {seed}"
             )
         elif (other, run) not in pairs:  # two seeds of the reference are one pair
             pairs.append((run, other))
@@ -211,7 +211,7 @@ def partner(run: RunRow, runs: Sequence[RunRow], encoding_name: str, *, across_s
         if first.key == run.key:
             return second
     raise ConfigError(
-        f"run {_description(run)} has no finished run of {encoding_name} with its task, model, training and seed (with another "
+        f"run {described(run)} has no finished run of {encoding_name} with its task, model, training and seed (with another "
         "seed for the same encoding or --across-seeds); train one, or give a run's key"
     )
 
@@ -219,16 +219,12 @@ def partner(run: RunRow, runs: Sequence[RunRow], encoding_name: str, *, across_s
 def _default_lengths(probe: ModelProbe, run: RunRow) -> Sequence[int | None]:
     lengths = probe.lengths(run.train_length, [question["length"] for question in run.asked])
     if not lengths:
-        raise ConfigError(f"no study evaluates run {_description(run)}; give the lengths: --lengths 20,40")
+        raise ConfigError(f"no study evaluates run {described(run)}; give the lengths: --lengths 20,40")
     return lengths
 
 
 def _protocol(run: RunRow) -> str:
     return canonical(protocol(run.config))
-
-
-def _description(run: RunRow) -> str:
-    return f"{run.key[:8]} ({run.label}, seed {run.seed})"
 
 
 # ---- example lengths, which need no model --------------------------------------------------------------------------
@@ -244,10 +240,7 @@ def lengths_of(store: Store, row: RunRow, field: str) -> ProbeRow:
     result, origin = count_lengths(run, question), facts("cpu", torch.get_num_threads())
     if store.readonly:
         return ProbeRow(key=row.key, asked=asked, result=result, facts=origin, created=time.time())
-    store.add_probe(row.key, asked, result, origin)
-    stored = store.probe(row.key, asked)
-    assert stored is not None
-    return stored
+    return store.add_probe(row.key, asked, result, origin)
 
 
 # ---- measurements -------------------------------------------------------------------------------------------------
@@ -285,21 +278,18 @@ class Prober:
         """Measure, store, and return the stored result. `on_progress` receives numbers of finished examples."""
         run = self._trained_run(job.run, job.against)
         against = None if job.against is None else self._trained_run(job.against, job.run)
-        result, asked = job.probe.measure(run, job.question, against, on_progress), job.question.to_data()
-        self.store.add_probe(job.run.key, asked, result, self.facts)
-        row = self.store.probe(job.run.key, asked)
-        assert row is not None
-        return row
+        result = job.probe.measure(run, job.question, against, on_progress)
+        return self.store.add_probe(job.run.key, job.question.to_data(), result, self.facts)
 
     def _run(self, row: RunRow) -> Run:
         if row.finished is None:
             raise ConfigError(
-                f"run {_description(row)} is {row.status}, and only trained models can be probed; run its study"
+                f"run {described(row)} is {row.status}, and only trained models can be probed; run its study"
             )
         run = stored_run(row)
         if not (weights := run_folder(self.folder, row.key) / WEIGHTS).is_file():
             raise ConfigError(
-                f"run {_description(row)} has no weights here ({weights}); copy them from where it was trained, or run its study "
+                f"run {described(row)} has no weights here ({weights}); copy them from where it was trained, or run its study "
                 "again to retrain it"
             )
         return run

@@ -73,14 +73,9 @@ class Study:
         checked = set()
         for run in self.runs:
             training, config = run.training, self.evaluation_of(run)
-            lengths = (
-                training.min_length,
-                training.train_length,
-                training.curriculum,
-                training.steps,
-                training.train_examples,
-            )
-            without_seed = (run.encoding, run.task, run.model, training.positions, lengths)
+            lengths = (training.min_length, training.train_length, training.curriculum)
+            sizes = (training.steps, training.train_examples)
+            without_seed = (run.encoding, run.task, run.model, training.positions, lengths, sizes)
             if without_seed in checked:
                 continue
             checked.add(without_seed)
@@ -174,17 +169,13 @@ def _per_task(what: str, values: Any, config_class: type, tasks: Sequence[str]) 
 
 
 def _check(run: Run, config: EvaluationConfig) -> None:
-    task = run.task.build()
+    task, training = run.task.build(), run.training
     limits = [encoding.max_length for encoding in encodings_of(run, task) if encoding.max_length is not None]
     check_training(run, task, min(limits, default=None))
     check_lengths(run, config.lengths, config.shifts, config.prompt)
-    for length in {
-        run.training.min_length or run.training.train_length,
-        run.training.train_length,
-        max(config.lengths),
-    }:
+    for length in {training.min_length or training.train_length, training.train_length, max(config.lengths)}:
         require_consistent(task, length)
-        require_consistent_positions(position_scheme_for(task, run.training.positions), task.tokens(length))
+        require_consistent_positions(position_scheme_for(task, training.positions), task.tokens(length))
 
 
 # ---- creating runs ----------------------------------------------------------------------------------------------

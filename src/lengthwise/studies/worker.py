@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, Run
 from lengthwise.evaluation import evaluate, shifted, together
-from lengthwise.plugins import error_in_user_file
+from lengthwise.plugins import error_in_user_file, first_line
 from lengthwise.store import ClaimLost, RunRow, Store, StoreError, StoreGone, Unstorable, run_folder, worker_name
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.provenance import facts
@@ -265,10 +265,7 @@ def is_own_error(error: BaseException) -> bool:
 
 def error_line(error: BaseException) -> str:
     """Return an error in one line. For errors that lengthwise did not raise, add the type, and the line in a user's file."""
-    first = (str(error).strip().splitlines() or [""])[0]
-    if is_own_error(error):
-        return first
-    return error_in_user_file(error) or (f"{type(error).__name__}: {first}" if first else type(error).__name__)
+    return first_line(error) if is_own_error(error) else error_in_user_file(error) or first_line(error)
 
 
 def debugging() -> bool:
