@@ -60,10 +60,7 @@ SIMILARITY = 0.72  # of a near miss (`difflib`): it accepts "sauce" for "source"
 
 
 def near_miss(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'alibi'?` if a known name is similar to `name`, begins with it or has the same letters, else "".
-
-    The names are compared as `folded`.
-    """
+    """Return `; did you mean 'alibi'?` if a known name, as `folded`, is similar, begins with `name` or has its letters, else ""."""
     spellings, start = {folded(k): k for k in known}, folded(name)
     near = difflib.get_close_matches(start, spellings, 1, SIMILARITY)
     near = near or [k for k in spellings if sorted(k) == sorted(start) or (len(start) >= 3 and k.startswith(start))]
@@ -146,10 +143,7 @@ def require_bool(owner: str, **values: object) -> None:
 
 
 def cast(value: Any, expected: Any, name: str) -> Any:
-    """Return `value` as the type `expected`; raise `ConfigError` if it has another type.
-
-    An int is converted if a float is expected, and a list if a tuple is. Nothing else is converted.
-    """
+    """Return `value` as the type `expected`, an int as a float and a list as a tuple; raise `ConfigError` for any other type."""
     origin, args = typing.get_origin(expected), typing.get_args(expected)
     if expected is Any:
         return value

@@ -95,7 +95,9 @@ def study_of(encodings: Sequence[str], options: Comparison, settings: Mapping[st
         )
     values = {config: {name: settings[name] for name in names} for config, names in SETTINGS.items()}
     training, model = TrainingConfig(**values[TrainingConfig]), ModelConfig(**values[ModelConfig])
-    lengths = _lengths(options, training.train_length)
+    lengths = tuple(training.train_length * factor for factor in (1, 2, 4, 8))
+    if options.lengths is not None:
+        lengths = tuple(whole_numbers(options.lengths, "--lengths", 1, "256,512,1024"))
     evaluation = EvaluationConfig(lengths=lengths, **values[EvaluationConfig])
     task = _task(options)
     positions = None if options.positions is None else split_names(options.positions)
@@ -124,12 +126,6 @@ def _task(options: Comparison) -> Choice:
         return choose(Text, path=options.text, glob=options.glob)
     assert options.task is not None
     return task(options.task)
-
-
-def _lengths(options: Comparison, train_length: int) -> tuple[int, ...]:
-    if options.lengths is None:
-        return tuple(train_length * factor for factor in (1, 2, 4, 8))
-    return tuple(whole_numbers(options.lengths, "--lengths", 1, "256,512,1024"))
 
 
 MAX_NAME_LENGTH = 80  # characters of an automatic study name

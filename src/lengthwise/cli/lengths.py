@@ -135,10 +135,7 @@ def _print_table(histogram: "Histogram", field: str) -> None:
 
 
 def _print_splits(example_lengths: "ExampleLengthsSummary", unit: str, name: str) -> None:
-    """Print the lengths of training and test examples side by side; each bar shows a share of its own split.
-
-    `unit`: what the lengths count.
-    """
+    """Print the lengths of training and test examples side by side; each bar shows a share of its own split."""
     bins = example_lengths.bins(ROWS)
     highest = max(
         max(train / example_lengths.train.total, test / example_lengths.test.total) for *_, train, test in bins

@@ -23,10 +23,7 @@ def stdout() -> "Console":
 
 
 def console(**settings: Any) -> "Console":
-    """Return a rich console for text that may come from somebody else's database.
-
-    It escapes control characters, and reads nothing as markup or as the name of an emoji.
-    """
+    """Return a rich console that escapes control characters and reads no markup, as text may be from somebody else's database."""
     from rich.console import Console
     from rich.segment import Segment
 

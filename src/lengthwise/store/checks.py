@@ -60,28 +60,21 @@ def letters(value: Any) -> str:
     return value
 
 
-def text(value: Any) -> str:
-    if len(letters(value)) > LONGEST:
-        raise Unreadable(f"has {len(value):,} characters, more than {LONGEST:,}")
-    return str(value)
+def _words(longest: int, *, filled: bool = True, printable: bool = False) -> Check:
+    def check(value: Any) -> str:
+        if len(letters(value)) > longest:
+            raise Unreadable(f"has {len(value):,} characters, more than {longest:,}")
+        if filled and not value.strip():
+            raise Unreadable("is empty")
+        if printable and not value.isprintable():
+            raise Unreadable("is not one line of printable text")
+        return str(value)
+
+    return check
 
 
-def name(value: Any) -> str:
-    if not text(value).strip():
-        raise Unreadable("is empty")
-    return str(value)
-
-
-def word(value: Any) -> str:
-    if len(name(value)) > LONGEST_WORD:
-        raise Unreadable(f"has {len(value):,} characters, more than {LONGEST_WORD:,}")
-    return str(value)
-
-
-def printable_word(value: Any) -> str:
-    if not word(value).isprintable():
-        raise Unreadable("is not one line of printable text")
-    return str(value)
+text, name, word = _words(LONGEST, filled=False), _words(LONGEST), _words(LONGEST_WORD)
+printable_word = _words(LONGEST_WORD, printable=True)
 
 
 def one_of(*known: str) -> Check:
@@ -125,7 +118,7 @@ def number(value: Any) -> float:
 
 
 def name_or_number(value: Any) -> str | int:
-    return name(value) if isinstance(value, str) else int(whole()(value))
+    return str(name(value)) if isinstance(value, str) else int(whole()(value))
 
 
 def digits(value: Any) -> str:
@@ -255,8 +248,8 @@ def _within(part: str, check: Check, value: Any) -> None:
     try:
         check(value)
     except Unreadable as error:
-        text = str(error)
-        raise Unreadable(f"{part}{'' if text.startswith('[') else ' '}{text}") from None
+        reason = str(error)
+        raise Unreadable(f"{part}{'' if reason.startswith('[') else ' '}{reason}") from None
 
 
 def _kind(value: Any) -> str:

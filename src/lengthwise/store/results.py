@@ -303,10 +303,7 @@ class Store:
     # ---- probes -------------------------------------------------------------------------------------------------
 
     def add_probe(self, key: str, asked: dict[str, Any], result: dict[str, Any], facts: dict[str, Any]) -> ProbeRow:
-        """Store the result of a probe, and return what is stored. No worker needs to hold the run.
-
-        A question that already has a result keeps it.
-        """
+        """Store the result of a probe, unless the question already has one. Return the stored row. No worker need hold the run."""
         if not isinstance(asked, dict) or not asked.get("probe"):
             raise StoreError(
                 f'a probe of run {key}: asked must be an object with at least {{"probe": NAME}}, got {asked!r}'
@@ -345,10 +342,7 @@ class Store:
             return reading.runs(connection, None if study is None else plain_text(study), self._now(connection))
 
     def run(self, prefix: str) -> RunRow:
-        """Return the run whose key starts with `prefix`.
-
-        Raises `StoreError` if there is none, with similar keys, or if there are several.
-        """
+        """Return the run whose key starts with `prefix`. Raises `StoreError`, with similar keys, unless there is exactly one."""
         with self._transaction(writes=False) as connection:
             return reading.run(connection, reading.full_key(connection, prefix, self.name), None, self._now(connection))
 

@@ -57,10 +57,7 @@ def replaced_runs(before: Iterable[RunRow], after: Iterable[RunRow]) -> dict[str
 
 
 def retraining_note(replaced: Iterable[tuple[RunRow, RunRow]]) -> str | None:
-    """Return one line on runs that will be trained again because a class or a text has changed, or None if there are none.
-
-    `replaced`: pairs of old and new runs, see `replaced_runs`.
-    """
+    """Return one line on the pairs of `replaced_runs` that will be trained again, and on what has changed; None without any."""
     trained = [(old, new) for old, new in replaced if old.finished is not None and new.finished is None]
     changed = [
         name

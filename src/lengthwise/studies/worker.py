@@ -165,10 +165,7 @@ class Worker:
     def evaluate(
         self, row: RunRow, run: Run, trained: Trained, missing: list[dict[str, Any]], should_stop: Callable[[], bool]
     ) -> tuple[tuple[tuple[int, float], ...], int]:
-        """Evaluate the trained model, and store each score immediately.
-
-        Return (length, mean) for the task as trained, and the number of scores under shifts.
-        """
+        """Evaluate and store each score at once. Return (length, mean) for the task as trained, and the number under shifts."""
         means: list[tuple[int, float]] = []
         evaluated = 0
         for config, shift in together(missing):

@@ -81,10 +81,7 @@ def _single(text: str) -> "Choice":
 
 
 def summary(make: type) -> str:
-    """Return a one-line description of an encoding: its module's docstring without the name, or its class docstring.
-
-    The class docstring is used for classes from outside, whose file may define several classes.
-    """
+    """Return an encoding in one line: its module's docstring without the name, or that of a class from outside."""
     if is_builtin_class(make):
         of_module = (python.getdoc(python.getmodule(make)) or "").partition("\n")[0].partition(": ")[2]
         if of_module:

@@ -223,10 +223,7 @@ def _use_write_ahead_log(engine: Engine, timeout: float) -> None:
 
 
 def _require_own_keywords(connection: Connection, name: str) -> None:
-    """Raise `StoreError` for an unknown index, and for a table or index whose CREATE statement contains a word that ours does not.
-
-    Examples of such words are AS, CHECK and COLLATE.
-    """
+    """Raise `StoreError` for an unknown index, and for a CREATE statement with words that ours lacks: AS, CHECK, COLLATE, ..."""
     created = text("SELECT name, sql FROM sqlite_master WHERE lower(tbl_name) = :n AND sql IS NOT NULL")
     for table in tables.sorted_tables:
         statements: list[ExecutableDDLElement] = [CreateTable(table), *map(CreateIndex, table.indexes)]
