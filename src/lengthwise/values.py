@@ -67,6 +67,12 @@ def near_miss(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {spellings[near[0]]!r}?" if near else ""
 
 
+def unlisted(name: object, known: Iterable[str]) -> str:
+    """Return `'fier'; did you mean 'fire'?; available: fire, rope`, the end of a message about an unknown name."""
+    known = list(known)
+    return f"{name!r}{near_miss(str(name), known)}; available: {', '.join(known)}"
+
+
 def require_known(owner: str, names: Iterable[str], known: Iterable[str]) -> None:
     """Raise `ArgumentError` for the first of `names` that is not in `known`, with a suggestion and the known names."""
     known = list(known)
@@ -159,11 +165,9 @@ def cast(value: Any, expected: Any, name: str) -> Any:
             except ConfigError:
                 continue
     elif origin is tuple and isinstance(value, (list, tuple)):
-        inner = args[0] if len(args) == 2 and args[1] is Ellipsis else None
-        if inner is not None:
-            return tuple(cast(v, inner, f"{name}[{n}]") for n, v in enumerate(value))
-        if len(args) == len(value):
-            return tuple(cast(v, a, f"{name}[{n}]") for n, (v, a) in enumerate(zip(value, args, strict=True)))
+        kinds = args[:1] * len(value) if args[-1] is Ellipsis else args
+        if len(kinds) == len(value):
+            return tuple(cast(v, k, f"{name}[{n}]") for n, (v, k) in enumerate(zip(value, kinds, strict=True)))
     elif origin is dict:
         if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
             return {key: cast(v, args[1], f"{name}[{key!r}]") for key, v in value.items()}

@@ -134,25 +134,23 @@ def _print_table(histogram: "Histogram", field: str) -> None:
     print(f"\n{_sentence(histogram, 'examples')}")
 
 
-def _print_splits(example_lengths: "ExampleLengthsSummary", unit: str, name: str) -> None:
+def _print_splits(counted: "ExampleLengthsSummary", unit: str, name: str) -> None:
     """Print the lengths of training and test examples side by side; each bar shows a share of its own split."""
-    bins = example_lengths.bins(ROWS)
-    highest = max(
-        max(train / example_lengths.train.total, test / example_lengths.test.total) for *_, train, test in bins
-    )
+    bins = counted.bins(ROWS)
+    highest = max(max(train / counted.train.total, test / counted.test.total) for *_, train, test in bins)
     table = plain_table()
     for header in (unit, "train", "", "test", ""):
         table.add_column(header, justify="right" if header else "left", no_wrap=True)
     for first, last, *counts in bins:
         cells = []
-        for count, total in zip(counts, (example_lengths.train.total, example_lengths.test.total), strict=True):
+        for count, total in zip(counts, (counted.train.total, counted.test.total), strict=True):
             bar = "█" * round(SPLIT_BAR_WIDTH * count / total / highest) or ("▏" if count else "")
             cells += [f"{count:,}" if count else "", bar]
         table.add_row(_interval(first, last), *cells)
     stdout().print(table)
-    print(f"\n{one_line(name)}: {example_lengths.origin}")
-    print(_sentence(example_lengths.train, "training examples"))
-    print(_sentence(example_lengths.test, "test examples"))
+    print(f"\n{one_line(name)}: {counted.origin}")
+    print(_sentence(counted.train, "training examples"))
+    print(_sentence(counted.test, "test examples"))
 
 
 def _interval(first: int, last: int) -> str:

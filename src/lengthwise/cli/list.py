@@ -7,8 +7,9 @@ from typing import Any
 
 from lengthwise.cli.options import RESULTS, Results
 from lengthwise.cli.printing import one_line, own_docstring, plain_table, print_json, stdout
-from lengthwise.config import ConfigError, Registry, near_miss, settings_of
+from lengthwise.config import ConfigError, Registry, settings_of
 from lengthwise.metrics import Metric
+from lengthwise.values import unlisted
 
 METHODS = {  # list: what it is a list of, the package that defines it, its name there, and an example
     "encodings": ("encoding", "lengthwise.encodings", "ENCODINGS", "fire:hidden_layers=1"),
@@ -36,7 +37,7 @@ def command(what: str, /, *names: str, study: str | None = None, results: Result
     if list_name not in LISTS and f"{list_name}s" in LISTS:
         list_name += "s"
     if list_name not in LISTS:
-        raise ConfigError(f"there is no list of {what!r}{near_miss(what, LISTS)}; available: {', '.join(LISTS)}")
+        raise ConfigError(f"there is no list of {unlisted(what, LISTS)}")
     if names and list_name in ("runs", "studies"):
         raise ConfigError(f"list {list_name} takes no names, got {names[0]!r}; `lengthwise show KEY` shows one run")
     if study is not None and list_name != "runs":

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Column, Table
 
-CONTROL_CHARACTERS = re.compile(
-    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
-)  # all that a terminal would act on, except line feeds
+# All that a terminal would act on, except line feeds.
+CONTROL_CHARACTERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 PLAIN_WIDTH = 160  # columns of tables in a file or a pipe
 
 

@@ -42,6 +42,9 @@ def escaped(value: Any, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
+_KINDS = {dict: "an object", list: "a list", str: "text", bytes: "bytes", bool: "true or false", type(None): "nothing"}
+
+
 # ---- cells --------------------------------------------------------------------------------------------------------
 
 
@@ -253,12 +256,4 @@ def _within(part: str, check: Check, value: Any) -> None:
 
 
 def _kind(value: Any) -> str:
-    kinds = {
-        dict: "an object",
-        list: "a list",
-        str: "text",
-        bytes: "bytes",
-        bool: "true or false",
-        type(None): "nothing",
-    }
-    return kinds.get(type(value), "a number")
+    return _KINDS.get(type(value), "a number")

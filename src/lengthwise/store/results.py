@@ -88,9 +88,7 @@ class Store:
         if not name:
             raise StoreError("the name of a study must not be empty")
         needed = {**given_types(RunRow), "asked": list}
-        rows = [
-            take(run, f"run {number} of study {name!r}", needed, {"facts": None}) for number, run in enumerate(runs)
-        ]
+        rows = [take(run, f"run {n} of study {name!r}", needed, {"facts": None}) for n, run in enumerate(runs)]
         questions = {row["key"]: _questions(row.pop("asked"), f"run {row['key']}: asked") for row in rows}
         if len(questions) < len(rows):
             raise StoreError(f"study {name!r} lists the same run twice; list each run once")
@@ -100,16 +98,16 @@ class Store:
             row["facts"] = canonical(row["facts"] or {}, f"run {row['key']}: facts")
             columns.require_readable(schema.runs, row, f"run {row['key']}")
         name = plain_text(name)
-        about = {"question": question, "expectation": expectation, "cost": cost, "command": command}
-        about = {k: plain_text(v) for k, v in about.items()}
-        about["evaluation"] = canonical(evaluation, f"study {name!r}: evaluation")
-        numbers = None if published is None else canonical(published, f"study {name!r}: published")
-        columns.require_readable(schema.studies, about | {"name": name, "published": numbers}, f"study {escaped(name)}")
+        texts = {"question": question, "expectation": expectation, "cost": cost, "command": command}
+        study: dict[str, Any] = {"name": name} | {column: plain_text(text) for column, text in texts.items()}
+        study["evaluation"] = canonical(evaluation, f"study {name!r}: evaluation")
+        study["published"] = None if published is None else canonical(published, f"study {name!r}: published")
+        columns.require_readable(schema.studies, study, f"study {escaped(name)}")
         keys = [row["key"] for row in rows]
         with self._transaction(writes=True) as connection:
             now = self._now(connection)
             unlisted = reading.listed(connection, name, questions, now)
-            study = {"name": name, **about, "published": numbers, "created": now, "updated": now}
+            study |= {"created": now, "updated": now}
             upsert(connection, self._database.insert(schema.studies), [study], ["created"])
             fresh = {"created": now, "claims": 0, "step": 0, "steps": 0}
             fresh_rows = [row | fresh for row in rows]
@@ -163,14 +161,9 @@ class Store:
                 # still execute the last transaction of a dead worker, after which the run may be finished or have no worker.
                 unchanged = schema.runs.c.claims == claims, schema.runs.c.worker.is_not_distinct_from(holder)
                 claim = update(schema.runs).where(schema.runs.c.key == key, *unchanged)
-                claim = claim.values(
-                    worker=worker,
-                    heartbeat=now,
-                    started=now,
-                    claims=claims + 1,
-                    handed_out=canonical(questions, "asked"),
-                )
-                if connection.execute(claim).rowcount == 1:
+                values = {"worker": worker, "heartbeat": now, "started": now, "claims": claims + 1}
+                values["handed_out"] = canonical(questions, "asked")
+                if connection.execute(claim.values(values)).rowcount == 1:
                     return reading.run(connection, key, study, now)
         return None
 
@@ -244,8 +237,9 @@ class Store:
             raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
         if row.worker != worker:
             holder = f"is held by {row.worker}" if row.worker else "is not held by any worker"
+            caller = worker or "this caller"
             raise ClaimLost(
-                f"run {key} {holder}, so {worker or 'this caller'} cannot write to it; nothing was stored, claim a run again"
+                f"run {key} {holder}, so {caller} cannot write to it; nothing was stored, claim a run again"
             )
         return row
 
@@ -262,12 +256,12 @@ class Store:
         A question that already has a score keeps it. `worker` must hold the run; pass None for a run that no worker holds, such as
         one with imported results. Otherwise raises `ClaimLost` and stores nothing.
         """
-        values = []
+        values, what = [], f"a score of run {key}"
         for row in rows:
-            value = take(row, f"a score of run {key}", given_types(ScoreRow), {"facts": None})
-            value["question"] = _questions([value.pop("asked")], f"a score of run {key}: asked")[0]
-            value["facts"] = canonical(value["facts"] or {}, f"a score of run {key}: facts")
-            columns.require_readable(schema.scores, value, f"a score of run {key}")
+            value = take(row, what, given_types(ScoreRow), {"facts": None})
+            value["question"] = _questions([value.pop("asked")], f"{what}: asked")[0]
+            value["facts"] = canonical(value["facts"] or {}, f"{what}: facts")
+            columns.require_readable(schema.scores, value, what)
             values.append({"key": key, **value})
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
@@ -304,15 +298,12 @@ class Store:
 
     def add_probe(self, key: str, asked: dict[str, Any], result: dict[str, Any], facts: dict[str, Any]) -> ProbeRow:
         """Store the result of a probe, unless the question already has one. Return the stored row. No worker need hold the run."""
+        what = f"a probe of run {key}"
         if not isinstance(asked, dict) or not asked.get("probe"):
-            raise StoreError(
-                f'a probe of run {key}: asked must be an object with at least {{"probe": NAME}}, got {asked!r}'
-            )
-        given = (("question", "asked", asked), ("result", "result", result), ("facts", "facts", facts))
-        row: dict[str, Any] = {
-            column: canonical(value, f"a probe of run {key}: {name}") for column, name, value in given
-        }
-        columns.require_readable(schema.probes, row, f"a probe of run {key}")
+            raise StoreError(f'{what}: asked must be an object with at least {{"probe": NAME}}, got {asked!r}')
+        row: dict[str, Any] = {"question": canonical(asked, f"{what}: asked")}
+        row |= {name: canonical(value, f"{what}: {name}") for name, value in (("result", result), ("facts", facts))}
+        columns.require_readable(schema.probes, row, what)
         row["key"] = key
         with self._transaction(writes=True) as connection:
             if connection.scalar(select(schema.runs.c.key).where(schema.runs.c.key == key)) is None:

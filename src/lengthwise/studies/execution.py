@@ -141,9 +141,8 @@ def _removed_runs_note(study: str, removed: list[RunRow]) -> str:
 def _removed_lengths_note(study: str, before: list[RunRow], now: list[RunRow]) -> str:
     """Return one line about lengths that the study no longer evaluates for runs that it still lists, or an empty string."""
     lengths = {run.key: {question["length"] for question in run.asked} for run in now}
-    removed = sorted(
-        {q["length"] for run in before if run.key in lengths for q in run.asked} - set().union(*lengths.values())
-    )
+    asked_before = {question["length"] for run in before if run.key in lengths for question in run.asked}
+    removed = sorted(asked_before - set().union(*lengths.values()))
     if not removed:
         return ""
     which, their, them = ("length", "its", "it") if len(removed) == 1 else ("lengths", "their", "them")
@@ -155,12 +154,9 @@ def _removed_lengths_note(study: str, before: list[RunRow], now: list[RunRow]) -
 
 def _reopen(store: Store, study: str) -> str:
     """Mark finished runs whose weights are missing for training. Return one line about them, or an empty string."""
-    missing = [
-        run.key
-        for run in store.runs(study)
-        if run.status == "done" and not (run_folder(store.folder, run.key) / WEIGHTS).is_file()
-    ]
-    if not (reopened := store.reopen(missing)):
+    done = [run.key for run in store.runs(study) if run.status == "done"]
+    reopened = store.reopen([key for key in done if not (run_folder(store.folder, key) / WEIGHTS).is_file()])
+    if not reopened:
         return ""
     runs, they_are = ("1 finished run", "it is") if reopened == 1 else (f"{reopened} finished runs", "they are")
     return (

@@ -74,7 +74,8 @@ def _rotation(data: Data, key: str) -> list["RenderableType"]:
     names = ["pair", "radians", "wavelength", "rotations", wave_header]
     at_training_length: list[float] = data.get("frequencies_trained", frequencies)
     rescaled = at_training_length != frequencies
-    gains: Data | None = data["gain"] if isinstance(data["gain"], dict) else None
+    gain = data["gain"]
+    gains: Data | None = gain if isinstance(gain, dict) else None
     if rescaled:
         names.append(f"× at {trained:,}")
     if gains:
@@ -100,10 +101,8 @@ def _rotation(data: Data, key: str) -> list["RenderableType"]:
     notes = [f"radians per token; wavelength in tokens; rotations in {n:,} tokens; ░ too fast to draw"]
     if rescaled:
         notes.append(f"× at {trained:,}: the frequency relative to that at length {trained:,}")
-    if gains is None and isinstance(data["gain"], float) and data["gain"] != 1.0:
-        notes.append(
-            f"q and k are both multiplied by {figure(data['gain'], 6)}, so logits by {figure(data['gain'] ** 2, 6)}"
-        )
+    if isinstance(gain, float) and gain != 1.0:
+        notes.append(f"q and k are both multiplied by {figure(gain, 6)}, so logits by {figure(gain**2, 6)}")
     if gains:
         notes.append(f"gain, far key: factor of the logit of query {n - 1:,} and key 0")
     if "effective_length" in data:
@@ -147,19 +146,15 @@ def _bias(data: Data, key: str) -> list["RenderableType"]:
     if not isinstance(bias[0][0], list):
         parts = draw_curves("bias, nats, at distance", bias, "head")
         if "bias_ahead" in data and n > 1:
-            parts += [
-                "",
-                *draw_curves("bias, nats, for keys after the query, at distance", data["bias_ahead"], "head", -1),
-            ]
+            title = "bias, nats, for keys after the query, at distance"
+            parts += ["", *draw_curves(title, data["bias_ahead"], "head", -1)]
         return parts
     condition = f" (given {data['bias_given']})" if "bias_given" in data else ""
     parts = []
     for query in dict.fromkeys((n - 1, (n - 1) // 4)):
         curves = [head[query][query::-1] for head in bias]
-        parts += [
-            *([""] if parts else []),
-            *draw_curves(f"bias, nats{condition}, of query {query:,} at distance", curves, "head"),
-        ]
+        title = f"bias, nats{condition}, of query {query:,} at distance"
+        parts += [*([""] if parts else []), *draw_curves(title, curves, "head")]
     return parts
 
 

@@ -100,9 +100,8 @@ class FittedTable:
             dropped += 1
         yield self._without(self.drop[:dropped])
         if dropped:
-            yield from note_lines(
-                [f"the terminal is too narrow for {len(self.names)} columns, {dropped} omitted; --json has all"]
-            )
+            too_narrow = f"the terminal is too narrow for {len(self.names)} columns"
+            yield from note_lines([f"{too_narrow}, {dropped} omitted; --json has all"])
 
     def _without(self, dropped: tuple[str, ...]) -> "Table":
         table, columns = (

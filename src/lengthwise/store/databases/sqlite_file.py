@@ -10,9 +10,8 @@ from lengthwise.store.errors import StoreError
 FILE_NAME = "results.db"
 _DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 _SMALLEST = 512  # bytes; SQLite would treat a smaller file as an empty database and overwrite it
-_JOURNAL = bytes.fromhex(
-    "d9d505f920a163d7"
-)  # starts each part of a rollback journal, and ends one with a super-journal
+# Starts each part of a rollback journal, and ends a journal with a super-journal.
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 
 
 def file_of(url: URL) -> str:
