@@ -38,9 +38,8 @@ def class_version(make: type) -> dict[str, Any]:
             raise ConfigError(f"{make.__name__}.version must be a whole number from 1 to {MAX_VERSION:,}, got {got}")
         file = source_file(make)
         bases = {name: n for name, n in own_bases(make).items() if n > 1}
-        return {"version": version, "module": file.stem if file else make.__module__} | (
-            {"bases": bases} if bases else {}
-        )
+        identity = {"version": version, "module": file.stem if file else make.__module__}
+        return identity | {"bases": bases} if bases else identity
     if make not in _hashes:
         _hashes[make] = code_hash(make)
     return {"code": _hashes[make]}

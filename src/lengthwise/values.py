@@ -183,7 +183,7 @@ def cast(value: Any, expected: Any, name: str) -> Any:
             raise ConfigError(f"{name} must be a finite number, got {str(value)[:40]}")
         return number
     elif (
-        isinstance(expected, type) and isinstance(value, expected) and not (expected is int and isinstance(value, bool))
+        isinstance(expected, type) and isinstance(value, expected) and (expected is not int or type(value) is not bool)
     ):
         return value
     raise ConfigError(f"{name} must be {_type_name(expected)}, got {value!r} ({type(value).__name__})")

@@ -116,9 +116,8 @@ def _task(options: Comparison) -> Choice:
     from lengthwise.tasks import Text
 
     if (options.text is None) == (options.task is None):
-        got = (
-            "neither; every machine has the text of --text python" if options.text is None else "both; omit one of them"
-        )
+        neither, both = "neither; every machine has the text of --text python", "both; omit one of them"
+        got = neither if options.text is None else both
         raise ConfigError(f"compare needs either --text PATH or --task NAME, got {got}")
     if options.text is not None:
         if options.glob != EVERY_FILE and not Path(options.text).expanduser().is_dir():

@@ -39,10 +39,8 @@ def option(name: str, kind: Any, text: str, default: Any) -> inspect.Parameter:
     `text` is its help, which says what None means if that is the default.
     """
     checked: Any = {int: Integer, int | None: Integer | None}.get(kind, kind)
-    shown = Parameter(help=text, show_default=default is not None)
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[checked, shown]
-    )
+    annotation = Annotated[checked, Parameter(help=text, show_default=default is not None)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def field_options(owner: Any, names: Sequence[str], defaults: Mapping[str, Any]) -> list[inspect.Parameter]:

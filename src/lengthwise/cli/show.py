@@ -43,9 +43,7 @@ def command(run: str, /, *, results: Results = RESULTS, json: bool = False) -> i
         scores, curve, probes = store.scores([row.key]), store.curve(row.key), store.probes([row.key])
     if json:
         lists: dict[str, list[Any]] = {"scores": scores, "curve": curve, "probes": probes}
-        print_json(
-            dataclasses.asdict(row) | {name: list(map(dataclasses.asdict, rows)) for name, rows in lists.items()}
-        )
+        print_json(dataclasses.asdict(row) | {key: list(map(dataclasses.asdict, rows)) for key, rows in lists.items()})
         return 0
     print_run(row, scores, curve)
     by_probe: dict[str, list[ProbeRow]] = {}

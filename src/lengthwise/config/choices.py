@@ -315,9 +315,8 @@ class Registry:
             if folded(broken) == folded(name):
                 raise ConfigError(reason)
         own = "; for a class of your own, add --plugin FILE (in a study file, pass the class itself)"
-        raise UnknownName(
-            f"there is no {self.kind} {name!r}{near_miss(name, names) or own}; available: {', '.join(names)}"
-        )
+        hint = near_miss(name, names) or own
+        raise UnknownName(f"there is no {self.kind} {name!r}{hint}; available: {', '.join(names)}")
 
     def parse(self, text: str) -> Choice:
         """Return the choice for a name with optional settings: `fire`, `fire:hidden_layers=1,activation=gelu`.

@@ -200,7 +200,7 @@ def record(
             raise Unreadable(f"has an unknown member {escaped(unknown)}")
         for part, fits in {**further, **needed}.items():
             if part in value:
-                _within(part, fits, value[part])
+                within(part, fits, value[part])
         return value
 
     return check
@@ -213,7 +213,7 @@ def each(check: Check, least: int = 0) -> Check:
         if not isinstance(value, list) or len(value) < least:
             raise Unreadable(f"is {_kind(value)} instead of a list of at least {least}")
         for n, member in enumerate(value):
-            _within(f"[{n}]", check, member)
+            within(f"[{n}]", check, member)
         return value
 
     return check_list
@@ -224,8 +224,8 @@ def named(check: Check, names: Check = text) -> Check:
 
     def check_object(value: Any) -> dict[str, Any]:
         for part, member in record()(value).items():
-            _within(escaped(part), names, part)
-            _within(escaped(part), check, member)
+            within(escaped(part), names, part)
+            within(escaped(part), check, member)
         return value
 
     return check_object
@@ -247,9 +247,10 @@ def _shape(value: Any) -> tuple[int, ...]:
     return (len(value), *_shape(value[0])) if isinstance(value, list) else ()
 
 
-def _within(part: str, check: Check, value: Any) -> None:
+def within(part: str, check: Check, value: Any) -> Any:
+    """Return the value that passed the check of a part of something; the part is named in the reason otherwise."""
     try:
-        check(value)
+        return check(value)
     except Unreadable as error:
         reason = str(error)
         raise Unreadable(f"{part}{'' if reason.startswith('[') else ' '}{reason}") from None

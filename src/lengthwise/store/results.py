@@ -8,6 +8,7 @@ from sqlalchemy import Connection, delete, select, update
 
 from lengthwise.store import columns, dropping, reading, schema
 from lengthwise.store.checks import LONGEST, Unreadable, escaped, parse, require_key
+from lengthwise.store.databases import open_database
 from lengthwise.store.databases.base import Database
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import ClaimLost, StoreError, damaged
@@ -24,6 +25,7 @@ from lengthwise.store.rows import (
 )
 from lengthwise.store.workers import is_dead
 from lengthwise.store.writing import batches, insert_rows, remove_unreadable, repair, upsert
+from lengthwise.values import require_no_address
 
 _CLAIM_OVER = {"worker": None, "heartbeat": None, "handed_out": None}
 
@@ -354,3 +356,22 @@ def _data(text: str, name: str) -> Any:
 
 def _held(key: str, worker: str) -> Any:
     return update(schema.runs).where(schema.runs.c.key == key, schema.runs.c.worker == worker)
+
+
+def open_store(where: str | Path, create: bool = True, *, timeout: float = 60.0) -> Store:
+    """Open the results at `where`: a results folder (its `results.db`), a database file, or a URL.
+
+    With `create`, missing folders and tables are created, and the database must be writable. Without it, the database must exist;
+    if it is not writable, it is opened for reading only (`Store.readonly`). `timeout`: seconds to wait for another program's lock.
+    Raises `StoreError`.
+    """
+    return Store(open_database(where, create, timeout))
+
+
+def open_results(where: str | Path, create: bool = True, *, timeout: float = 60.0) -> Store:
+    """Open the results at `where` like `open_store`, but only on this machine, so that `Store.folder` exists.
+
+    Commands and executions use this function, because they need the folder with the trained models. Raises `ConfigError` for a URL.
+    """
+    require_no_address("the results folder", where)
+    return open_store(where, create, timeout=timeout)

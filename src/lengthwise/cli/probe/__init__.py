@@ -89,9 +89,7 @@ command.__doc__ = (command.__doc__ or "").replace("{probes}", description_of_pro
 def _require_applicable(probe: ModelProbe, selection: Selection, options: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for an option of other probes."""
     comparing = [other.name for other in PROBES.of_models if other.compares]
-    given = [
-        (option, comparing) for option in ("against", "across_seeds") if getattr(selection, option) not in (None, False)
-    ]
+    given = [(name, comparing) for name in ("against", "across_seeds") if getattr(selection, name) not in (None, False)]
     given += [(name, PROBES.with_option(name)) for name, value in options.items() if value is not None]
     for option, names in given:
         if probe.name not in names:
@@ -137,14 +135,12 @@ def _jobs(
     problems = [probing.why_not_probed(run, needs_attention) for run in runs]
     skipped += filter(None, problems)
     runs = [run for run, problem in zip(runs, problems, strict=True) if problem is None]
-    _require_any(runs, selection.study, skipped)
     jobs = probing.jobs_of_runs(probe, runs, lengths, **options)
-    if not probe.skips_unsupported:
-        return jobs
-    jobs, reasons = probing.split_supported(jobs)
-    if not jobs:
-        raise ConfigError(f"no run of study {selection.study!r} can be probed: {reasons[0]}")
+    reasons: list[str] = []
+    if probe.skips_unsupported:
+        jobs, reasons = probing.split_supported(jobs)
     skipped += reasons
+    _require_any(jobs, selection.study, reasons or skipped)
     return jobs
 
 

@@ -227,9 +227,8 @@ def _require_own_keywords(connection: Connection, name: str) -> None:
     created = text("SELECT name, sql FROM sqlite_master WHERE lower(tbl_name) = :n AND sql IS NOT NULL")
     for table in tables.sorted_tables:
         statements: list[ExecutableDDLElement] = [CreateTable(table), *map(CreateIndex, table.indexes)]
-        known = _SQL_TYPES | _words(
-            " ".join(str(statement.compile(dialect=connection.dialect)) for statement in statements)
-        )
+        compiled = [str(statement.compile(dialect=connection.dialect)) for statement in statements]
+        known = _SQL_TYPES | _words(" ".join(compiled))
         for item, sql in connection.execute(created, {"n": table.name}):
             unknown = sorted(_words(str(sql)) - known)
             if unknown or (str(item).lower() != table.name and item not in {index.name for index in table.indexes}):
