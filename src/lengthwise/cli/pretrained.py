@@ -1,5 +1,6 @@
 """`lengthwise pretrained`: test whether a language model learns Boolean functions from the examples in its prompt."""
 
+import dataclasses
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -73,16 +74,13 @@ def command(
     counts = tuple(dict.fromkeys(whole_numbers(options.examples, "--examples", 0, "0,5,10,20,40")))
     tasks = pretrained.boolean_tasks(split_names(options.tasks), options.dims)
     settings = tuple(dict.fromkeys(part.strip() for part in options.settings.split(",") if part.strip()))
-
-    def plan_with(form: str) -> "Plan":
-        return pretrained.Plan(tasks, settings, counts, form, options.prompts, options.seed)
-
-    plan = plan_with("mpt" if options.form == "auto" else options.form)  # checks the options before the model is loaded
+    form = "mpt" if options.form == "auto" else options.form
+    plan = pretrained.Plan(tasks, settings, counts, form, options.prompts, options.seed)  # checks the options
     execution.require_usable(None, options.device, "auto", options.threads)
     use_process(options.threads)
     model = pretrained.load(folder, device=options.device, dtype=options.dtype)
     if options.form == "auto":
-        plan = plan_with(pretrained.form_for(model.model_type))
+        plan = dataclasses.replace(plan, form=pretrained.form_for(model.model_type))
     start = time.perf_counter()
     with progress() as show:
         results = pretrained.predict_labels(

@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -319,12 +320,6 @@ def probe_all(
     # Sort by reference model, so that each one is loaded once.
     pending.sort(key=lambda n: (jobs[n].against.key if jobs[n].against else "", jobs[n].run.key))  # type: ignore[union-attr]
     for n in pending:
-        job = jobs[n]
-
-        def report(examples: float, job: ProbeJob = job) -> None:
-            if on_progress is not None:
-                on_progress(job, examples)
-
-        rows[n] = prober.measure(job, report)
+        rows[n] = prober.measure(jobs[n], None if on_progress is None else partial(on_progress, jobs[n]))
     new = set(pending)
     return [ProbeResult(job, rows[n], n in new) for n, job in enumerate(jobs)]
