@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from lengthwise.cli.options import RESULTS, Results
-from lengthwise.cli.printing import one_line, own_docstring, plain_table, print_json, stdout
+from lengthwise.cli.printing import column, one_line, own_docstring, plain_table, print_json, stdout
 from lengthwise.config import ConfigError, Registry, settings_of
 from lengthwise.metrics import Metric
 from lengthwise.values import unlisted
@@ -130,14 +130,10 @@ def _summary(documentation: str) -> str:
 
 
 def _print_method_table(list_name: str, rows: list[dict[str, Any]]) -> None:
-    table = plain_table()
     kind, _, _, example = METHODS[list_name]
-    table.add_column(kind, style="bold", no_wrap=True)
-    table.add_column("description")
-    if kind == "task":
-        table.add_column("score", no_wrap=True)
-        table.add_column("unit of length", no_wrap=True)
-    table.add_column("settings and their defaults")
+    scores = [column(name, no_wrap=True) for name in ("score", "unit of length")] if kind == "task" else []
+    names = column(kind, style="bold", no_wrap=True)
+    table = plain_table(names, "description", *scores, "settings and their defaults")
     for row in rows:
         settings = ", ".join(f"{k}={v}" if v != "" else f"{k}=''" for k, v in row["settings"].items())
         score = [f"{row['metric']}, {row['better']} is better", row["unit"]] if kind == "task" else []
@@ -150,8 +146,6 @@ def _print_method_table(list_name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def _list_probes(names: tuple[str, ...], json: bool) -> None:
-    from rich.table import Column
-
     from lengthwise.probes import PROBES
 
     rows: list[dict[str, Any]] = [
@@ -161,7 +155,7 @@ def _list_probes(names: tuple[str, ...], json: bool) -> None:
     if json or names:
         _print_descriptions(rows, json)
         return
-    table = plain_table(Column("probe", style="bold", no_wrap=True), "description", "options and their defaults")
+    table = plain_table(column("probe", style="bold", no_wrap=True), "description", "options and their defaults")
     for row in rows:
         options = ", ".join(f"{_option(name)}: {default}" for name, default in row["settings"].items())
         table.add_row(row["name"], row["summary"], options or "none")
@@ -203,13 +197,9 @@ def _list_runs(study: str | None, results: str, json: bool) -> None:
     ]
     notes = differences(columns, [flat(row.config) for row in rows], [last_use(row, listed) for row in rows])
     show_studies = study is None and len({name for names in studies_of.values() for name in names}) > 1
-    table = plain_table()
-    table.add_column("key", style="bold", overflow="fold")
-    for name in (*(["study"] if show_studies else []), "encoding", "task"):
-        table.add_column(name, overflow="fold")
-    for name in ("seed", "training length", "steps"):
-        table.add_column(name, justify="right")
-    table.add_column("status")
+    texts = [column(name, overflow="fold") for name in (*(["study"] if show_studies else []), "encoding", "task")]
+    numbers = [column(name, justify="right") for name in ("seed", "training length", "steps")]
+    table = plain_table(column("key", style="bold", overflow="fold"), *texts, *numbers, "status")
     for row, note in zip(rows, notes, strict=True):
         steps = row.config.get("training", {}).get("steps", row.steps)
         done = steps if row.finished is not None else row.step
@@ -240,11 +230,8 @@ def _list_studies(results: str, json: bool) -> None:
     if not rows:
         print(one_line(f"There are no studies in {store_name}."))
         return
-    table = plain_table()
-    table.add_column("study", style="bold", overflow="fold")
-    table.add_column("runs", justify="right")
-    table.add_column("status")
-    table.add_column("question")
+    names, counts = column("study", style="bold", overflow="fold"), column("runs", justify="right")
+    table = plain_table(names, counts, "status", "question")
     for row in rows:
         status = ", ".join(f"{number} {name}" for name, number in row.progress.items() if number)
         table.add_row(row.name, f"{sum(row.progress.values())}", status, row.question)

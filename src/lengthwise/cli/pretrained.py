@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from lengthwise.cli.options import Integer, NameList, option_class, require_no_option, split_names, whole_numbers
 from lengthwise.cli.output_file import output_file
-from lengthwise.cli.printing import duration, json_text, one_line, plain_table, print_json, stdout
+from lengthwise.cli.printing import column, duration, json_text, one_line, plain_table, print_json, stdout
 from lengthwise.cli.progress_bar import progress
 
 if TYPE_CHECKING:
@@ -170,9 +170,7 @@ def _interval(predictions: "LabelPredictions") -> "Interval":
 
 
 def _table(results: "list[LabelPredictions]") -> Any:
-    from rich.table import Column
-
-    table = plain_table(Column("task", overflow="fold"), "setting")
+    table = plain_table(column("task", overflow="fold"), "setting")
     for name in ("examples", "accuracy", "interval", "n", "one label", "P(0 or 1)"):
         table.add_column(name, justify="right", no_wrap=True)
     previous = None

@@ -34,6 +34,13 @@ def console(**settings: Any) -> "Console":
     return EscapingConsole(markup=False, emoji=False, highlight=False, **settings)
 
 
+def column(header: str, **settings: Any) -> "Column":
+    """Return a column of a `plain_table` with settings of rich."""
+    from rich.table import Column
+
+    return Column(header, **settings)
+
+
 def plain_table(*headers: "Column | str", **settings: Any) -> "Table":
     """Return a table without lines, whose columns are two spaces apart."""
     from rich.table import Table

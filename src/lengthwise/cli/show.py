@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lengthwise.cli.inspect.tables import draw_strip
 from lengthwise.cli.options import RESULTS, Results
-from lengthwise.cli.printing import figure, plain_table, print_json, stdout
+from lengthwise.cli.printing import column, figure, plain_table, print_json, stdout
 from lengthwise.metrics import Metric
 from lengthwise.probes import PROBES
 from lengthwise.probes.base import stored_note
@@ -61,9 +61,7 @@ def print_run(run: "RunRow", scores: "list[ScoreRow]", curve: "list[CurveRow]") 
 
     console = stdout()
     console.print(f"{run.label} on {run.task}, seed {run.seed}", style="bold")
-    facts = plain_table(show_header=False)
-    facts.add_column(style="dim", no_wrap=True)
-    facts.add_column(overflow="fold")
+    facts = plain_table(column("", style="dim", no_wrap=True), column("", overflow="fold"), show_header=False)
     facts.add_row("key", run.key)
     facts.add_row("status", f"{run.status}: {run.error}" if run.error else run.status)
     if run.finished is None and run.steps:

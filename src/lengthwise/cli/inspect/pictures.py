@@ -15,7 +15,7 @@ from lengthwise.cli.inspect.tables import (
     omission_note,
     title_line,
 )
-from lengthwise.cli.printing import figure, plain_table
+from lengthwise.cli.printing import column, figure, plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -49,9 +49,7 @@ def pictures(data: Data, description: str) -> list["RenderableType"]:
 def _heading(data: Data, description: str) -> "RenderableType":
     from rich.console import Group
 
-    facts = plain_table(show_header=False)
-    facts.add_column(style="dim", no_wrap=True)
-    facts.add_column(overflow="fold")
+    facts = plain_table(column("", style="dim", no_wrap=True), column("", overflow="fold"), show_header=False)
     heads = f"{data['num_heads']} head{'s' if data['num_heads'] > 1 else ''}"
     sizes = f"{heads} of {data['head_dim']}, d_model {data['d_model']}"
     facts.add_row("sizes", f"{sizes}; training length {data['train_length']:,}, shown at length {data['length']:,}")

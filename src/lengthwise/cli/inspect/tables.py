@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lengthwise.cli.printing import figure, plain_table
+from lengthwise.cli.printing import column, figure, plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -123,9 +123,8 @@ class ShadedMatrix:
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> Iterator["RenderableType"]:
         n = len(self.values)
-        table = plain_table(show_header=False)
-        table.add_column(justify="right", style="dim", no_wrap=True)
-        table.add_column(no_wrap=True)
+        queries = column("", justify="right", style="dim", no_wrap=True)
+        table = plain_table(queries, column("", no_wrap=True), show_header=False)
         keys = evenly_spaced(n, max(2, min(48, options.max_width - len(f"{n - 1:,}") - 2)))
         for i in evenly_spaced(n, 12):
             table.add_row(f"{i:,}", "".join(_shade(self.values[i][j]) if j <= i else " " for j in keys))
