@@ -152,9 +152,7 @@ def require_attributes(instance: object) -> None:
                     f"{source_location(make)}: class {make.__name__} sets self.{name}, which hides the method "
                     f"{base.__name__}.{name}; give the attribute another name"
                 )
-    if missing := [
-        f"self.{name}" for name, of_class in _declared(make) if not of_class and not hasattr(instance, name)
-    ]:
+    if missing := [f"self.{n}" for n, of_class in _declared(make) if not of_class and not hasattr(instance, n)]:
         raise ConfigError(
             f"{source_location(make)}: class {make.__name__} does not set {join_names(missing)}; set {_pronoun(missing)} in "
             "__init__"

@@ -182,9 +182,7 @@ def cast(value: Any, expected: Any, name: str) -> Any:
         if not math.isfinite(number):
             raise ConfigError(f"{name} must be a finite number, got {str(value)[:40]}")
         return number
-    elif (
-        isinstance(expected, type) and isinstance(value, expected) and (expected is not int or type(value) is not bool)
-    ):
+    elif isinstance(expected, type) and isinstance(value, expected) and (expected, type(value)) != (int, bool):
         return value
     raise ConfigError(f"{name} must be {_type_name(expected)}, got {value!r} ({type(value).__name__})")
 

@@ -104,10 +104,8 @@ class FittedTable:
             yield from note_lines([f"{too_narrow}, {dropped} omitted; --json has all"])
 
     def _without(self, dropped: tuple[str, ...]) -> "Table":
-        table, columns = (
-            plain_table(header_style="dim"),
-            [k for k, name in enumerate(self.names) if name not in dropped],
-        )
+        table = plain_table(header_style="dim")
+        columns = [k for k, name in enumerate(self.names) if name not in dropped]
         for k in columns:
             table.add_column(self.names[k], justify="left" if self.names[k] in self.left else "right", no_wrap=True)
         for row in self.rows:
