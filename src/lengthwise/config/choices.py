@@ -240,7 +240,7 @@ class Registry:
                 return
         self.broken[point.name] = f"{where} {problem}; fix or remove that package"
 
-    def __contains__(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         self._all()
         return folded(name.strip()) in self._by_folded_name()
 
@@ -307,9 +307,9 @@ class Registry:
         if make is not None:
             return make
         parts = [part for part in name.split(",") if part.strip()]
-        if "," in name and parts and all(part in self for part in parts):
+        if "," in name and parts and all(self.has(part) for part in parts):
             raise ConfigError(f"{name!r}: separate {self.kind}s with spaces, as in: {' '.join(parts)}")
-        if len(parts) > 1 and parts[0] in self and "=" in parts[1]:
+        if len(parts) > 1 and self.has(parts[0]) and "=" in parts[1]:
             raise ConfigError(f"{name!r}: write settings after a colon: {parts[0]}:{','.join(parts[1:])}")
         for broken, reason in self.broken.items():
             if folded(broken) == folded(name):
@@ -344,7 +344,7 @@ class Registry:
         for part in filter(None, split_at_commas(rest)):
             key, equals, value = part.partition("=")
             key = key.strip().replace("-", "_")
-            if not equals and part in self:
+            if not equals and self.has(part):
                 raise ConfigError(f"{text!r}: separate {self.kind}s with spaces instead of commas: ... {part} ...")
             if not equals:
                 raise ConfigError(f"{text!r}: {part!r} is not a setting; write {make.__name__.lower()}:name=value")

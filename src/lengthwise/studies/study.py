@@ -232,7 +232,7 @@ def encoding(text: str) -> tuple[Choice, bool | None]:
     parts = split_layers(text)
     for suffix, share in (("-s", True), ("-per-layer", False)):
         names = [part.partition(":")[0].partition("*")[0] for part in parts]
-        if not any(n.lower().endswith(suffix) and n not in ENCODINGS for n in names):
+        if not any(n.lower().endswith(suffix) and not ENCODINGS.has(n) for n in names):
             continue
         if len(parts) > 1 or "*" in name:
             raise ConfigError(f"{text!r}: {suffix} needs a single encoding, and cannot be used in a pattern; omit it")
