@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import parent_process, resource_tracker
 
-__all__ = ["end_with_parent", "sigint_blocked"]
-
 
 @contextmanager
 def sigint_blocked() -> Iterator[None]:

@@ -38,9 +38,8 @@ def class_version(make: type) -> dict[str, Any]:
             raise ConfigError(f"{make.__name__}.version must be a whole number from 1 to {MAX_VERSION:,}, got {got}")
         file = source_file(make)
         bases = {name: n for name, n in own_bases(make).items() if n > 1}
-        return {"version": version, "module": file.stem if file else make.__module__} | (
-            {"bases": bases} if bases else {}
-        )
+        identity = {"version": version, "module": file.stem if file else make.__module__}
+        return identity | {"bases": bases} if bases else identity
     if make not in _hashes:
         _hashes[make] = code_hash(make)
     return {"code": _hashes[make]}
@@ -153,9 +152,7 @@ def require_attributes(instance: object) -> None:
                     f"{source_location(make)}: class {make.__name__} sets self.{name}, which hides the method "
                     f"{base.__name__}.{name}; give the attribute another name"
                 )
-    if missing := [
-        f"self.{name}" for name, of_class in _declared(make) if not of_class and not hasattr(instance, name)
-    ]:
+    if missing := [f"self.{n}" for n, of_class in _declared(make) if not of_class and not hasattr(instance, n)]:
         raise ConfigError(
             f"{source_location(make)}: class {make.__name__} does not set {join_names(missing)}; set {_pronoun(missing)} in "
             "__init__"

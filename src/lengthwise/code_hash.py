@@ -261,9 +261,7 @@ class _Sources:
     def __init__(self, make: type, own: _Source):
         self.own, self.found, self.imports_own = own, [own], False
         self.installed = make.__module__.partition(".")[0] if is_library(own.file) else None  # the package of the class
-        self.folders: dict[
-            str, list[str] | None
-        ] = {}  # of the names that were looked up, where modules inside of them lie
+        self.folders: dict[str, list[str] | None] = {}  # of names that were looked up, where modules inside of them lie
         self.around: set[Path] = set()
         self._add(own.package)
         self._follow(0)

@@ -130,7 +130,7 @@ def load_file(name: str, error_type: type[ValueError], role: str) -> ModuleType:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit, GeneratorExit and the file's own subclasses are errors here too
-        raise error_type(f"{name}{_line(error, path)}: {_first_line(error)}") from error
+        raise error_type(f"{name}{_line(error, path)}: {first_line(error)}") from error
     finally:
         with suppress(ValueError):  # the file itself may have changed the path
             sys.path.remove(folder)
@@ -171,16 +171,14 @@ def error_in_user_file(error: BaseException) -> str | None:
     A user's file belongs neither to lengthwise, nor to an installed package, nor to Python. The last such line is reported.
     """
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if _is_user_file(Path(frame.filename)):
-            return f"{shortened(frame.filename)}, line {frame.lineno}: {_first_line(error)}"
+        file = Path(frame.filename)
+        if file.is_absolute() and file.is_file() and not is_library(file):
+            return f"{shortened(frame.filename)}, line {frame.lineno}: {first_line(error)}"
     return None
 
 
-def _is_user_file(file: Path) -> bool:
-    return file.is_absolute() and file.is_file() and not is_library(file)
-
-
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, with its type unless it is an error of lengthwise."""
     try:
         first = (str(error).strip().splitlines() or [""])[0]
     except Exception:  # the error's own __str__ fails
@@ -212,14 +210,14 @@ def _import(name: str) -> ModuleType:
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
-            raise PluginError(f"plug-in {name}: {_first_line(error)}; install that package") from error
+            raise PluginError(f"plug-in {name}: {first_line(error)}; install that package") from error
         file = f"{name.replace('.', '/')}.py"
         hint = f"; did you mean the file {file}?" if Path(file).exists() else "; for a file, write its name with .py"
         raise PluginError(f"plug-in {name}: there is no module of this name{hint}") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise PluginError(f"plug-in {name}: {_first_line(error)}") from error
+        raise PluginError(f"plug-in {name}: {first_line(error)}") from error
 
 
 # ---- the classes in them ------------------------------------------------------------------------------------------

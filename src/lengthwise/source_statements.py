@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from lengthwise.values import folded
+
 BUILDERS = {  # they build studies, and change nothing
     "lengthwise.studies": {"Study", "encoding", "grid", "task"},
     "lengthwise.config": {"Choice", "Curriculum", "EvaluationConfig", "ModelConfig", "Run", "TrainingConfig", "choose"},
@@ -216,13 +218,13 @@ def _uses(statement: ast.stmt) -> set[str]:
 def _mentions(statement: ast.stmt) -> set[str]:
     """All words of a statement, also those of attributes and strings; and as lengthwise's lists spell classes."""
     text = plain([statement])
-    return set(re.findall(r"\w+", text)) | {_fold(word) for word in re.findall(r"[\w-]+", text)}
+    return set(re.findall(r"\w+", text)) | {folded(word) for word in re.findall(r"[\w-]+", text)}
 
 
 def _names(statement: ast.stmt) -> set[str]:
     """The names that a statement gives its file; a class's also in the spelling of words like "log-slopes"."""
     if isinstance(statement, ast.ClassDef):
-        return {statement.name, _fold(statement.name)}
+        return {statement.name, folded(statement.name)}
     if isinstance(statement, _Function):
         return {statement.name}
     nodes = list(ast.walk(statement))
@@ -254,7 +256,3 @@ def _root(node: ast.AST) -> str | None:
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else None
-
-
-def _fold(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "")

@@ -1,5 +1,6 @@
 """Values of settings: strict conversion to declared types, and error messages for invalid values and unknown names."""
 
+import contextlib
 import difflib
 import json
 import math
@@ -19,82 +20,57 @@ class ArgumentError(ConfigError, TypeError):
     """An argument or setting that the called function or class does not have."""
 
 
-# Names of our settings in other libraries and papers. Of several names of ours, the first that the class has is suggested.
-ALIASES: dict[str, tuple[str, ...]] = {
-    "theta": ("base",),
-    "rope_theta": ("base",),
-    "rope_base": ("base",),
-    "rotary_emb_base": ("base",),
-    "freq_base": ("base",),
-    "max_period": ("base",),
-    "scaling_factor": ("factor",),
-    "scale_factor": ("factor",),
-    "rope_factor": ("factor",),
-    "alpha": ("factor",),
-    "rotary_pct": ("rotary_fraction",),
-    "rotary_percent": ("rotary_fraction",),
-    "partial_rotary_factor": ("rotary_fraction",),
-    "interleaved": ("layout",),
-    "is_neox_style": ("layout",),
-    "dim": ("head_dim", "d_model"),
-    "dim_head": ("head_dim",),
-    "d_head": ("head_dim",),
-    "head_size": ("head_dim",),
-    "heads": ("num_heads",),
-    "n_heads": ("num_heads",),
-    "n_head": ("num_heads",),
-    "nhead": ("num_heads",),
-    "num_attention_heads": ("num_heads",),
-    "n_kv_heads": ("num_kv_heads",),
-    "num_key_value_heads": ("num_kv_heads",),
-    "embed_dim": ("d_model",),
-    "n_embd": ("d_model",),
-    "hidden_size": ("d_model", "width"),
-    "hidden_dim": ("width", "d_ff"),
-    "mlp_width": ("width",),
-    "depth": ("hidden_layers", "num_layers"),
-    "n_layers": ("num_layers",),
-    "n_layer": ("num_layers",),
-    "num_hidden_layers": ("num_layers",),
-    "intermediate_size": ("d_ff",),
-    "max_position_embeddings": ("max_length", "train_length"),
-    "original_max_position_embeddings": ("train_length",),
-    "max_seq_len": ("max_length", "train_length"),
-    "max_seq_length": ("max_length", "train_length"),
-    "max_len": ("max_length",),
-    "relative_attention_num_buckets": ("num_buckets",),
-    "relative_attention_max_distance": ("max_distance",),
-    "learnable": ("learned",),
-    "trainable": ("learned",),
-    "init_c": ("c",),
-    "init_L": ("L",),
+# The names of our settings in other libraries and papers. If several settings of ours have a name, the first is suggested.
+NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "base": ("theta", "rope_theta", "rope_base", "rotary_emb_base", "freq_base", "max_period"),
+    "factor": ("scaling_factor", "scale_factor", "rope_factor", "alpha"),
+    "rotary_fraction": ("rotary_pct", "rotary_percent", "partial_rotary_factor"),
+    "layout": ("interleaved", "is_neox_style"),
+    "head_dim": ("dim", "dim_head", "d_head", "head_size"),
+    "num_heads": ("heads", "n_heads", "n_head", "nhead", "num_attention_heads"),
+    "num_kv_heads": ("n_kv_heads", "num_key_value_heads"),
+    "d_model": ("dim", "embed_dim", "n_embd", "hidden_size"),
+    "width": ("hidden_size", "hidden_dim", "mlp_width"),
+    "d_ff": ("hidden_dim", "intermediate_size"),
+    "hidden_layers": ("depth",),
+    "num_layers": ("depth", "n_layers", "n_layer", "num_hidden_layers"),
+    "max_length": ("max_position_embeddings", "max_seq_len", "max_seq_length", "max_len"),
+    "train_length": ("max_position_embeddings", "original_max_position_embeddings", "max_seq_len", "max_seq_length"),
+    "num_buckets": ("relative_attention_num_buckets",),
+    "max_distance": ("relative_attention_max_distance",),
+    "learned": ("learnable", "trainable"),
+    "c": ("init_c",),
+    "L": ("init_L",),
 }
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'base'?` for an alias such as `theta`, and otherwise the result of `near_miss`."""
+    """Return `; did you mean 'base'?` for a name of other libraries such as `theta`, and otherwise the result of `near_miss`."""
     known = list(known)
-    our_name = next((candidate for candidate in ALIASES.get(name, ()) if candidate in known), None)
+    our_name = next((ours for ours, others in NAMES_ELSEWHERE.items() if name in others and ours in known), None)
     return near_miss(name, known) if our_name is None else f"; did you mean {our_name!r}?"
+
+
+def folded(name: str) -> str:
+    """Return a name in the spelling in which names are compared: without case, dashes and underscores."""
+    return name.lower().replace("-", "").replace("_", "")
 
 
 SIMILARITY = 0.72  # of a near miss (`difflib`): it accepts "sauce" for "source", but not "logslopes" for "longrope"
 
 
 def near_miss(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'alibi'?` if a known name is similar to `name`, begins with it or has the same letters, else "".
-
-    Case, dashes and underscores are ignored.
-    """
-
-    def plain(text: str) -> str:
-        return text.lower().replace("-", "").replace("_", "")
-
-    spellings = {plain(k): k for k in known}
-    near = difflib.get_close_matches(plain(name), spellings, 1, SIMILARITY)
-    start, letters = plain(name), sorted(plain(name))
-    near = near or [k for k in spellings if sorted(k) == letters or (len(start) >= 3 and k.startswith(start))]
+    """Return `; did you mean 'alibi'?` if a known name, as `folded`, is similar, begins with `name` or has its letters, else ""."""
+    spellings, start = {folded(k): k for k in known}, folded(name)
+    near = difflib.get_close_matches(start, spellings, 1, SIMILARITY)
+    near = near or [k for k in spellings if sorted(k) == sorted(start) or (len(start) >= 3 and k.startswith(start))]
     return f"; did you mean {spellings[near[0]]!r}?" if near else ""
+
+
+def unlisted(name: object, known: Iterable[str]) -> str:
+    """Return `'fier'; did you mean 'fire'?; available: fire, rope`, the end of a message about an unknown name."""
+    known = list(known)
+    return f"{name!r}{near_miss(str(name), known)}; available: {', '.join(known)}"
 
 
 def require_known(owner: str, names: Iterable[str], known: Iterable[str]) -> None:
@@ -173,10 +149,7 @@ def require_bool(owner: str, **values: object) -> None:
 
 
 def cast(value: Any, expected: Any, name: str) -> Any:
-    """Return `value` as the type `expected`; raise `ConfigError` if it has another type.
-
-    An int is converted if a float is expected, and a list if a tuple is. Nothing else is converted.
-    """
+    """Return `value` as the type `expected`, an int as a float and a list as a tuple; raise `ConfigError` for any other type."""
     origin, args = typing.get_origin(expected), typing.get_args(expected)
     if expected is Any:
         return value
@@ -192,11 +165,9 @@ def cast(value: Any, expected: Any, name: str) -> Any:
             except ConfigError:
                 continue
     elif origin is tuple and isinstance(value, (list, tuple)):
-        inner = args[0] if len(args) == 2 and args[1] is Ellipsis else None
-        if inner is not None:
-            return tuple(cast(v, inner, f"{name}[{n}]") for n, v in enumerate(value))
-        if len(args) == len(value):
-            return tuple(cast(v, a, f"{name}[{n}]") for n, (v, a) in enumerate(zip(value, args, strict=True)))
+        kinds = args[:1] * len(value) if args[-1] is Ellipsis else args
+        if len(kinds) == len(value):
+            return tuple(cast(v, k, f"{name}[{n}]") for n, (v, k) in enumerate(zip(value, kinds, strict=True)))
     elif origin is dict:
         if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
             return {key: cast(v, args[1], f"{name}[{key!r}]") for key, v in value.items()}
@@ -211,9 +182,7 @@ def cast(value: Any, expected: Any, name: str) -> Any:
         if not math.isfinite(number):
             raise ConfigError(f"{name} must be a finite number, got {str(value)[:40]}")
         return number
-    elif (
-        isinstance(expected, type) and isinstance(value, expected) and not (expected is int and isinstance(value, bool))
-    ):
+    elif isinstance(expected, type) and isinstance(value, expected) and (expected, type(value)) != (int, bool):
         return value
     raise ConfigError(f"{name} must be {_type_name(expected)}, got {value!r} ({type(value).__name__})")
 
@@ -235,23 +204,15 @@ def _type_name(kind: Any) -> str:
 
 def parse_value(text: str, expected: Any, name: str) -> Any:
     """Return a value from the command line as the type of its setting."""
-    candidates: list[Any] = []
     try:
-        candidates.append(json.loads(text))
+        value = json.loads(text)
     except ValueError:
-        if text.lower() in ("true", "false"):
-            candidates.append(text.lower() == "true")
-        elif text.lower() == "none":
-            candidates.append(None)
-    candidates.append(text)
-    for candidate in candidates:
-        try:
-            return cast(candidate, expected, name)
-        except ConfigError:
-            continue
+        value = {"true": True, "false": False, "none": None}.get(text.lower(), text)
     try:
-        return cast(candidates[0], expected, name)
+        return cast(value, expected, name)
     except ConfigError as error:
+        with contextlib.suppress(ConfigError):
+            return cast(text, expected, name)
         if re.search(r"\s\w+=", text):
             raise ConfigError(f"{error}; separate settings with commas, without spaces") from None
         if "tuple" in _type_name(expected):

@@ -110,7 +110,7 @@ def test_runs_without_attention_are_left_out_and_why(tmp_path):
         runs = store.runs("s")
         pairs, left_out = probing.partners(runs, "nope")
         assert {label for a, _, b, _ in named(pairs) for label in (a, b)} == {"NoPE", "RoPE"}
-        assert left_out == probing.unsupported_reasons(runs)
+        assert left_out == list(filter(None, map(probing.why_not_probed, runs)))
         assert [line.partition(" ")[2] for line in left_out] == [
             f"(Mamba, seed {seed}) has no attention" for seed in (0, 1)
         ]

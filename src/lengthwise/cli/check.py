@@ -19,18 +19,12 @@ def command(
 
     Example: lengthwise check; lengthwise check rope fire; lengthwise check --theorems; lengthwise check --outside alibi
 
-    Parameters
-    ----------
-    names
-        Encodings to check, separated by spaces. [default: all]
-    encodings
-        The same names, comma-separated: rope,fire.
-    theorems
-        Check published theorems about the encodings numerically, instead of the conformance suite.
-    outside
-        Compare our encodings with those of transformers and x-transformers, instead of the conformance suite.
-    json
-        Print JSON.
+    Args:
+        names: Encodings to check, separated by spaces. [default: all]
+        encodings: The same names, comma-separated: rope,fire.
+        theorems: Check published theorems about the encodings numerically, instead of the conformance suite.
+        outside: Compare our encodings with those of transformers and x-transformers, instead of the conformance suite.
+        json: Print JSON.
     """
     if outside and theorems:
         raise ConfigError("--theorems and --outside cannot be combined; give one of them")

@@ -76,10 +76,8 @@ def command(
 
     Example: lengthwise compare rope alibi fire --text notes/ --train-length 256 --lengths 256,512,1024 --seeds 3
 
-    Parameters
-    ----------
-    names
-        Encodings to compare, optionally with settings: rope alibi fire:hidden_layers=1 fire-s (FIRE shared by all layers).
+    Args:
+        names: Encodings to compare, optionally with settings: rope alibi fire:hidden_layers=1 fire-s (FIRE shared by all layers).
     """
     return run_study(study_of((*names, *split_names(comparison.encodings)), comparison, settings), execution)
 
@@ -97,7 +95,9 @@ def study_of(encodings: Sequence[str], options: Comparison, settings: Mapping[st
         )
     values = {config: {name: settings[name] for name in names} for config, names in SETTINGS.items()}
     training, model = TrainingConfig(**values[TrainingConfig]), ModelConfig(**values[ModelConfig])
-    lengths = _lengths(options, training.train_length)
+    lengths = tuple(training.train_length * factor for factor in (1, 2, 4, 8))
+    if options.lengths is not None:
+        lengths = tuple(whole_numbers(options.lengths, "--lengths", 1, "256,512,1024"))
     evaluation = EvaluationConfig(lengths=lengths, **values[EvaluationConfig])
     task = _task(options)
     positions = None if options.positions is None else split_names(options.positions)
@@ -116,9 +116,8 @@ def _task(options: Comparison) -> Choice:
     from lengthwise.tasks import Text
 
     if (options.text is None) == (options.task is None):
-        got = (
-            "neither; every machine has the text of --text python" if options.text is None else "both; omit one of them"
-        )
+        neither, both = "neither; every machine has the text of --text python", "both; omit one of them"
+        got = neither if options.text is None else both
         raise ConfigError(f"compare needs either --text PATH or --task NAME, got {got}")
     if options.text is not None:
         if options.glob != EVERY_FILE and not Path(options.text).expanduser().is_dir():
@@ -126,12 +125,6 @@ def _task(options: Comparison) -> Choice:
         return choose(Text, path=options.text, glob=options.glob)
     assert options.task is not None
     return task(options.task)
-
-
-def _lengths(options: Comparison, train_length: int) -> tuple[int, ...]:
-    if options.lengths is None:
-        return tuple(train_length * factor for factor in (1, 2, 4, 8))
-    return tuple(whole_numbers(options.lengths, "--lengths", 1, "256,512,1024"))
 
 
 MAX_NAME_LENGTH = 80  # characters of an automatic study name
@@ -147,17 +140,12 @@ def _name(settings: Mapping[str, Any], task: Choice, runs: tuple[Run, ...]) -> s
     in_key = [name for config in (TrainingConfig, ModelConfig) for name in SETTINGS[config] if name != "train_length"]
     changed = [f"{name} {settings[name]}" for name in in_key if settings[name] != defaults[name]]
     labels = sorted({run.label for run in runs})
-    task_settings = dict(task.settings)
+    task_settings, task_name = dict(task.settings), task.label
     if "sha256" in task_settings:
         task_name = f"text {Path(task_settings['path']).name} {task_settings['sha256'][:6]}"
-    else:
-        task_name = task.label
-    name = _slug(" ".join(["compare", task_name, str(settings["train_length"]), *labels, *changed]))
+    words = " ".join(["compare", task_name, str(settings["train_length"]), *labels, *changed])
+    name = re.sub(r"[^\w.]+", "-", words).strip("-").lower()
     if len(name) <= MAX_NAME_LENGTH:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     return f"{name[: MAX_NAME_LENGTH - 9]}-{digest}"
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^\w.]+", "-", text).strip("-").lower()

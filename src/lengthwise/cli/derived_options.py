@@ -39,17 +39,12 @@ def option(name: str, kind: Any, text: str, default: Any) -> inspect.Parameter:
     `text` is its help, which says what None means if that is the default.
     """
     checked: Any = {int: Integer, int | None: Integer | None}.get(kind, kind)
-    shown = Parameter(help=text, show_default=default is not None)
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[checked, shown]
-    )
+    annotation = Annotated[checked, Parameter(help=text, show_default=default is not None)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def field_options(owner: Any, names: Sequence[str], defaults: Mapping[str, Any]) -> list[inspect.Parameter]:
-    """Return options for fields of the dataclass `owner`. Its docstring is the help of a field.
-
-    `defaults`: defaults that differ from those of the fields.
-    """
+    """Return options for fields of the dataclass `owner`, whose docstrings are the help. `defaults` replace those of the fields."""
     types, texts = typing.get_type_hints(owner), field_texts(owner)
     known = {f.name: f.default for f in dataclasses.fields(owner) if f.default is not dataclasses.MISSING}
     default_of = {**known, **defaults}

@@ -26,16 +26,11 @@ def command(
 
     Example: lengthwise drop 3f9a 77c0; lengthwise drop --study quickstart; lengthwise drop --study quickstart --finished
 
-    Parameters
-    ----------
-    runs
-        Keys of the runs, or their first digits.
-    study
-        Study to delete, with its runs.
-    finished
-        Also delete finished runs, with their trained models and all results.
-    results
-        Results folder.
+    Args:
+        runs: Keys of the runs, or their first digits.
+        study: Study to delete, with its runs.
+        finished: Also delete finished runs, with their trained models and all results.
+        results: Results folder.
     """
     from lengthwise.store import StoreError, open_results
 
@@ -57,13 +52,8 @@ def command(
                 raise StoreError(f"{error}{hint}") from None
     _print(dropped, study)
     if dropped.stuck:
-        number = len(dropped.stuck)
-        which = (
-            "1 run could not be deleted, so it was"
-            if number == 1
-            else f"{number} runs could not be deleted, so they were"
-        )
-        raise StoreError(f"the files of {which} kept; the reasons are above")
+        runs_were, they_were = ("1 run", "it was") if (n := len(dropped.stuck)) == 1 else (f"{n} runs", "they were")
+        raise StoreError(f"the files of {runs_were} could not be deleted, so {they_were} kept; the reasons are above")
     return 0
 
 

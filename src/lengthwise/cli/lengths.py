@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from lengthwise.cli.options import RESULTS, Results, require_no_option
-from lengthwise.cli.printing import one_line, print_json, stdout
+from lengthwise.cli.printing import one_line, plain_table, print_json, stdout
 from lengthwise.config import ConfigError
 
 if TYPE_CHECKING:
@@ -39,16 +39,11 @@ def command(
     Example: lengthwise lengths data.jsonl --field target; lengthwise sample pcfg --all --json | lengthwise lengths -;
     lengthwise lengths 3f9a
 
-    Parameters
-    ----------
-    file
-        A file with one JSON object per line, - for standard input, or a run's key (or its first digits).
-    field
-        Field to count: the number of words of a text (input, target), or the value of a whole number (length).
-    results
-        Results folder, if a run's key is given.
-    json
-        Print JSON with one entry per length.
+    Args:
+        file: A file with one JSON object per line, - for standard input, or a run's key (or its first digits).
+        field: Field to count: the number of words of a text (input, target), or the value of a whole number (length).
+        results: Results folder, if a run's key is given.
+        json: Print JSON with one entry per length.
     """
     if KEY.fullmatch(file) and not Path(file).exists():
         return _show_run(file, field, results, json)
@@ -126,47 +121,36 @@ def _bounded(lines: IO[bytes]) -> Iterator[bytes]:
 
 
 def _print_table(histogram: "Histogram", field: str) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     bins = histogram.bins(ROWS)
     highest = max(count for _, _, count in bins)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in (Text(f"{one_line(field)}, length"), "examples", "share"):
+    table = plain_table()
+    for name in (f"{one_line(field)}, length", "examples", "share"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for first, last, count in bins:
-        bar = Text("█" * round(BAR_WIDTH * count / highest) or "▏")
+        bar = "█" * round(BAR_WIDTH * count / highest) or "▏"
         table.add_row(_interval(first, last), f"{count:,}", f"{count / histogram.total:.1%}", bar)
     stdout().print(table)
     print(f"\n{_sentence(histogram, 'examples')}")
 
 
-def _print_splits(example_lengths: "ExampleLengthsSummary", unit: str, name: str) -> None:
-    """Print the lengths of training and test examples side by side; each bar shows a share of its own split.
-
-    `unit`: what the lengths count.
-    """
-    from rich.table import Table
-    from rich.text import Text
-
-    bins = example_lengths.bins(ROWS)
-    highest = max(
-        max(train / example_lengths.train.total, test / example_lengths.test.total) for *_, train, test in bins
-    )
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for header in (Text(unit), "train", "", "test", ""):
+def _print_splits(counted: "ExampleLengthsSummary", unit: str, name: str) -> None:
+    """Print the lengths of training and test examples side by side; each bar shows a share of its own split."""
+    bins = counted.bins(ROWS)
+    highest = max(max(train / counted.train.total, test / counted.test.total) for *_, train, test in bins)
+    table = plain_table()
+    for header in (unit, "train", "", "test", ""):
         table.add_column(header, justify="right" if header else "left", no_wrap=True)
     for first, last, *counts in bins:
-        cells: list[str | Text] = []
-        for count, total in zip(counts, (example_lengths.train.total, example_lengths.test.total), strict=True):
+        cells = []
+        for count, total in zip(counts, (counted.train.total, counted.test.total), strict=True):
             bar = "█" * round(SPLIT_BAR_WIDTH * count / total / highest) or ("▏" if count else "")
-            cells += [f"{count:,}" if count else "", Text(bar)]
+            cells += [f"{count:,}" if count else "", bar]
         table.add_row(_interval(first, last), *cells)
     stdout().print(table)
-    print(f"\n{one_line(name)}: {example_lengths.origin}")
-    print(_sentence(example_lengths.train, "training examples"))
-    print(_sentence(example_lengths.test, "test examples"))
+    print(f"\n{one_line(name)}: {counted.origin}")
+    print(_sentence(counted.train, "training examples"))
+    print(_sentence(counted.test, "test examples"))
 
 
 def _interval(first: int, last: int) -> str:

@@ -1,18 +1,20 @@
 """`lengthwise list`: encodings, tasks, position schemes, probes, runs, studies."""
 
+import dataclasses
 import importlib
 from itertools import chain
 from typing import Any
 
 from lengthwise.cli.options import RESULTS, Results
-from lengthwise.cli.printing import one_line, own_docstring, print_json, stdout
-from lengthwise.config import ConfigError, Registry, near_miss, settings_of
+from lengthwise.cli.printing import column, one_line, own_docstring, plain_table, print_json, stdout
+from lengthwise.config import ConfigError, Registry, settings_of
 from lengthwise.metrics import Metric
+from lengthwise.values import unlisted
 
-METHODS = {  # list: what it is a list of, the package that defines it, and its name there
-    "encodings": ("encoding", "lengthwise.encodings", "ENCODINGS"),
-    "tasks": ("task", "lengthwise.tasks", "TASKS"),
-    "positions": ("position scheme", "lengthwise.positions", "POSITION_SCHEMES"),
+METHODS = {  # list: what it is a list of, the package that defines it, its name there, and an example
+    "encodings": ("encoding", "lengthwise.encodings", "ENCODINGS", "fire:hidden_layers=1"),
+    "tasks": ("task", "lengthwise.tasks", "TASKS", "copy:symbols=10"),
+    "positions": ("position scheme", "lengthwise.positions", "POSITION_SCHEMES", "randomized:max_length=4096"),
 }
 LISTS = (*METHODS, "probes", "runs", "studies")
 
@@ -24,24 +26,18 @@ def command(what: str, /, *names: str, study: str | None = None, results: Result
 
     Example: lengthwise list encodings; lengthwise list encodings fire; lengthwise list runs --study quickstart
 
-    Parameters
-    ----------
-    what
-        What to list: encodings, tasks, positions (position schemes), probes, runs or studies.
-    names
-        Encodings, tasks, position schemes or probes to describe.
-    study
-        List only the runs of this study.
-    results
-        Results folder.
-    json
-        Print JSON.
+    Args:
+        what: What to list: encodings, tasks, positions (position schemes), probes, runs or studies.
+        names: Encodings, tasks, position schemes or probes to describe.
+        study: List only the runs of this study.
+        results: Results folder.
+        json: Print JSON.
     """
     list_name = what.lower()
     if list_name not in LISTS and f"{list_name}s" in LISTS:
         list_name += "s"
     if list_name not in LISTS:
-        raise ConfigError(f"there is no list of {what!r}{near_miss(what, LISTS)}; available: {', '.join(LISTS)}")
+        raise ConfigError(f"there is no list of {unlisted(what, LISTS)}")
     if names and list_name in ("runs", "studies"):
         raise ConfigError(f"list {list_name} takes no names, got {names[0]!r}; `lengthwise show KEY` shows one run")
     if study is not None and list_name != "runs":
@@ -64,19 +60,20 @@ def _list_methods(list_name: str, names: tuple[str, ...], json: bool) -> None:
     if not names and not json and (rows := _rows_from_source(list_name)) is not None:
         _print_method_table(list_name, rows)
         return
-    _, package, registry_name = METHODS[list_name]
+    _, package, registry_name, _ = METHODS[list_name]
     registry: Registry = getattr(importlib.import_module(package), registry_name)
     classes = [registry.find(name) for name in names] or list(registry)
     rows = [method_row(make) for make in classes]
-    if json:
-        print_json(rows)
-    elif names:
-        _print_descriptions(rows)
+    if json or names:
+        _print_descriptions(rows, json)
     else:
         _print_method_table(list_name, rows)
 
 
-def _print_descriptions(rows: list[dict[str, Any]]) -> None:
+def _print_descriptions(rows: list[dict[str, Any]], json: bool) -> None:
+    if json:
+        print_json(rows)
+        return
     for row in rows:
         print(f"{row['name']}: {row['documentation']}\n")
         settings = ", ".join(f"{k}={v!r}" for k, v in row["settings"].items())
@@ -90,7 +87,7 @@ def _rows_from_source(list_name: str) -> list[dict[str, Any]] | None:
     from lengthwise.cli.source_reading import NotLiteral, listed
     from lengthwise.plugins import loaded_plugins
 
-    _, package, registry_name = METHODS[list_name]
+    _, package, registry_name, _ = METHODS[list_name]
     if loaded_plugins() or entry_points(group=package):
         return None
     try:
@@ -133,30 +130,15 @@ def _summary(documentation: str) -> str:
 
 
 def _print_method_table(list_name: str, rows: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    kind = METHODS[list_name][0]
-    table.add_column(kind, no_wrap=True)
-    table.add_column("description")
-    if kind == "task":
-        table.add_column("score", no_wrap=True)
-        table.add_column("unit of length", no_wrap=True)
-    table.add_column("settings and their defaults")
+    kind, _, _, example = METHODS[list_name]
+    scores = [column(name, no_wrap=True) for name in ("score", "unit of length")] if kind == "task" else []
+    names = column(kind, style="bold", no_wrap=True)
+    table = plain_table(names, "description", *scores, "settings and their defaults")
     for row in rows:
         settings = ", ".join(f"{k}={v}" if v != "" else f"{k}=''" for k, v in row["settings"].items())
         score = [f"{row['metric']}, {row['better']} is better", row["unit"]] if kind == "task" else []
-        table.add_row(
-            Text(row["name"], style="bold"), Text(row["summary"]), *map(Text, score), Text(settings or "none")
-        )
+        table.add_row(row["name"], row["summary"], *score, settings or "none")
     stdout().print(table)
-    examples = {
-        "encoding": "fire:hidden_layers=1",
-        "task": "copy:symbols=10",
-        "position scheme": "randomized:max_length=4096",
-    }
-    example = examples[kind]
     print(f"\nWith settings: {example}. Full description: lengthwise list {list_name} {example.partition(':')[0]}")
 
 
@@ -164,28 +146,19 @@ def _print_method_table(list_name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def _list_probes(names: tuple[str, ...], json: bool) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     from lengthwise.probes import PROBES
 
     rows: list[dict[str, Any]] = [
         {"name": p.name, "summary": p.summary, "settings": p.settings, "documentation": p.documentation}
         for p in ([PROBES.find(name.lower()) for name in names] or PROBES)
     ]
-    if json:
-        print_json(rows)
+    if json or names:
+        _print_descriptions(rows, json)
         return
-    if names:
-        _print_descriptions(rows)
-        return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("probe", no_wrap=True)
-    table.add_column("description")
-    table.add_column("options and their defaults")
+    table = plain_table(column("probe", style="bold", no_wrap=True), "description", "options and their defaults")
     for row in rows:
         options = ", ".join(f"{_option(name)}: {default}" for name, default in row["settings"].items())
-        table.add_row(Text(row["name"], style="bold"), Text(row["summary"]), Text(options or "none"))
+        table.add_row(row["name"], row["summary"], options or "none")
     stdout().print(table)
     print("\nFull description: lengthwise list probes recency. Help for the options: lengthwise probe --help")
 
@@ -199,11 +172,6 @@ def _option(setting: str) -> str:
 
 
 def _list_runs(study: str | None, results: str, json: bool) -> None:
-    import dataclasses
-
-    from rich.table import Table
-    from rich.text import Text
-
     from lengthwise.analysis.gather import differences, flat, last_use, listing_times
     from lengthwise.store import open_results
 
@@ -229,36 +197,28 @@ def _list_runs(study: str | None, results: str, json: bool) -> None:
     ]
     notes = differences(columns, [flat(row.config) for row in rows], [last_use(row, listed) for row in rows])
     show_studies = study is None and len({name for names in studies_of.values() for name in names}) > 1
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("key", *(["study"] if show_studies else []), "encoding", "task"):
-        table.add_column(name, overflow="fold")
-    for name in ("seed", "training length", "steps"):
-        table.add_column(name, justify="right")
-    table.add_column("status")
+    texts = [column(name, overflow="fold") for name in (*(["study"] if show_studies else []), "encoding", "task")]
+    numbers = [column(name, justify="right") for name in ("seed", "training length", "steps")]
+    table = plain_table(column("key", style="bold", overflow="fold"), *texts, *numbers, "status")
     for row, note in zip(rows, notes, strict=True):
         steps = row.config.get("training", {}).get("steps", row.steps)
         done = steps if row.finished is not None else row.step
         status = f"{row.status}: {row.error}" if row.error else row.status
         status += ", in no study" if row.key not in listed else ""
         table.add_row(
-            Text(row.key[:8], style="bold"),
-            *([Text(", ".join(studies_of[row.key]) or "–")] if show_studies else []),
-            Text(f"{row.label} ({note})" if note else row.label),
-            Text(row.task),
+            row.key[:8],
+            *([", ".join(studies_of[row.key]) or "–"] if show_studies else []),
+            f"{row.label} ({note})" if note else row.label,
+            row.task,
             f"{row.seed}",
             f"{row.train_length}",
             f"{done}/{steps}",
-            Text(status),
+            status,
         )
     stdout().print(table)
 
 
 def _list_studies(results: str, json: bool) -> None:
-    import dataclasses
-
-    from rich.table import Table
-    from rich.text import Text
-
     from lengthwise.store import open_results
 
     with open_results(results, create=False) as store:
@@ -270,12 +230,9 @@ def _list_studies(results: str, json: bool) -> None:
     if not rows:
         print(one_line(f"There are no studies in {store_name}."))
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("study", overflow="fold")
-    table.add_column("runs", justify="right")
-    table.add_column("status")
-    table.add_column("question")
+    names, counts = column("study", style="bold", overflow="fold"), column("runs", justify="right")
+    table = plain_table(names, counts, "status", "question")
     for row in rows:
         status = ", ".join(f"{number} {name}" for name, number in row.progress.items() if number)
-        table.add_row(Text(row.name, style="bold"), f"{sum(row.progress.values())}", status, Text(row.question))
+        table.add_row(row.name, f"{sum(row.progress.values())}", status, row.question)
     stdout().print(table)

@@ -34,11 +34,7 @@ def whole_numbers(text: str, option: str, minimum: int, example: str) -> list[in
     """Return the numbers of a list such as `256,512,1024`, in order. Raise `ConfigError` for anything else."""
     parts = [part.strip() for part in re.split(r"[,\s]+", text) if part.strip()]
     for part in parts:
-        if (
-            not re.fullmatch(r"[0-9]+", part)
-            or len(part) > len(str(MAX_INTEGER))
-            or not minimum <= int(part) <= MAX_INTEGER
-        ):
+        if not re.fullmatch(r"[0-9]{1,10}", part) or not minimum <= int(part) <= MAX_INTEGER:
             raise ConfigError(
                 f"{option} must be whole numbers from {minimum} to {MAX_INTEGER}, comma-separated, got {part[:40]!r}; "
                 f"write {option} {example}"
@@ -124,7 +120,7 @@ def option_class(owner: type[T]) -> type[T]:
 
 @option_class
 class Execution:
-    """How runs are executed. Only `threads`, `device` and `backend` can change results, in the last digits."""
+    """Arguments of `execute`. Only `threads`, `device` and `backend` can change results, in the last digits."""
 
     results: Results = RESULTS
     """Folder for the results database, the trained models and the report."""

@@ -1,5 +1,6 @@
 """`lengthwise pretrained`: test whether a language model learns Boolean functions from the examples in its prompt."""
 
+import dataclasses
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -7,7 +8,7 @@ from cyclopts import Parameter
 
 from lengthwise.cli.options import Integer, NameList, option_class, require_no_option, split_names, whole_numbers
 from lengthwise.cli.output_file import output_file
-from lengthwise.cli.printing import duration, json_text, one_line, print_json, stdout
+from lengthwise.cli.printing import column, duration, json_text, one_line, plain_table, print_json, stdout
 from lengthwise.cli.progress_bar import progress
 
 if TYPE_CHECKING:
@@ -48,9 +49,6 @@ class PretrainedOptions:
     json: bool = False
     """Print the same JSON instead of a table."""
 
-    def example_counts(self) -> tuple[int, ...]:
-        return tuple(dict.fromkeys(whole_numbers(self.examples, "--examples", 0, "0,5,10,20,40")))
-
 
 DEFAULTS = PretrainedOptions()
 
@@ -65,29 +63,24 @@ def command(
 
     Example: lengthwise pretrained models/mpt-7b --tasks conjunction,parity-function --examples 0,10,40 --output mpt.json
 
-    Parameters
-    ----------
-    folder
-        The model's folder, with config.json, the tokenizer and *.safetensors.
+    Args:
+        folder: The model's folder, with config.json, the tokenizer and *.safetensors.
     """
     from lengthwise.evaluation import pretrained
     from lengthwise.studies import execution
     from lengthwise.training.numerics import use_process
 
     file = None if options.output is None else output_file(options.output, "JSON file")
-    counts = options.example_counts()
+    counts = tuple(dict.fromkeys(whole_numbers(options.examples, "--examples", 0, "0,5,10,20,40")))
     tasks = pretrained.boolean_tasks(split_names(options.tasks), options.dims)
     settings = tuple(dict.fromkeys(part.strip() for part in options.settings.split(",") if part.strip()))
-
-    def plan_with(form: str) -> "Plan":
-        return pretrained.Plan(tasks, settings, counts, form, options.prompts, options.seed)
-
-    plan = plan_with("mpt" if options.form == "auto" else options.form)  # checks the options before the model is loaded
+    form = "mpt" if options.form == "auto" else options.form
+    plan = pretrained.Plan(tasks, settings, counts, form, options.prompts, options.seed)  # checks the options
     execution.require_usable(None, options.device, "auto", options.threads)
     use_process(options.threads)
     model = pretrained.load(folder, device=options.device, dtype=options.dtype)
     if options.form == "auto":
-        plan = plan_with(pretrained.form_for(model.model_type))
+        plan = dataclasses.replace(plan, form=pretrained.form_for(model.model_type))
     start = time.perf_counter()
     with progress() as show:
         results = pretrained.predict_labels(
@@ -177,21 +170,14 @@ def _interval(predictions: "LabelPredictions") -> "Interval":
 
 
 def _table(results: "list[LabelPredictions]") -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("task", overflow="fold")
-    table.add_column("setting")
+    table = plain_table(column("task", overflow="fold"), "setting")
     for name in ("examples", "accuracy", "interval", "n", "one label", "P(0 or 1)"):
         table.add_column(name, justify="right", no_wrap=True)
     previous = None
     for predictions in results:
         group, interval = (predictions.task, predictions.setting), _interval(predictions)
-        names = [Text(name) for name in group] if group != previous else [Text(), Text()]
-        previous = group
         table.add_row(
-            *names,
+            *(group if group != previous else ("", "")),
             f"{predictions.examples}",
             f"{predictions.accuracy:.3f}",
             f"{interval.low:.3f} … {interval.high:.3f}",
@@ -199,4 +185,5 @@ def _table(results: "list[LabelPredictions]") -> Any:
             f"{predictions.constant_accuracy:.3f}",
             f"{predictions.label_mass:.3f}",
         )
+        previous = group
     return table

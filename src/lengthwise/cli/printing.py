@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Column, Table
 
-CONTROL_CHARACTERS = re.compile(
-    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
-)  # all that a terminal would act on, except line feeds
+# All that a terminal would act on, except line feeds.
+CONTROL_CHARACTERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 PLAIN_WIDTH = 160  # columns of tables in a file or a pipe
 
 
 def stdout() -> "Console":
-    return console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
+    return console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
 def console(**settings: Any) -> "Console":
-    """Return a rich console that escapes control characters in text, which may come from somebody else's database."""
+    """Return a rich console that escapes control characters and reads no markup, as text may be from somebody else's database."""
     from rich.console import Console
     from rich.segment import Segment
 
@@ -31,7 +31,21 @@ def console(**settings: Any) -> "Console":
             for text, style, control in super().render(renderable, options):
                 yield Segment(text if control else escaped(text), style, control)
 
-    return EscapingConsole(**settings)
+    return EscapingConsole(markup=False, emoji=False, highlight=False, **settings)
+
+
+def column(header: str, **settings: Any) -> "Column":
+    """Return a column of a `plain_table` with settings of rich."""
+    from rich.table import Column
+
+    return Column(header, **settings)
+
+
+def plain_table(*headers: "Column | str", **settings: Any) -> "Table":
+    """Return a table without lines, whose columns are two spaces apart."""
+    from rich.table import Table
+
+    return Table(*headers, box=None, pad_edge=False, padding=(0, 2, 0, 0), **settings)
 
 
 def escaped(text: str) -> str:

@@ -2,10 +2,10 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lengthwise.cli.printing import console, duration, figure, one_line
 from lengthwise.studies.events import Advanced, Begun, Counted, Done, Event, Failed, Note, Released, Started
@@ -15,18 +15,15 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 
-class Show(Protocol):
-    def __call__(self, event: Event) -> None: ...
-
-
 @contextmanager
-def display(study: Study, results: Path) -> Iterator[Show]:
+def display(study: Study, results: Path) -> Iterator[Callable[[Event], None]]:
     """Show events on stderr: bars on a terminal, otherwise occasional lines."""
-    if sys.stderr.isatty():
-        with Live(study, results).running() as live:
-            yield live
-    else:
+    if not sys.stderr.isatty():
         yield Lines(study, results)
+        return
+    live = Live(study, results)
+    with live.bars:
+        yield live
 
 
 class Overview:
@@ -166,24 +163,17 @@ class Lines:
                 self._print(f"waiting for {running} run{'s' if running != 1 else ''} of another command")
             self.waiting = event.waiting
         elif (line := overview.line(event)) is not None:
-            # `Counted` follows this event, so the run itself is not in `ended` yet.
-            number = (
-                f"[{min(overview.total, overview.ended + 1)}/{overview.total}] "
-                if isinstance(event, (Done, Failed))
-                else ""
-            )
-            self._print(f"{number}{line}{self._eta() if number else ''}")
+            if isinstance(event, (Done, Failed)):
+                number = min(overview.total, overview.ended + 1)  # `Counted` follows and adds the run to `ended`
+                line = f"[{number}/{overview.total}] {line}{self._eta()}"
+            self._print(line)
 
     def _advance(self, event: Advanced) -> None:
         now = time.perf_counter()
-        if now - self.printed.get(event.key, self.start) < self._interval():
-            return
-        self.printed[event.key] = now
-        self._print(f"{self.overview.name(event.key)}: {progress_text(event)}{self._eta()}")
-
-    def _interval(self) -> float:
-        """Return the seconds between two lines about a run: 10 at first, later more."""
-        return max(10.0, (time.perf_counter() - self.start) / 30)
+        interval = max(10.0, (now - self.start) / 30)  # seconds between two lines about a run
+        if now - self.printed.get(event.key, self.start) >= interval:
+            self.printed[event.key] = now
+            self._print(f"{self.overview.name(event.key)}: {progress_text(event)}{self._eta()}")
 
     def _eta(self) -> str:
         seconds = self.overview.eta()
@@ -211,7 +201,7 @@ class Live:
         from rich.table import Column
 
         self.overview, self.results = Overview(study), results
-        terminal = console(stderr=True, highlight=False)
+        terminal = console(stderr=True)
         self.bars = Progress(
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
             BarColumn(bar_width=24 if terminal.width >= 110 else 8),
@@ -222,11 +212,6 @@ class Live:
         )
         self.rows: dict[str, TaskID] = {}
         self.overall: TaskID | None = None
-
-    @contextmanager
-    def running(self) -> Iterator["Live"]:
-        with self.bars:
-            yield self
 
     def __call__(self, event: Event) -> None:
         overview = self.overview
@@ -253,9 +238,8 @@ class Live:
             return
         overview = self.overview
         eta = overview.eta()
-        status = f"{overview.ended} of {overview.total} done"
-        if overview.counts["failed"]:
-            status += f", {overview.counts['failed']} failed"
+        failed = overview.counts["failed"]
+        status = f"{overview.ended} of {overview.total} done{f', {failed} failed' if failed else ''}"
         if isinstance(event, Counted) and event.waiting:
             status += f"; another command has the last {overview.counts['running']}"
         elif eta is not None and eta >= 1:
@@ -274,4 +258,4 @@ class Live:
             self.bars.remove_task(self.rows.pop(key))
 
     def _print(self, line: str) -> None:
-        self.bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self.bars.console.print(line, soft_wrap=True)

@@ -25,19 +25,14 @@ def command(
 
     Example: lengthwise report --study quickstart --output quickstart.html
 
-    Parameters
-    ----------
-    study
-        Study to report. [default: all studies in the results folder]
-    ties
-        How encodings with equal scores are ranked. The summary of several tasks shows the mean of 1 / rank of each encoding.
-        average: they share the mean of their ranks. published: ranks follow the order of the study's list, as in the NoPE study.
-    results
-        Results folder.
-    output
-        The HTML file to write. [default: report.html in the results folder]
-    json
-        Print the results as JSON; the HTML file is then written only with --output.
+    Args:
+        study: Study to report. [default: all studies in the results folder]
+        ties: How encodings with equal scores are ranked. The summary of several tasks shows each encoding's mean of 1 / rank.
+            average: they share the mean of their ranks.
+            published: ranks follow the order of the study's list, as in the NoPE study.
+        results: Results folder.
+        output: The HTML file to write. [default: report.html in the results folder]
+        json: Print the results as JSON; the HTML file is then written only with --output.
     """
     from lengthwise.analysis import findings, ranking, require_ties
     from lengthwise.report import write

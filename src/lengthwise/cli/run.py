@@ -22,10 +22,8 @@ def command(study: str, /, *, execution: Execution = DEFAULT_EXECUTION) -> int:
 
     Example: lengthwise run studies/quickstart.py --workers 2
 
-    Parameters
-    ----------
-    study
-        A Python file that defines a variable named `study`.
+    Args:
+        study: A Python file that defines a variable named `study`.
     """
     from lengthwise.studies import load
 
@@ -40,17 +38,7 @@ def run_study(study: "Study", execution: Execution) -> int:
 
     folder = Path(execution.results)
     with display(study, folder) as show:
-        outcome = execute(
-            study,
-            folder,
-            workers=execution.workers,
-            device=execution.device,
-            backend=execution.backend,
-            threads=execution.threads,
-            executor=execution.executor,
-            estimate=True,
-            on_event=show,
-        )
+        outcome = execute(study, **vars(execution), estimate=True, on_event=show)
     with open_results(folder, create=False) as store:
         page = print_table(store, study.name, store.folder / "report.html")
     print(f"Report: {one_line(page)}")
@@ -58,15 +46,11 @@ def run_study(study: "Study", execution: Execution) -> int:
         runs = {run.key: run for run in study.runs}
         for key, error in outcome.failed:
             run = runs[key]
-            print(
-                one_line(f"lengthwise: failed: {run.label} on {run.task.label}, seed {run.seed} ({key[:8]}): {error}"),
-                file=sys.stderr,
-            )
+            line = f"lengthwise: failed: {run.label} on {run.task.label}, seed {run.seed} ({key[:8]}): {error}"
+            print(one_line(line), file=sys.stderr)
         number = len(outcome.failed)
         failed = "the run" if len(study.runs) == 1 else f"{number} of {len(study.runs)} runs"
-        print(
-            f"lengthwise: {failed} failed; run the same command again to retry {'it' if number == 1 else 'them'}",
-            file=sys.stderr,
-        )
+        retry = f"run the same command again to retry {'it' if number == 1 else 'them'}"
+        print(f"lengthwise: {failed} failed; {retry}", file=sys.stderr)
         return 1
     return 0

@@ -52,10 +52,8 @@ def command(task: str, /, *, options: SampleOptions = DEFAULTS) -> int:
 
     Example: lengthwise sample copy:symbols=10 --length 5 --count 3; lengthwise sample scan --all --json
 
-    Parameters
-    ----------
-    task
-        The task, optionally with settings: copy or copy:symbols=10.
+    Args:
+        task: The task, optionally with settings: copy or copy:symbols=10.
     """
     return (show_all if options.all else show_examples)(task, options)
 

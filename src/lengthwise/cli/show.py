@@ -6,8 +6,9 @@ import json as json_module
 import math
 from typing import TYPE_CHECKING, Any
 
+from lengthwise.cli.inspect.tables import draw_strip
 from lengthwise.cli.options import RESULTS, Results
-from lengthwise.cli.printing import figure, print_json, stdout
+from lengthwise.cli.printing import column, figure, plain_table, print_json, stdout
 from lengthwise.metrics import Metric
 from lengthwise.probes import PROBES
 from lengthwise.probes.base import stored_note
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from lengthwise.analysis.kinds import Kind
     from lengthwise.store import CurveRow, ProbeRow, RunRow, ScoreRow
 
-BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 60
 LENGTH_KINDS: "dict[Kind, str]" = {
     "shorter": "shorter than training",
@@ -31,14 +31,10 @@ def command(run: str, /, *, results: Results = RESULTS, json: bool = False) -> i
 
     Example: lengthwise show 3f9a (`lengthwise list runs` shows the keys)
 
-    Parameters
-    ----------
-    run
-        The run's key, or its first digits.
-    results
-        Results folder.
-    json
-        Print JSON.
+    Args:
+        run: The run's key, or its first digits.
+        results: Results folder.
+        json: Print JSON.
     """
     from lengthwise.store import open_results
 
@@ -46,11 +42,8 @@ def command(run: str, /, *, results: Results = RESULTS, json: bool = False) -> i
         row = store.run(run)
         scores, curve, probes = store.scores([row.key]), store.curve(row.key), store.probes([row.key])
     if json:
-        data = dataclasses.asdict(row)
-        data["scores"] = [dataclasses.asdict(score) for score in scores]
-        data["curve"] = [dataclasses.asdict(point) for point in curve]
-        data["probes"] = [dataclasses.asdict(probe) for probe in probes]
-        print_json(data)
+        lists: dict[str, list[Any]] = {"scores": scores, "curve": curve, "probes": probes}
+        print_json(dataclasses.asdict(row) | {key: list(map(dataclasses.asdict, rows)) for key, rows in lists.items()})
         return 0
     print_run(row, scores, curve)
     by_probe: dict[str, list[ProbeRow]] = {}
@@ -64,29 +57,24 @@ def command(run: str, /, *, results: Results = RESULTS, json: bool = False) -> i
 
 
 def print_run(run: "RunRow", scores: "list[ScoreRow]", curve: "list[CurveRow]") -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     from lengthwise.analysis.training_set import training_set
 
     console = stdout()
-    console.print(Text(f"{run.label} on {run.task}, seed {run.seed}", style="bold"))
-    facts = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    facts.add_column(style="dim", no_wrap=True)
-    facts.add_column(overflow="fold")
+    console.print(f"{run.label} on {run.task}, seed {run.seed}", style="bold")
+    facts = plain_table(column("", style="dim", no_wrap=True), column("", overflow="fold"), show_header=False)
     facts.add_row("key", run.key)
-    facts.add_row("status", Text(f"{run.status}: {run.error}" if run.error else run.status))
+    facts.add_row("status", f"{run.status}: {run.error}" if run.error else run.status)
     if run.finished is None and run.steps:
         facts.add_row("step", f"{run.step} of {run.steps}")
     for name in ("encoding", "task", "model", "training"):
-        facts.add_row(name, Text(_settings(run.config.get(name))))
+        facts.add_row(name, _settings(run.config.get(name)))
     if training := run.config.get("training"):
         facts.add_row("examples", training_set(training))
     for name, value in ({"metric": {}} | run.facts).items():
         text = _settings(value)
         if name == "metric":
             text = ", ".join(filter(None, [run.metric, f"{run.better} is better", text]))
-        facts.add_row(name, Text(text))
+        facts.add_row(name, text)
     console.print(facts)
     if curve:
         losses = [point.loss for point in curve]
@@ -97,18 +85,16 @@ def print_run(run: "RunRow", scores: "list[ScoreRow]", curve: "list[CurveRow]") 
         for score, (name, problem) in itertools.product(scores, STORED_ANSWERS.items()):
             for answer in _details(score).get(name, []):
                 console.print()
-                console.print(Text(f"{problem}, length {score.length}: {answer['question']}", style="bold"))
-                console.print(Text(answer["generated"] or "(nothing was generated)"))
+                console.print(f"{problem}, length {score.length}: {answer['question']}", style="bold")
+                console.print(answer["generated"] or "(nothing was generated)")
 
 
 def scores_table(run: "RunRow", scores: "list[ScoreRow]") -> Any:
     """Return a table with one row per score: the score, further means of decoded answers, and the baselines' scores."""
-    from rich.table import Table
-
     from lengthwise.analysis.gather import baselines_beside, metric_of
     from lengthwise.analysis.kinds import length_kind_of_score
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     decoded = any("unreadable" in _details(score) for score in scores)
     means = list(dict.fromkeys(name for score in scores for name in ordered_means(_details(score))))
     baseline_scores = [{name: value for name, value, _ in baselines_beside(score.facts)} for score in scores]
@@ -126,18 +112,11 @@ def scores_table(run: "RunRow", scores: "list[ScoreRow]") -> Any:
         baseline_cells = [f"{of_baselines[name]:.4f}" if name in of_baselines else "–" for name in baselines]
         table.add_row(*row, *numbers, *unreadable, *baseline_cells, length_kind)
     for kind in ("trained", "longer"):  # shorter lengths are in neither mean
-        if overall := overall_score(
-            metric_of(run), [score for score in scores if length_kind_of_score(run, score) == kind]
-        ):
+        of_kind = [score for score in scores if length_kind_of_score(run, score) == kind]
+        if overall := overall_score(metric_of(run), of_kind):
             mean, examples = overall
-            table.add_row(
-                "all",
-                f"{mean:.4f}",
-                "",
-                f"{examples}",
-                *("" for _ in extra_columns),
-                f"{LENGTH_KINDS[kind]}, all lengths",
-            )
+            blank = [""] * len(extra_columns)
+            table.add_row("all", f"{mean:.4f}", "", f"{examples}", *blank, f"{LENGTH_KINDS[kind]}, all lengths")
     return table
 
 
@@ -171,10 +150,8 @@ def _settings(value: Any) -> str:
     if isinstance(value, dict):
         version = value.get("class") if "is" in value else None
         note = f" ({_settings(version).replace('=', ' ')})" if isinstance(version, dict) else ""
-        name = f"{value['is']}{note} " if "is" in value else ""
-        return name + ", ".join(
-            f"{k}={_settings(v)}" for k, v in value.items() if "is" not in value or k not in ("is", "class")
-        )
+        name, hidden = (f"{value['is']}{note} ", ("is", "class")) if "is" in value else ("", ())
+        return name + ", ".join(f"{k}={_settings(v)}" for k, v in value.items() if k not in hidden)
     if value is None:
         return "–"
     return value if isinstance(value, str) else json_module.dumps(value, ensure_ascii=False)
@@ -184,7 +161,4 @@ def _bars(values: list[float]) -> str:
     """Return the values as a row of block characters, scaled from the lowest to the highest value."""
     step = max(1, math.ceil(len(values) / CURVE_WIDTH))
     finite = [value for value in values[::step] if math.isfinite(value)]
-    if not finite:
-        return ""
-    low, span = min(finite), (max(finite) - min(finite)) or 1.0
-    return "".join(BARS[round((value - low) / span * (len(BARS) - 1))] for value in finite)
+    return draw_strip(finite, min(finite), max(finite)) if finite else ""

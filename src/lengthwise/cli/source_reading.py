@@ -44,11 +44,7 @@ class SourceClass:
             for node in of_class.definition.body:
                 if isinstance(node, ast.FunctionDef) and node.name == "__init__":
                     pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-                    return {
-                        argument.arg: literal(default, of_class.module)
-                        for argument, default in pairs
-                        if default is not None
-                    }
+                    return {a.arg: literal(default, of_class.module) for a, default in pairs if default is not None}
         return {}
 
     def attribute(self, name: str) -> Any:

@@ -40,10 +40,8 @@ class Config:
 
     def require_between(self, low: float, high: float, *names: str) -> None:
         for name in names:
-            if not low <= getattr(self, name) <= high:
-                raise ConfigError(
-                    f"{type(self).__name__}.{name} must be from {low} to {high}, got {getattr(self, name)}"
-                )
+            if not low <= (value := getattr(self, name)) <= high:
+                raise ConfigError(f"{type(self).__name__}.{name} must be from {low} to {high}, got {value}")
 
     def to_data(self) -> dict[str, Any]:
         """Return plain JSON data with every default written out."""

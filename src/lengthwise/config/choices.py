@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, ClassVar
 
 from lengthwise.class_versions import class_version, require_attributes, require_complete, source_location
-from lengthwise.values import ConfigError, cast, join_names, near_miss, parse_value, require_known
+from lengthwise.values import ConfigError, cast, folded, join_names, near_miss, parse_value, require_known
 
 
 class UnknownName(ConfigError):
@@ -85,11 +85,9 @@ class Choice:
         """Return plain JSON data: the name, the version of the class (see `class_version`), and every setting."""
         settings = {k: list(v) if isinstance(v, tuple) else v for k, v in self.settings}  # JSON has no tuples
         data = {"is": self.name, "class": class_version(self.cls), **settings}
-        return (
-            {**data, "remaining_layers": [choice.to_data() for choice in self.remaining_layers]}
-            if self.remaining_layers
-            else data
-        )
+        if self.remaining_layers:
+            data["remaining_layers"] = [choice.to_data() for choice in self.remaining_layers]
+        return data
 
     def identity(self) -> dict[str, Any]:
         """Return the part of `to_data` that enters the run key. A path is excluded if the file's hash is included."""
@@ -121,11 +119,10 @@ def choose(make: type, **settings: Any) -> Choice:
         raise ConfigError(f"choose() takes the class of an encoding, a task or a position scheme, got {make!r}")
     require_complete(make)
     Registry.known[kind].require_own_name(make)
-    known = settings_of(make)
     _require_settings(make, settings)
     complete = {
         name: cast(settings.get(name, p.default), annotation(make, p), f"{make.__name__}.{name}")
-        for name, p in known.items()
+        for name, p in settings_of(make).items()
     }
     if check := getattr(make, "check", None):
         try:
@@ -188,14 +185,11 @@ def alternate(*choices: Choice) -> Choice:
 def require_choice(caller: str, value: object, kind: str = "encoding") -> None:
     """Raise `ConfigError` unless `value` is a choice of that kind, and not a class, an instance or a name."""
     if not isinstance(value, Choice):
-        name = value.__name__ if isinstance(value, type) else type(value).__name__ if kind_of(value) else repr(value)
-        raise ConfigError(f"{caller} takes choices, got {name}; write choose({name if kind_of(value) else 'RoPE'})")
+        has_kind = getattr(value, "kind", None)
+        name = value.__name__ if isinstance(value, type) else type(value).__name__ if has_kind else repr(value)
+        raise ConfigError(f"{caller} takes choices, got {name}; write choose({name if has_kind else 'RoPE'})")
     if value.kind != kind:
         raise ConfigError(f"{caller} takes an {kind}, got the {value.kind} {value.label}")
-
-
-def kind_of(value: object) -> str | None:
-    return getattr(value, "kind", None)
 
 
 def annotation(make: type, parameter: inspect.Parameter) -> Any:
@@ -235,23 +229,20 @@ class Registry:
         try:
             make = point.load()
         except (Exception, SystemExit) as error:
-            self.broken[point.name] = (
-                f"{where} cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())}; fix or remove that package"
-            )
-            return
-        if not isinstance(make, type) or getattr(make, "kind", None) != self.kind:
-            self.broken[point.name] = (
-                f"{where} must be a class of kind {self.kind}, got {make!r}; fix or remove that package"
-            )
-        elif (clash := self._clash(point.name, make)) is not None:
-            self.broken[point.name] = (
-                f"{where} has the same name as {clash.__name__}, which is already listed; fix or remove that package"
-            )
+            problem = f"cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())}"
         else:
-            self._classes[point.name] = make
+            if not isinstance(make, type) or getattr(make, "kind", None) != self.kind:
+                problem = f"must be a class of kind {self.kind}, got {make!r}"
+            elif (clash := self._clash(point.name, make)) is not None:
+                problem = f"has the same name as {clash.__name__}, which is already listed"
+            else:
+                self._classes[point.name] = make
+                return
+        self.broken[point.name] = f"{where} {problem}; fix or remove that package"
 
-    def _has(self, name: str) -> bool:
-        return _normalized(name.strip()) in self._normalized_names()
+    def has(self, name: str) -> bool:
+        self._all()
+        return folded(name.strip()) in self._by_folded_name()
 
     def add(self, make: type) -> str | None:
         """Add a class of a plug-in. An incomplete class is not added; return what it lacks, which `find` also raises.
@@ -273,8 +264,8 @@ class Registry:
 
     def require_own_name(self, make: type) -> None:
         """Raise `ConfigError` if a built-in class has the name of this unlisted one, since commands could not tell them apart."""
-        builtin = {_normalized(name): known for name, known in self._builtin.items()}
-        known = builtin.get(_normalized(make.__name__), make)
+        builtin = {folded(name): known for name, known in self._builtin.items()}
+        known = builtin.get(folded(make.__name__), make)
         if known is not make and make not in self._classes.values():
             raise ConfigError(
                 f"{source_location(make)}: the {self.kind} {make.__name__} has the same name as {known.__name__} of "
@@ -283,8 +274,8 @@ class Registry:
 
     def _clash(self, name: str, make: type) -> type | None:
         """Return another class that is already listed under this name or this class's name."""
-        listed = self._normalized_names()
-        others = (listed.get(_normalized(n), make) for n in (name, make.__name__))
+        listed = self._by_folded_name()
+        others = (listed.get(folded(n), make) for n in (name, make.__name__))
         return next((other for other in others if other is not make), None)
 
     def state(self) -> tuple[dict[str, type], dict[str, str]]:
@@ -298,10 +289,10 @@ class Registry:
         else:
             self._classes, self.broken = dict(state[0]), dict(state[1])
 
-    def _normalized_names(self) -> dict[str, type]:
+    def _by_folded_name(self) -> dict[str, type]:
         # A choice stores the class's own name, which may differ from the name of its entry point.
-        class_names = {_normalized(make.__name__): make for make in self._classes.values()}
-        return class_names | {_normalized(name): make for name, make in self._classes.items()}
+        class_names = {folded(make.__name__): make for make in self._classes.values()}
+        return class_names | {folded(name): make for name, make in self._classes.items()}
 
     def __iter__(self) -> Iterator[type]:
         return iter(self._all().values())
@@ -312,21 +303,20 @@ class Registry:
     def find(self, name: str) -> type:
         """Return the class with this name, ignoring case, dashes and underscores."""
         names = self.names()
-        make = self._normalized_names().get(_normalized(name))
+        make = self._by_folded_name().get(folded(name))
         if make is not None:
             return make
         parts = [part for part in name.split(",") if part.strip()]
-        if "," in name and parts and all(self._has(part) for part in parts):
+        if "," in name and parts and all(self.has(part) for part in parts):
             raise ConfigError(f"{name!r}: separate {self.kind}s with spaces, as in: {' '.join(parts)}")
-        if len(parts) > 1 and self._has(parts[0]) and "=" in parts[1]:
+        if len(parts) > 1 and self.has(parts[0]) and "=" in parts[1]:
             raise ConfigError(f"{name!r}: write settings after a colon: {parts[0]}:{','.join(parts[1:])}")
         for broken, reason in self.broken.items():
-            if _normalized(broken) == _normalized(name):
+            if folded(broken) == folded(name):
                 raise ConfigError(reason)
         own = "; for a class of your own, add --plugin FILE (in a study file, pass the class itself)"
-        raise UnknownName(
-            f"there is no {self.kind} {name!r}{near_miss(name, names) or own}; available: {', '.join(names)}"
-        )
+        hint = near_miss(name, names) or own
+        raise UnknownName(f"there is no {self.kind} {name!r}{hint}; available: {', '.join(names)}")
 
     def parse(self, text: str) -> Choice:
         """Return the choice for a name with optional settings: `fire`, `fire:hidden_layers=1,activation=gelu`.
@@ -354,7 +344,7 @@ class Registry:
         for part in filter(None, split_at_commas(rest)):
             key, equals, value = part.partition("=")
             key = key.strip().replace("-", "_")
-            if not equals and self._has(part):
+            if not equals and self.has(part):
                 raise ConfigError(f"{text!r}: separate {self.kind}s with spaces instead of commas: ... {part} ...")
             if not equals:
                 raise ConfigError(f"{text!r}: {part!r} is not a setting; write {make.__name__.lower()}:name=value")
@@ -373,10 +363,6 @@ def split_layers(text: str) -> list[str]:
 def split_at_commas(text: str) -> list[str]:
     """Split at commas, except inside brackets: `a=[1,2],b` gives `a=[1,2]` and `b`."""
     return re.split(r",(?![^\[]*\])", text)
-
-
-def _normalized(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "")
 
 
 def choice_from_data(kind: str, data: Any) -> Choice:

@@ -69,12 +69,9 @@ class Run(Config):
         return self._encoding_label() + (f" with {scheme.label}" if scheme is not None else "")
 
     def _encoding_label(self) -> str:
-        default = (
-            None if self.encoding.remaining_layers else bool(getattr(self.encoding.cls, "shared_across_layers", False))
-        )
+        name, label, is_pattern = self.encoding.name, self.encoding.label, bool(self.encoding.remaining_layers)
+        default = None if is_pattern else bool(getattr(self.encoding.cls, "shared_across_layers", False))
         if self.model.share_encoding == default:
-            return self.encoding.label
+            return label
         suffix = "-S" if self.model.share_encoding else "-per-layer"
-        if self.encoding.remaining_layers:
-            return f"({self.encoding.label}){suffix}"
-        return self.encoding.name + suffix + self.encoding.label[len(self.encoding.name) :]
+        return f"({label}){suffix}" if is_pattern else name + suffix + label.removeprefix(name)

@@ -11,8 +11,7 @@ torch, so a report needs the database alone.
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import ClaimLost, StoreError, StoreGone, StoreWarning, Unstorable
 from lengthwise.store.folders import delete_run, run_folder
-from lengthwise.store.opening import open_results, open_store
-from lengthwise.store.results import Store
+from lengthwise.store.results import Store, open_results, open_store
 from lengthwise.store.rows import STATUSES, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow
 from lengthwise.store.schema import SCHEMA_VERSION
 from lengthwise.store.workers import worker_name

@@ -42,6 +42,9 @@ def escaped(value: Any, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
+_KINDS = {dict: "an object", list: "a list", str: "text", bytes: "bytes", bool: "true or false", type(None): "nothing"}
+
+
 # ---- cells --------------------------------------------------------------------------------------------------------
 
 
@@ -60,28 +63,21 @@ def letters(value: Any) -> str:
     return value
 
 
-def text(value: Any) -> str:
-    if len(letters(value)) > LONGEST:
-        raise Unreadable(f"has {len(value):,} characters, more than {LONGEST:,}")
-    return str(value)
+def _words(longest: int, *, filled: bool = True, printable: bool = False) -> Check:
+    def check(value: Any) -> str:
+        if len(letters(value)) > longest:
+            raise Unreadable(f"has {len(value):,} characters, more than {longest:,}")
+        if filled and not value.strip():
+            raise Unreadable("is empty")
+        if printable and not value.isprintable():
+            raise Unreadable("is not one line of printable text")
+        return str(value)
+
+    return check
 
 
-def name(value: Any) -> str:
-    if not text(value).strip():
-        raise Unreadable("is empty")
-    return str(value)
-
-
-def word(value: Any) -> str:
-    if len(name(value)) > LONGEST_WORD:
-        raise Unreadable(f"has {len(value):,} characters, more than {LONGEST_WORD:,}")
-    return str(value)
-
-
-def printable_word(value: Any) -> str:
-    if not word(value).isprintable():
-        raise Unreadable("is not one line of printable text")
-    return str(value)
+text, name, word = _words(LONGEST, filled=False), _words(LONGEST), _words(LONGEST_WORD)
+printable_word = _words(LONGEST_WORD, printable=True)
 
 
 def one_of(*known: str) -> Check:
@@ -102,9 +98,6 @@ def whole(low: int = -(2**63), high: int = 2**63 - 1) -> Check:
         return value
 
     return check
-
-
-count, size = whole(low=0), whole(low=1)
 
 
 COUNT, SIZE = whole(low=0), whole(low=1)
@@ -128,7 +121,7 @@ def number(value: Any) -> float:
 
 
 def name_or_number(value: Any) -> str | int:
-    return name(value) if isinstance(value, str) else int(whole()(value))
+    return str(name(value)) if isinstance(value, str) else int(whole()(value))
 
 
 def digits(value: Any) -> str:
@@ -159,11 +152,7 @@ def optional(check: Check) -> Check:
 
 def parsed(check: Check) -> Check:
     """Return a check that parses a cell's JSON and checks the result."""
-
-    def read(value: Any) -> Any:
-        return check(parse(letters(value)))
-
-    return read
+    return lambda value: check(parse(letters(value)))
 
 
 def parse(value: str) -> Any:
@@ -211,7 +200,7 @@ def record(
             raise Unreadable(f"has an unknown member {escaped(unknown)}")
         for part, fits in {**further, **needed}.items():
             if part in value:
-                _within(part, fits, value[part])
+                within(part, fits, value[part])
         return value
 
     return check
@@ -224,7 +213,7 @@ def each(check: Check, least: int = 0) -> Check:
         if not isinstance(value, list) or len(value) < least:
             raise Unreadable(f"is {_kind(value)} instead of a list of at least {least}")
         for n, member in enumerate(value):
-            _within(f"[{n}]", check, member)
+            within(f"[{n}]", check, member)
         return value
 
     return check_list
@@ -235,8 +224,8 @@ def named(check: Check, names: Check = text) -> Check:
 
     def check_object(value: Any) -> dict[str, Any]:
         for part, member in record()(value).items():
-            _within(escaped(part), names, part)
-            _within(escaped(part), check, member)
+            within(escaped(part), names, part)
+            within(escaped(part), check, member)
         return value
 
     return check_object
@@ -258,21 +247,14 @@ def _shape(value: Any) -> tuple[int, ...]:
     return (len(value), *_shape(value[0])) if isinstance(value, list) else ()
 
 
-def _within(part: str, check: Check, value: Any) -> None:
+def within(part: str, check: Check, value: Any) -> Any:
+    """Return the value that passed the check of a part of something; the part is named in the reason otherwise."""
     try:
-        check(value)
+        return check(value)
     except Unreadable as error:
-        text = str(error)
-        raise Unreadable(f"{part}{'' if text.startswith('[') else ' '}{text}") from None
+        reason = str(error)
+        raise Unreadable(f"{part}{'' if reason.startswith('[') else ' '}{reason}") from None
 
 
 def _kind(value: Any) -> str:
-    kinds = {
-        dict: "an object",
-        list: "a list",
-        str: "text",
-        bytes: "bytes",
-        bool: "true or false",
-        type(None): "nothing",
-    }
-    return kinds.get(type(value), "a number")
+    return _KINDS.get(type(value), "a number")

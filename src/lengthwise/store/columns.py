@@ -11,23 +11,9 @@ from typing import Any
 from sqlalchemy import Table
 
 from lengthwise.probes import PROBES as KNOWN_PROBES
-from lengthwise.store.checks import (
-    Check,
-    Unreadable,
-    escaped,
-)
+from lengthwise.store.checks import Unreadable, escaped, within
 from lengthwise.store.errors import StoreWarning, Unstorable
 from lengthwise.store.shapes import GENERATED
-
-NAMES = {
-    "runs": ("key",),
-    "studies": ("name",),
-    "asked": ("key", "question"),
-    "scores": ("key", "question"),
-    "probes": ("key", "question"),
-    "curve": ("key", "step"),
-}
-"""The columns that identify a row of each table."""
 
 
 def readable(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
@@ -37,7 +23,7 @@ def readable(table: Table, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
         try:
             values = _checked(table, cells)
         except Unreadable as error:
-            name = _row_name(table.name, cells)
+            name = " ".join(escaped(cells[column.name]) for column in table.primary_key if column.name != "study")
             warnings.warn(StoreWarning(f"{table.name}: skipped the row {name}, {error}"), stacklevel=2)
         else:
             yield values
@@ -54,7 +40,7 @@ def require_readable(table: Table, cells: Mapping[str, Any], described: str) -> 
 def _checked(table: Table, cells: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checked cells. Columns without a check are left out."""
     checks = {name: table.c[name].info["check"] for name in cells if name in table.c and table.c[name].info}
-    values = {name: _cell(name, check, cells[name]) for name, check in checks.items()}
+    values = {name: within(f"whose {name}", check, cells[name]) for name, check in checks.items()}
     _check_row(table.name, values)
     return values
 
@@ -65,13 +51,6 @@ def is_readable(table: Table, row: Any) -> bool:
         return any(True for _ in readable(table, [row]))
 
 
-def _cell(column: str, check: Check, value: Any) -> Any:
-    try:
-        return check(value)
-    except Unreadable as error:
-        raise Unreadable(f"whose {column} {error}") from None
-
-
 def _check_row(what: str, values: Mapping[str, Any]) -> None:
     """Check what depends on several cells."""
     if what == "runs" and values.get("worker") is not None and values.get("heartbeat") is None:
@@ -80,9 +59,4 @@ def _check_row(what: str, values: Mapping[str, Any]) -> None:
         GENERATED(details)  # decoded answers have both members
     if what == "probes" and (probe := KNOWN_PROBES.get(values["question"]["probe"])) is not None:
         for column, check in zip(("question", "result"), probe.checks(), strict=True):
-            _cell(column, check, values[column])
-
-
-def _row_name(what: str, cells: Mapping[str, Any]) -> str:
-    """Return the cells that identify a row."""
-    return " ".join(escaped(cells[column]) for column in NAMES[what])
+            within(f"whose {column}", check, values[column])

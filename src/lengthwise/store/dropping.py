@@ -54,9 +54,11 @@ def drop_runs(
     stuck = _delete_files(folder, [run.key for run in dropped])
     dropped = [run for run in dropped if run.key not in stuck]
     deleted = [run.key for run in dropped]
-    listed = set(_studies_of(connection, deleted))
+    members = schema.study_runs
+    in_batches = (select(members.c.study).where(members.c.key.in_(batch)) for batch in batches(deleted))
+    listed = {study for query in in_batches for study in connection.scalars(query)}
     _delete(connection, deleted)
-    remaining = set(connection.scalars(select(schema.study_runs.c.study)))
+    remaining = set(connection.scalars(select(members.c.study)))
     studies = _delete_studies(connection, sorted(study for study in listed - remaining if isinstance(study, str)))
     return Dropped(runs=tuple(dropped), stuck=tuple(stuck.items()), studies=studies)
 
@@ -64,15 +66,15 @@ def drop_runs(
 def drop_study(connection: Connection, study: str, finished: bool, now: float, folder: Path | None) -> Dropped:
     reading.require_study(connection, study)
     members = schema.study_runs
-    member_keys = connection.scalars(
-        select(members.c.key).where(members.c.study == study).order_by(members.c.position)
-    ).all()
+    in_study = members.c.study == study
+    member_keys = connection.scalars(select(members.c.key).where(in_study).order_by(members.c.position)).all()
     known = {run.key: run for run in reading.runs(connection, study, now)}
-    others = _other_studies(connection, study)
+    not_in_study = select(members.c.key, members.c.study).where(~in_study).order_by(members.c.study.desc())
+    others = {row.key: row.study for row in connection.execute(not_in_study)}  # each with the first such study
     dropped, kept, holding = [], [], False
     for run in known.values():
-        if (elsewhere := others.get(run.key)) is not None:
-            kept.append((run, f"study {elsewhere} lists it too"))
+        if (other := others.get(run.key)) is not None:
+            kept.append((run, f"study {other} lists it too"))
         elif run.status == "running":
             kept.append((run, "it is running"))
             holding = True
@@ -117,22 +119,6 @@ def _delete_files(folder: Path | None, keys: Sequence[Any]) -> dict[Any, str]:
         except OSError as error:
             stuck[key] = f"its files cannot be deleted ({error.strerror}: {error.filename})"
     return stuck
-
-
-def _other_studies(connection: Connection, study: str) -> dict[str, str]:
-    """Return the runs that other studies list, each with the first such study."""
-    members = schema.study_runs
-    rows = select(members.c.key, members.c.study).where(members.c.study != study).order_by(members.c.study.desc())
-    return {row.key: row.study for row in connection.execute(rows)}
-
-
-def _studies_of(connection: Connection, keys: list[str]) -> list[str]:
-    members = schema.study_runs
-    return [
-        study
-        for batch in batches(keys)
-        for study in connection.scalars(select(members.c.study).where(members.c.key.in_(batch)))
-    ]
 
 
 def _delete(connection: Connection, keys: list[str]) -> None:

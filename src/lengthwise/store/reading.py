@@ -2,17 +2,19 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, and_, or_, select
+from sqlalchemy import Connection, Select, Table, and_, or_, select
 
 from lengthwise.config import near_miss
 from lengthwise.store import schema
 from lengthwise.store.checks import escaped
 from lengthwise.store.columns import readable
 from lengthwise.store.errors import StoreError
-from lengthwise.store.rows import STATUSES, CurveRow, ProbeRow, RunRow, ScoreRow, StudyRow, canonical
+from lengthwise.store.rows import STATUSES, RunRow, StudyRow, canonical
 from lengthwise.store.workers import is_dead
+
+R = TypeVar("R")
 
 
 def require_study(connection: Connection, study: str) -> None:
@@ -20,6 +22,13 @@ def require_study(connection: Connection, study: str) -> None:
     if study not in known:
         available = f"available: {', '.join(sorted(known))}" if known else "there are no studies yet"
         raise StoreError(f"there is no study {study!r}{near_miss(study, known)}; {available}")
+
+
+def _runs_of(study: str) -> Select[Any]:
+    """Select the runs that a study lists, in its order."""
+    runs, members = schema.runs, schema.study_runs
+    listed = and_(members.c.key == runs.c.key, members.c.study == study)
+    return select(runs).join(members, listed).order_by(members.c.position)
 
 
 # ---- unfinished work --------------------------------------------------------------------------------------------
@@ -36,13 +45,8 @@ def _open_keys(study: str | None) -> Select[str]:
 def in_need(connection: Connection, study: str) -> list[dict[str, Any]]:
     """Return the study's runs that are neither failed nor done, in its order, with or without a worker."""
     require_study(connection, study)
-    runs, members = schema.runs, schema.study_runs
-    query = (
-        select(runs)
-        .join(members, and_(members.c.key == runs.c.key, members.c.study == study))
-        .where(runs.c.error.is_(None), or_(runs.c.finished.is_(None), runs.c.key.in_(_open_keys(study))))
-        .order_by(members.c.position)
-    )
+    unfinished = or_(schema.runs.c.finished.is_(None), schema.runs.c.key.in_(_open_keys(study)))
+    query = _runs_of(study).where(schema.runs.c.error.is_(None), unfinished)
     return list(readable(schema.runs, connection.execute(query)))
 
 
@@ -71,10 +75,8 @@ def _status(row: Mapping[str, Any], still_open: set[str], now: float) -> str:
 
 def progress(connection: Connection, study: str, now: float) -> dict[str, int]:
     require_study(connection, study)
-    runs, members = schema.runs, schema.study_runs
-    query = select(runs).join(members, and_(members.c.key == runs.c.key, members.c.study == study))
     still_open = set(connection.scalars(_open_keys(study)))
-    rows = readable(schema.runs, connection.execute(query))
+    rows = readable(schema.runs, connection.execute(_runs_of(study)))
     counts = Counter(_status(row, still_open, now) for row in rows)
     return {status: counts[status] for status in STATUSES}
 
@@ -86,14 +88,11 @@ def studies(connection: Connection, now: float) -> list[StudyRow]:
 
 
 def runs(connection: Connection, study: str | None, now: float) -> list[RunRow]:
-    table, members = schema.runs, schema.study_runs
-    query = select(table)
     if study is None:
-        query = query.order_by(table.c.created, table.c.key)
+        query = select(schema.runs).order_by(schema.runs.c.created, schema.runs.c.key)
     else:
         require_study(connection, study)
-        query = query.join(members, and_(members.c.key == table.c.key, members.c.study == study))
-        query = query.order_by(members.c.position)
+        query = _runs_of(study)
     return _run_rows(connection, connection.execute(query).all(), study, None, now)
 
 
@@ -101,19 +100,14 @@ def run(connection: Connection, key: str, study: str | None, now: float) -> RunR
     """Return a run. Raises `StoreError` if its row cannot be read."""
     table = schema.runs
     rows = connection.execute(select(table).where(table.c.key == key)).all()
-    readable_rows = _run_rows(connection, rows, study, key, now)
-    if not readable_rows:
-        raise StoreError(f"the row of run {escaped(key)} cannot be read; run its study again")
-    return readable_rows[0]
+    for row in _run_rows(connection, rows, study, key, now):
+        return row
+    raise StoreError(f"the row of run {escaped(key)} cannot be read; run its study again")
 
 
 def listed(connection: Connection, study: str, without: Collection[str], now: float) -> list[RunRow]:
     """Return the runs that a study lists, except for the keys `without`. The study need not exist."""
-    table, members = schema.runs, schema.study_runs
-    keys = connection.scalars(select(members.c.key).where(members.c.study == study).order_by(members.c.position)).all()
-    rows = [
-        row for key in keys if key not in without for row in connection.execute(select(table).where(table.c.key == key))
-    ]
+    rows = [row for row in connection.execute(_runs_of(study)) if row.key not in without]
     return _run_rows(connection, rows, study, None, now) if rows else []
 
 
@@ -159,21 +153,8 @@ def full_key(connection: Connection, prefix: str, name: str) -> str:
 # ---- numbers ----------------------------------------------------------------------------------------------------
 
 
-def scores(connection: Connection, key: str) -> list[ScoreRow]:
-    table = schema.scores
-    query = select(table).where(table.c.key == key).order_by(table.c.length, table.c.question)
-    rows = readable(schema.scores, connection.execute(query))
-    return [ScoreRow(asked=row.pop("question"), **row) for row in rows]
-
-
-def curve(connection: Connection, key: str) -> list[CurveRow]:
-    table = schema.curve
-    query = select(table).where(table.c.key == key).order_by(table.c.step)
-    rows = readable(schema.curve, connection.execute(query))
-    return [CurveRow(**row) for row in rows]
-
-
-def probes(connection: Connection, key: str) -> list[ProbeRow]:
-    table = schema.probes
-    rows = connection.execute(select(table).where(table.c.key == key).order_by(table.c.question))
-    return [ProbeRow(asked=row.pop("question"), **row) for row in readable(schema.probes, rows)]
+def rows_of(connection: Connection, table: Table, row: type[R], key: str) -> list[R]:
+    """Return the rows of a run: its scores, its training curve or its probe results."""
+    order = [table.c[name] for name in ("length", "step", "question") if name in table.c]
+    rows = readable(table, connection.execute(select(table).where(table.c.key == key).order_by(*order)))
+    return [row(**{"asked" if name == "question" else name: value for name, value in cells.items()}) for cells in rows]

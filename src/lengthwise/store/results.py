@@ -6,8 +6,9 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, delete, select, update
 
-from lengthwise.store import columns, dropping, reading
+from lengthwise.store import columns, dropping, reading, schema
 from lengthwise.store.checks import LONGEST, Unreadable, escaped, parse, require_key
+from lengthwise.store.databases import open_database
 from lengthwise.store.databases.base import Database
 from lengthwise.store.dropping import Dropped
 from lengthwise.store.errors import ClaimLost, StoreError, damaged
@@ -22,15 +23,9 @@ from lengthwise.store.rows import (
     plain_text,
     take,
 )
-from lengthwise.store.schema import asked as asked_table
-from lengthwise.store.schema import curve as curve_table
-from lengthwise.store.schema import probes as probes_table
-from lengthwise.store.schema import runs as runs_table
-from lengthwise.store.schema import scores as scores_table
-from lengthwise.store.schema import studies as studies_table
-from lengthwise.store.schema import study_runs
 from lengthwise.store.workers import is_dead
 from lengthwise.store.writing import batches, insert_rows, remove_unreadable, repair, upsert
+from lengthwise.values import require_no_address
 
 _CLAIM_OVER = {"worker": None, "heartbeat": None, "handed_out": None}
 
@@ -44,20 +39,17 @@ class Store:
     def __init__(self, database: Database):
         self._database = database
         self.name, self.url, self.path, self.readonly = database.name, database.url, database.path, database.readonly
+        self._folder = None if database.path is None else database.path.parent
         self._transaction, self._now = database.transaction, database.now
 
     @property
     def folder(self) -> Path:
         """Return the results folder, which contains the database's file. Raises `StoreError` for a database on a server."""
-        if self.path is None:
+        if self._folder is None:
             raise StoreError(
                 f"{self.name} is on a server and has no folder on this machine; give a results folder instead"
             )
-        return self.path.parent
-
-    @property
-    def _folder_or_none(self) -> Path | None:
-        return None if self.path is None else self.path.parent
+        return self._folder
 
     def __repr__(self) -> str:
         return f"Store({self.name!r}{', readonly=True' if self.readonly else ''})"
@@ -98,9 +90,7 @@ class Store:
         if not name:
             raise StoreError("the name of a study must not be empty")
         needed = {**given_types(RunRow), "asked": list}
-        rows = [
-            take(run, f"run {number} of study {name!r}", needed, {"facts": None}) for number, run in enumerate(runs)
-        ]
+        rows = [take(run, f"run {n} of study {name!r}", needed, {"facts": None}) for n, run in enumerate(runs)]
         questions = {row["key"]: _questions(row.pop("asked"), f"run {row['key']}: asked") for row in rows}
         if len(questions) < len(rows):
             raise StoreError(f"study {name!r} lists the same run twice; list each run once")
@@ -108,38 +98,37 @@ class Store:
             require_key(row["key"], f"run {number} of study {name!r}: key")
             row["config"] = canonical(row["config"], f"run {row['key']}: config")
             row["facts"] = canonical(row["facts"] or {}, f"run {row['key']}: facts")
-            columns.require_readable(runs_table, row, f"run {row['key']}")
+            columns.require_readable(schema.runs, row, f"run {row['key']}")
         name = plain_text(name)
-        about = {"question": question, "expectation": expectation, "cost": cost, "command": command}
-        about = {k: plain_text(v) for k, v in about.items()}
-        about["evaluation"] = canonical(evaluation, f"study {name!r}: evaluation")
-        numbers = None if published is None else canonical(published, f"study {name!r}: published")
-        columns.require_readable(studies_table, about | {"name": name, "published": numbers}, f"study {escaped(name)}")
+        texts = {"question": question, "expectation": expectation, "cost": cost, "command": command}
+        study: dict[str, Any] = {"name": name} | {column: plain_text(text) for column, text in texts.items()}
+        study["evaluation"] = canonical(evaluation, f"study {name!r}: evaluation")
+        study["published"] = None if published is None else canonical(published, f"study {name!r}: published")
+        columns.require_readable(schema.studies, study, f"study {escaped(name)}")
         keys = [row["key"] for row in rows]
         with self._transaction(writes=True) as connection:
             now = self._now(connection)
             unlisted = reading.listed(connection, name, questions, now)
-            study = {"name": name, **about, "published": numbers, "created": now, "updated": now}
-            upsert(connection, self._database.insert(studies_table), ["name"], [study], ["created"])
+            study |= {"created": now, "updated": now}
+            upsert(connection, self._database.insert(schema.studies), [study], ["created"])
             fresh = {"created": now, "claims": 0, "step": 0, "steps": 0}
-            upsert(
-                connection, self._database.insert(runs_table), ["key"], [row | fresh for row in rows], [*fresh, "facts"]
-            )
+            fresh_rows = [row | fresh for row in rows]
+            upsert(connection, self._database.insert(schema.runs), fresh_rows, [*fresh, "facts"])
             defaults = {"facts": "{}", "started": None, "finished": None, "error": None}
             repair(connection, keys, fresh | _CLAIM_OVER | defaults)
-            failed = runs_table.c.error.is_not(None)
+            failed = schema.runs.c.error.is_not(None)
             for batch in batches(keys):
-                connection.execute(update(runs_table).where(runs_table.c.key.in_(batch), failed).values(error=None))
-            connection.execute(delete(study_runs).where(study_runs.c.study == name))
-            connection.execute(delete(asked_table).where(asked_table.c.study == name))
+                connection.execute(update(schema.runs).where(schema.runs.c.key.in_(batch), failed).values(error=None))
+            connection.execute(delete(schema.study_runs).where(schema.study_runs.c.study == name))
+            connection.execute(delete(schema.asked).where(schema.asked.c.study == name))
             members = [{"study": name, "key": key, "position": n} for n, key in enumerate(keys)]
-            insert_rows(connection, study_runs, members)
+            insert_rows(connection, schema.study_runs, members)
             asked = [
                 {"study": name, "key": key, "question": question, "position": n}
                 for key, texts in questions.items()
                 for n, question in enumerate(texts)
             ]
-            insert_rows(connection, asked_table, asked)
+            insert_rows(connection, schema.asked, asked)
         return unlisted
 
     def studies(self) -> list[StudyRow]:
@@ -172,16 +161,11 @@ class Store:
                 # SQLite allows one writer at a time. On a server, two workers may choose the same run: then the number of its
                 # claims has changed, the second update matches no row, and that worker takes the next run. The server may also
                 # still execute the last transaction of a dead worker, after which the run may be finished or have no worker.
-                unchanged = runs_table.c.claims == claims, runs_table.c.worker.is_not_distinct_from(holder)
-                claim = update(runs_table).where(runs_table.c.key == key, *unchanged)
-                claim = claim.values(
-                    worker=worker,
-                    heartbeat=now,
-                    started=now,
-                    claims=claims + 1,
-                    handed_out=canonical(questions, "asked"),
-                )
-                if connection.execute(claim).rowcount == 1:
+                unchanged = schema.runs.c.claims == claims, schema.runs.c.worker.is_not_distinct_from(holder)
+                claim = update(schema.runs).where(schema.runs.c.key == key, *unchanged)
+                values = {"worker": worker, "heartbeat": now, "started": now, "claims": claims + 1}
+                values["handed_out"] = canonical(questions, "asked")
+                if connection.execute(claim.values(values)).rowcount == 1:
                     return reading.run(connection, key, study, now)
         return None
 
@@ -217,7 +201,7 @@ class Store:
                 )
             facts = _data(row.facts, self.name) | facts
             written = canonical(facts, f"run {key}: facts")
-            columns.require_readable(runs_table, {"facts": written}, f"run {key}")
+            columns.require_readable(schema.runs, {"facts": written}, f"run {key}")
             values = {**_CLAIM_OVER, "error": None, "finished": self._now(connection), "facts": written}
             connection.execute(_held(key, worker).values(values))
 
@@ -226,8 +210,8 @@ class Store:
         changed = 0
         with self._transaction(writes=True) as connection:
             for batch in batches(list(keys)):
-                free = runs_table.c.key.in_(batch), runs_table.c.worker.is_(None), runs_table.c.finished.is_not(None)
-                changed += connection.execute(update(runs_table).where(*free).values(finished=None)).rowcount
+                free = schema.runs.c.key.in_(batch), schema.runs.c.worker.is_(None), schema.runs.c.finished.is_not(None)
+                changed += connection.execute(update(schema.runs).where(*free).values(finished=None)).rowcount
         return changed
 
     def drop(self, keys: Sequence[str], *, finished: bool = False) -> Dropped:
@@ -237,9 +221,7 @@ class Store:
         without `finished`, if one is trained. Only runs whose files cannot be deleted remain (`Dropped.stuck`).
         """
         with self._transaction(writes=True) as connection:
-            return dropping.drop_runs(
-                connection, keys, finished, self._now(connection), self.name, self._folder_or_none
-            )
+            return dropping.drop_runs(connection, keys, finished, self._now(connection), self.name, self._folder)
 
     def drop_study(self, study: str, *, finished: bool = False) -> Dropped:
         """Delete a study and its runs with their files, except for runs that another study lists too.
@@ -248,19 +230,18 @@ class Store:
         are trained. The study stays if any of these runs does.
         """
         with self._transaction(writes=True) as connection:
-            return dropping.drop_study(
-                connection, plain_text(study), finished, self._now(connection), self._folder_or_none
-            )
+            return dropping.drop_study(connection, plain_text(study), finished, self._now(connection), self._folder)
 
     def _holding(self, connection: Connection, key: str, worker: str | None) -> Any:
         """Lock and return the run's row. Raises `ClaimLost` unless `worker` holds it; with None, unless no worker holds it."""
-        row = connection.execute(select(runs_table).where(runs_table.c.key == key).with_for_update()).one_or_none()
+        row = connection.execute(select(schema.runs).where(schema.runs.c.key == key).with_for_update()).one_or_none()
         if row is None:
             raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
         if row.worker != worker:
             holder = f"is held by {row.worker}" if row.worker else "is not held by any worker"
+            caller = worker or "this caller"
             raise ClaimLost(
-                f"run {key} {holder}, so {worker or 'this caller'} cannot write to it; nothing was stored, claim a run again"
+                f"run {key} {holder}, so {caller} cannot write to it; nothing was stored, claim a run again"
             )
         return row
 
@@ -277,24 +258,18 @@ class Store:
         A question that already has a score keeps it. `worker` must hold the run; pass None for a run that no worker holds, such as
         one with imported results. Otherwise raises `ClaimLost` and stores nothing.
         """
-        values = []
+        values, what = [], f"a score of run {key}"
         for row in rows:
-            value = take(row, f"a score of run {key}", given_types(ScoreRow), {"facts": None})
-            value["question"] = _questions([value.pop("asked")], f"a score of run {key}: asked")[0]
-            value["facts"] = canonical(value["facts"] or {}, f"a score of run {key}: facts")
-            columns.require_readable(scores_table, value, f"a score of run {key}")
+            value = take(row, what, given_types(ScoreRow), {"facts": None})
+            value["question"] = _questions([value.pop("asked")], f"{what}: asked")[0]
+            value["facts"] = canonical(value["facts"] or {}, f"{what}: facts")
+            columns.require_readable(schema.scores, value, what)
             values.append({"key": key, **value})
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
             now = self._now(connection)
-            remove_unreadable(connection, scores_table, scores_table.c.key == key)
-            upsert(
-                connection,
-                self._database.insert(scores_table),
-                ["key", "question"],
-                [v | {"created": now} for v in values],
-                None,
-            )
+            remove_unreadable(connection, schema.scores, schema.scores.c.key == key)
+            upsert(connection, self._database.insert(schema.scores), [v | {"created": now} for v in values])
 
     def add_curve(self, key: str, rows: Iterable[Any], *, worker: str | None = None) -> None:
         """Store points of the training curve: dicts or dataclasses with the columns of `CurveRow`.
@@ -302,54 +277,45 @@ class Store:
         They replace all stored points from their first step on, so a training that resumed from an earlier checkpoint leaves a
         single curve. `worker`: as in `add_scores`.
         """
-        values = {
-            value["step"]: value
-            for value in (take(row, f"the curve of run {key}", given_types(CurveRow)) for row in rows)
-        }
+        points = [take(row, f"the curve of run {key}", given_types(CurveRow)) for row in rows]
+        values = {point["step"]: point for point in points}
         with self._transaction(writes=True) as connection:
             self._holding(connection, key, worker)
             if values:
-                old = curve_table.c.key == key, curve_table.c.step >= min(values)
-                connection.execute(delete(curve_table).where(*old))
-                insert_rows(connection, curve_table, [{"key": key, **value} for value in values.values()])
+                old = schema.curve.c.key == key, schema.curve.c.step >= min(values)
+                connection.execute(delete(schema.curve).where(*old))
+                insert_rows(connection, schema.curve, [{"key": key, **value} for value in values.values()])
 
     def scores(self, keys: Iterable[str]) -> list[ScoreRow]:
         """Return all scores of these runs, in the order of the keys and then by length."""
         with self._transaction(writes=False) as connection:
-            return [row for key in keys for row in reading.scores(connection, key)]
+            return [row for key in keys for row in reading.rows_of(connection, schema.scores, ScoreRow, key)]
 
     def curve(self, key: str) -> list[CurveRow]:
         """Return the run's training curve, ordered by step."""
         with self._transaction(writes=False) as connection:
-            return reading.curve(connection, key)
+            return reading.rows_of(connection, schema.curve, CurveRow, key)
 
     # ---- probes -------------------------------------------------------------------------------------------------
 
-    def add_probe(self, key: str, asked: dict[str, Any], result: dict[str, Any], facts: dict[str, Any]) -> None:
-        """Store the result of a probe. A question that already has a result keeps it. No worker needs to hold the run."""
+    def add_probe(self, key: str, asked: dict[str, Any], result: dict[str, Any], facts: dict[str, Any]) -> ProbeRow:
+        """Store the result of a probe, unless the question already has one. Return the stored row. No worker need hold the run."""
+        what = f"a probe of run {key}"
         if not isinstance(asked, dict) or not asked.get("probe"):
-            raise StoreError(
-                f'a probe of run {key}: asked must be an object with at least {{"probe": NAME}}, got {asked!r}'
-            )
-        row = {"key": key, "question": canonical(asked, f"a probe of run {key}: asked")}
-        row |= {"result": canonical(result, f"a probe of run {key}: result")}
-        row |= {"facts": canonical(facts, f"a probe of run {key}: facts")}
-        columns.require_readable(
-            probes_table,
-            {name: row[name] for name in ("question", "result", "facts")},
-            f"a probe of run {key}",
-        )
+            raise StoreError(f'{what}: asked must be an object with at least {{"probe": NAME}}, got {asked!r}')
+        row: dict[str, Any] = {"question": canonical(asked, f"{what}: asked")}
+        row |= {name: canonical(value, f"{what}: {name}") for name, value in (("result", result), ("facts", facts))}
+        columns.require_readable(schema.probes, row, what)
+        row["key"] = key
         with self._transaction(writes=True) as connection:
-            if connection.scalar(select(runs_table.c.key).where(runs_table.c.key == key)) is None:
+            if connection.scalar(select(schema.runs.c.key).where(schema.runs.c.key == key)) is None:
                 raise StoreError(f"{self.name} has no run {key!r}; add the study that lists it first")
-            remove_unreadable(connection, probes_table, probes_table.c.key == key)
-            upsert(
-                connection,
-                self._database.insert(probes_table),
-                ["key", "question"],
-                [row | {"created": self._now(connection)}],
-                None,
-            )
+            remove_unreadable(connection, schema.probes, schema.probes.c.key == key)
+            row["created"] = self._now(connection)
+            upsert(connection, self._database.insert(schema.probes), [row])
+        stored = self.probe(key, asked)
+        assert stored is not None
+        return stored
 
     def probe(self, key: str, asked: dict[str, Any]) -> ProbeRow | None:
         """Return the result for one question, or None if it was not asked yet."""
@@ -359,7 +325,7 @@ class Store:
     def probes(self, keys: Iterable[str]) -> list[ProbeRow]:
         """Return all probe results of these runs, in the order of the keys."""
         with self._transaction(writes=False) as connection:
-            return [row for key in keys for row in reading.probes(connection, key)]
+            return [row for key in keys for row in reading.rows_of(connection, schema.probes, ProbeRow, key)]
 
     # ---- runs ---------------------------------------------------------------------------------------------------
 
@@ -369,10 +335,7 @@ class Store:
             return reading.runs(connection, None if study is None else plain_text(study), self._now(connection))
 
     def run(self, prefix: str) -> RunRow:
-        """Return the run whose key starts with `prefix`.
-
-        Raises `StoreError` if there is none, with similar keys, or if there are several.
-        """
+        """Return the run whose key starts with `prefix`. Raises `StoreError`, with similar keys, unless there is exactly one."""
         with self._transaction(writes=False) as connection:
             return reading.run(connection, reading.full_key(connection, prefix, self.name), None, self._now(connection))
 
@@ -392,4 +355,23 @@ def _data(text: str, name: str) -> Any:
 
 
 def _held(key: str, worker: str) -> Any:
-    return update(runs_table).where(runs_table.c.key == key, runs_table.c.worker == worker)
+    return update(schema.runs).where(schema.runs.c.key == key, schema.runs.c.worker == worker)
+
+
+def open_store(where: str | Path, create: bool = True, *, timeout: float = 60.0) -> Store:
+    """Open the results at `where`: a results folder (its `results.db`), a database file, or a URL.
+
+    With `create`, missing folders and tables are created, and the database must be writable. Without it, the database must exist;
+    if it is not writable, it is opened for reading only (`Store.readonly`). `timeout`: seconds to wait for another program's lock.
+    Raises `StoreError`.
+    """
+    return Store(open_database(where, create, timeout))
+
+
+def open_results(where: str | Path, create: bool = True, *, timeout: float = 60.0) -> Store:
+    """Open the results at `where` like `open_store`, but only on this machine, so that `Store.folder` exists.
+
+    Commands and executions use this function, because they need the folder with the trained models. Raises `ConfigError` for a URL.
+    """
+    require_no_address("the results folder", where)
+    return open_store(where, create, timeout=timeout)

@@ -4,6 +4,7 @@ These classes are the only definition of the columns: the tables (`schema.py`), 
 checks of what is given to be stored (`take`) are derived from their members.
 """
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -188,7 +189,8 @@ def _fields(row: Any, what: str) -> dict[str, Any]:
 
 
 def _as(value: Any, kind: type, what: str) -> Any:
-    try:
+    problem = ""
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
         if isinstance(value, str) and kind is str:
             return plain_text(value)
         if kind is float and not isinstance(value, str):
@@ -196,15 +198,11 @@ def _as(value: Any, kind: type, what: str) -> Any:
             return None if math.isnan(number) else number  # SQL has no NaN, so it is stored as NULL
         if kind is int:
             whole = operator.index(value)
-            if not -(2**63) <= whole < 2**63:
-                raise Unstorable(f"{what} must fit in 64 bits, got {whole}; choose a smaller number")
-            return whole
+            if -(2**63) <= whole < 2**63:
+                return whole
+            problem = f"must fit in 64 bits, got {whole}; choose a smaller number"
         if kind is bool and value in (True, False):
             return bool(value)
         if kind in (dict, list) and isinstance(value, kind):
             return value
-    except Unstorable:
-        raise
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise Unstorable(f"{what} must be of type {kind.__name__}, got {value!r}")
+    raise Unstorable(f"{what} {problem or f'must be of type {kind.__name__}, got {value!r}'}")

@@ -1,7 +1,7 @@
 """Statements for both databases. Each runs inside a transaction that is already open."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, and_, delete, insert, select, update
@@ -22,24 +22,18 @@ def insert_rows(connection: Connection, table: Any, rows: list[dict[str, Any]]) 
 
 
 def upsert(
-    connection: Connection,
-    statement: Any,
-    key: list[str],
-    rows: list[dict[str, Any]],
-    keep: list[str] | None,
+    connection: Connection, insertion: Any, rows: list[dict[str, Any]], keep: Collection[str] | None = None
 ) -> None:
-    """Insert rows. Where the key exists, update the other columns except `keep`; with `keep=None`, leave the row unchanged.
-
-    `statement`: the INSERT of the database's dialect (`Database.insert`).
-    """
+    """Insert rows. Where the key exists, update the other columns except `keep`; with `keep=None`, leave the row unchanged."""
     if not rows:
         return
+    key = insertion.table.primary_key.columns.keys()
     if keep is None:
-        statement = statement.on_conflict_do_nothing(index_elements=key)
+        insertion = insertion.on_conflict_do_nothing(index_elements=key)
     else:
-        changes = {name: statement.excluded[name] for name in rows[0] if name not in key and name not in keep}
-        statement = statement.on_conflict_do_update(index_elements=key, set_=changes)
-    connection.execute(statement, rows)
+        changes = {name: insertion.excluded[name] for name in rows[0] if name not in key and name not in keep}
+        insertion = insertion.on_conflict_do_update(index_elements=key, set_=changes)
+    connection.execute(insertion, rows)
 
 
 def repair(connection: Connection, keys: list[str], fresh: Mapping[str, Any]) -> None:

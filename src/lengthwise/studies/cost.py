@@ -25,13 +25,9 @@ class Cost:
 
 def costs(runs: Iterable[tuple[Run, EvaluationConfig]]) -> dict[str, Cost]:
     """Return the cost of each run, by key."""
-    tasks: dict[object, Task] = {}
-    by_key = {}
-    for run, evaluation in runs:
-        if run.task not in tasks:
-            tasks[run.task] = run.task.build()
-        by_key[run.key] = cost(run, evaluation, tasks[run.task])
-    return by_key
+    pairs = list(runs)
+    tasks = {choice: choice.build() for choice in {run.task for run, _ in pairs}}
+    return {run.key: cost(run, evaluation, tasks[run.task]) for run, evaluation in pairs}
 
 
 def cost(run: Run, evaluation: EvaluationConfig, task: Task) -> Cost:

@@ -3,7 +3,6 @@
 import heapq
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import zip_longest
 from statistics import fmean
@@ -13,6 +12,7 @@ import torch
 from lengthwise.config import Run
 from lengthwise.studies.cost import Cost
 from lengthwise.training import measure_step
+from lengthwise.training.numerics import torch_threads
 
 MEASURING_SECONDS = 5.0  # for all measurements together, after the first
 START_SECONDS = 3.0  # a guess of the time in which a worker imports torch and builds its first model
@@ -39,7 +39,7 @@ def estimate_seconds(
     kinds = {run.key: replace(run, seed=0) for run in runs}
     rates: dict[Run, float] = {}  # seconds per unit of cost
     start = time.perf_counter()
-    with _torch_threads(threads):
+    with torch_threads(threads):
         for n, run in enumerate(_most_different_first(runs)):
             left = MEASURING_SECONDS - (time.perf_counter() - start)
             if left <= 0 and n:
@@ -80,13 +80,3 @@ def _longest_queue(seconds: Sequence[float], workers: int) -> float:
     for run in seconds:
         heapq.heapreplace(ends, ends[0] + run)
     return max(ends)
-
-
-@contextmanager
-def _torch_threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -131,10 +131,9 @@ def _removed_runs_note(study: str, removed: list[RunRow]) -> str:
         return ""
     runs = ", ".join(f"{run.label} on {run.task}, seed {run.seed} ({run.key[:8]})" for run in removed[:3])
     more = f" and {len(removed) - 3} more" if len(removed) > 3 else ""
-    single = len(removed) == 1
+    count, they_are = ("1 run", "it is") if len(removed) == 1 else (f"{len(removed)} runs", "they are")
     return (
-        f"{study} no longer lists {len(removed)} run{'' if single else 's'}: {runs}{more}; "
-        f"{'it is' if single else 'they are'} not in its report, but still in the database "
+        f"{study} no longer lists {count}: {runs}{more}; {they_are} not in its report, but still in the database "
         "(`lengthwise list runs` shows every run)"
     )
 
@@ -142,33 +141,27 @@ def _removed_runs_note(study: str, removed: list[RunRow]) -> str:
 def _removed_lengths_note(study: str, before: list[RunRow], now: list[RunRow]) -> str:
     """Return one line about lengths that the study no longer evaluates for runs that it still lists, or an empty string."""
     lengths = {run.key: {question["length"] for question in run.asked} for run in now}
-    removed = sorted(
-        {q["length"] for run in before if run.key in lengths for q in run.asked} - set().union(*lengths.values())
-    )
+    asked_before = {question["length"] for run in before if run.key in lengths for question in run.asked}
+    removed = sorted(asked_before - set().union(*lengths.values()))
     if not removed:
         return ""
-    single = len(removed) == 1
+    which, their, them = ("length", "its", "it") if len(removed) == 1 else ("lengths", "their", "them")
     return (
-        f"{study} no longer evaluates length{'' if single else 's'} {', '.join(map(str, removed))}; "
-        f"{'its' if single else 'their'} scores are not in the report, but still in the database (list "
-        f"{'it' if single else 'them'} again to show them; nothing is computed twice)"
+        f"{study} no longer evaluates {which} {', '.join(map(str, removed))}; {their} scores are not in the report, but still "
+        f"in the database (list {them} again to show them; nothing is computed twice)"
     )
 
 
 def _reopen(store: Store, study: str) -> str:
     """Mark finished runs whose weights are missing for training. Return one line about them, or an empty string."""
-    missing = [
-        run.key
-        for run in store.runs(study)
-        if run.status == "done" and not (run_folder(store.folder, run.key) / WEIGHTS).is_file()
-    ]
-    reopened = store.reopen(missing)
+    done = [run.key for run in store.runs(study) if run.status == "done"]
+    reopened = store.reopen([key for key in done if not (run_folder(store.folder, key) / WEIGHTS).is_file()])
     if not reopened:
         return ""
-    single = reopened == 1
+    runs, they_are = ("1 finished run", "it is") if reopened == 1 else (f"{reopened} finished runs", "they are")
     return (
-        f"{study}: the weights of {reopened} finished run{'' if single else 's'} are missing in {store.folder / 'runs'}, so "
-        f"{'it is' if single else 'they are'} trained again; the scores are kept (`lengthwise report` needs no weights)"
+        f"{study}: the weights of {runs} are missing in {store.folder / 'runs'}, so {they_are} trained again; the scores are "
+        "kept (`lengthwise report` needs no weights)"
     )
 
 
@@ -215,12 +208,7 @@ class _Execution:
     """One call: an executor, the events of its runs, and signals."""
 
     def __init__(
-        self,
-        store: Store,
-        study: Study,
-        spec: Spec,
-        executor: type[Executor],
-        on_event: Callable[[Event], None],
+        self, store: Store, study: Study, spec: Spec, executor: type[Executor], on_event: Callable[[Event], None]
     ):
         self.store, self.study, self.spec, self.on_event = store, study, spec, on_event
         self.executor = executor(spec, store, self.emit)

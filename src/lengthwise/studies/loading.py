@@ -18,9 +18,8 @@ class StudyError(ValueError):
 def load(path: str | Path) -> Study:
     """Return the `study` of a Python file. The file may import neighbouring files and define its own encodings and tasks.
 
-    A file that is already loaded as a plug-in is not run again, so that its classes stay those in the lists.
-
-    Raise `StudyError` in one line, with the line number in the file, for any error in the file.
+    A file that is already loaded as a plug-in is not run again, so that its classes stay those in the lists. Raise `StudyError`
+    in one line, with the line number in the file, for any error in the file.
     """
     name = str(path)
     module = already_loaded(name) or load_file(name, StudyError, "study")

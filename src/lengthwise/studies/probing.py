@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from lengthwise.probes.example_lengths.measure import count_lengths, lengths_que
 from lengthwise.probes.measuring.trained_run import TrainedRun, load_trained_run
 from lengthwise.store import ProbeRow, RunRow, Store, StoreError, run_folder
 from lengthwise.studies.provenance import facts
-from lengthwise.studies.stored import stored_run, without_versions
+from lengthwise.studies.stored import described, stored_run, without_versions
 from lengthwise.studies.study import encoding, task
 from lengthwise.training.checkpoint import WEIGHTS
 from lengthwise.training.tensor_file import CheckpointError, DamagedFile
@@ -39,8 +40,8 @@ class ProbeJob:
 
     @property
     def name(self) -> str:
-        against = f" against {_description(self.against)}" if self.against else ""
-        return f"{_description(self.run)}{against}, length {self.question.length}"
+        against = f" against {described(self.against)}" if self.against else ""
+        return f"{described(self.run)}{against}, length {self.question.length}"
 
     @property
     def work(self) -> float:
@@ -89,7 +90,7 @@ def split_supported(jobs: Iterable[ProbeJob]) -> tuple[list[ProbeJob], list[str]
         try:
             job.probe.require(stored_run(job.run), [job.question], None)
         except ConfigError as error:
-            reasons.append(f"{_description(job.run)}: {error}")
+            reasons.append(f"{described(job.run)}: {error}")
         else:
             supported.append(job)
     return supported, reasons
@@ -127,27 +128,13 @@ def is_encoding(name: str) -> bool:
     return True
 
 
-def can_be_probed(run: RunRow, needs_attention: bool = True) -> bool:
-    """Return whether the run is finished, and has attention if it needs some."""
-    return run.finished is not None and (has_attention(run) or not needs_attention)
-
-
-def unsupported_reasons(runs: Iterable[RunRow], needs_attention: bool = True) -> list[str]:
-    """Return why runs cannot be probed, for those that are unfinished or have no attention although it is needed."""
-    return [
-        f"{_description(run)} "
-        + (
-            "has no attention"
-            if needs_attention and not has_attention(run)
-            else f"is not trained (its status is {run.status}); run its study"
-        )
-        for run in runs
-        if not can_be_probed(run, needs_attention)
-    ]
-
-
-def has_attention(run: RunRow) -> bool:
-    return run.config["model"].get("mixer") is None
+def why_not_probed(run: RunRow, needs_attention: bool = True) -> str | None:
+    """Return why the run cannot be probed: it is unfinished, or has no attention although it needs some. None if it can be."""
+    if needs_attention and run.config["model"].get("mixer") is not None:
+        return f"{described(run)} has no attention"
+    if run.finished is None:
+        return f"{described(run)} is not trained (its status is {run.status}); run its study"
+    return None
 
 
 def require_no_misspelling(key: str) -> None:
@@ -191,18 +178,18 @@ def partners(
     choice, _ = encoding(encoding_name)
     is_reference = _has_encoding(encoding_name)
     references: dict[str, dict[int, RunRow]] = defaultdict(dict)
-    finished = [run for run in runs if can_be_probed(run)]
+    finished = [run for run in runs if why_not_probed(run) is None]
     for run in filter(is_reference, finished):
         references[_protocol(run)][run.seed] = run
     pairs: list[tuple[RunRow, RunRow]] = []
-    reasons = unsupported_reasons(runs)
+    reasons = list(filter(None, map(why_not_probed, runs)))
     for run in finished:
         next_seed = across_seeds or is_reference(run)
         other = _reference(references[_protocol(run)], run.seed, next_seed)
         if other is None:
             seed = "another seed" if next_seed else "seed"
             reasons.append(
-                f"{_description(run)} has no finished run of {choice.label} with its task, model, training and {seed}"
+                f"{described(run)} has no finished run of {choice.label} with its task, model, training and {seed}"
             )
         elif (other, run) not in pairs:  # two seeds of the reference are one pair
             pairs.append((run, other))
@@ -225,7 +212,7 @@ def partner(run: RunRow, runs: Sequence[RunRow], encoding_name: str, *, across_s
         if first.key == run.key:
             return second
     raise ConfigError(
-        f"run {_description(run)} has no finished run of {encoding_name} with its task, model, training and seed (with another "
+        f"run {described(run)} has no finished run of {encoding_name} with its task, model, training and seed (with another "
         "seed for the same encoding or --across-seeds); train one, or give a run's key"
     )
 
@@ -233,16 +220,12 @@ def partner(run: RunRow, runs: Sequence[RunRow], encoding_name: str, *, across_s
 def _default_lengths(probe: ModelProbe, run: RunRow) -> Sequence[int | None]:
     lengths = probe.lengths(run.train_length, [question["length"] for question in run.asked])
     if not lengths:
-        raise ConfigError(f"no study evaluates run {_description(run)}; give the lengths: --lengths 20,40")
+        raise ConfigError(f"no study evaluates run {described(run)}; give the lengths: --lengths 20,40")
     return lengths
 
 
 def _protocol(run: RunRow) -> str:
     return canonical(protocol(run.config))
-
-
-def _description(run: RunRow) -> str:
-    return f"{run.key[:8]} ({run.label}, seed {run.seed})"
 
 
 # ---- example lengths, which need no model --------------------------------------------------------------------------
@@ -258,10 +241,7 @@ def lengths_of(store: Store, row: RunRow, field: str) -> ProbeRow:
     result, origin = count_lengths(run, question), facts("cpu", torch.get_num_threads())
     if store.readonly:
         return ProbeRow(key=row.key, asked=asked, result=result, facts=origin, created=time.time())
-    store.add_probe(row.key, asked, result, origin)
-    stored = store.probe(row.key, asked)
-    assert stored is not None
-    return stored
+    return store.add_probe(row.key, asked, result, origin)
 
 
 # ---- measurements -------------------------------------------------------------------------------------------------
@@ -299,21 +279,18 @@ class Prober:
         """Measure, store, and return the stored result. `on_progress` receives numbers of finished examples."""
         run = self._trained_run(job.run, job.against)
         against = None if job.against is None else self._trained_run(job.against, job.run)
-        result, asked = job.probe.measure(run, job.question, against, on_progress), job.question.to_data()
-        self.store.add_probe(job.run.key, asked, result, self.facts)
-        row = self.store.probe(job.run.key, asked)
-        assert row is not None
-        return row
+        result = job.probe.measure(run, job.question, against, on_progress)
+        return self.store.add_probe(job.run.key, job.question.to_data(), result, self.facts)
 
     def _run(self, row: RunRow) -> Run:
         if row.finished is None:
             raise ConfigError(
-                f"run {_description(row)} is {row.status}, and only trained models can be probed; run its study"
+                f"run {described(row)} is {row.status}, and only trained models can be probed; run its study"
             )
         run = stored_run(row)
         if not (weights := run_folder(self.folder, row.key) / WEIGHTS).is_file():
             raise ConfigError(
-                f"run {_description(row)} has no weights here ({weights}); copy them from where it was trained, or run its study "
+                f"run {described(row)} has no weights here ({weights}); copy them from where it was trained, or run its study "
                 "again to retrain it"
             )
         return run
@@ -343,12 +320,6 @@ def probe_all(
     # Sort by reference model, so that each one is loaded once.
     pending.sort(key=lambda n: (jobs[n].against.key if jobs[n].against else "", jobs[n].run.key))  # type: ignore[union-attr]
     for n in pending:
-        job = jobs[n]
-
-        def report(examples: float, job: ProbeJob = job) -> None:
-            if on_progress is not None:
-                on_progress(job, examples)
-
-        rows[n] = prober.measure(job, report)
+        rows[n] = prober.measure(jobs[n], None if on_progress is None else partial(on_progress, jobs[n]))
     new = set(pending)
     return [ProbeResult(job, rows[n], n in new) for n, job in enumerate(jobs)]

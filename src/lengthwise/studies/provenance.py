@@ -54,10 +54,8 @@ def commit(file: Path, besides: str | None = None) -> dict[str, Any]:
         _git(folder, "ls-files", "--error-unmatch", file.name)
         head = _git(folder, "rev-parse", "--short=12", "HEAD")
         paths = ["--", ":/", f":(top,exclude){besides}"] if besides else []
-        return {
-            "commit": head,
-            "uncommitted_changes": bool(_git(folder, "status", "--porcelain", "--untracked-files=no", *paths)),
-        }
+        changes = _git(folder, "status", "--porcelain", "--untracked-files=no", *paths)
+        return {"commit": head, "uncommitted_changes": bool(changes)}
     except (OSError, subprocess.SubprocessError):
         return {}
 

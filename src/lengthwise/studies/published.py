@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lengthwise.config import ConfigError, Run, near_miss
+from lengthwise.config import ConfigError, Run
+from lengthwise.values import unlisted
 
 FIELDS = ("source", "about", "scores", "ranks")
 
@@ -16,9 +17,7 @@ def require_published(study: str, published: Any, runs: Iterable[Run]) -> None:
         raise ConfigError(f"{where} must be a mapping with {', '.join(FIELDS)}, got {published!r}")
     for name in published:
         if name not in FIELDS:
-            raise ConfigError(
-                f"{where} has no field {name!r}{near_miss(str(name), FIELDS)}; available: {', '.join(FIELDS)}"
-            )
+            raise ConfigError(f"{where} has no field {unlisted(name, FIELDS)}")
     if not isinstance(published.get("source"), str) or not published["source"].strip():
         raise ConfigError(f"{where} lacks its source; add 'source': the authors and where to find the publication")
     if not isinstance(published.get("about", ""), str):
@@ -36,9 +35,7 @@ def _mapping(where: str, value: Any, known: list[str]) -> Mapping[str, Any]:
         raise ConfigError(f"{where} must be a mapping, got {value!r}")
     for name in value:
         if name not in known:
-            raise ConfigError(
-                f"{where}: no run has {name!r}{near_miss(str(name), known)}; available: {', '.join(known)}"
-            )
+            raise ConfigError(f"{where}: no run has {unlisted(name, known)}")
     return value
 
 

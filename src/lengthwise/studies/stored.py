@@ -11,13 +11,17 @@ from lengthwise.store import RunRow
 from lengthwise.values import join_names
 
 
+def described(row: RunRow) -> str:
+    return f"{row.key[:8]} ({row.label}, seed {row.seed})"
+
+
 def stored_run(row: RunRow) -> Run:
     """Return the run of a row.
 
     Raise `ConfigError` if it cannot be reconstructed: its class is unknown (the message names the file that defined the class,
     which is never loaded automatically), its class has changed, or another version of lengthwise created it.
     """
-    description = f"run {row.key[:8]} ({row.label}, seed {row.seed})"
+    description = f"run {described(row)}"
     try:
         run = Run.from_data(row.config)
     except UnknownName as error:
@@ -53,18 +57,14 @@ def replaced_runs(before: Iterable[RunRow], after: Iterable[RunRow]) -> dict[str
 
 
 def retraining_note(replaced: Iterable[tuple[RunRow, RunRow]]) -> str | None:
-    """Return one line on runs that will be trained again because a class or a text has changed, or None if there are none.
-
-    `replaced`: pairs of old and new runs, see `replaced_runs`.
-    """
+    """Return one line on the pairs of `replaced_runs` that will be trained again, and on what has changed; None without any."""
     trained = [(old, new) for old, new in replaced if old.finished is not None and new.finished is None]
-    names = list(
-        dict.fromkeys(
-            name
-            for old, new in trained
-            for name in (*changed_classes(old.config, new.config), *_changed_texts(old.config, new.config))
-        )
-    )
+    changed = [
+        name
+        for old, new in trained
+        for name in (*changed_classes(old.config, new.config), *_changed_texts(old.config, new.config))
+    ]
+    names = list(dict.fromkeys(changed))
     if not names:
         return None
     runs, they = ("1 run was", "it") if len(trained) == 1 else (f"{len(trained)} runs were", "they")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lengthwise.class_versions import defined_in
-from lengthwise.config import Choice, ConfigError, EvaluationConfig, ModelConfig, Run, TrainingConfig, choose
+from lengthwise.config import Choice, ConfigError, EvaluationConfig, ModelConfig, Registry, Run, TrainingConfig, choose
 from lengthwise.config.choices import split_layers
 from lengthwise.encodings import ENCODINGS
 from lengthwise.evaluation import check_lengths, encodings_of, questions
@@ -20,6 +20,8 @@ from lengthwise.training import check_training
 
 MAX_RUNS = 10_000
 """The maximal number of runs of one study, because each progress update reads all of them."""
+
+_TEXTS = ("name", "question", "expectation", "cost", "command")  # fields of `Study`
 
 ChoiceLike = str | type | Choice
 """An encoding, a task or a position scheme: `"fire:hidden_layers=1"`, `FIRE`, or `choose(FIRE, hidden_layers=1)`."""
@@ -46,7 +48,7 @@ class Study:
     source: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("name", "question", "expectation", "cost", "command"):
+        for name in _TEXTS:
             if not isinstance(getattr(self, name), str):
                 raise ConfigError(f"Study.{name} must be a string, got {getattr(self, name)!r}")
         if not self.name.strip() or not self.name.isprintable():
@@ -71,14 +73,9 @@ class Study:
         checked = set()
         for run in self.runs:
             training, config = run.training, self.evaluation_of(run)
-            lengths = (
-                training.min_length,
-                training.train_length,
-                training.curriculum,
-                training.steps,
-                training.train_examples,
-            )
-            without_seed = (run.encoding, run.task, run.model, training.positions, lengths)
+            lengths = (training.min_length, training.train_length, training.curriculum)
+            sizes = (training.steps, training.train_examples)
+            without_seed = (run.encoding, run.task, run.model, training.positions, lengths, sizes)
             if without_seed in checked:
                 continue
             checked.add(without_seed)
@@ -112,9 +109,7 @@ class Study:
 
     def metadata(self) -> dict[str, Any]:
         """Return the arguments of `Store.add_study` except the runs."""
-        fields: dict[str, Any] = {
-            name: getattr(self, name) for name in ("name", "question", "expectation", "cost", "command", "published")
-        }
+        fields = {name: getattr(self, name) for name in (*_TEXTS, "published")}
         if isinstance(self.evaluation, EvaluationConfig):
             return fields | {"evaluation": self.evaluation.to_data()}
         return fields | {"evaluation": {name: config.to_data() for name, config in self.evaluation.items()}}
@@ -149,20 +144,17 @@ def _require_run_count(count: int) -> None:
 def _evaluation(study: str, evaluation: Any, runs: tuple[Run, ...]) -> EvaluationConfig | dict[str, EvaluationConfig]:
     if isinstance(evaluation, EvaluationConfig):
         return evaluation
-    if not isinstance(evaluation, Mapping):
-        raise ConfigError(
-            f"study {study!r}: evaluation must be an EvaluationConfig, or one per task name, got {evaluation!r}"
-        )
     tasks = list(dict.fromkeys(run.task.name for run in runs))
-    by_task = _by_task(f"study {study!r}: evaluation", evaluation, tasks)
-    for task_name, config in by_task.items():
-        if not isinstance(config, EvaluationConfig):
-            raise ConfigError(f"study {study!r}: evaluation of {task_name} must be an EvaluationConfig, got {config!r}")
-    return by_task
+    return _per_task(f"study {study!r}: evaluation", evaluation, EvaluationConfig, tasks)
 
 
-def _by_task(what: str, values: Mapping[str, Any], tasks: Sequence[str]) -> dict[str, Any]:
-    """Return `values` with the keys spelled like the tasks' names. Its keys must be exactly the tasks, ignoring case."""
+def _per_task(what: str, values: Any, config_class: type, tasks: Sequence[str]) -> dict[str, Any]:
+    """Return the configuration of each task. `values`: one for all, or one per task, whose names may be in any case."""
+    kind = f"an {config_class.__name__}" if config_class is EvaluationConfig else f"a {config_class.__name__}"
+    if isinstance(values, config_class):
+        return dict.fromkeys(tasks, values)
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{what} must be {kind}, or one per task name, got {values!r}")
     names = {name.lower(): name for name in tasks}
     for name in values:
         if str(name).lower() not in names:
@@ -171,21 +163,19 @@ def _by_task(what: str, values: Mapping[str, Any], tasks: Sequence[str]) -> dict
     for name in tasks:
         if name not in by_task:
             raise ConfigError(f"{what} lacks the task {name}; add {name!r}: ...")
+        if not isinstance(by_task[name], config_class):
+            raise ConfigError(f"{what} of {name} must be {kind}, got {by_task[name]!r}")
     return by_task
 
 
 def _check(run: Run, config: EvaluationConfig) -> None:
-    task = run.task.build()
+    task, training = run.task.build(), run.training
     limits = [encoding.max_length for encoding in encodings_of(run, task) if encoding.max_length is not None]
     check_training(run, task, min(limits, default=None))
     check_lengths(run, config.lengths, config.shifts, config.prompt)
-    for length in {
-        run.training.min_length or run.training.train_length,
-        run.training.train_length,
-        max(config.lengths),
-    }:
+    for length in {training.min_length or training.train_length, training.train_length, max(config.lengths)}:
         require_consistent(task, length)
-        require_consistent_positions(position_scheme_for(task, run.training.positions), task.tokens(length))
+        require_consistent_positions(position_scheme_for(task, training.positions), task.tokens(length))
 
 
 # ---- creating runs ----------------------------------------------------------------------------------------------
@@ -209,7 +199,7 @@ def grid(
     >>> grid(["rope", "fire-s"], ["copy"], seeds=3, training=TrainingConfig(train_length=16))
     """
     encoding_choices = [_encoding(value) for value in _list("encodings", encodings)]
-    task_choices = [_task(value) for value in _list("tasks", tasks)]
+    task_choices = [_choice(value, TASKS) for value in _list("tasks", tasks)]
     names = list(dict.fromkeys(choice.name for choice in task_choices))
     training_of = _per_task("training", training, TrainingConfig, names)
     trainings = {name: _with_positions(config, positions) for name, config in training_of.items()}
@@ -220,7 +210,9 @@ def grid(
         Run(
             encoding=choice,
             task=task,
-            model=model_of[task.name] if share is None else _with_sharing(model_of[task.name], share),
+            model=model_of[task.name]
+            if share is None
+            else dataclasses.replace(model_of[task.name], share_encoding=share),
             training=config,
             seed=seed,
         )
@@ -240,7 +232,7 @@ def encoding(text: str) -> tuple[Choice, bool | None]:
     parts = split_layers(text)
     for suffix, share in (("-s", True), ("-per-layer", False)):
         names = [part.partition(":")[0].partition("*")[0] for part in parts]
-        if not any(n.lower().endswith(suffix) and not _is_known(n) for n in names):
+        if not any(n.lower().endswith(suffix) and not ENCODINGS.has(n) for n in names):
             continue
         if len(parts) > 1 or "*" in name:
             raise ConfigError(f"{text!r}: {suffix} needs a single encoding, and cannot be used in a pattern; omit it")
@@ -261,46 +253,27 @@ def task(text: str) -> Choice:
     return TASKS.parse(text)
 
 
-def _is_known(name: str) -> bool:
-    try:
-        ENCODINGS.find(name)
-    except ConfigError:
-        return False
-    return True
-
-
 def _has_parameters(choice: Choice) -> bool:
     instance = choice.build(num_heads=4, head_dim=32, d_model=128, train_length=64)
     return any(True for _ in instance.parameters())
 
 
 def _encoding(value: ChoiceLike) -> tuple[Choice, bool | None]:
+    return encoding(value) if isinstance(value, str) else (_choice(value, ENCODINGS), None)
+
+
+def _choice(value: ChoiceLike, registry: Registry) -> Choice:
     if isinstance(value, str):
-        return encoding(value)
-    return (value if isinstance(value, Choice) else choose(value)), None
-
-
-def _task(value: ChoiceLike) -> Choice:
-    return task(value) if isinstance(value, str) else value if isinstance(value, Choice) else choose(value)
+        return registry.parse(value)
+    return value if isinstance(value, Choice) else choose(value)
 
 
 def _with_positions(training: TrainingConfig, schemes: Iterable[ChoiceLike] | None) -> list[TrainingConfig]:
     """Return one training configuration for each position scheme."""
     if schemes is None:
         return [training]
-    choices = [
-        POSITION_SCHEMES.parse(value)
-        if isinstance(value, str)
-        else value
-        if isinstance(value, Choice)
-        else choose(value)
-        for value in _list("positions", schemes)
-    ]
+    choices = [_choice(value, POSITION_SCHEMES) for value in _list("positions", schemes)]
     return [dataclasses.replace(training, positions=choice) for choice in choices]
-
-
-def _with_sharing(model: ModelConfig, share: bool) -> ModelConfig:
-    return dataclasses.replace(model, share_encoding=share)
 
 
 def _list(name: str, values: Any) -> list[Any]:
@@ -318,15 +291,3 @@ def _seeds(seeds: int | Iterable[int]) -> Sequence[int]:
             raise ConfigError(f"seeds must be at least 1, or a list of seeds, got {seeds}")
         return range(seeds)
     return _list("seeds", seeds)
-
-
-def _per_task(name: str, values: Any, config_class: type, tasks: list[str]) -> dict[str, Any]:
-    if isinstance(values, config_class):
-        return dict.fromkeys(tasks, values)
-    if not isinstance(values, Mapping):
-        raise ConfigError(f"{name} must be a {config_class.__name__}, or one per task name, got {values!r}")
-    by_task = _by_task(name, values, tasks)
-    for task_name, value in by_task.items():
-        if not isinstance(value, config_class):
-            raise ConfigError(f"{name} of {task_name} must be a {config_class.__name__}, got {value!r}")
-    return by_task

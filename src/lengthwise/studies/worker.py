@@ -13,18 +13,9 @@ from typing import Any, Protocol
 
 from lengthwise.class_versions import is_builtin_class
 from lengthwise.config import ConfigError, Run
-from lengthwise.evaluation import Score, evaluate, shifted, together
-from lengthwise.plugins import error_in_user_file
-from lengthwise.store import (
-    ClaimLost,
-    RunRow,
-    Store,
-    StoreError,
-    StoreGone,
-    Unstorable,
-    run_folder,
-    worker_name,
-)
+from lengthwise.evaluation import evaluate, shifted, together
+from lengthwise.plugins import error_in_user_file, first_line
+from lengthwise.store import ClaimLost, RunRow, Store, StoreError, StoreGone, Unstorable, run_folder, worker_name
 from lengthwise.studies.events import Advanced, Done, Event, Failed, Note, Released, Started
 from lengthwise.studies.provenance import facts
 from lengthwise.studies.stored import stored_run
@@ -145,7 +136,7 @@ class Worker:
         weights = folder / WEIGHTS
         self.parent.send(Started(key=row.key, what="evaluate" if weights.is_file() else "train"))
         if is_trained and not weights.is_file():
-            self.note(row.key, f"its weights are missing ({weights}); training again")
+            self.parent.send(Note(key=row.key, text=f"its weights are missing ({weights}); training again"))
 
         def should_stop() -> bool:
             return heartbeat.lost or self.parent.stop_requested.is_set()
@@ -174,10 +165,7 @@ class Worker:
     def evaluate(
         self, row: RunRow, run: Run, trained: Trained, missing: list[dict[str, Any]], should_stop: Callable[[], bool]
     ) -> tuple[tuple[tuple[int, float], ...], int]:
-        """Evaluate the trained model, and store each score immediately.
-
-        Return (length, mean) for the task as trained, and the number of scores under shifts.
-        """
+        """Evaluate and store each score at once. Return (length, mean) for the task as trained, and the number under shifts."""
         means: list[tuple[int, float]] = []
         evaluated = 0
         for config, shift in together(missing):
@@ -198,8 +186,10 @@ class Worker:
             )
             rows = []
             for score in scores:
-                facts = {**self.facts, **_score_facts(score, task.note(score.length, _reduced_count(score)))}
-                rows.append({**{k: v for k, v in vars(score).items() if k != "details"}, "facts": facts})
+                fewer = score.n if score.n < score.asked.get("examples", 0) else None
+                further = {"note": task.note(score.length, fewer), "details": score.details}
+                row_facts = self.facts | {name: value for name, value in further.items() if value}
+                rows.append({**{k: v for k, v in vars(score).items() if k != "details"}, "facts": row_facts})
             self.store.add_scores(row.key, rows, worker=self.name)
             evaluated += len(scores)
             means += [] if shift else [(score.length, score.mean) for score in scores]
@@ -238,9 +228,6 @@ class Worker:
         self.store.fail(row.key, self.name, message)
         self.parent.send(Failed(key=row.key, error=message))
 
-    def note(self, key: str, text: str) -> None:
-        self.parent.send(Note(key=key, text=text))
-
     @contextmanager
     def warnings_as_notes(self, key: str) -> Iterator[None]:
         """Send each warning once to the parent, which can print it beside progress bars."""
@@ -251,23 +238,13 @@ class Worker:
                 first = (str(message).strip().splitlines() or [""])[0]
                 if first not in sent:
                     sent.add(first)
-                    self.note(key, first)
+                    self.parent.send(Note(key=key, text=first))
 
             warnings.showwarning = show
             yield
 
 
 _PROGRESS = ("phase", "step", "steps", "loss", "steps_per_second", "eta_seconds", "length")
-
-
-def _reduced_count(score: Score) -> int | None:
-    """Return the number of scored examples if it is less than requested, else None."""
-    return score.n if score.n < score.asked.get("examples", 0) else None
-
-
-def _score_facts(score: Score, note: str | None) -> dict[str, Any]:
-    """Return what is stored with a score: a note for readers, and the details of decoded answers."""
-    return {**({"note": note} if note else {}), **({"details": score.details} if score.details else {})}
 
 
 def require_same_keys(runs: dict[str, Run]) -> None:
@@ -285,10 +262,7 @@ def is_own_error(error: BaseException) -> bool:
 
 def error_line(error: BaseException) -> str:
     """Return an error in one line. For errors that lengthwise did not raise, add the type, and the line in a user's file."""
-    first = (str(error).strip().splitlines() or [""])[0]
-    if is_own_error(error):
-        return first
-    return error_in_user_file(error) or (f"{type(error).__name__}: {first}" if first else type(error).__name__)
+    return first_line(error) if is_own_error(error) else error_in_user_file(error) or first_line(error)
 
 
 def debugging() -> bool:

@@ -35,6 +35,17 @@ def _flushes_denormals() -> bool:
     return bool((torch.full((1,), 1e-39) * 1.0 == 0).item())
 
 
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Let torch use this number of CPU threads within a `with` block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def use_process(threads: int) -> None:
     """Configure threads and memory of a process of our own, such as a worker. Library code must not change its caller's process.
 

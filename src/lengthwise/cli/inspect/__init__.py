@@ -33,26 +33,16 @@ def command(
 
     Example: lengthwise inspect alibi; lengthwise inspect fire --set L=64 --length 256; lengthwise inspect rope --json
 
-    Parameters
-    ----------
-    encoding
-        The encoding, optionally with settings: fire or fire:hidden_layers=1.
-    num_heads
-        Number of attention heads.
-    head_dim
-        Dimensions of each head.
-    d_model
-        Width of the model. [default: num_heads x head_dim]
-    train_length
-        Training length that the encoding is built for.
-    length
-        Number of positions to show. [default: 2x the training length]
-    set
-        A setting of the encoding as name=value. May be repeated.
-    seed
-        Seed of the initial values of learned parameters.
-    json
-        Print one JSON object with unrounded numbers.
+    Args:
+        encoding: The encoding, optionally with settings: fire or fire:hidden_layers=1.
+        num_heads: Number of attention heads.
+        head_dim: Dimensions of each head.
+        d_model: Width of the model. [default: num_heads x head_dim]
+        train_length: Training length that the encoding is built for.
+        length: Number of positions to show. [default: 2x the training length]
+        set: A setting of the encoding as name=value. May be repeated.
+        seed: Seed of the initial values of learned parameters.
+        json: Print one JSON object with unrounded numbers.
     """
     from lengthwise import inspection
 
@@ -91,17 +81,12 @@ def _single(text: str) -> "Choice":
 
 
 def summary(make: type) -> str:
-    """Return a one-line description of an encoding: its module's docstring without the name, or its class docstring.
-
-    The class docstring is used for classes from outside, whose file may define several classes.
-    """
-    from_module = (
-        (python.getdoc(python.getmodule(make)) or "").partition("\n")[0].partition(": ")[2]
-        if is_builtin_class(make)
-        else ""
-    )
-    from_class = own_docstring(make).partition("\n\n")[0]
-    return from_module[:1].upper() + from_module[1:] or " ".join(from_class.split())
+    """Return an encoding in one line: its module's docstring without the name, or that of a class from outside."""
+    if is_builtin_class(make):
+        of_module = (python.getdoc(python.getmodule(make)) or "").partition("\n")[0].partition(": ")[2]
+        if of_module:
+            return of_module[0].upper() + of_module[1:]
+    return " ".join(own_docstring(make).partition("\n\n")[0].split())
 
 
 def with_settings(choice: Choice, settings: Sequence[str]) -> Choice:

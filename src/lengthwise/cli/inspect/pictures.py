@@ -13,10 +13,9 @@ from lengthwise.cli.inspect.tables import (
     evenly_spaced,
     note_lines,
     omission_note,
-    plain_table,
     title_line,
 )
-from lengthwise.cli.printing import figure
+from lengthwise.cli.printing import column, figure, plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -49,23 +48,20 @@ def pictures(data: Data, description: str) -> list["RenderableType"]:
 
 def _heading(data: Data, description: str) -> "RenderableType":
     from rich.console import Group
-    from rich.text import Text
 
-    facts = plain_table(header=False)
-    facts.add_column(style="dim", no_wrap=True)
-    facts.add_column(overflow="fold")
+    facts = plain_table(column("", style="dim", no_wrap=True), column("", overflow="fold"), show_header=False)
     heads = f"{data['num_heads']} head{'s' if data['num_heads'] > 1 else ''}"
     sizes = f"{heads} of {data['head_dim']}, d_model {data['d_model']}"
     facts.add_row("sizes", f"{sizes}; training length {data['train_length']:,}, shown at length {data['length']:,}")
     settings = ", ".join(f"{name}={value}" for name, value in data["settings"].items())
-    facts.add_row("settings", Text(settings or "none"))
+    facts.add_row("settings", settings or "none")
     shapes = ", ".join(f"{n} {'×'.join(map(str, s)) or 'scalar'}" for n, s in data["parameters"].items())
     learned = f"{data['learned']:,} numbers ({shapes}), initialized with seed {data['seed']}" if shapes else "none"
-    facts.add_row("parameters", Text(learned))
+    facts.add_row("parameters", learned)
     if data["forms"]:
         backends = ", ".join(name for name, reason in data["backends"].items() if reason is None)
         facts.add_row("forms", f"{', '.join(data['forms'])}; supported by {backends}")
-    return Group(Text(data["label"], style="bold"), Text(description), "", facts)
+    return Group(title_line(data["label"]), description, "", facts)
 
 
 def _rotation(data: Data, key: str) -> list["RenderableType"]:
@@ -76,7 +72,8 @@ def _rotation(data: Data, key: str) -> list["RenderableType"]:
     names = ["pair", "radians", "wavelength", "rotations", wave_header]
     at_training_length: list[float] = data.get("frequencies_trained", frequencies)
     rescaled = at_training_length != frequencies
-    gains: Data | None = data["gain"] if isinstance(data["gain"], dict) else None
+    gain = data["gain"]
+    gains: Data | None = gain if isinstance(gain, dict) else None
     if rescaled:
         names.append(f"× at {trained:,}")
     if gains:
@@ -102,10 +99,8 @@ def _rotation(data: Data, key: str) -> list["RenderableType"]:
     notes = [f"radians per token; wavelength in tokens; rotations in {n:,} tokens; ░ too fast to draw"]
     if rescaled:
         notes.append(f"× at {trained:,}: the frequency relative to that at length {trained:,}")
-    if gains is None and isinstance(data["gain"], float) and data["gain"] != 1.0:
-        notes.append(
-            f"q and k are both multiplied by {figure(data['gain'], 6)}, so logits by {figure(data['gain'] ** 2, 6)}"
-        )
+    if isinstance(gain, float) and gain != 1.0:
+        notes.append(f"q and k are both multiplied by {figure(gain, 6)}, so logits by {figure(gain**2, 6)}")
     if gains:
         notes.append(f"gain, far key: factor of the logit of query {n - 1:,} and key 0")
     if "effective_length" in data:
@@ -149,19 +144,15 @@ def _bias(data: Data, key: str) -> list["RenderableType"]:
     if not isinstance(bias[0][0], list):
         parts = draw_curves("bias, nats, at distance", bias, "head")
         if "bias_ahead" in data and n > 1:
-            parts += [
-                "",
-                *draw_curves("bias, nats, for keys after the query, at distance", data["bias_ahead"], "head", -1),
-            ]
+            title = "bias, nats, for keys after the query, at distance"
+            parts += ["", *draw_curves(title, data["bias_ahead"], "head", -1)]
         return parts
     condition = f" (given {data['bias_given']})" if "bias_given" in data else ""
     parts = []
     for query in dict.fromkeys((n - 1, (n - 1) // 4)):
         curves = [head[query][query::-1] for head in bias]
-        parts += [
-            *([""] if parts else []),
-            *draw_curves(f"bias, nats{condition}, of query {query:,} at distance", curves, "head"),
-        ]
+        title = f"bias, nats{condition}, of query {query:,} at distance"
+        parts += [*([""] if parts else []), *draw_curves(title, curves, "head")]
     return parts
 
 

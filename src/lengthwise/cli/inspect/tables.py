@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lengthwise.cli.printing import figure
+from lengthwise.cli.printing import column, figure, plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -100,12 +100,12 @@ class FittedTable:
             dropped += 1
         yield self._without(self.drop[:dropped])
         if dropped:
-            yield from note_lines(
-                [f"the terminal is too narrow for {len(self.names)} columns, {dropped} omitted; --json has all"]
-            )
+            too_narrow = f"the terminal is too narrow for {len(self.names)} columns"
+            yield from note_lines([f"{too_narrow}, {dropped} omitted; --json has all"])
 
     def _without(self, dropped: tuple[str, ...]) -> "Table":
-        table, columns = plain_table(), [k for k, name in enumerate(self.names) if name not in dropped]
+        table = plain_table(header_style="dim")
+        columns = [k for k, name in enumerate(self.names) if name not in dropped]
         for k in columns:
             table.add_column(self.names[k], justify="left" if self.names[k] in self.left else "right", no_wrap=True)
         for row in self.rows:
@@ -121,9 +121,8 @@ class ShadedMatrix:
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> Iterator["RenderableType"]:
         n = len(self.values)
-        table = plain_table(header=False)
-        table.add_column(justify="right", style="dim", no_wrap=True)
-        table.add_column(no_wrap=True)
+        queries = column("", justify="right", style="dim", no_wrap=True)
+        table = plain_table(queries, column("", no_wrap=True), show_header=False)
         keys = evenly_spaced(n, max(2, min(48, options.max_width - len(f"{n - 1:,}") - 2)))
         for i in evenly_spaced(n, 12):
             table.add_row(f"{i:,}", "".join(_shade(self.values[i][j]) if j <= i else " " for j in keys))
@@ -134,18 +133,6 @@ def title_line(text: str) -> "RenderableType":
     from rich.text import Text
 
     return Text(text, style="bold")
-
-
-def plain_table(header: bool = True) -> "Table":
-    from rich.table import Table
-
-    return Table(
-        header_style="dim",
-        show_header=header,
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-    )
 
 
 def note_lines(lines: Sequence[str]) -> list["RenderableType"]:

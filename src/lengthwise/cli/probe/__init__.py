@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from lengthwise.cli.derived_options import with_options
 from lengthwise.cli.options import RESULTS, Integer, Results, number_ranges
-from lengthwise.cli.printing import figure, one_line, print_json, stdout
+from lengthwise.cli.printing import figure, one_line, plain_table, print_json, stdout
 from lengthwise.cli.probe.options import Selection, description_of_probes, question_options
 from lengthwise.cli.progress_bar import progress
 from lengthwise.config import ConfigError
@@ -47,20 +47,13 @@ def command(
     lengthwise probe attention-distance --study quickstart --against nope; lengthwise probe recency --study icfl;
     lengthwise probe attended-distance --study sums --task addition:scratchpad=full
 
-    Parameters
-    ----------
-    what
-        Name of the probe; `lengthwise list probes` lists them.
-    run
-        The run's key, or its first digits.
-    results
-        Results folder.
-    device
-        Device to run on: cpu, cuda, cuda:1, ...
-    threads
-        Number of CPU threads.
-    json
-        Print JSON.
+    Args:
+        what: Name of the probe; `lengthwise list probes` lists them.
+        run: The run's key, or its first digits.
+        results: Results folder.
+        device: Device to run on: cpu, cuda, cuda:1, ...
+        threads: Number of CPU threads.
+        json: Print JSON.
     """
     from lengthwise.cli.app import app
     from lengthwise.store import open_results
@@ -96,9 +89,7 @@ command.__doc__ = (command.__doc__ or "").replace("{probes}", description_of_pro
 def _require_applicable(probe: ModelProbe, selection: Selection, options: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for an option of other probes."""
     comparing = [other.name for other in PROBES.of_models if other.compares]
-    given = [
-        (option, comparing) for option in ("against", "across_seeds") if getattr(selection, option) not in (None, False)
-    ]
+    given = [(name, comparing) for name in ("against", "across_seeds") if getattr(selection, name) not in (None, False)]
     given += [(name, PROBES.with_option(name)) for name, value in options.items() if value is not None]
     for option, names in given:
         if probe.name not in names:
@@ -141,16 +132,15 @@ def _jobs(
         return probing.jobs_of_runs(probe, [store.run(selection.run)], lengths, **options)
     runs = _runs_of_study(store, selection)
     needs_attention = probe.needs_attention and not probe.skips_unsupported
-    skipped += probing.unsupported_reasons(runs, needs_attention)
-    runs = [run for run in runs if probing.can_be_probed(run, needs_attention)]
-    _require_any(runs, selection.study, skipped)
+    problems = [probing.why_not_probed(run, needs_attention) for run in runs]
+    skipped += filter(None, problems)
+    runs = [run for run, problem in zip(runs, problems, strict=True) if problem is None]
     jobs = probing.jobs_of_runs(probe, runs, lengths, **options)
-    if not probe.skips_unsupported:
-        return jobs
-    jobs, reasons = probing.split_supported(jobs)
-    if not jobs:
-        raise ConfigError(f"no run of study {selection.study!r} can be probed: {reasons[0]}")
+    reasons: list[str] = []
+    if probe.skips_unsupported:
+        jobs, reasons = probing.split_supported(jobs)
     skipped += reasons
+    _require_any(jobs, selection.study, reasons or skipped)
     return jobs
 
 
@@ -220,10 +210,7 @@ def _data(result: "ProbeResult") -> dict[str, Any]:
 
 
 def table_of_results(probe: ModelProbe, results: "Sequence[ProbeResult]") -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     table.add_column("run", overflow="fold")
     several_tasks = len({result.job.run.task for result in results}) > 1
     if several_tasks:
@@ -239,10 +226,10 @@ def table_of_results(probe: ModelProbe, results: "Sequence[ProbeResult]") -> Any
             table.add_column(column.header, justify="right")
     for entry in results:
         run, against, result = entry.job.run, entry.job.against, entry.row.result
-        cells = [Text(f"{run.label}, seed {run.seed}, {run.key[:8]}"), *([Text(run.task)] if several_tasks else [])]
+        cells = [f"{run.label}, seed {run.seed}, {run.key[:8]}", *([run.task] if several_tasks else [])]
         if against is not None:
-            cells.append(Text(f"{against.label}, seed {against.seed}"))
-        cells += [Text(f"{entry.job.question.length}"), Text(f"{result['n']}")]
+            cells.append(f"{against.label}, seed {against.seed}")
+        cells += [f"{entry.job.question.length}", f"{result['n']}"]
         own = [cell if isinstance(cell, str) else figure(cell, 3) for cell in probe.cells(result)]
         table.add_row(*cells, *own)
     return table

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from sqlalchemy import URL, make_url
+from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from lengthwise.store.databases.base import Database
@@ -25,17 +25,13 @@ def open_database(where: str | Path, create: bool, timeout: float) -> Database:
     if not isinstance(where, str) or not _URL.match(where):
         require_no_address("the results folder", where)  # a URL that was converted to a path
         return SQLite.open_file(Path(where), create, timeout)
-    url = _parse(where)
+    try:
+        url = make_url(where)
+    except (ArgumentError, ValueError):  # such as a port that is not a number
+        raise StoreError(f"the address must be a folder or a database URL such as {EXAMPLE}") from None
     kind = next((kind for kind in DATABASES if url.drivername in kind.drivers), None)
     if kind is None:
         raise StoreError(f"{url.drivername}:// is not supported; give a folder, a .db file or a URL such as {EXAMPLE}")
     if "@" in (url.host or ""):
         raise StoreError(f"the address must have a single @; write an @ in a password as %40: {EXAMPLE}")
     return kind.open(url, create, timeout)
-
-
-def _parse(where: str) -> URL:
-    try:
-        return make_url(where)
-    except (ArgumentError, ValueError):  # such as a port that is not a number
-        raise StoreError(f"the address must be a folder or a database URL such as {EXAMPLE}") from None

@@ -24,6 +24,7 @@ class Database(ABC):
 
     drivers: ClassVar[tuple[str, ...]]  # what comes before :// in its addresses
     shared: ClassVar[bool]  # tables of other programs may lie beside ours
+    insert: ClassVar[Any]  # a function: the dialect's INSERT statement for a table, which has `on_conflict_do_update`
     foreign_objects: ClassVar[str]  # a query for the views, triggers and the like at the table :n, see `require_plain`
     path: Path | None = None
     readonly: bool = False
@@ -37,10 +38,6 @@ class Database(ABC):
     @abstractmethod
     def open(cls, url: URL, create: bool, timeout: float) -> Self:
         """Open the database at an address, as `open_store` describes. Raises `StoreError`."""
-
-    @abstractmethod
-    def insert(self, table: Any) -> Any:
-        """Return the dialect's INSERT statement for a table, which has `on_conflict_do_update`."""
 
     @abstractmethod
     def explain(self, error: DBAPIError) -> str | None:
@@ -114,14 +111,19 @@ class Database(ABC):
         found = max(versions, default=0)
         if len(versions) > 1:
             raise StoreError(damaged(self.name, f"it has {len(versions)} schema versions instead of one"))
-        if found == SCHEMA_VERSION:
-            self._require_tables(connection, existing)
-            return True
-        advice = "upgrade lengthwise" if found > SCHEMA_VERSION else "use the version of lengthwise that wrote it"
-        raise StoreError(
-            f"{self.name} has schema version {found or 'none'}, but this lengthwise reads only version {SCHEMA_VERSION}; "
-            f"{advice}, or give another folder"
-        )
+        if found != SCHEMA_VERSION:
+            advice = "upgrade lengthwise" if found > SCHEMA_VERSION else "use the version of lengthwise that wrote it"
+            raise StoreError(
+                f"{self.name} has schema version {found or 'none'}, but this lengthwise reads only version {SCHEMA_VERSION}; "
+                f"{advice}, or give another folder"
+            )
+        if lacking := sorted(set(tables.tables) - set(existing)):
+            raise StoreError(damaged(self.name, f"it lacks the table {lacking[0]!r}"))
+        for table in tables.sorted_tables:
+            columns = {column["name"] for column in inspect(connection).get_columns(table.name)}
+            if lacking := sorted(set(table.c.keys()) - columns):
+                raise StoreError(damaged(self.name, f"its table {table.name!r} lacks the column {lacking[0]!r}"))
+        return True
 
     def require_plain(self, connection: Connection) -> None:
         """Raise `StoreError` for views, triggers, generated columns and checks at our tables.
@@ -134,12 +136,3 @@ class Database(ABC):
                     f"{self.name} has {escaped(found)}, a view, virtual table or trigger, at its table {table!r}, which "
                     "lengthwise never creates; give another results folder"
                 )
-
-    def _require_tables(self, connection: Connection, existing: list[str]) -> None:
-        """Raise `StoreError` unless all tables exist."""
-        if lacking := sorted(set(tables.tables) - set(existing)):
-            raise StoreError(damaged(self.name, f"it lacks the table {lacking[0]!r}"))
-        for table in tables.sorted_tables:
-            columns = {column["name"] for column in inspect(connection).get_columns(table.name)}
-            if lacking := sorted(set(table.c.keys()) - columns):
-                raise StoreError(damaged(self.name, f"its table {table.name!r} lacks the column {lacking[0]!r}"))

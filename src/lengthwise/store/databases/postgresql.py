@@ -1,6 +1,6 @@
 """PostgreSQL: a server that several machines can share."""
 
-from typing import Any, Self
+from typing import Self
 
 from sqlalchemy import URL, Connection, create_engine, text
 from sqlalchemy.dialects import postgresql
@@ -16,6 +16,7 @@ _LOCK_NOT_AVAILABLE = "55P03"  # SQLSTATE
 
 class PostgreSQL(Database):
     drivers = ("postgresql", "postgresql+psycopg")
+    insert = staticmethod(postgresql.insert)
     shared = True
     foreign_objects = (
         "SELECT relname FROM pg_class WHERE pg_table_is_visible(oid) AND relname = :n AND (relkind NOT IN ('r', 'p') "
@@ -49,9 +50,6 @@ class PostgreSQL(Database):
             database.close()
             raise
         return database
-
-    def insert(self, table: Any) -> Any:
-        return postgresql.insert(table)
 
     def explain(self, error: DBAPIError) -> str | None:
         found = getattr(error.orig, "sqlstate", "")

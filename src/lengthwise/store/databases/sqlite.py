@@ -10,9 +10,8 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, select, text
@@ -30,6 +29,7 @@ from lengthwise.store.schema import about, tables
 
 class SQLite(Database):
     drivers = ("sqlite",)
+    insert = staticmethod(sqlite.insert)
     shared = False
     # A view and a virtual table have no page of their own.
     foreign_objects = (
@@ -75,7 +75,7 @@ class SQLite(Database):
         if not create:
             raise StoreError(f"{self.name} is empty; run a study first, or give the folder that has results")
         # The file is empty, so changing it cannot damage another program's database.
-        _retry_while_locked(lambda: _use_write_ahead_log(self.engine), self.timeout)
+        _use_write_ahead_log(self.engine, self.timeout)
         with self.begin(writes=True) as connection:
             self.create_tables(connection)
 
@@ -83,9 +83,6 @@ class SQLite(Database):
         super().close()
         if self.scratch is not None:
             self.scratch.cleanup()
-
-    def insert(self, table: Any) -> Any:
-        return sqlite.insert(table)
 
     def now(self, connection: Connection) -> float:
         """Return the time of this machine."""
@@ -206,25 +203,19 @@ def _reader(path: Path, timeout: float) -> tuple[Engine, tempfile.TemporaryDirec
     return _engine(Path(folder.name, path.name), "mode=rw", timeout), folder
 
 
-def _use_write_ahead_log(engine: Engine) -> None:
-    raw = engine.raw_connection()  # this statement must be outside of any transaction
-    try:
-        raw.cursor().execute("PRAGMA journal_mode=WAL")
-    finally:
-        raw.close()
-
-
-def _retry_while_locked(action: Callable[[], None], timeout: float) -> None:
-    """Retry an action until the timeout: SQLite fails at once, without waiting, if two processes create the same file."""
+def _use_write_ahead_log(engine: Engine, timeout: float) -> None:
+    """Turn on the log. Retry until the timeout: SQLite fails at once, without waiting, if two processes create the same file."""
     end = time.monotonic() + timeout
     while True:
+        raw = engine.raw_connection()  # this statement must be outside of any transaction
         try:
-            return action()
+            raw.cursor().execute("PRAGMA journal_mode=WAL")
+            return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
                 raise DBAPIError("PRAGMA journal_mode", None, error) from error
-            if time.monotonic() > end:
-                raise DBAPIError("PRAGMA journal_mode", None, error) from error
+        finally:
+            raw.close()
         time.sleep(0.02)
 
 
@@ -232,16 +223,12 @@ def _retry_while_locked(action: Callable[[], None], timeout: float) -> None:
 
 
 def _require_own_keywords(connection: Connection, name: str) -> None:
-    """Raise `StoreError` for an unknown index, and for a table or index whose CREATE statement contains a word that ours does not.
-
-    Examples of such words are AS, CHECK and COLLATE.
-    """
+    """Raise `StoreError` for an unknown index, and for a CREATE statement with words that ours lacks: AS, CHECK, COLLATE, ..."""
     created = text("SELECT name, sql FROM sqlite_master WHERE lower(tbl_name) = :n AND sql IS NOT NULL")
     for table in tables.sorted_tables:
         statements: list[ExecutableDDLElement] = [CreateTable(table), *map(CreateIndex, table.indexes)]
-        known = _SQL_TYPES | _words(
-            " ".join(str(statement.compile(dialect=connection.dialect)) for statement in statements)
-        )
+        compiled = [str(statement.compile(dialect=connection.dialect)) for statement in statements]
+        known = _SQL_TYPES | _words(" ".join(compiled))
         for item, sql in connection.execute(created, {"n": table.name}):
             unknown = sorted(_words(str(sql)) - known)
             if unknown or (str(item).lower() != table.name and item not in {index.name for index in table.indexes}):
@@ -252,16 +239,8 @@ def _require_own_keywords(connection: Connection, name: str) -> None:
                 )
 
 
-_SQL_TYPES = {
-    "bigint",
-    "boolean",
-    "double",
-    "float",
-    "integer",
-    "precision",
-    "real",
-    "text",
-}  # names of types in other versions of SQLAlchemy
+# Names of types in other versions of SQLAlchemy.
+_SQL_TYPES = {"bigint", "boolean", "double", "float", "integer", "precision", "real", "text"}
 
 
 def _words(sql: str) -> set[str]:

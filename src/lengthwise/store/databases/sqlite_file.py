@@ -10,9 +10,8 @@ from lengthwise.store.errors import StoreError
 FILE_NAME = "results.db"
 _DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 _SMALLEST = 512  # bytes; SQLite would treat a smaller file as an empty database and overwrite it
-_JOURNAL = bytes.fromhex(
-    "d9d505f920a163d7"
-)  # starts each part of a rollback journal, and ends a journal with a super-journal
+# Starts each part of a rollback journal, and ends a journal with a super-journal.
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 
 
 def file_of(url: URL) -> str:
@@ -77,16 +76,12 @@ def _names_another_file(journal: Path) -> bool:
     See "The Rollback Journal" in SQLite's documentation of its file format.
     """
     try:
-        size = journal.stat().st_size
-        return size > len(_JOURNAL) and _tail(journal, len(_JOURNAL)) == _JOURNAL
+        with open(os.open(journal, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+            start = max(0, file.seek(0, os.SEEK_END) - len(_JOURNAL))
+            file.seek(start)
+            return start > 0 and file.read(len(_JOURNAL)) == _JOURNAL
     except FileNotFoundError:
         return False
-
-
-def _tail(file: Path, count: int) -> bytes:
-    with open(os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as opened:
-        opened.seek(-count, os.SEEK_END)
-        return opened.read(count)
 
 
 def not_a_database(name: str) -> str:

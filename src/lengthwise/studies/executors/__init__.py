@@ -1,9 +1,9 @@
 """The executors, by the name of `--executor`: one module each, one line each in the list below."""
 
-from lengthwise.config import ConfigError, near_miss
 from lengthwise.studies.executors.base import Executor, WorkerError
 from lengthwise.studies.executors.inline import Inline
 from lengthwise.studies.executors.local import Local
+from lengthwise.values import ConfigError, unlisted
 
 EXECUTORS: dict[str, type[Executor]] = {
     "local": Local,
@@ -13,9 +13,7 @@ EXECUTORS: dict[str, type[Executor]] = {
 
 def executor_named(name: str) -> type[Executor]:
     if name not in EXECUTORS:
-        raise ConfigError(
-            f"there is no executor {name!r}{near_miss(name, EXECUTORS)}; available: {', '.join(EXECUTORS)}"
-        )
+        raise ConfigError(f"there is no executor {unlisted(name, EXECUTORS)}")
     return EXECUTORS[name]
 
 

@@ -3,15 +3,13 @@
 import pickle
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
-import torch
+from collections.abc import Callable
 
 from lengthwise.store import Store, StoreWarning
 from lengthwise.studies.events import Event
 from lengthwise.studies.executors.base import Executor
 from lengthwise.studies.worker import Spec, Worker
+from lengthwise.training.numerics import torch_threads
 
 
 class Inline(Executor):
@@ -34,7 +32,7 @@ class Inline(Executor):
 
     def poll(self, seconds: float) -> None:
         """Finish a whole run, if one can be claimed. Signals are noticed at its next event."""
-        with _threads(self.spec.threads), warnings.catch_warnings():
+        with torch_threads(self.spec.threads), warnings.catch_warnings():
             warnings.simplefilter("ignore", StoreWarning)  # `execute` reads the same rows and prints the warning
             self.unfinished = not self.stop_requested.is_set() and self.worker.step()
 
@@ -55,13 +53,3 @@ class Inline(Executor):
 
     def close(self) -> None:
         """Do nothing: there is no other process."""
-
-
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -179,10 +179,8 @@ class Local(Executor):
 
 def _exit_reason(code: int | None) -> str:
     if code is not None and code < 0:
-        try:
-            return f"killed by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"killed by signal {-code}"
+        names = {number.value: number.name for number in signal.Signals}
+        return f"killed by {names.get(-code, f'signal {-code}')}"
     return f"exit code {code}"
 
 
