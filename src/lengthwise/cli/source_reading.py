@@ -6,6 +6,7 @@ anything else, the reader gives up and the caller imports the module. A test com
 
 import ast
 import inspect
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -39,13 +40,35 @@ class SourceClass:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The keyword-only arguments of `__init__` with a default, and the default."""
-        for of_class in self.linearization():
+        """The keyword-only arguments of `__init__` with a default, and the default; fields of a dataclass are such arguments.
+
+        `**arguments: Unpack[Names]` stands for those arguments of the base class that the `TypedDict` Names has.
+        """
+        classes = self.linearization()
+        for place, of_class in enumerate(classes):
             for node in of_class.definition.body:
                 if isinstance(node, ast.FunctionDef) and node.name == "__init__":
                     pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-                    return {a.arg: literal(default, of_class.module) for a, default in pairs if default is not None}
+                    own = {a.arg: literal(default, of_class.module) for a, default in pairs if default is not None}
+                    if node.args.kwarg is None:
+                        return own
+                    names = {*_unpacked(of_class.module, node.args.kwarg.annotation), *own}
+                    return {k: v for k, v in classes[place + 1].settings.items() if k in names} | own
+            if of_class._is_dataclass():
+                return {k: v for base in reversed(classes[place:]) if base._is_dataclass() for k, v in base._fields()}
         return {}
+
+    def _is_dataclass(self) -> bool:
+        return any(ast.unparse(decorator).startswith("dataclass") for decorator in self.definition.decorator_list)
+
+    def _fields(self) -> Iterator[tuple[str, Any]]:
+        for node in self.definition.body:
+            if (
+                isinstance(node, ast.AnnAssign)
+                and node.value
+                and not ast.unparse(node.annotation).startswith("ClassVar")
+            ):
+                yield _targets(node)[0], literal(node.value, self.module)
 
     def attribute(self, name: str) -> Any:
         """Return a class attribute. Raise `NotLiteral` where no class body assigns a literal to it."""
@@ -61,6 +84,19 @@ class SourceClass:
         """Return the class and its bases, the first base with its own first; bases outside of lengthwise are left out."""
         bases = (resolved(self.module, name) for name in self.definition.bases)
         return [self, *(each for base in bases if base is not None for each in base.linearization())]
+
+
+def _unpacked(module: str, annotation: ast.expr | None) -> list[str]:
+    """Return the names of the TypedDict in `Unpack[TypedDict]`."""
+    if not isinstance(annotation, ast.Subscript):
+        raise NotLiteral("arguments with any name")
+    names = resolved(module, annotation.slice)
+    if names is None:
+        raise NotLiteral(ast.unparse(annotation))
+    fields = [
+        node for each in names.linearization() for node in each.definition.body if isinstance(node, ast.AnnAssign)
+    ]
+    return [name for node in fields for name in _targets(node)]
 
 
 def _targets(node: ast.Assign | ast.AnnAssign) -> list[str]:
