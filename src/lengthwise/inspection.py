@@ -21,7 +21,15 @@ from lengthwise.config import Choice, ConfigError
 from lengthwise.config.choices import require_choice
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
 from lengthwise.encodings.contract import effective_length_of, embedded, features_of, modifiers_of
-from lengthwise.forms import AttentionModifiers, KeyBias, RelativeKeyBias, RelativeValues, Term, ToeplitzBias
+from lengthwise.forms import (
+    AttentionModifiers,
+    KeyBias,
+    RelativeKeyBias,
+    RelativeValues,
+    Term,
+    ToeplitzBias,
+    num_heads,
+)
 from lengthwise.span import Span
 
 MOST = 10_000_000  # numbers in one result: about a gigabyte while JSON is written
@@ -210,7 +218,7 @@ def _distances(encoding: PositionEncoding, data: Data) -> Data:
     tables = _tables(few)
     if not tables or not all(isinstance(t, ToeplitzBias) for t in _biases(few)):
         return result
-    afford(data, max(_heads(table) for table in tables) * n)
+    afford(data, max(map(num_heads, tables)) * n)
     distances_of = {"": torch.arange(n)} | ({"_ahead": -torch.arange(1, n)} if all(t.first < 0 for t in tables) else {})
     bucket: Callable[[Tensor], Tensor] | None = getattr(encoding, "bucket", None)
     for suffix, distances in distances_of.items():
@@ -265,7 +273,7 @@ def _pairs(encoding: PositionEncoding, data: Data) -> Data:
     """Return a bias that needs query and key, as a number for every pair, and the normalized distance."""
     result: Data = {}
     few = _biases(_glimpse(encoding, data))
-    n, heads = data["length"], max((_heads(t) for t in few), default=0)
+    n, heads = data["length"], max(map(num_heads, few), default=0)
     coordinate = getattr(encoding, "coordinate", None)
     pairs = any(not isinstance(t, ToeplitzBias) for t in few)
     afford(data, n * n * (heads * pairs + (coordinate is not None)) + n * data["d_model"] * data["reads_content"])
@@ -286,13 +294,6 @@ def _pairs(encoding: PositionEncoding, data: Data) -> Data:
 def _biases(modifiers: AttentionModifiers) -> list[Term]:
     """Return the terms that do not depend on q and k."""
     return [term for term in modifiers.terms if not isinstance(term, (RelativeKeyBias, KeyBias))]
-
-
-def _heads(term: Term) -> int:
-    for name, axis in (("content", 1), ("table", 0), ("slope", 0), ("vector", 0), ("bias", 1), ("prefix_sum", 1)):
-        if hasattr(term, name):
-            return int(getattr(term, name).shape[axis])
-    raise AssertionError(f"unknown term: {term}")
 
 
 def _vectors(encoding: PositionEncoding, data: Data) -> Data:

@@ -8,7 +8,6 @@ Encodings need no support for this: the cache stores forms and slices them.
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,10 +19,7 @@ from lengthwise.forms import (
     AttentionModifiers,
     KeyBias,
     PiecewiseLinearBias,
-    QueryGain,
     RelativeKeyBias,
-    Rotation,
-    Term,
     ToeplitzBias,
 )
 from lengthwise.span import Span
@@ -88,13 +84,9 @@ class EncodingCache:
             self._entries[encoding] = _Entry.create(encoding, span) if _is_cacheable(modifiers) else None
             return modifiers
         entry = self._entries[encoding]
-        if entry is None:
-            return modifiers_of(encoding, span)
-        if not entry.is_valid(encoding, span):
+        if entry is not None and not entry.is_valid(encoding, span):
             self._entries[encoding] = entry = _Entry.create(encoding, span)
-            if entry is None:
-                return modifiers_of(encoding, span)
-        return _restrict(entry.modifiers, span)
+        return modifiers_of(encoding, span) if entry is None else _restrict(entry.modifiers, span)
 
 
 def _applies_to(encoding: PositionEncoding, span: Span) -> bool:
@@ -189,33 +181,18 @@ def _restrict(modifiers: AttentionModifiers, span: Span) -> AttentionModifiers:
     select_q = _selector(span.q, slice(keys - span.q.shape[1], keys), span.consecutive)
     select_k = _selector(span.k, slice(keys), span.consecutive)
 
-    def select_term(term: Term) -> Term:
-        if not isinstance(term, PiecewiseLinearBias):
-            return term
-        return replace(term, query_scale=select_q(term.query_scale))
-
     rotation, gain = modifiers.rotation, modifiers.gain
-    if rotation is not None:
-        rotation = _restrict_rotation(rotation, select_q, select_k)
+    terms = tuple(
+        replace(term, query_scale=select_q(term.query_scale)) if isinstance(term, PiecewiseLinearBias) else term
+        for term in modifiers.terms
+    )
     if gain is not None:
-        gain = QueryGain(select_q(gain.gain.transpose(1, 2)).transpose(1, 2), gain.bidirectional)
-    return replace(modifiers, rotation=rotation, terms=tuple(map(select_term, modifiers.terms)), gain=gain)
+        gain = replace(gain, gain=select_q(gain.gain.transpose(1, 2)).transpose(1, 2))
+    return replace(modifiers, rotation=rotation and rotation.select(select_q, select_k), terms=terms, gain=gain)
 
 
-_Selector = Callable[[Tensor], Tensor]
-
-
-def _selector(positions: Tensor, indices: slice, consecutive: bool) -> _Selector:
+def _selector(positions: Tensor, indices: slice, consecutive: bool) -> Callable[[Tensor], Tensor]:
     """Return a function from [1, length, ...] to [b|1, number of positions, ...]."""
     if consecutive:
         return lambda x: x[:, indices]
     return lambda x: x[0][positions]
-
-
-def _restrict_rotation(rotation: Rotation, select_q: _Selector, select_k: _Selector) -> Rotation:
-    def select(x: Tensor | float | None, selector: _Selector) -> Any:
-        return selector(x) if isinstance(x, Tensor) else x
-
-    r = rotation
-    queries = replace(r, angle_q=select(r.angle_q, select_q), gain_q=select(r.gain_q, select_q))
-    return replace(queries, angle_k=select(r.angle_k, select_k), gain_k=select(r.gain_k, select_k))

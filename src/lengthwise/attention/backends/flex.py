@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.attention.backends import reference
-from lengthwise.attention.backends.base import Attend, Backend
+from lengthwise.attention.backends.base import Attend, Backend, needs_rows
 from lengthwise.attention.masks import Mask
 from lengthwise.forms import (
     AttentionModifiers,
@@ -62,7 +62,7 @@ class Flex(Backend):
 
     def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
         """Return why this backend does not support the modifiers, or None. Gradients are checked at the call (`no_gradients`)."""
-        if reason := _not_expressible(modifiers):
+        if reason := needs_rows(modifiers, "FlexAttention"):
             return reason
         if q.device.type not in ("cpu", "cuda"):
             return f"it supports a CPU and CUDA, not {q.device.type}"
@@ -89,11 +89,7 @@ class Flex(Backend):
         # Autocast would compute the products with q and k in half precision.
         @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
         def attend(
-            q: Float[Tensor, "b h i d"],
-            k: Float[Tensor, "b g j d"],
-            v: Float[Tensor, "b g j d"],
-            *,
-            scale: float,
+            q: Float[Tensor, "b h i d"], k: Float[Tensor, "b g j d"], v: Float[Tensor, "b g j d"], *, scale: float
         ) -> Float[Tensor, "b h i d"]:
             needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *_tensors(modifiers)))
             if needs_grad and (reason := self.no_gradients(q.device)):
@@ -123,15 +119,6 @@ class Flex(Backend):
         return torch.compiler.disable(attend) if span.q.device.type == "cpu" else attend
 
 
-def _not_expressible(modifiers: AttentionModifiers) -> str | None:
-    """Return why no `score_mod` can express the modifiers, or None."""
-    if modifiers.logit_transform:
-        return "LogitTransform needs whole rows of logits, which FlexAttention never has"
-    if modifiers.values:
-        return "RelativeValues needs the weights, which FlexAttention never has"
-    return None
-
-
 def score_mod(
     modifiers: AttentionModifiers,
     span: Span,
@@ -151,7 +138,7 @@ def score_mod(
     The mod is then valid for this q and k only. Raise `ConfigError` for LogitTransform and RelativeValues, which no score_mod can
     express.
     """
-    if reason := _not_expressible(modifiers):
+    if reason := needs_rows(modifiers, "FlexAttention"):
         raise ConfigError(f"score_mod: {reason}; use lengthwise.attend")
     content = [type(term).__name__ for term in modifiers.terms if isinstance(term, (RelativeKeyBias, KeyBias))]
     if content and (q is None or k is None):
@@ -277,7 +264,8 @@ def _content_pairs(modifiers: AttentionModifiers, span: Span, q: Tensor, k: Tens
             pairs.append(_relative(x * scale, term.table, term.first, span, term.distances))
         elif isinstance(term, KeyBias):
             vector = term.vector.to(compute).unflatten(0, (k.shape[1], -1))
-            pairs.append(_key_bias(torch.einsum("grd,bgjd->bgrj", vector, k.to(compute)).flatten(1, 2) * scale))
+            products = torch.einsum("grd,bgjd->bgrj", vector, k.to(compute)).flatten(1, 2) * scale
+            pairs.append(_reader(products[:, :, None]))
     return pairs
 
 
@@ -294,11 +282,8 @@ def _piecewise_linear(term: PiecewiseLinearBias, span: Span, dtype: torch.dtype)
     # x = inf also lies past the padding knots, so the last segment is repeated.
     segment = torch.arange(len(knots) + 1, device=knots.device).clamp(max=term.slope.shape[1] - 1)
     slope, intercept = (_reader(x.to(dtype).index_select(1, segment)) for x in (term.slope, term.intercept))
-    distance_feature, query_scale, column = (
-        _reader(term.distance_feature.to(dtype)),
-        _reader(term.query_scale.to(dtype)),
-        _column(span, 0, len(term.distance_feature)),
-    )
+    distance_feature, query_scale = (_reader(x.to(dtype)) for x in (term.distance_feature, term.query_scale))
+    column = _column(span, 0, len(term.distance_feature))
 
     @no_type_check
     def pair(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -339,11 +324,6 @@ def _relative(
     rows = _reader(torch.einsum("bhid,hnd->bhin", x, table.to(x.dtype).expand(x.shape[1], -1, -1)))
     column = _column(span, first, columns)
     return lambda b, h, i, j: rows(b, h, i, column(b, h, i, j))
-
-
-def _key_bias(keys: Float[Tensor, "b h j"]) -> _Pair:
-    read = _reader(keys)
-    return lambda b, h, i, j: read(b, h, j)
 
 
 def _reader(x: Tensor) -> Callable[..., Tensor]:

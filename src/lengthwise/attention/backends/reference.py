@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lengthwise.attention.backends.base import Attend, Backend, Measurement
+from lengthwise.attention.backends.base import Attend, Backend, Measurement, in_compute_dtype
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.slices import query_blocks, slice_modifiers
 from lengthwise.attention.tables import scatter_columns
@@ -41,22 +41,10 @@ class Reference(Backend):
     def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
         """Return attention for one span: softmax(scale · <rotated q, rotated k> + terms) v, as the papers write it."""
 
-        # Autocast would compute the products in half precision.
-        @torch.autocast(span.q.device.type, enabled=False)  # type: ignore[untyped-decorator]
-        def attend(
-            q: Float[Tensor, "b h i d"],
-            k: Float[Tensor, "b g j d"],
-            v: Float[Tensor, "b g j d"],
-            *,
-            scale: float,
-        ) -> Float[Tensor, "b h i d"]:
-            input_dtype, compute = q.dtype, torch.promote_types(q.dtype, torch.float32)
-            groups = q.shape[1] // k.shape[1]
-            q = q.to(compute)
-            k, v = (x.to(compute).repeat_interleave(groups, 1) for x in (k, v))
-            return attention(modifiers, q, k, v, span, mask.visible(q.device)[:, None], scale).to(input_dtype)
+        def attend(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
+            return attention(modifiers, q, k, v, span, mask.visible(q.device)[:, None], scale)
 
-        return attend
+        return in_compute_dtype(attend, span.q.device)
 
     def statistics_unsupported_reason(
         self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor

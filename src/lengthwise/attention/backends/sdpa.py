@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.attention.backends import reference
-from lengthwise.attention.backends.base import Attend, Backend
+from lengthwise.attention.backends.base import Attend, Backend, needs_rows
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.tables import by_distance, piecewise_linear
 from lengthwise.forms import (
@@ -36,11 +36,7 @@ class SDPA(Backend):
 
     def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
         """Return why this backend does not support the modifiers, or None."""
-        if modifiers.logit_transform:
-            return "LogitTransform needs whole rows of logits, which fused attention never has"
-        if modifiers.values:
-            return "RelativeValues needs the weights, which fused attention never has"
-        return None
+        return needs_rows(modifiers, "fused attention")
 
     def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
         """Return attention for one span. What does not depend on q and k is computed at the first call and reused."""
@@ -49,11 +45,7 @@ class SDPA(Backend):
         # Autocast would round the bias and undo the conversion of half precision.
         @torch.autocast("cpu", enabled=False)  # type: ignore[untyped-decorator]
         def attend(
-            q: Float[Tensor, "b h i d"],
-            k: Float[Tensor, "b g j d"],
-            v: Float[Tensor, "b g j d"],
-            *,
-            scale: float,
+            q: Float[Tensor, "b h i d"], k: Float[Tensor, "b g j d"], v: Float[Tensor, "b g j d"], *, scale: float
         ) -> Float[Tensor, "b h i d"]:
             input_dtype = q.dtype
             if not q.is_cuda and input_dtype in (torch.bfloat16, torch.float16):
@@ -85,10 +77,8 @@ def _static_bias(modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tenso
             case ToeplitzBias(table, first, distances):
                 new = by_distance(table.to(dtype), span, first, distances).transpose(0, 1)
             case PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, _, distances):
-                x = (
-                    by_distance(distance_feature.to(dtype)[None], span, 0, distances)[0]
-                    * query_scale.to(dtype)[..., None]
-                )
+                feature = by_distance(distance_feature.to(dtype)[None], span, 0, distances)[0]
+                x = feature * query_scale.to(dtype)[..., None]
                 new = piecewise_linear(slope.to(dtype), intercept.to(dtype), knots.to(dtype), x).transpose(0, 1)
             case DenseBias() | ContentBias() | CumulativeBias():
                 new = reference.dense(term, q, q, span, 1.0).to(dtype)

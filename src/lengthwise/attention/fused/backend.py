@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lengthwise.attention.backends.base import Attend, Backend, Measurement
+from lengthwise.attention.backends.base import Attend, Backend, Measurement, needs_rows
 from lengthwise.attention.fused import cpu, gpu, operator, relative
 from lengthwise.attention.fused.arguments import (
     Arguments,
@@ -62,10 +62,8 @@ class Fused(Backend):
 
     def unsupported_reason(self, modifiers: AttentionModifiers, span: Span, mask: Mask, q: Tensor) -> str | None:
         """Return why this backend does not support the modifiers, or None."""
-        if modifiers.logit_transform:
-            return "LogitTransform needs whole rows of logits, which fused attention never has"
-        if modifiers.values:
-            return "RelativeValues needs the weights, which fused attention never has"
+        if reason := needs_rows(modifiers, "fused attention"):
+            return reason
         for term in modifiers.terms:
             if isinstance(term, KeyBias) and modifiers.rotation:
                 return "KeyBias together with a Rotation needs unrotated keys"

@@ -121,9 +121,8 @@ def relative_attention(q: Tensor, k: Tensor, v: Tensor, *flat: Any) -> tuple[Ten
     with torch.autocast(q.device.type, enabled=False):
         for part in _parts(q, k.shape[2], call.vectors, call.geometry):
             at, arguments = part.queries, part.arguments(call)
-            out[:, :, at], lse[:, :, at] = attention(
-                q[:, :, at], part.select_keys(k), part.select_keys(v), *arguments.flatten()
-            )
+            qkv = q[:, :, at], part.select_keys(k), part.select_keys(v)
+            out[:, :, at], lse[:, :, at] = attention(*qkv, *arguments.flatten())
     return out, lse
 
 

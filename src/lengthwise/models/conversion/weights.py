@@ -170,11 +170,8 @@ def mamba_from_transformers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     Tied embeddings are untied: our `lm_head` gets a weight of its own. Theirs has no projection of vectors, so our model takes
     tokens.
     """
-    weights = (
-        {"lm_head.weight": state["backbone.embeddings.weight"], **state}
-        if "backbone.embeddings.weight" in state
-        else state
-    )
+    embeddings = "backbone.embeddings.weight"
+    weights = {"lm_head.weight": state[embeddings], **state} if embeddings in state else state
     return {_renamed(name, _MAMBA_PREFIXES).replace(".mixer.", "."): value for name, value in weights.items()}
 
 
