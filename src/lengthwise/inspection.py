@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lengthwise import forms
 from lengthwise.attention import BACKENDS, Mask, unsupported_reason, with_content
 from lengthwise.attention.backends import reference
 from lengthwise.attention.fit import require_fit
@@ -21,15 +22,6 @@ from lengthwise.config import Choice, ConfigError
 from lengthwise.config.choices import require_choice
 from lengthwise.encodings import DistanceBias, PositionEncoding, RotaryEncoding
 from lengthwise.encodings.contract import effective_length_of, embedded, features_of, modifiers_of
-from lengthwise.forms import (
-    AttentionModifiers,
-    KeyBias,
-    RelativeKeyBias,
-    RelativeValues,
-    Term,
-    ToeplitzBias,
-    num_heads,
-)
 from lengthwise.span import Span
 
 MOST = 10_000_000  # numbers in one result: about a gigabyte while JSON is written
@@ -155,12 +147,12 @@ def afford(data: Data, numbers: int) -> None:
 # ---- the parts --------------------------------------------------------------------------------------------------
 
 
-def _glimpse(encoding: PositionEncoding, data: Data) -> AttentionModifiers:
+def _glimpse(encoding: PositionEncoding, data: Data) -> forms.AttentionModifiers:
     """Return the modifiers for at most 2 positions: enough to know the forms and their widths, at little cost."""
     return _modifiers(encoding, data, min(data["length"], 2))
 
 
-def _modifiers(encoding: PositionEncoding, data: Data, length: int) -> AttentionModifiers:
+def _modifiers(encoding: PositionEncoding, data: Data, length: int) -> forms.AttentionModifiers:
     """Return the modifiers; for encodings that read content, with the terms of a random input."""
     span = Span.of(length)
     modifiers = modifiers_of(encoding, span)
@@ -174,10 +166,9 @@ def _modifiers(encoding: PositionEncoding, data: Data, length: int) -> Attention
 
 def _forms(encoding: PositionEncoding, data: Data) -> Data:
     modifiers = _glimpse(encoding, data)
-    forms = (modifiers.rotation, *modifiers.terms, *modifiers.values, modifiers.logit_transform, modifiers.gain)
-    names = list(dict.fromkeys(type(form).__name__ for form in forms if form is not None))
+    parts = (modifiers.rotation, *modifiers.terms, *modifiers.values, modifiers.logit_transform, modifiers.gain)
     return {
-        "forms": names,
+        "forms": list(dict.fromkeys(type(part).__name__ for part in parts if part is not None)),
         "backends": {name: unsupported_reason(name, modifiers, Span.of(min(data["length"], 2))) for name in BACKENDS},
     }
 
@@ -194,10 +185,8 @@ def _rotation(encoding: PositionEncoding, data: Data) -> Data:
 
     result: Data = {"layout": encoding.layout}
     result["frequencies"], result["gain"] = at(data["length"])
-    if (
-        isinstance(getattr(_glimpse(encoding, data).rotation, "gain_q", None), Tensor)
-        and encoding.gain(torch.tensor(1)) is None
-    ):
+    gain_by_position = isinstance(getattr(_glimpse(encoding, data).rotation, "gain_q", None), Tensor)
+    if gain_by_position and encoding.gain(torch.tensor(1)) is None:
         afford(data, 2 * data["length"] * len(result["frequencies"]))
         rotation = modifiers_of(encoding, Span.of(data["length"])).rotation
         assert rotation is not None
@@ -216,9 +205,9 @@ def _distances(encoding: PositionEncoding, data: Data) -> Data:
         result["slopes"] = slopes
     few = _glimpse(encoding, data)
     tables = _tables(few)
-    if not tables or not all(isinstance(t, ToeplitzBias) for t in _biases(few)):
+    if not tables or not all(isinstance(t, forms.ToeplitzBias) for t in _biases(few)):
         return result
-    afford(data, max(map(num_heads, tables)) * n)
+    afford(data, max(map(forms.num_heads, tables)) * n)
     distances_of = {"": torch.arange(n)} | ({"_ahead": -torch.arange(1, n)} if all(t.first < 0 for t in tables) else {})
     bucket: Callable[[Tensor], Tensor] | None = getattr(encoding, "bucket", None)
     for suffix, distances in distances_of.items():
@@ -247,11 +236,13 @@ def _slopes(encoding: PositionEncoding) -> list[float] | None:
     return each.tolist()
 
 
-def _tables(modifiers: AttentionModifiers) -> list[ToeplitzBias | RelativeKeyBias]:
+def _tables(modifiers: forms.AttentionModifiers) -> list[forms.ToeplitzBias | forms.RelativeKeyBias]:
     """Return the terms that add a number for each distance: Toeplitz biases, and key biases with a vector added to q."""
-    kinds = (ToeplitzBias, RelativeKeyBias)
+    kinds = (forms.ToeplitzBias, forms.RelativeKeyBias)
     return [
-        t for t in modifiers.terms if isinstance(t, kinds) and not (isinstance(t, RelativeKeyBias) and t.vector is None)
+        t
+        for t in modifiers.terms
+        if isinstance(t, kinds) and not (isinstance(t, forms.RelativeKeyBias) and t.vector is None)
     ]
 
 
@@ -261,7 +252,7 @@ def _by_distance(encoding: PositionEncoding, data: Data, distances: Tensor) -> T
     total = torch.zeros(1, len(distances), dtype=torch.float64)
     for form in _tables(modifiers_of(encoding, Span.of(data["length"]))):
         table = form.table
-        if isinstance(form, RelativeKeyBias):
+        if isinstance(form, forms.RelativeKeyBias):
             assert form.vector is not None
             table = torch.einsum("hd,hnd->hn", form.vector.to(table.dtype), table.expand(len(form.vector), -1, -1))
             table = table * data["head_dim"] ** -0.5
@@ -273,9 +264,9 @@ def _pairs(encoding: PositionEncoding, data: Data) -> Data:
     """Return a bias that needs query and key, as a number for every pair, and the normalized distance."""
     result: Data = {}
     few = _biases(_glimpse(encoding, data))
-    n, heads = data["length"], max(map(num_heads, few), default=0)
+    n, heads = data["length"], max(map(forms.num_heads, few), default=0)
     coordinate = getattr(encoding, "coordinate", None)
-    pairs = any(not isinstance(t, ToeplitzBias) for t in few)
+    pairs = any(not isinstance(t, forms.ToeplitzBias) for t in few)
     afford(data, n * n * (heads * pairs + (coordinate is not None)) + n * data["d_model"] * data["reads_content"])
     if coordinate is not None:
         i = torch.arange(n)[:, None]
@@ -291,22 +282,24 @@ def _pairs(encoding: PositionEncoding, data: Data) -> Data:
     return result
 
 
-def _biases(modifiers: AttentionModifiers) -> list[Term]:
+def _biases(modifiers: forms.AttentionModifiers) -> list[forms.Term]:
     """Return the terms that do not depend on q and k."""
-    return [term for term in modifiers.terms if not isinstance(term, (RelativeKeyBias, KeyBias))]
+    return [term for term in modifiers.terms if not isinstance(term, (forms.RelativeKeyBias, forms.KeyBias))]
 
 
 def _vectors(encoding: PositionEncoding, data: Data) -> Data:
-    def vector_terms(modifiers: AttentionModifiers) -> tuple[list[RelativeKeyBias], list[KeyBias]]:
+    def vector_terms(modifiers: forms.AttentionModifiers) -> tuple[list[forms.RelativeKeyBias], list[forms.KeyBias]]:
         terms = modifiers.terms
-        return [t for t in terms if isinstance(t, RelativeKeyBias)], [t for t in terms if isinstance(t, KeyBias)]
+        return [t for t in terms if isinstance(t, forms.RelativeKeyBias)], [
+            t for t in terms if isinstance(t, forms.KeyBias)
+        ]
 
     few = _glimpse(encoding, data)
     n, (queries, keys) = data["length"], vector_terms(few)
     if few.gain is None and not queries and not keys and not few.values:
         return {}
     # Shaw's tables have fixed sizes. Transformer-XL's grow with the length, in both directions if it is bidirectional.
-    tables: list[RelativeKeyBias | RelativeValues] = [*queries, *few.values]
+    tables: list[forms.RelativeKeyBias | forms.RelativeValues] = [*queries, *few.values]
     afford(data, n * (few.gain.gain.shape[1] if few.gain else 0))
     afford(data, 2 * n * sum(form.table.shape[0] * form.table.shape[2] for form in tables))
     modifiers = _modifiers(encoding, data, n)

@@ -13,15 +13,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
+from lengthwise import forms
 from lengthwise.encodings.base import PositionEncoding
 from lengthwise.encodings.contract import effective_length_of, modifiers_of
-from lengthwise.forms import (
-    AttentionModifiers,
-    KeyBias,
-    PiecewiseLinearBias,
-    RelativeKeyBias,
-    ToeplitzBias,
-)
 from lengthwise.span import Span
 
 _MIN_LENGTH = 16  # positions, as in the KV cache
@@ -75,7 +69,7 @@ class EncodingCache:
                 stacklevel=4,
             )
 
-    def modifiers(self, encoding: PositionEncoding, span: Span) -> AttentionModifiers:
+    def modifiers(self, encoding: PositionEncoding, span: Span) -> forms.AttentionModifiers:
         """Return `encoding.modifiers(span)`; its tables may cover more distances than the span has."""
         if not _applies_to(encoding, span):
             return modifiers_of(encoding, span)
@@ -90,27 +84,25 @@ class EncodingCache:
 
 
 def _applies_to(encoding: PositionEncoding, span: Span) -> bool:
-    """Whether this call may use or fill the cache."""
     if torch.compiler.is_compiling() or torch.is_grad_enabled() or encoding.depends_on_length():
         return False
     keys = span.k.shape[1]
     return span.q.shape[1] < keys and span.length <= 2 * keys and not is_in_torch_dispatch_mode()
 
 
-def _is_cacheable(modifiers: AttentionModifiers) -> bool:
+def _is_cacheable(modifiers: forms.AttentionModifiers) -> bool:
     """Whether there are forms, and all of them are indexed by distances or by the positions of queries and keys."""
-    depends_on_positions_only = all(
-        isinstance(x, (ToeplitzBias, PiecewiseLinearBias, RelativeKeyBias, KeyBias)) for x in modifiers.terms
-    )
-    forms = modifiers.rotation or modifiers.terms or modifiers.values or modifiers.gain
-    return depends_on_positions_only and modifiers.logit_transform is None and forms is not None and forms != ()
+    kinds = forms.ToeplitzBias, forms.PiecewiseLinearBias, forms.RelativeKeyBias, forms.KeyBias
+    if modifiers.logit_transform is not None or not all(isinstance(term, kinds) for term in modifiers.terms):
+        return False
+    return bool(modifiers.rotation or modifiers.terms or modifiers.values or modifiers.gain)
 
 
 @dataclass(frozen=True)
 class _Entry:
     """The modifiers for positions 0 ... length-1, and the parameters and buffers that they were computed from."""
 
-    modifiers: AttentionModifiers
+    modifiers: forms.AttentionModifiers
     length: int
     device: torch.device
     sources: list["_TensorState"]
@@ -166,16 +158,16 @@ def _tensors(encoding: PositionEncoding) -> list[Tensor]:
     return [*encoding.parameters(), *encoding.buffers()]
 
 
-def _by_position(modifiers: AttentionModifiers) -> list[tuple[Tensor, int]]:
+def _by_position(modifiers: forms.AttentionModifiers) -> list[tuple[Tensor, int]]:
     """Return the tensors with an entry for each query or key, and the axis of these entries."""
     r, tensors = modifiers.rotation, []
     if r is not None:
         tensors += [(x, 1) for x in (r.angle_q, r.angle_k, r.gain_q, r.gain_k) if isinstance(x, Tensor)]
-    tensors += [(term.query_scale, 1) for term in modifiers.terms if isinstance(term, PiecewiseLinearBias)]
+    tensors += [(term.query_scale, 1) for term in modifiers.terms if isinstance(term, forms.PiecewiseLinearBias)]
     return tensors if modifiers.gain is None else [*tensors, (modifiers.gain.gain, 2)]
 
 
-def _restrict(modifiers: AttentionModifiers, span: Span) -> AttentionModifiers:
+def _restrict(modifiers: forms.AttentionModifiers, span: Span) -> forms.AttentionModifiers:
     """Select the entries of a span from modifiers for all positions."""
     keys = span.k.shape[1]
     select_q = _selector(span.q, slice(keys - span.q.shape[1], keys), span.consecutive)
@@ -183,7 +175,7 @@ def _restrict(modifiers: AttentionModifiers, span: Span) -> AttentionModifiers:
 
     rotation, gain = modifiers.rotation, modifiers.gain
     terms = tuple(
-        replace(term, query_scale=select_q(term.query_scale)) if isinstance(term, PiecewiseLinearBias) else term
+        replace(term, query_scale=select_q(term.query_scale)) if isinstance(term, forms.PiecewiseLinearBias) else term
         for term in modifiers.terms
     )
     if gain is not None:

@@ -80,7 +80,6 @@ def _sheared(rows: Tensor, keys: int) -> Tensor:
 
 
 def _unshear(pairs: Tensor) -> Tensor:
-    """Return the rows of `_Unshear`."""
     *lead, queries, keys = pairs.shape
     rows = pairs.new_zeros(*lead, queries, queries + keys - 1)
     _sheared(rows, keys).copy_(pairs)
@@ -168,7 +167,6 @@ class _ScatterColumns(torch.autograd.Function):
 
 
 def _scatter_columns(pairs: Tensor, column: Tensor, entries: int) -> Tensor:
-    """Return the sums of `_ScatterColumns`."""
     *lead, _ = pairs.shape
     if _scatter_is_deterministic(pairs):
         return pairs.new_zeros(*lead, entries).scatter_add_(-1, column, pairs)

@@ -44,7 +44,6 @@ class Model(nn.Module, ABC):
         return self.input_projection(inputs)
 
     def _require_inputs(self, inputs: Tensor) -> None:
-        """Raise `ConfigError` unless the inputs have the model's kind and shape."""
         if self.token_embedding is not None:
             if inputs.ndim != 2 or inputs.is_floating_point() or inputs.is_complex() or inputs.dtype == torch.bool:
                 raise ConfigError(f"inputs must be token IDs [b, t], got {inputs.dtype} {tuple(inputs.shape)}")

@@ -7,6 +7,7 @@ backward pass recomputes the weights block by block. Terms are computed for each
 A `LogitTransform` may use tensors that only autograd can find. So its blocks are computed by the reference with checkpointing.
 """
 
+import functools
 from dataclasses import replace
 
 import torch
@@ -52,7 +53,6 @@ class Blocked(Backend):
         )
 
     def prepare(self, modifiers: AttentionModifiers, span: Span, mask: Mask) -> Attend:
-        """Return attention for fixed modifiers, span and mask."""
 
         def attend(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
             if modifiers.logit_transform:
@@ -96,13 +96,8 @@ def _transformed_logits_attention(
         visible = mask.visible(q.device, *at)[:, None]
         return reference.attention(block_modifiers, q, k, v, block_span, visible, scale)
 
-    out = []
-    for (rows, keys), (block_modifiers, block_span) in zip(
-        blocks, slice_modifiers(modifiers, span, blocks), strict=True
-    ):
-        arguments = q[:, :, rows], k[:, :, keys], v[:, :, keys], block_modifiers, block_span, rows, keys
-        if torch.is_grad_enabled():
-            out.append(checkpoint(attend, *arguments, use_reentrant=False, preserve_rng_state=False))
-        else:
-            out.append(attend(*arguments))
+    checkpointed = functools.partial(checkpoint, attend, use_reentrant=False, preserve_rng_state=False)
+    run = checkpointed if torch.is_grad_enabled() else attend
+    sliced = zip(blocks, slice_modifiers(modifiers, span, blocks), strict=True)
+    out = [run(q[:, :, i], k[:, :, j], v[:, :, j], *block, i, j) for (i, j), block in sliced]
     return torch.cat(out, 2)

@@ -68,7 +68,6 @@ def blocks(dtype: torch.dtype, padded_dim: int, has_segments: bool) -> tuple[Blo
 
 
 def _busy_programs(device: torch.device) -> int:
-    """Return how many programs keep a device busy."""
     return 2 * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4
 
 

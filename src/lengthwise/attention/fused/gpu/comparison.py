@@ -173,5 +173,4 @@ def main() -> None:
 
 
 def _message(error: Exception) -> str:
-    """Return the type and the first line of an error."""
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"[:300]

@@ -29,7 +29,6 @@ def _attend(
     KIND: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
-    """Process one more block of keys."""
     acc, row_sum, row_max = state
     full: tl.constexpr = KIND != GENERAL
     keys = _load_keys(batch, block, sizes, tokens, BN)

@@ -13,7 +13,8 @@ from lengthwise.attention.fused.gpu.parts import FAR, GENERAL, KNOTS
 def _tile_entry(tiles, line, n, clean_low, clean_high, KIND: tl.constexpr):
     """Return the other block of the n-th tile, and its info. Without lists the GENERAL blocks are those around the CLEAN ones."""
     if tiles.order is None:
-        return n + tl.where(n >= clean_low, clean_high - clean_low, 0) if KIND == GENERAL else n, 0
+        skip = clean_high - clean_low if KIND == GENERAL else 0
+        return n + tl.where(n >= clean_low, skip, 0), 0
     else:
         entry = tl.load(tiles.order + line.to(tl.int64) * tiles.width + n)
         return entry & 0xFFFF, entry >> 16
@@ -51,7 +52,6 @@ def _occurs(tiles, bias, KIND: tl.constexpr):
 @triton.jit
 @no_type_check
 def _only_indices_matter(bias, tokens):
-    """Whether there is no bias and there are no documents."""
     return (bias.table is None) and (bias.slope is None) and (bias.rows is None) and (tokens.documents is None)
 
 
