@@ -93,8 +93,9 @@ def inspect(
         "max_length": encoding.max_length,
     }
     with torch.no_grad():
+        few = _modifiers(encoding, data, min(length, 2))  # enough to know the forms and their widths, at little cost
         for part in (_forms, _rotation, _distances, _pairs, _vectors, _transformed, _embedding):
-            data |= part(encoding, data)
+            data |= part(encoding, data, few)
     return data
 
 
@@ -147,11 +148,6 @@ def afford(data: Data, numbers: int) -> None:
 # ---- the parts --------------------------------------------------------------------------------------------------
 
 
-def _glimpse(encoding: PositionEncoding, data: Data) -> forms.AttentionModifiers:
-    """Return the modifiers for at most 2 positions: enough to know the forms and their widths, at little cost."""
-    return _modifiers(encoding, data, min(data["length"], 2))
-
-
 def _modifiers(encoding: PositionEncoding, data: Data, length: int) -> forms.AttentionModifiers:
     """Return the modifiers; for encodings that read content, with the terms of a random input."""
     span = Span.of(length)
@@ -164,16 +160,15 @@ def _modifiers(encoding: PositionEncoding, data: Data, length: int) -> forms.Att
     return modifiers
 
 
-def _forms(encoding: PositionEncoding, data: Data) -> Data:
-    modifiers = _glimpse(encoding, data)
-    parts = (modifiers.rotation, *modifiers.terms, *modifiers.values, modifiers.logit_transform, modifiers.gain)
+def _forms(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
+    parts = (few.rotation, *few.terms, *few.values, few.logit_transform, few.gain)
     return {
         "forms": list(dict.fromkeys(type(part).__name__ for part in parts if part is not None)),
-        "backends": {name: unsupported_reason(name, modifiers, Span.of(min(data["length"], 2))) for name in BACKENDS},
+        "backends": {name: unsupported_reason(name, few, Span.of(min(data["length"], 2))) for name in BACKENDS},
     }
 
 
-def _rotation(encoding: PositionEncoding, data: Data) -> Data:
+def _rotation(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
     if not isinstance(encoding, RotaryEncoding):
         return {}
 
@@ -185,8 +180,7 @@ def _rotation(encoding: PositionEncoding, data: Data) -> Data:
 
     result: Data = {"layout": encoding.layout}
     result["frequencies"], result["gain"] = at(data["length"])
-    gain_by_position = isinstance(getattr(_glimpse(encoding, data).rotation, "gain_q", None), Tensor)
-    if gain_by_position and encoding.gain(torch.tensor(1)) is None:
+    if isinstance(getattr(few.rotation, "gain_q", None), Tensor) and encoding.gain(torch.tensor(1)) is None:
         afford(data, 2 * data["length"] * len(result["frequencies"]))
         rotation = modifiers_of(encoding, Span.of(data["length"])).rotation
         assert rotation is not None
@@ -197,13 +191,12 @@ def _rotation(encoding: PositionEncoding, data: Data) -> Data:
     return result
 
 
-def _distances(encoding: PositionEncoding, data: Data) -> Data:
+def _distances(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
     """Return a bias that depends only on the distance, as a table over distances, with its slopes and buckets."""
     n = data["length"]
     result: Data = {}
     if (slopes := _slopes(encoding)) is not None:
         result["slopes"] = slopes
-    few = _glimpse(encoding, data)
     tables = _tables(few)
     if not tables or not all(isinstance(t, forms.ToeplitzBias) for t in _biases(few)):
         return result
@@ -260,13 +253,13 @@ def _by_distance(encoding: PositionEncoding, data: Data, distances: Tensor) -> T
     return total
 
 
-def _pairs(encoding: PositionEncoding, data: Data) -> Data:
+def _pairs(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
     """Return a bias that needs query and key, as a number for every pair, and the normalized distance."""
     result: Data = {}
-    few = _biases(_glimpse(encoding, data))
-    n, heads = data["length"], max(map(forms.num_heads, few), default=0)
+    biases = _biases(few)
+    n, heads = data["length"], max(map(forms.num_heads, biases), default=0)
     coordinate = getattr(encoding, "coordinate", None)
-    pairs = any(not isinstance(t, forms.ToeplitzBias) for t in few)
+    pairs = any(not isinstance(t, forms.ToeplitzBias) for t in biases)
     afford(data, n * n * (heads * pairs + (coordinate is not None)) + n * data["d_model"] * data["reads_content"])
     if coordinate is not None:
         i = torch.arange(n)[:, None]
@@ -287,14 +280,13 @@ def _biases(modifiers: forms.AttentionModifiers) -> list[forms.Term]:
     return [term for term in modifiers.terms if not isinstance(term, (forms.RelativeKeyBias, forms.KeyBias))]
 
 
-def _vectors(encoding: PositionEncoding, data: Data) -> Data:
+def _vectors(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
     def vector_terms(modifiers: forms.AttentionModifiers) -> tuple[list[forms.RelativeKeyBias], list[forms.KeyBias]]:
         terms = modifiers.terms
         return [t for t in terms if isinstance(t, forms.RelativeKeyBias)], [
             t for t in terms if isinstance(t, forms.KeyBias)
         ]
 
-    few = _glimpse(encoding, data)
     n, (queries, keys) = data["length"], vector_terms(few)
     if few.gain is None and not queries and not keys and not few.values:
         return {}
@@ -320,8 +312,8 @@ def _vectors(encoding: PositionEncoding, data: Data) -> Data:
     return result
 
 
-def _transformed(encoding: PositionEncoding, data: Data) -> Data:
-    if _glimpse(encoding, data).logit_transform is None:
+def _transformed(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
+    if few.logit_transform is None:
         return {}
     n, heads, dim = data["length"], data["num_heads"], data["head_dim"]
     afford(data, 2 * heads * n * n)
@@ -336,7 +328,7 @@ def _transformed(encoding: PositionEncoding, data: Data) -> Data:
     return {"logits_before": _causal(before), "logits_after": _causal(after)}
 
 
-def _embedding(encoding: PositionEncoding, data: Data) -> Data:
+def _embedding(encoding: PositionEncoding, data: Data, few: forms.AttentionModifiers) -> Data:
     if not encoding.acts_on_embedding():
         return {}
     n, width = data["length"], data["d_model"]

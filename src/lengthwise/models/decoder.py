@@ -201,8 +201,6 @@ class Decoder(Model):
         """
         self._require_inputs(inputs)
         tokens = inputs.shape[1]
-        if tokens < 1:
-            raise ConfigError("inputs must have at least one token, got none; start an empty sequence with <bos>")
         positions = token_integers("positions", positions, len(inputs), tokens)
         documents = token_integers("documents", documents, len(inputs), tokens)
         if cache is None:

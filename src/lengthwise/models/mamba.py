@@ -176,8 +176,6 @@ class Mamba(Model):
         is updated.
         """
         self._require_inputs(inputs)
-        if inputs.shape[1] < 1:
-            raise ConfigError("inputs must have at least one token, got none; start an empty sequence with <bos>")
         if positions is not None:
             raise ConfigError("a Mamba takes no positions; leave them out")
         documents = token_integers("documents", documents, len(inputs), inputs.shape[1])

@@ -143,7 +143,7 @@ class Parts:
 
         return Part(
             (prefix_sum[..., self.keys - self.queries :], prefix_sum),
-            (_select_query_columns, _select_keys),
+            (_select_queries, _select_keys),
             evaluate,
             shared=len(prefix_sum) == 1,
             cast_result=True,
@@ -196,20 +196,12 @@ def _select_rows(x: Shaped[Tensor, "#b i"], block: Block) -> Tensor:
     return x[block.batch, block.rows] if len(x) > 1 else x[:, block.rows]
 
 
-def _select_queries(x: Float[Tensor, "#b #h i d"], block: Block) -> Tensor:
+def _select_queries(x: Float[Tensor, "#b #h i *d"], block: Block) -> Tensor:
     return x[block.batch if len(x) > 1 else slice(None), :, block.rows]
 
 
 def _select_keys(x: Float[Tensor, "#b #h j"], block: Block) -> Tensor:
-    return _select_columns(x, block, block.keys)
-
-
-def _select_query_columns(x: Float[Tensor, "#b #h i"], block: Block) -> Tensor:
-    return _select_columns(x, block, block.rows)
-
-
-def _select_columns(x: Float[Tensor, "#b #h n"], block: Block, columns: slice) -> Tensor:
-    return x[block.batch if len(x) > 1 else slice(None), :, columns]
+    return x[block.batch if len(x) > 1 else slice(None), :, block.keys]
 
 
 def _select_pairs(x: Float[Tensor, "#b #h #i #j"], block: Block) -> Tensor:
