@@ -11,6 +11,7 @@ from lengthwise.attention.backends.base import Attend, Backend, Measurement, in_
 from lengthwise.attention.masks import Mask
 from lengthwise.attention.slices import query_blocks, slice_modifiers
 from lengthwise.attention.tables import scatter_columns
+from lengthwise.forms import column
 from lengthwise.span import Span
 
 _BLOCK_LOGITS = {"cpu": 1 << 18, "other": 1 << 25}  # logits that statistics process together
@@ -83,7 +84,7 @@ def attention(
     out = weights @ v
     for value in modifiers.values:
         # Sum the weights of each column first; a vector for every pair would take d times the memory of the weights.
-        index = forms.column(span.distance(), value.table.shape[1], value.first)[:, None].expand_as(weights)
+        index = column(span.distance(), value.table.shape[1], value.first)[:, None].expand_as(weights)
         share = weights.new_zeros(*weights.shape[:-1], value.table.shape[1]).scatter_add(-1, index, weights)
         out = out + share @ value.table.to(weights.dtype)
     return out
@@ -117,21 +118,18 @@ def dense(term: forms.Term, q: Tensor, k: Tensor, span: Span, scale: float) -> F
     """Return the values of a term for every pair of query and key."""
     match term:
         case forms.ToeplitzBias(table, first, distances):
-            return table[:, forms.column(span.distance(), table.shape[1], first, distances)].transpose(0, 1)
+            return table[:, column(span.distance(), table.shape[1], first, distances)].transpose(0, 1)
         case forms.PiecewiseLinearBias(slope, intercept, knots, distance_feature, query_scale, exact, distances):
-            x = (
-                distance_feature[forms.column(span.distance(), len(distance_feature), 0, distances)]
-                * query_scale[..., None]
-            )
+            x = distance_feature[column(span.distance(), len(distance_feature), 0, distances)] * query_scale[..., None]
             if exact is not None:
                 return exact(x[..., None]).movedim(-1, 1)
             s = torch.bucketize(x.detach(), knots, right=True)  # the number of knots <= x
             return (slope[:, s] * x + intercept[:, s]).transpose(0, 1)
         case forms.RelativeKeyBias(table, first, vector, distances):
             q = q if vector is None else q + vector.to(q.dtype)[:, None]
-            return _relative(q, table, forms.column(span.distance(), table.shape[1], first, distances)) * scale
+            return _relative(q, table, column(span.distance(), table.shape[1], first, distances)) * scale
         case forms.ContentBias(content, table, first):
-            return _relative(content, table, forms.column(span.distance(), table.shape[1], first))
+            return _relative(content, table, column(span.distance(), table.shape[1], first))
         case forms.KeyBias(vector):
             return torch.einsum("hd,bhjd->bhj", vector.to(k.dtype), k)[:, :, None] * scale
         case forms.CumulativeBias(prefix_sum):
